@@ -1,0 +1,96 @@
+"""Checks of a layer's arguments and input shapes; errors name the layer, what was wanted and received."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from singa_lite.errors import ShapeError
+from singa_lite.layer import Layer
+from singa_lite.tensor import Shape
+
+
+def place(layer: Layer) -> str:
+    """How errors call a layer."""
+    return f"layer {layer.name!r}"
+
+
+def is_int(value: Any) -> bool:
+    """Whether the value is an integer of Python or NumPy; True and False are none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def positive_int(layer: Layer, what: str, value: Any) -> int:
+    """The value as an int. ValueError unless it is an integer of at least 1."""
+    if not is_int(value) or value < 1:
+        raise ValueError(f"{place(layer)}: wanted {what} to be an integer of at least 1, received {value!r}")
+    return int(value)
+
+
+def number(layer: Layer, what: str, value: Any, low: float, high: float = np.inf) -> float:
+    """The value as a float. ValueError unless it is a finite number from `low` to `high`, both included."""
+    good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not good or not np.isfinite(value) or not low <= value <= high:
+        wanted = f"of at least {low:g}" if high == np.inf else f"from {low:g} to {high:g}"
+        raise ValueError(f"{place(layer)}: wanted {what} to be a number {wanted}, received {value!r}")
+    return float(value)
+
+
+def positive(layer: Layer, what: str, value: Any) -> float:
+    """The value as a float. ValueError unless it is a finite number above 0."""
+    if number(layer, what, value, 0.0) == 0:
+        raise ValueError(f"{place(layer)}: wanted {what} to be a number above 0, received {value!r}")
+    return float(value)
+
+
+def one_input(layer: Layer, shapes: Sequence[Shape]) -> Shape:
+    """The only input's sample shape. ShapeError for another number of inputs."""
+    if len(shapes) != 1:
+        raise ShapeError(f"{place(layer)}: wanted one input, received {len(shapes)} of shapes {list(shapes)}")
+    return shapes[0]
+
+
+def input_axes(layer: Layer, shapes: Sequence[Shape], axes: Sequence[str], hint: str = "") -> Shape:
+    """The only input's sample shape, which has these axes; "..." at the end stands for any more."""
+    shape = one_input(layer, shapes)
+    least = len(axes) - (axes[-1] == "...")
+    if len(shape) < least or (len(shape) > least and axes[-1] != "..."):
+        wanted = f"({axes[0]},)" if len(axes) == 1 else f"({', '.join(axes)})"
+        raise ShapeError(
+            f"{place(layer)}: wanted an input sample of shape {wanted}, received {shape}{hint and '; '}{hint}"
+        )
+    return shape
+
+
+def several_inputs(layer: Layer, shapes: Sequence[Shape]) -> Sequence[Shape]:
+    """All inputs' sample shapes. ShapeError for fewer than two."""
+    if len(shapes) < 2:
+        raise ShapeError(f"{place(layer)}: wanted two inputs or more, received {len(shapes)}")
+    return shapes
+
+
+def equal_inputs(layer: Layer, shapes: Sequence[Shape]) -> Shape:
+    """The sample shape that all of the two or more inputs have."""
+    if len(set(several_inputs(layer, shapes))) > 1:
+        raise ShapeError(f"{place(layer)}: wanted inputs of equal sample shapes, received {list(shapes)}")
+    return shapes[0]
+
+
+def not_the_batch(layer: Layer, axis: Any) -> int:
+    """The axis as an int. ValueError unless it is an integer other than 0, the batch axis."""
+    if not is_int(axis) or axis == 0:
+        raise ValueError(f"{place(layer)}: wanted an integer axis other than 0, the batch, received {axis!r}")
+    return int(axis)
+
+
+def axis_of(layer: Layer, axis: int, shape: Shape) -> int:
+    """The axis counted from 0, the batch, for samples of this shape; negative ones count from the end."""
+    found = axis + len(shape) + 1 if axis < 0 else axis
+    if not 1 <= found <= len(shape):
+        raise ShapeError(
+            f"{place(layer)}: wanted an axis from 1 to {len(shape)} or from -{len(shape)} to -1 "
+            f"(0 is the batch) for input samples of shape {shape}, received {axis}"
+        )
+    return found

@@ -1,0 +1,78 @@
+"""Base of the convolution layers: all but the number of axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, ClassVar
+
+from singa_lite import autograd, initializer
+from singa_lite.errors import ShapeError
+from singa_lite.layer import Layer
+from singa_lite.tensor import Shape, Tensor
+
+from ._checks import input_axes, place, positive_int
+from ._windows import Extents, as_images, as_samples, windows
+
+
+class Convolution(Layer):
+    """A convolution over images, or over sequences as images of height 1. A subclass names the `axes`."""
+
+    axes: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self,
+        name: str,
+        nb_kernels: int,
+        kernel: Extents = 3,
+        stride: Extents = 1,
+        border_mode: str = "same",
+        pad: Extents | None = None,
+        use_bias: bool = True,
+        *,
+        groups: int = 1,
+        dilation: Extents = 1,
+        weight_init: initializer.Spec = "glorot_uniform",
+        bias_init: initializer.Spec = 0.0,
+        input_sample_shape: Sequence[Any] | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.nb_kernels = positive_int(self, "nb_kernels", nb_kernels)
+        self.groups = positive_int(self, "groups", groups)
+        if self.nb_kernels % self.groups:
+            raise ValueError(
+                f"{place(self)}: wanted groups to divide the {nb_kernels} kernels, received {groups}"
+            )
+        self.windows = windows(self, len(self.axes) - 1, kernel, stride, border_mode, pad, dilation)
+        self.use_bias = use_bias
+        self.weight_init = initializer.get(weight_init)
+        self.bias_init = initializer.get(bias_init)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(channels, *extents) -> (nb_kernels, *how many windows fit)."""
+        channels, *extents = input_axes(self, shapes, self.axes)
+        if channels % self.groups:
+            raise ShapeError(
+                f"{place(self)}: wanted a number of channels that the {self.groups} groups divide, "
+                f"received input samples of shape {shapes[0]}"
+            )
+        counts = self.windows.count(place(self), tuple(extents))
+        shape = (self.nb_kernels, channels // self.groups, *self.windows.kernel)
+        fans = prod(shape[1:]), self.nb_kernels * prod(self.windows.kernel)
+        self.add_parameter("weight", shape, self.weight_init, fans)
+        if self.use_bias:
+            self.add_parameter("bias", (self.nb_kernels,), self.bias_init)
+        return (self.nb_kernels, *counts)
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, *extents) -> (n, nb_kernels, *how many windows fit)."""
+        y = autograd.conv2d(
+            as_images(x),
+            self.parameters["weight"],
+            self.parameters.get("bias"),
+            stride=self.windows.stride,
+            pad=self.windows.pad,
+            dilation=self.windows.dilation,
+            groups=self.groups,
+        )
+        return as_samples(y, like=x)

@@ -1,0 +1,76 @@
+"""Bases of the pooling layers: all but the number of axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from singa_lite import autograd
+from singa_lite.layer import Layer
+from singa_lite.tensor import Shape, Tensor
+
+from ._checks import input_axes, place
+from ._windows import Extents, as_images, as_samples, windows
+
+
+class Pooling(Layer):
+    """Pooling over images, or over sequences as images of height 1. A subclass names the `axes`."""
+
+    axes: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self,
+        name: str,
+        kernel: Extents = 3,
+        stride: Extents = 2,
+        border_mode: str = "same",
+        pad: Extents | None = None,
+        *,
+        input_sample_shape: Sequence[Any] | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.windows = windows(self, len(self.axes) - 1, kernel, stride, border_mode, pad)
+        extents, pads = self.windows.kernel, self.windows.pad
+        if max(pads[:2]) >= extents[0] or max(pads[2:]) >= extents[1]:
+            # Else a window may lie in the padding alone: no largest element, nothing to average.
+            raise ValueError(
+                f"{place(self)}: wanted pads below the kernel's extents {extents}, received {pads}"
+            )
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(channels, *extents) -> (channels, *how many windows fit)."""
+        channels, *extents = input_axes(self, shapes, self.axes)
+        return (channels, *self.windows.count(place(self), tuple(extents)))
+
+
+class MaxPooling(Pooling):
+    """The largest element of each window; padding never wins."""
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, *extents) -> (n, channels, *how many windows fit)."""
+        w = self.windows
+        return as_samples(autograd.max_pool2d(as_images(x), w.kernel, w.stride, w.pad), like=x)
+
+
+class AvgPooling(Pooling):
+    """The average of each window; count_pad tells whether padding counts as zeros or not at all."""
+
+    def __init__(
+        self,
+        name: str,
+        kernel: Extents = 3,
+        stride: Extents = 2,
+        border_mode: str = "same",
+        pad: Extents | None = None,
+        *,
+        count_pad: bool = True,
+        input_sample_shape: Sequence[Any] | None = None,
+    ) -> None:
+        super().__init__(name, kernel, stride, border_mode, pad, input_sample_shape=input_sample_shape)
+        self.count_pad = count_pad
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, *extents) -> (n, channels, *how many windows fit)."""
+        w = self.windows
+        y = autograd.avg_pool2d(as_images(x), w.kernel, w.stride, w.pad, self.count_pad)
+        return as_samples(y, like=x)

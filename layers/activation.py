@@ -1,0 +1,65 @@
+"""Activation: one function on each element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from singa_lite import autograd
+from singa_lite.layer import Layer
+from singa_lite.tensor import Shape, Tensor
+
+from ._checks import one_input, place, positive
+
+_MODES: dict[str, Callable[..., Tensor]] = {
+    "relu": autograd.relu,
+    "relu6": autograd.relu6,
+    "leaky_relu": autograd.leaky_relu,
+    "elu": autograd.elu,
+    "sigmoid": autograd.sigmoid,
+    "tanh": autograd.tanh,
+    "gelu": autograd.gelu,
+    "silu": autograd.silu,
+    "softplus": autograd.softplus,
+}
+
+
+class Activation(Layer):
+    """One function on each element. Input and output samples of any shape.
+
+    mode: "relu" max(x, 0); "relu6" min(max(x, 0), 6); "leaky_relu" x where x > 0, else slope * x; "elu" x
+    where x > 0, else alpha * (e**x - 1); "sigmoid" 1 / (1 + e**-x); "tanh"; "gelu" x * (1 + erf(x / sqrt 2))
+    / 2; "silu" x * sigmoid(x); "softplus" log(1 + e**x). slope: of "leaky_relu" only, above 0, default 0.01.
+    alpha: of "elu" only, above 0, default 1.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        mode: str = "relu",
+        *,
+        slope: float | None = None,
+        alpha: float | None = None,
+        input_sample_shape: Sequence[Any] | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        if mode not in _MODES:
+            raise ValueError(f"{place(self)}: wanted a mode of {', '.join(_MODES)}, received {mode!r}")
+        self.mode = mode
+        self.options: dict[str, float] = {}
+        for owner, what, value in (("leaky_relu", "slope", slope), ("elu", "alpha", alpha)):
+            if value is None:
+                continue
+            if mode != owner:
+                raise ValueError(
+                    f"{place(self)}: wanted {what} with mode {owner!r} only, received it with mode {mode!r}"
+                )
+            self.options[what] = positive(self, what, value)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        return one_input(self, shapes)
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, ...) -> the same shape."""
+        return _MODES[self.mode](x, **self.options)

@@ -1,0 +1,20 @@
+"""AvgPooling1D: average of windows over sequences."""
+
+from __future__ import annotations
+
+from ._pooling import AvgPooling
+from ._windows import SEQUENCE
+
+
+class AvgPooling1D(AvgPooling):
+    """The average of each window over sequences.
+
+    Input samples (channels, length); output samples (channels, ol) with
+    ol = (length + left + right - kernel) // stride + 1.
+
+    kernel, stride: int, at least 1. border_mode: "same" pads kernel // 2 on both sides and wants odd kernels,
+    "valid" pads nothing. pad: sets it outright, int or (left, right), each below the kernel. count_pad: True
+    divides every window's sum by the kernel, False by the number of its elements inside the sequence.
+    """
+
+    axes = SEQUENCE

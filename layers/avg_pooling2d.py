@@ -1,0 +1,21 @@
+"""AvgPooling2D: average of windows over images."""
+
+from __future__ import annotations
+
+from ._pooling import AvgPooling
+from ._windows import IMAGE
+
+
+class AvgPooling2D(AvgPooling):
+    """The average of each window over images.
+
+    Input samples (channels, height, width); output samples (channels, oh, ow) with
+    oh = (height + top + bottom - kernel) // stride + 1, ow likewise.
+
+    kernel, stride: int or pair (height, width), at least 1. border_mode: "same" pads kernel // 2 on every
+    side and wants odd kernels, "valid" pads nothing. pad: sets it outright, int, (height, width) or (top,
+    bottom, left, right), each below the kernel's extent. count_pad: True divides every window's sum by the
+    kernel's area, False by the number of its elements inside the image.
+    """
+
+    axes = IMAGE

@@ -1,0 +1,51 @@
+"""Dense: every output from every input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from singa_lite import autograd, initializer
+from singa_lite.layer import Layer
+from singa_lite.tensor import Shape, Tensor
+
+from ._checks import input_axes, positive_int
+
+
+class Dense(Layer):
+    """y = x @ weight + bias.
+
+    Input samples (features,); output samples (num_output,).
+    Parameters: weight (features, num_output), bias (num_output,).
+
+    use_bias: False leaves the bias out. weight_init, bias_init: an Initializer, its name, or a number.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        num_output: int,
+        use_bias: bool = True,
+        *,
+        weight_init: initializer.Spec = "glorot_uniform",
+        bias_init: initializer.Spec = 0.0,
+        input_sample_shape: Sequence[Any] | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.num_output = positive_int(self, "num_output", num_output)
+        self.use_bias = use_bias
+        self.weight_init = initializer.get(weight_init)
+        self.bias_init = initializer.get(bias_init)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(features,) -> (num_output,)."""
+        (features,) = input_axes(self, shapes, ("features",), hint="add Flatten before")
+        fans = features, self.num_output
+        self.add_parameter("weight", fans, self.weight_init, fans)
+        if self.use_bias:
+            self.add_parameter("bias", (self.num_output,), self.bias_init)
+        return (self.num_output,)
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, features) -> (n, num_output)."""
+        return autograd.linear(x, self.parameters["weight"], self.parameters.get("bias"))

@@ -1,0 +1,45 @@
+"""Dropout: zeros at random while training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from singa_lite import autograd
+from singa_lite.layer import Layer
+from singa_lite.tensor import Shape, Tensor
+
+from ._checks import number, one_input, place
+
+
+class Dropout(Layer):
+    """In training each element is set to 0 with probability p, else divided by 1 - p; else y = x.
+
+    From Srivastava et al. 2014 (JMLR 15), in the inverted form that leaves evaluation alone. No mask is kept:
+    the derivative draws the same numbers again.
+
+    Input and output samples of any shape. State: random uint64 (3,), seed, stream and counter; the counter
+    goes up by one at each training call, so a restored state repeats the same numbers.
+
+    p: the probability to drop, from 0 to below 1.
+    """
+
+    def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: Sequence[Any] | None = None) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.p = number(self, "p", p, 0, 1)
+        if self.p == 1:
+            raise ValueError(f"{place(self)}: wanted p, the probability to drop, below 1, received {p}")
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        shape = one_input(self, shapes)
+        self.add_state("random", (3,), dtype=np.uint64).copy_from_numpy(self.random_key("random"))
+        return shape
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, ...) -> the same shape; in training the random state moves on."""
+        if training and self.p > 0:
+            return autograd.dropout(x, self.states["random"], self.p)
+        return autograd.identity(x)

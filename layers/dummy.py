@@ -1,0 +1,30 @@
+"""Dummy: what comes in goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from singa_lite import autograd
+from singa_lite.layer import Layer
+from singa_lite.tensor import Shape, Tensor
+
+from ._checks import one_input
+
+
+class Dummy(Layer):
+    """y = x: a named place for an input or an output of a net with several.
+
+    Input and output samples of any shape.
+    """
+
+    def __init__(self, name: str, input_sample_shape: Sequence[Any] | None = None) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        return one_input(self, shapes)
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, ...) -> the same bytes."""
+        return autograd.identity(x)

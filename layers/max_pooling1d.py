@@ -1,0 +1,19 @@
+"""MaxPooling1D: largest element of windows over sequences."""
+
+from __future__ import annotations
+
+from ._pooling import MaxPooling
+from ._windows import SEQUENCE
+
+
+class MaxPooling1D(MaxPooling):
+    """The largest element of each window over sequences; padding never wins, and of equals the first does.
+
+    Input samples (channels, length); output samples (channels, ol) with
+    ol = (length + left + right - kernel) // stride + 1.
+
+    kernel, stride: int, at least 1. border_mode: "same" pads kernel // 2 on both sides and wants odd kernels,
+    "valid" pads nothing. pad: sets it outright, int or (left, right), each below the kernel.
+    """
+
+    axes = SEQUENCE

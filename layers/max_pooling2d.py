@@ -1,0 +1,20 @@
+"""MaxPooling2D: largest element of windows over images."""
+
+from __future__ import annotations
+
+from ._pooling import MaxPooling
+from ._windows import IMAGE
+
+
+class MaxPooling2D(MaxPooling):
+    """The largest element of each window over images; padding never wins, and of equals the first does.
+
+    Input samples (channels, height, width); output samples (channels, oh, ow) with
+    oh = (height + top + bottom - kernel) // stride + 1, ow likewise.
+
+    kernel, stride: int or pair (height, width), at least 1. border_mode: "same" pads kernel // 2 on every
+    side and wants odd kernels, "valid" pads nothing. pad: sets it outright, int, (height, width) or (top,
+    bottom, left, right), each below the kernel's extent.
+    """
+
+    axes = IMAGE

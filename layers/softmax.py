@@ -1,0 +1,35 @@
+"""Softmax: positive numbers of sum 1 along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from singa_lite import autograd
+from singa_lite.layer import Layer
+from singa_lite.tensor import Shape, Tensor
+
+from ._checks import axis_of, not_the_batch, one_input
+
+
+class Softmax(Layer):
+    """y = e**x / sum of e**x along `axis`.
+
+    Input and output samples of any shape with that axis.
+
+    axis: counts the batch as 0, negative from the end; never the batch.
+    """
+
+    def __init__(self, name: str, axis: int = 1, *, input_sample_shape: Sequence[Any] | None = None) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.axis = not_the_batch(self, axis)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        shape = one_input(self, shapes)
+        axis_of(self, self.axis, shape)
+        return shape
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, ...) -> the same shape."""
+        return autograd.softmax(x, self.axis)

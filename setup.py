@@ -1,0 +1,67 @@
+"""Packaging of singa_lite: what is installed, and from which folder.
+
+`layers/` and `snapshots/` lie at the top of the repository and are installed as `singa_lite.layers` and
+`singa_lite.snapshots`. The links of the same names inside `singa_lite/` only serve an uninstalled
+checkout. They are left out of the search for packages: with or without them, the same wheel is built.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).resolve().parent
+CORE = "singa_lite"
+MAPPED = ("layers", "snapshots")
+
+
+def packages() -> list[str]:
+    """All packages by their installed names, each once."""
+    links = [pattern for name in MAPPED for pattern in (f"{CORE}.{name}", f"{CORE}.{name}.*")]
+    found = find_packages(str(ROOT), include=[CORE, f"{CORE}.*"], exclude=links)
+    for name in MAPPED:
+        found += [f"{CORE}.{package}" for package in find_packages(str(ROOT), include=[name, f"{name}.*"])]
+    return found
+
+
+def long_description() -> str:
+    """The README, or nothing where it is missing."""
+    readme = ROOT / "README.md"
+    return readme.read_text(encoding="utf-8") if readme.exists() else ""
+
+
+setup(
+    name="singa-lite",
+    version="0.1.0",
+    description="Trains neural nets in little memory, and tells the peak before the first step",
+    long_description=long_description(),
+    long_description_content_type="text/markdown",
+    license_expression="Apache-2.0",
+    license_files=["LICENSE"],
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: OS Independent",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+    keywords=["deep learning", "training", "memory planning", "numpy", "cupy"],
+    packages=packages(),
+    package_dir={CORE: CORE, **{f"{CORE}.{name}": name for name in MAPPED}},
+    package_data={CORE: ["py.typed"], "": ["*.cu", "*.cuh"]},
+    include_package_data=False,
+    zip_safe=False,
+    python_requires=">=3.11",
+    install_requires=["numpy>=2.0", "h5py>=3.11", "tqdm>=4.62"],
+    extras_require={
+        "test": ["pytest>=8.2", "hypothesis>=6.100", "scikit-learn>=1.5", "setuptools>=77"],
+        "examples": ["scikit-learn>=1.5", "matplotlib>=3.9"],
+        "dev": ["ruff>=0.17,<0.18", "mypy>=2.4,<2.5", "build>=1.2", "pytest-cov>=6"],
+        "onednn": ["onednn-cpu-gomp>=2023.2"],
+        "cuda13": ["cupy-cuda13x>=14,<15"],
+    },
+)

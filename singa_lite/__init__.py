@@ -1,0 +1,28 @@
+"""singa_lite: trains neural nets layer by layer, in little memory.
+
+The modules, in the order of a batch: net, layer, autograd, ops, device, graph, tensor, kernels, memory; beside them
+loss, metric, initializer, optimizer, schedule, regularizer and data. Layers are in `singa_lite.layers`, file formats
+in `singa_lite.snapshots`; both are imported when asked for.
+"""
+
+from singa_lite import autograd as autograd
+from singa_lite import data as data
+from singa_lite import device as device
+from singa_lite import initializer as initializer
+from singa_lite import loss as loss
+from singa_lite import metric as metric
+from singa_lite import optimizer as optimizer
+from singa_lite import regularizer as regularizer
+from singa_lite import schedule as schedule
+from singa_lite import tensor as tensor
+from singa_lite.errors import DeviceError as DeviceError
+from singa_lite.errors import GraphError as GraphError
+from singa_lite.errors import ShapeError as ShapeError
+from singa_lite.errors import SnapshotError as SnapshotError
+from singa_lite.layer import Layer as Layer
+from singa_lite.memory.pool import OutOfMemoryError as OutOfMemoryError
+from singa_lite.net import FeedForwardNet as FeedForwardNet
+from singa_lite.run import LayerGradients as LayerGradients
+from singa_lite.tensor import Tensor as Tensor
+
+__version__ = "0.1.0"

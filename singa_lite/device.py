@@ -1,0 +1,176 @@
+"""Device: its kernels and its pool; every kernel call goes through `run` as an Operation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from singa_lite.errors import DeviceError, ShapeError
+from singa_lite.graph import Operation, Phase
+from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.memory.pool import Pool
+from singa_lite.tensor import Array, Block, Tensor, lend
+
+#: Called with each operation after it ran.
+Watcher = Callable[[Operation], None]
+
+
+class Device:
+    """Memory and kernels of one processor.
+
+    phase, layer: where in the step the operations to come stand; set them with `scope`.
+    A device is for one thread at a time, as its scope is.
+    """
+
+    def __init__(self, name: str, kernels: KernelSet, pool: Pool) -> None:
+        self.name = name
+        self.kernels = kernels
+        self.pool = pool
+        self.phase = Phase.FORWARD
+        self.layer = ""
+        self._watchers: list[Watcher] = []
+        self.set_random_seed(0)
+
+    def empty(self, shape: Sequence[int], dtype: DTypeLike = np.float32) -> Tensor:
+        """A tensor of this shape and dtype, its values whatever the memory held.
+
+        ShapeError for a negative extent; OutOfMemoryError where the pool's limit does not allow it.
+        """
+        if any(extent < 0 for extent in shape):
+            raise ShapeError(f"wanted extents of at least 0, received shape {tuple(shape)}")
+        dtype = np.dtype(dtype)
+        nbytes = prod(shape) * dtype.itemsize
+        region = self.pool.take(nbytes)
+        return Tensor(Block(self, nbytes, region.memory, partial(self.pool.give, region)), shape, dtype)
+
+    def run(self, kernel: str, /, *tensors: Tensor | None, **settings: Any) -> None:
+        """Do one kernel call. kernel: a name of the interface; tensors, settings: as written there."""
+        for tensor in tensors:
+            if tensor is not None and tensor.device is not self:
+                raise DeviceError(
+                    f"kernel {kernel!r} on {self.name}: wanted all tensors there, received one on "
+                    f"{tensor.device.name}; move it with to_device()"
+                )
+        scratch_bytes = self.kernels.scratch_bytes(kernel, tensors, settings)
+        operation = Operation(kernel, tensors, settings, self.phase, self.layer, scratch_bytes)
+        self._execute(operation)
+        for watcher in self._watchers:
+            watcher(operation)
+
+    def _execute(self, operation: Operation) -> None:
+        region = self.pool.take(operation.scratch_bytes) if operation.scratch_bytes else None
+        arrays = tuple(None if t is None else self.array(t) for t in operation.tensors)
+        memory = None if region is None else region.memory
+        try:
+            self.kernels.prepare(operation.kernel, arrays, memory, operation.settings)()
+        finally:
+            if region is not None:
+                self.pool.give(region)
+
+    @contextmanager
+    def scope(self, phase: Phase | None = None, layer: str | None = None) -> Iterator[None]:
+        """Operations inside stand in this phase and this layer."""
+        before = self.phase, self.layer
+        self.phase = self.phase if phase is None else phase
+        self.layer = self.layer if layer is None else layer
+        try:
+            yield
+        finally:
+            self.phase, self.layer = before
+
+    @contextmanager
+    def watch(self, watcher: Watcher) -> Iterator[None]:
+        """Call `watcher` with every operation inside, after it ran. Keeping the operation keeps its memory."""
+        self._watchers.append(watcher)
+        try:
+            yield
+        finally:
+            self._watchers.remove(watcher)
+
+    def array(self, tensor: Tensor) -> Array:
+        """The NumPy array over the tensor's bytes, no copy, valid while the block lives."""
+        return np.ndarray(tensor.shape, tensor.dtype, tensor.block.memory, tensor.offset, tensor.strides)
+
+    def export(self, tensor: Tensor) -> Array:
+        """The NumPy array over the tensor's bytes, no copy, which keeps the block alive."""
+        return np.asarray(_Export(tensor, self.array(tensor)))
+
+    def copy_in(self, tensor: Tensor, array: Array) -> None:
+        """Overwrite the tensor's values with a host array of its shape."""
+        np.copyto(self.array(tensor), array, casting="same_kind")
+
+    def copy_out(self, tensor: Tensor) -> Array:
+        """A host array with a copy of the tensor's values."""
+        return np.array(self.array(tensor), order="C")
+
+    def set_random_seed(self, seed: int) -> None:
+        """Start the sequence of seeds anew: what is built from now on gets the same random numbers each time."""
+        if not 0 <= seed < 2**64:
+            raise ValueError(f"random seed: wanted an integer from 0 to 2**64 - 1, received {seed}")
+        self._seed = seed
+        self._seeds_given = 0
+
+    def next_seed(self) -> int:
+        """The next of this device's seeds, for one net or one expression."""
+        sequence = np.random.SeedSequence(self._seed, spawn_key=(self._seeds_given,))
+        self._seeds_given += 1
+        return int(sequence.generate_state(1, np.uint64)[0])
+
+    def __repr__(self) -> str:
+        return f"<Device {self.name}, {self.kernels.name} kernels, {self.pool!r}>"
+
+
+class _Export:
+    """Holds a tensor for as long as NumPy holds an array over its bytes."""
+
+    def __init__(self, tensor: Tensor, array: Array) -> None:
+        self.tensor = tensor.detach()
+        self.__array_interface__ = array.__array_interface__
+
+
+def cpu(kernels: str = "auto") -> Device:
+    """The CPU. kernels: "auto" (the fastest set there is) or "numpy". One device a set, the same each time."""
+    wanted = os.environ.get("SINGA_LITE_KERNELS", "auto") if kernels == "auto" else kernels
+    if wanted not in ("auto", "numpy"):
+        raise DeviceError(f"kernels: wanted 'auto' or 'numpy', the sets of this version, received {wanted!r}")
+    return _cpu("numpy")
+
+
+@cache
+def _cpu(kernels: str) -> Device:
+    return new_cpu()
+
+
+def new_cpu(limit: int | None = None) -> Device:
+    """A CPU device with a pool of its own. limit: the most bytes that the pool may hold."""
+    from singa_lite.kernels.numpy_kernels import NUMPY
+
+    pool = Pool(limit)
+    pool.checked = os.environ.get("SINGA_LITE_CHECKED", "") == "1"
+    return Device("cpu", NUMPY, pool)
+
+
+def cuda(index: int = 0) -> Device:
+    """NVIDIA GPU number `index`. This version has CPU kernels only, so this is a DeviceError."""
+    raise DeviceError(f"device.cuda({index}): wanted CUDA kernels, but this version has CPU kernels only")
+
+
+def default() -> Device:
+    """The device used where none is named: `SINGA_LITE_DEVICE` ("cpu", "cuda:0"), else the CPU."""
+    wanted = os.environ.get("SINGA_LITE_DEVICE", "cpu")
+    kind, _, index = wanted.partition(":")
+    if kind == "cpu" and not index:
+        return cpu()
+    if kind == "cuda" and (index.isdigit() or not index):
+        return cuda(int(index or 0))
+    raise DeviceError(f"SINGA_LITE_DEVICE: wanted 'cpu' or 'cuda:<number>', received {wanted!r}")
+
+
+lend(default_device=default)

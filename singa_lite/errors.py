@@ -1,0 +1,19 @@
+"""The project's exceptions; each derives from the built-in that fits. Memory's own are in `memory/`."""
+
+from __future__ import annotations
+
+
+class ShapeError(ValueError):
+    """Shapes or layouts that do not fit. The message says what was wanted, what was received, and where."""
+
+
+class GraphError(RuntimeError):
+    """A net or a tape used in a way or at a time that it does not allow."""
+
+
+class DeviceError(RuntimeError):
+    """A device or kernel set that is not there, or tensors of two devices in one operation."""
+
+
+class SnapshotError(OSError):
+    """A snapshot that cannot be written or read; the message names the file and the entry."""

@@ -1,0 +1,39 @@
+"""The kernel interface: each kernel's name, arguments, shapes and what it may overwrite.
+
+A kernel is called as `kernel(*tensors, **settings)`, tensors in the order written here. It writes into outputs
+that the caller gives, allocates nothing, and gets its temporaries as `scratch`, whose bytes it states beforehand.
+Settings are frozen when a step is recorded; whatever changes between steps (learning rate, counts, random keys)
+is a tensor. A kernel set may lack a kernel: the next set down serves.
+"""
+
+from singa_lite.kernels.interface import (
+    activation,
+    convolution,
+    elementwise,
+    linear,
+    loss,
+    metric,
+    normalization,
+    pooling,
+    random,
+    reduction,
+    update,
+)
+from singa_lite.kernels.interface.signature import SIGNATURES as SIGNATURES
+from singa_lite.kernels.interface.signature import Signature as Signature
+
+__all__ = [
+    "SIGNATURES",
+    "Signature",
+    "activation",
+    "convolution",
+    "elementwise",
+    "linear",
+    "loss",
+    "metric",
+    "normalization",
+    "pooling",
+    "random",
+    "reduction",
+    "update",
+]

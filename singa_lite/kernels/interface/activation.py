@@ -1,0 +1,105 @@
+"""Activations and softmax. Derivatives take the output where that suffices, so that the input can die."""
+
+from __future__ import annotations
+
+from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
+
+
+@kernel(y="x")
+def relu(x: Read, y: Write) -> None:
+    """y = max(x, 0). Equal shapes."""
+
+
+@kernel(dx="dy")
+def relu_derivative(dy: Read, y: Read, dx: Write) -> None:
+    """dx = dy where y > 0, else 0."""
+
+
+@kernel(y="x")
+def relu6(x: Read, y: Write) -> None:
+    """y = min(max(x, 0), 6)."""
+
+
+@kernel(dx="dy")
+def relu6_derivative(dy: Read, y: Read, dx: Write) -> None:
+    """dx = dy where 0 < y < 6, else 0."""
+
+
+@kernel(y="x")
+def leaky_relu(x: Read, y: Write, *, slope: float) -> None:
+    """y = x where x > 0, else slope * x. slope > 0, so that y has the sign of x."""
+
+
+@kernel(dx="dy")
+def leaky_relu_derivative(dy: Read, y: Read, dx: Write, *, slope: float) -> None:
+    """dx = dy where y > 0, else slope * dy."""
+
+
+@kernel(y="x")
+def elu(x: Read, y: Write, *, alpha: float) -> None:
+    """y = x where x > 0, else alpha * (e**x - 1). alpha > 0."""
+
+
+@kernel(dx="dy")
+def elu_derivative(dy: Read, y: Read, dx: Write, *, alpha: float) -> None:
+    """dx = dy where y > 0, else dy * (y + alpha)."""
+
+
+@kernel(y="x")
+def sigmoid(x: Read, y: Write) -> None:
+    """y = 1 / (1 + e**-x), without overflow for any x."""
+
+
+@kernel(dx="dy")
+def sigmoid_derivative(dy: Read, y: Read, dx: Write) -> None:
+    """dx = dy * y * (1 - y)."""
+
+
+@kernel(y="x")
+def tanh(x: Read, y: Write) -> None:
+    """y = tanh(x)."""
+
+
+@kernel(dx="dy")
+def tanh_derivative(dy: Read, y: Read, dx: Write) -> None:
+    """dx = dy * (1 - y**2)."""
+
+
+@kernel(y="x")
+def gelu(x: Read, y: Write) -> None:
+    """y = x * (1 + erf(x / sqrt 2)) / 2, the exact form (Hendrycks and Gimpel, arXiv 1606.08415)."""
+
+
+@kernel(dx="dy")
+def gelu_derivative(dy: Read, x: Read, dx: Write) -> None:
+    """dx = dy * (Phi(x) + x * phi(x)), Phi and phi of the standard normal distribution."""
+
+
+@kernel(y="x")
+def silu(x: Read, y: Write) -> None:
+    """y = x * sigmoid(x), without overflow for any x."""
+
+
+@kernel(dx="dy")
+def silu_derivative(dy: Read, x: Read, dx: Write) -> None:
+    """dx = dy * s * (1 + x * (1 - s)), s = sigmoid(x)."""
+
+
+@kernel(y="x")
+def softplus(x: Read, y: Write) -> None:
+    """y = log(1 + e**x), without overflow for any x."""
+
+
+@kernel(dx="dy")
+def softplus_derivative(dy: Read, y: Read, dx: Write) -> None:
+    """dx = dy * (1 - e**-y)."""
+
+
+@kernel(y="x")
+def softmax(x: Read, y: Write, *, axis: int) -> None:
+    """y = e**x / sum of e**x along `axis`, without overflow for any x."""
+
+
+@kernel(dx="dy")
+def softmax_derivative(dy: Read, y: Read, dx: Write, *, axis: int) -> None:
+    """dx = y * (dy - sum of dy * y along `axis`)."""

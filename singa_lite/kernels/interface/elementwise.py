@@ -1,0 +1,55 @@
+"""Element by element, with NumPy's broadcasting rule."""
+
+from __future__ import annotations
+
+from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
+
+
+@kernel(y="x")
+def copy(x: Read, y: Write) -> None:
+    """y = x. x: broadcasts to the shape of y, converted to y's dtype. x and y may have any strides."""
+
+
+@kernel()
+def fill(y: Write, *, value: float) -> None:
+    """y = value everywhere."""
+
+
+@kernel(y="a b")
+def add(a: Read, b: Read, y: Write) -> None:
+    """y = a + b. a, b: broadcast to the shape of y."""
+
+
+@kernel(y="a b")
+def subtract(a: Read, b: Read, y: Write) -> None:
+    """y = a - b. a, b: broadcast to the shape of y."""
+
+
+@kernel(y="a b")
+def multiply(a: Read, b: Read, y: Write) -> None:
+    """y = a * b. a, b: broadcast to the shape of y."""
+
+
+@kernel(y="a b")
+def divide(a: Read, b: Read, y: Write) -> None:
+    """y = a / b. a, b: broadcast to the shape of y."""
+
+
+@kernel(y="x")
+def scale(x: Read, y: Write, *, alpha: float, beta: float) -> None:
+    """y = alpha * x + beta. x: broadcasts to the shape of y."""
+
+
+@kernel(y="x")
+def power(x: Read, y: Write, *, exponent: float) -> None:
+    """y = x ** exponent. Equal shapes."""
+
+
+@kernel(y="x")
+def exp(x: Read, y: Write) -> None:
+    """y = e ** x. Equal shapes."""
+
+
+@kernel(y="x")
+def log(x: Read, y: Write) -> None:
+    """y = natural logarithm of x. Equal shapes."""

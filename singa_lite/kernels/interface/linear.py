@@ -1,0 +1,23 @@
+"""Matrix products and biases."""
+
+from __future__ import annotations
+
+from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
+
+
+@kernel()
+def matmul(a: Read, b: Read, y: Write, *, transpose_a: bool, transpose_b: bool) -> None:
+    """y = op(a) @ op(b), op transposing the last two axes if asked. y: (..., rows, columns), contiguous.
+
+    Leading axes of a and b are equal, or one of the two is a plain matrix.
+    """
+
+
+@kernel()
+def linear(x: Read, weight: Read, bias: Read | None, y: Write) -> None:
+    """y = x @ weight + bias. x: (n, in); weight: (in, out); bias: (out,); y: (n, out)."""
+
+
+@kernel(y="x")
+def add_bias(x: Read, bias: Read, y: Write, *, axis: int) -> None:
+    """y = x + bias along `axis`. bias: (x.shape[axis],); y: x's shape."""

@@ -1,0 +1,50 @@
+"""Losses and their derivatives."""
+
+from __future__ import annotations
+
+from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
+
+
+# Classes lie along axis 1 of x: (n, c, ...). A target of class ids is an integer tensor of shape (n, ...), one
+# of rows has the shape of x and any dtype: non-negative weights, normalised to sum 1 along axis 1.
+# losses, dlosses: (n,), one value a sample, the mean over its positions.
+
+
+@kernel(p="x")
+def softmax_cross_entropy(x: Read, target: Read, losses: Write, p: Write) -> None:
+    """losses = -sum of t * log p along axis 1, p = softmax of x along axis 1 (x: raw scores)."""
+
+
+@kernel(dx="p")
+def softmax_cross_entropy_derivative(dlosses: Read, p: Read, target: Read, dx: Write) -> None:
+    """dx = dlosses / positions * (p - t)."""
+
+
+@kernel()
+def sigmoid_cross_entropy(x: Read, target: Read, losses: Write) -> None:
+    """losses = mean over the sample of max(x, 0) - x * t + log(1 + e**-|x|) (x: raw scores; t: x's shape)."""
+
+
+@kernel(dx="x")
+def sigmoid_cross_entropy_derivative(dlosses: Read, x: Read, target: Read, dx: Write) -> None:
+    """dx = dlosses / elements of a sample * (sigmoid(x) - t)."""
+
+
+@kernel(y="x target")
+def squared_error(x: Read, target: Read, y: Write) -> None:
+    """y = (x - target)**2 / 2, element by element."""
+
+
+@kernel(dx="dy x target")
+def squared_error_derivative(dy: Read, x: Read, target: Read, dx: Write) -> None:
+    """dx = dy * (x - target)."""
+
+
+@kernel()
+def huber(x: Read, target: Read, losses: Write, *, delta: float) -> None:
+    """losses = mean over the sample of r**2 / 2 where |r| <= delta, else delta * (|r| - delta / 2); r = x - t."""
+
+
+@kernel(dx="x target")
+def huber_derivative(dlosses: Read, x: Read, target: Read, dx: Write, *, delta: float) -> None:
+    """dx = dlosses / elements of a sample * clip(x - t, -delta, delta)."""

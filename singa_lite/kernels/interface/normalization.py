@@ -1,0 +1,102 @@
+"""Normalisations. Variances are biased inside the formulas; running variances are unbiased."""
+
+from __future__ import annotations
+
+from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
+
+
+# Batch normalisation: x, y, dy, dx (n, c, ...); the rest (c,). Statistics over all axes but axis 1, m values each.
+# Layer normalisation: x, y, dy, dx (rows..., *shape); gamma, beta (*shape); mean, inv_std (rows...).
+
+
+@kernel(y="x")
+def batch_norm(
+    x: Read,
+    gamma: Read,
+    beta: Read,
+    running_mean: Update,
+    running_var: Update,
+    y: Write,
+    mean: Write,
+    inv_std: Write,
+    *,
+    momentum: float,
+    epsilon: float,
+) -> None:
+    """y = gamma * (x - mean) * inv_std + beta, inv_std = 1 / sqrt(var + epsilon), mean and var of this batch.
+
+    running = (1 - momentum) * running + momentum * batch; the running variance takes var * m / (m - 1)
+    (var itself where m = 1). The form of Ioffe and Szegedy, arXiv 1502.03167, with PyTorch's running variance.
+    """
+
+
+@kernel(y="x")
+def batch_norm_inference(
+    x: Read, gamma: Read, beta: Read, running_mean: Read, running_var: Read, y: Write, *, epsilon: float
+) -> None:
+    """y = gamma * (x - running_mean) / sqrt(running_var + epsilon) + beta."""
+
+
+@kernel(dx="dy")
+def batch_norm_derivative(
+    dy: Read, x: Read, gamma: Read, mean: Read, inv_std: Read, dx: Write, dgamma: Write, dbeta: Write
+) -> None:
+    """dx, with dgamma and dbeta, which it needs anyway.
+
+    dbeta = sum(dy); dgamma = sum(dy * xhat), xhat = (x - mean) * inv_std;
+    dx = gamma * inv_std * (dy - dbeta / m - xhat * dgamma / m).
+    """
+
+
+@kernel()
+def batch_norm_gradient(
+    dy: Read, x: Read, mean: Read, inv_std: Read, dgamma: Write, dbeta: Write
+) -> None:
+    """dgamma and dbeta of `batch_norm_derivative` alone, where dx is not needed."""
+
+
+@kernel(y="x")
+def layer_norm(
+    x: Read, gamma: Read, beta: Read, y: Write, mean: Write, inv_std: Write, *, epsilon: float
+) -> None:
+    """y = gamma * (x - mean) / sqrt(var + epsilon) + beta, statistics of each row (arXiv 1607.06450)."""
+
+
+@kernel(dx="dy")
+def layer_norm_derivative(
+    dy: Read, x: Read, gamma: Read, mean: Read, inv_std: Read, dx: Write
+) -> None:
+    """dx = inv_std * (g - mean(g) - xhat * mean(g * xhat)), g = dy * gamma, means of each row."""
+
+
+@kernel()
+def layer_norm_gradient(
+    dy: Read, x: Read, mean: Read, inv_std: Read, dgamma: Write, dbeta: Write
+) -> None:
+    """dgamma = sum over rows of dy * xhat; dbeta = sum over rows of dy."""
+
+
+@kernel()
+def lrn(x: Read, y: Write, scale: Write, *, size: int, alpha: float, beta: float, k: float) -> None:
+    """y = x * scale**-beta, scale = k + alpha / size * sum of x**2 over `size` neighbouring channels.
+
+    x, y, scale: (n, c, ...); size odd; channels outside count as 0 (Krizhevsky 2012, alpha / size as in Caffe,
+    PyTorch, cuDNN and oneDNN).
+    """
+
+
+@kernel()
+def lrn_derivative(
+    dy: Read, x: Read, scale: Read, dx: Write, *, size: int, alpha: float, beta: float
+) -> None:
+    """dx = dy * scale**-beta - 2 * alpha * beta / size * x * windowsum(dy * x * scale**(-beta - 1))."""
+
+
+@kernel(y="x")
+def l2_norm(x: Read, y: Write, norm: Write, *, epsilon: float) -> None:
+    """y = x / norm, norm = sqrt(sum of x**2 over the sample + epsilon). x, y: (n, ...); norm: (n,)."""
+
+
+@kernel(dx="dy")
+def l2_norm_derivative(dy: Read, y: Read, norm: Read, dx: Write) -> None:
+    """dx = (dy - y * sum of dy * y over the sample) / norm."""

@@ -1,0 +1,38 @@
+"""Random numbers by counter: NumPy's Philox 4x64-10, so replay and recompute give the same numbers."""
+
+from __future__ import annotations
+
+from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
+
+
+# A key is uint64 (3,): (seed, stream, counter). It stands for np.random.Philox(key=[seed, stream],
+# counter=[0, 0, 0, counter]), from which a kernel draws in C order of the elements.
+
+
+@kernel()
+def draw_key(state: Update, key: Write) -> None:
+    """key = state; then state's counter goes up by one. state, key: uint64 (3,)."""
+
+
+@kernel(y="x")
+def dropout(x: Read, key: Read, y: Write, *, p: float) -> None:
+    """y = x / (1 - p) where the element's uniform number is at least p, else 0.
+
+    Each element takes one float32 uniform number in [0, 1) (`Generator.random`, dtype float32), whatever its
+    dtype. Called with dy and the same key it gives dx, so that no mask is kept.
+    """
+
+
+@kernel()
+def uniform(key: Read, y: Write, *, low: float, high: float) -> None:
+    """y = uniform numbers in [low, high)."""
+
+
+@kernel()
+def normal(key: Read, y: Write, *, mean: float, std: float) -> None:
+    """y = normal numbers."""
+
+
+@kernel()
+def truncated_normal(key: Read, y: Write, *, mean: float, std: float) -> None:
+    """y = normal numbers, those further than 2 std from the mean drawn again."""

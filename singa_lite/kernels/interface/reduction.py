@@ -1,0 +1,18 @@
+"""Sums along axes."""
+
+from __future__ import annotations
+
+from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
+
+
+@kernel()
+def reduce_sum(x: Read, y: Write, *, axes: tuple[int, ...], alpha: float) -> None:
+    """y = alpha * sum of x along `axes`.
+
+    y: x's shape with `axes` kept as 1 or left out. With alpha = 1 / count this is the mean.
+    """
+
+
+@kernel()
+def bias_gradient(dy: Read, db: Write, *, axis: int) -> None:
+    """db = sum of dy along all axes but `axis`. db: (dy.shape[axis],)."""

@@ -1,0 +1,99 @@
+"""Optimizer updates, in place. PyTorch's formulas."""
+
+from __future__ import annotations
+
+from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
+
+
+# gradient, value and all state of an element-wise kind: one shape. rate: float64 (), the learning rate, read anew
+# at each run. count: int64 (), updates of this parameter so far; the kernel adds one first and calls the result t.
+# lr = rate * lr_mult. g = gradient + weight_decay * value, but for decoupled decay.
+
+
+@kernel()
+def sgd(
+    gradient: Read,
+    rate: Read,
+    value: Update,
+    velocity: Update | None,
+    count: Update,
+    *,
+    momentum: float,
+    dampening: float,
+    nesterov: bool,
+    weight_decay: float,
+    lr_mult: float,
+) -> None:
+    """velocity = momentum * velocity + (1 - dampening) * g, or g where t = 1; value -= lr * step.
+
+    step = velocity, or g + momentum * velocity if nesterov, or g where momentum = 0 (velocity is None then).
+    """
+
+
+@kernel()
+def rms_prop(
+    gradient: Read,
+    rate: Read,
+    value: Update,
+    square_average: Update,
+    count: Update,
+    *,
+    rho: float,
+    epsilon: float,
+    weight_decay: float,
+    lr_mult: float,
+) -> None:
+    """square_average = rho * square_average + (1 - rho) * g**2; value -= lr * g / (sqrt(square_average) + epsilon)."""
+
+
+@kernel()
+def ada_grad(
+    gradient: Read,
+    rate: Read,
+    value: Update,
+    square_sum: Update,
+    count: Update,
+    *,
+    epsilon: float,
+    weight_decay: float,
+    lr_mult: float,
+) -> None:
+    """square_sum += g**2; value -= lr * g / (sqrt(square_sum) + epsilon)."""
+
+
+@kernel()
+def adam(
+    gradient: Read,
+    rate: Read,
+    value: Update,
+    first_moment: Update,
+    second_moment: Update,
+    count: Update,
+    *,
+    beta_1: float,
+    beta_2: float,
+    epsilon: float,
+    weight_decay: float,
+    decoupled: bool,
+    lr_mult: float,
+) -> None:
+    """m = beta_1 * m + (1 - beta_1) * g; v = beta_2 * v + (1 - beta_2) * g**2;
+
+    value -= lr / (1 - beta_1**t) * m / (sqrt(v / (1 - beta_2**t)) + epsilon) (Kingma and Ba, arXiv 1412.6980).
+    decoupled: g = gradient and value -= lr * weight_decay * value beforehand (AdamW, arXiv 1711.05101).
+    """
+
+
+@kernel()
+def add_scaled(x: Read, y: Update, *, alpha: float) -> None:
+    """y += alpha * x. Equal shapes."""
+
+
+@kernel()
+def clip_elements(y: Update, *, threshold: float) -> None:
+    """y = min(max(y, -threshold), threshold), element by element."""
+
+
+@kernel()
+def clip_norm(y: Update, *, threshold: float) -> None:
+    """y *= threshold / norm where norm = sqrt(sum of y**2) exceeds threshold; else y stays."""

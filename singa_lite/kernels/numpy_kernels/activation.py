@@ -1,0 +1,269 @@
+"""Activations and softmax.
+
+Where a derivative has two branches the choice is made by arithmetic on masks: NumPy's masked copies take five
+times as long as a multiplication.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from singa_lite.kernels.numpy_kernels.boxes import shaped
+from singa_lite.kernels.numpy_kernels.normal_tail import normal_tail
+from singa_lite.kernels.numpy_kernels.pieces import along, axis_part, line_part, pieces
+from singa_lite.kernels.numpy_kernels.scratch import Array, Bytes, blocks, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
+
+ONE_MASK = Temporaries(masks=1)
+TWO_MASKS = Temporaries(masks=2)
+ONE_FLOAT = Temporaries(floats=1)
+TWO_FLOATS = Temporaries(floats=2)
+THREE_FLOATS = Temporaries(floats=3)
+FLOAT_AND_MASK = Temporaries(floats=1, masks=1)
+THREE_FLOATS_AND_MASK = Temporaries(floats=3, masks=1)
+
+
+def relu(x: Array, y: Array) -> None:
+    """y = max(x, 0)."""
+    np.maximum(x, 0, out=y)
+
+
+@scratch(ONE_MASK.bytes)
+def relu_derivative(dy: Array, y: Array, dx: Array, *, scratch: Bytes) -> None:
+    """dx = dy where y > 0, else 0."""
+    for dyb, yb, dxb, mask in ONE_MASK.blocks(scratch, dy, y, dx):
+        np.greater(yb, 0, out=mask)
+        _keep(dyb, mask, dxb)
+
+
+def relu6(x: Array, y: Array) -> None:
+    """y = min(max(x, 0), 6)."""
+    np.clip(x, 0, 6, out=y)
+
+
+@scratch(TWO_MASKS.bytes)
+def relu6_derivative(dy: Array, y: Array, dx: Array, *, scratch: Bytes) -> None:
+    """dx = dy where 0 < y < 6, else 0."""
+    for dyb, yb, dxb, mask, below in TWO_MASKS.blocks(scratch, dy, y, dx):
+        np.greater(yb, 0, out=mask)
+        np.less(yb, 6, out=below)
+        np.logical_and(mask, below, out=mask)
+        _keep(dyb, mask, dxb)
+
+
+def _keep(dy: Array, mask: Array, dx: Array) -> None:
+    """dx = dy where mask, else 0, whatever dy holds (inf * 0 would be NaN). The mask is used up."""
+    integer = np.dtype(f"i{dy.dtype.itemsize}")
+    bits = mask.view(np.int8)
+    np.negative(bits, out=bits)  # True becomes -1, all bits set, in every width
+    np.bitwise_and(dy.view(integer), bits, out=dx.view(integer))
+
+
+@scratch(ONE_FLOAT.bytes)
+def leaky_relu(x: Array, y: Array, *, slope: float, scratch: Bytes) -> None:
+    """y = x where x > 0, else slope * x: the larger of the two, or with a slope above 1 the smaller."""
+    choose = np.maximum if slope <= 1 else np.minimum
+    for xb, yb, scaled in ONE_FLOAT.blocks(scratch, x, y):
+        np.multiply(xb, slope, out=scaled)
+        choose(xb, scaled, out=yb)
+
+
+@scratch(FLOAT_AND_MASK.bytes)
+def leaky_relu_derivative(dy: Array, y: Array, dx: Array, *, slope: float, scratch: Bytes) -> None:
+    """dx = dy where y > 0, else slope * dy."""
+    for dyb, yb, dxb, factor, mask in FLOAT_AND_MASK.blocks(scratch, dy, y, dx):
+        factor.fill(slope)
+        _one_where_positive(yb, factor, mask)
+        np.multiply(dyb, factor, out=dxb)
+
+
+def _one_where_positive(y: Array, factor: Array, mask: Array) -> None:
+    """factor = 1 where y > 0; elsewhere it stays. factor: finite."""
+    np.greater(y, 0, out=mask)
+    np.logical_not(mask, out=mask)
+    np.multiply(factor, mask, out=factor)
+    np.logical_not(mask, out=mask)
+    np.add(factor, mask, out=factor)
+
+
+@scratch(ONE_FLOAT.bytes)
+def elu(x: Array, y: Array, *, alpha: float, scratch: Bytes) -> None:
+    """y = max(x, 0) + alpha * (e**min(x, 0) - 1)."""
+    for xb, yb, negative in ONE_FLOAT.blocks(scratch, x, y):
+        np.minimum(xb, 0, out=negative)
+        np.expm1(negative, out=negative)
+        np.multiply(negative, alpha, out=negative)
+        np.maximum(xb, 0, out=yb)
+        np.add(yb, negative, out=yb)
+
+
+@scratch(FLOAT_AND_MASK.bytes)
+def elu_derivative(dy: Array, y: Array, dx: Array, *, alpha: float, scratch: Bytes) -> None:
+    """dx = dy where y > 0, else dy * (y + alpha)."""
+    for dyb, yb, dxb, factor, mask in FLOAT_AND_MASK.blocks(scratch, dy, y, dx):
+        np.minimum(yb, 0, out=factor)
+        np.add(factor, alpha, out=factor)
+        _one_where_positive(yb, factor, mask)
+        np.multiply(dyb, factor, out=dxb)
+
+
+def sigmoid(x: Array, y: Array) -> None:
+    """y = 1 / (1 + e**-x); where e**-x is inf, 1 / inf is the 0 that is wanted."""
+    with np.errstate(over="ignore"):
+        for xb, yb in blocks(x, y):
+            np.negative(xb, out=yb)
+            np.exp(yb, out=yb)
+            np.add(yb, 1, out=yb)
+            np.reciprocal(yb, out=yb)
+
+
+@scratch(ONE_FLOAT.bytes)
+def sigmoid_derivative(dy: Array, y: Array, dx: Array, *, scratch: Bytes) -> None:
+    """dx = dy * y * (1 - y)."""
+    for dyb, yb, dxb, factor in ONE_FLOAT.blocks(scratch, dy, y, dx):
+        np.subtract(1, yb, out=factor)
+        np.multiply(factor, yb, out=factor)
+        np.multiply(dyb, factor, out=dxb)
+
+
+def tanh(x: Array, y: Array) -> None:
+    """y = tanh(x)."""
+    np.tanh(x, out=y)
+
+
+@scratch(ONE_FLOAT.bytes)
+def tanh_derivative(dy: Array, y: Array, dx: Array, *, scratch: Bytes) -> None:
+    """dx = dy * (1 - y**2)."""
+    for dyb, yb, dxb, factor in ONE_FLOAT.blocks(scratch, dy, y, dx):
+        np.square(yb, out=factor)
+        np.subtract(1, factor, out=factor)
+        np.multiply(dyb, factor, out=dxb)
+
+
+@scratch(THREE_FLOATS.bytes)
+def gelu(x: Array, y: Array, *, scratch: Bytes) -> None:
+    """y = x * Phi(x) = max(x, 0) - |x| * Phi(-|x|): nothing cancels as 1 + erf does for negative x."""
+    for xb, yb, a, bell, tail in THREE_FLOATS.blocks(scratch, x, y):
+        normal_tail(xb, a, bell, tail)
+        np.multiply(tail, a, out=tail)
+        np.maximum(xb, 0, out=yb)
+        np.subtract(yb, tail, out=yb)
+
+
+@scratch(THREE_FLOATS_AND_MASK.bytes)
+def gelu_derivative(dy: Array, x: Array, dx: Array, *, scratch: Bytes) -> None:
+    """dx = dy * (Phi(x) + x * phi(x)), by d(-x) = 1 - d(x) from t = Phi(-|x|) - |x| * phi(x)."""
+    for dyb, xb, dxb, a, bell, tail, mask in THREE_FLOATS_AND_MASK.blocks(scratch, dy, x, dx):
+        normal_tail(xb, a, bell, tail)
+        np.multiply(a, bell, out=a)
+        np.multiply(a, 1 / math.sqrt(2 * math.pi), out=a)
+        np.subtract(tail, a, out=tail)
+        np.less(xb, 0, out=mask)
+        sign = bell
+        np.copyto(sign, mask)
+        np.multiply(sign, 2, out=sign)
+        np.subtract(sign, 1, out=sign)
+        np.multiply(tail, sign, out=tail)
+        np.logical_not(mask, out=mask)
+        np.add(tail, mask, out=tail)
+        np.multiply(dyb, tail, out=dxb)
+
+
+@scratch(ONE_FLOAT.bytes)
+def silu(x: Array, y: Array, *, scratch: Bytes) -> None:
+    """y = x / (1 + e**-x); where e**-x is inf, x / inf is the 0 that is wanted."""
+    with np.errstate(over="ignore"):
+        for xb, yb, below in ONE_FLOAT.blocks(scratch, x, y):
+            np.negative(xb, out=below)
+            np.exp(below, out=below)
+            np.add(below, 1, out=below)
+            np.divide(xb, below, out=yb)
+
+
+@scratch(TWO_FLOATS.bytes)
+def silu_derivative(dy: Array, x: Array, dx: Array, *, scratch: Bytes) -> None:
+    """dx = dy * s * (1 + x * (1 - s)), s = sigmoid(x)."""
+    for dyb, xb, dxb, s, factor in TWO_FLOATS.blocks(scratch, dy, x, dx):
+        sigmoid(xb, s)
+        np.subtract(1, s, out=factor)
+        np.multiply(factor, xb, out=factor)
+        np.add(factor, 1, out=factor)
+        np.multiply(factor, s, out=factor)
+        np.multiply(dyb, factor, out=dxb)
+
+
+@scratch(ONE_FLOAT.bytes)
+def softplus(x: Array, y: Array, *, scratch: Bytes) -> None:
+    """y = max(x, 0) + log(1 + e**-|x|)."""
+    for xb, yb, rest in ONE_FLOAT.blocks(scratch, x, y):
+        log_one_plus_exp(xb, rest)
+        np.maximum(xb, 0, out=yb)
+        np.add(yb, rest, out=yb)
+
+
+def log_one_plus_exp(x: Array, y: Array) -> None:
+    """y = log(1 + e**-|x|), which cannot overflow."""
+    np.abs(x, out=y)
+    np.negative(y, out=y)
+    np.exp(y, out=y)
+    np.log1p(y, out=y)
+
+
+@scratch(ONE_FLOAT.bytes)
+def softplus_derivative(dy: Array, y: Array, dx: Array, *, scratch: Bytes) -> None:
+    """dx = dy * (1 - e**-y)."""
+    for dyb, yb, dxb, factor in ONE_FLOAT.blocks(scratch, dy, y, dx):
+        np.negative(yb, out=factor)
+        np.expm1(factor, out=factor)
+        np.negative(factor, out=factor)
+        np.multiply(dyb, factor, out=dxb)
+
+
+def _softmax_rule(x: Any, y: Any, *, axis: int) -> int:
+    """Scratch of `softmax`."""
+    return bytes_for(axis_part(x, axis))
+
+
+def _softmax_derivative_rule(dy: Any, y: Any, dx: Any, *, axis: int) -> int:
+    """Scratch of `softmax_derivative`."""
+    return bytes_for(axis_part(dy, axis), line_part(dy, axis))
+
+
+@scratch(_softmax_rule)
+def softmax(x: Array, y: Array, *, axis: int, scratch: Bytes) -> None:
+    """y = e**(x - top) / its sum, top the largest along `axis`."""
+    axis %= x.ndim
+    (numbers,) = carve(scratch, axis_part(x, axis))
+    for xb, yb in pieces(x, y, whole=(axis,)):
+        number = shaped(numbers, along(xb.shape, axis))
+        subtract_top(xb, yb, axis, number)
+        normalize_exp(yb, axis, number)
+
+
+def subtract_top(x: Array, y: Array, axis: int, top: Array) -> None:
+    """y = x - top, top = the largest of x along `axis`, so that no power of e overflows."""
+    np.maximum.reduce(x, axis=axis, keepdims=True, out=top)
+    np.subtract(x, top, out=y)
+
+
+def normalize_exp(y: Array, axis: int, sums: Array) -> None:
+    """y = e**y / sums, sums = the sums of e**y along `axis`."""
+    np.exp(y, out=y)
+    np.add.reduce(y, axis=axis, keepdims=True, out=sums)
+    np.divide(y, sums, out=y)
+
+
+@scratch(_softmax_derivative_rule)
+def softmax_derivative(dy: Array, y: Array, dx: Array, *, axis: int, scratch: Bytes) -> None:
+    """dx = y * (dy - sum of dy * y along `axis`)."""
+    axis %= dy.ndim
+    numbers, products = carve(scratch, axis_part(dy, axis), line_part(dy, axis))
+    for dyb, yb, dxb in pieces(dy, y, dx, whole=(axis,)):
+        number, product = shaped(numbers, along(yb.shape, axis)), shaped(products, yb.shape)
+        np.multiply(dyb, yb, out=product)
+        np.add.reduce(product, axis=axis, keepdims=True, out=number)
+        np.subtract(dyb, number, out=dxb)
+        np.multiply(dxb, yb, out=dxb)

@@ -1,0 +1,246 @@
+"""Two-dimensional convolution by matrix products.
+
+Output positions are cut into tiles of a few images, or of a few rows of one image. For each tile the elements
+under the window are copied into columns (im2col), so that BLAS does the sums; scratch holds one tile, never a
+padded copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes, shaped
+from singa_lite.kernels.numpy_kernels.pieces import Part
+from singa_lite.kernels.numpy_kernels.scratch import Array, Bytes, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.windows import Windows, taps
+
+#: Bytes of a tile's columns and outputs.
+TILE = 2 * 1024 * 1024
+
+#: Bytes where scratch only serves tensors whose strides BLAS cannot take as they are.
+SMALL = 64 * 1024
+
+#: Bytes of the product that `conv2d_gradient` adds to dweight.
+PRODUCT = 1024 * 1024
+
+#: Positions of an image from which on a 1 x 1 convolution is one product an image, without columns.
+DIRECT = 32
+
+Pair = tuple[int, int]
+Pad = tuple[int, int, int, int]
+
+
+class Layout(NamedTuple):
+    """How a convolution is cut: image rows of a tile, filters (of each group) of a product, scratch for both."""
+
+    groups: int
+    rows: int
+    filters: int
+    parts: tuple[Part, ...]
+
+
+class Tile(NamedTuple):
+    """Images of x and their rows of y, channels first, with the buffers for as many positions.
+
+    x: (groups, c / groups, images, h, w); y, outputs: (groups, k / groups, images, rows, ow);
+    columns: (groups, c / groups, kh * kw, images, rows, ow); rows: the rows of y that the tile has.
+    """
+
+    x: Array
+    y: Array
+    rows: slice
+    columns: Array
+    outputs: Array
+
+
+def _layout(weight: Any, y: Any, groups: int, tile: int, product: int = SMALL) -> Layout:
+    """Layout from shapes alone. tile: bytes of columns and outputs together; product: bytes of a filter block."""
+    images, k, height, width = y.shape
+    taken = prod(weight.shape[1:])
+    itemsize = np.dtype(y.dtype).itemsize
+    rows = tile // max(1, (groups * taken + k) * width * itemsize)
+    positions = width * prod(box_extents((images, height), rows))
+    (filters,) = box_extents((k // groups,), product // max(1, groups * taken * itemsize))
+    sizes = groups * taken * positions, k * positions, groups * filters * taken
+    return Layout(groups, rows, filters, tuple(((size,), y.dtype) for size in sizes))
+
+
+def _is_direct(weight: Any, y: Any, stride: Pair, pad: Pad) -> bool:
+    """Whether y is weight @ x, position by position, with enough positions for a product an image."""
+    return prod(weight.shape[2:]) == 1 and stride == (1, 1) and not any(pad) and prod(y.shape[2:]) >= DIRECT
+
+
+def _product_layout(
+    weight: Any, y: Any, *, stride: Pair, pad: Pad, groups: int, dilation: Pair | None = None
+) -> Layout:
+    """Layout of `conv2d` and its derivative."""
+    return _layout(weight, y, groups, SMALL if _is_direct(weight, y, stride, pad) else TILE)
+
+
+@scratch(lambda x, weight, bias, y, **settings: bytes_for(*_product_layout(weight, y, **settings).parts))
+def conv2d(
+    x: Array,
+    weight: Array,
+    bias: Array | None,
+    y: Array,
+    *,
+    stride: Pair,
+    pad: Pad,
+    dilation: Pair,
+    groups: int,
+    scratch: Bytes,
+) -> None:
+    """y = weight @ columns of x, plus bias."""
+    if _is_direct(weight, y, stride, pad) and _are_plain(weight, x, y):
+        _product(_matrices(weight, groups), _pixels(x, groups), _pixels(y, groups))
+        if bias is not None:
+            np.add(y, bias[:, None, None], out=y)
+        return
+    layout = _product_layout(weight, y, stride=stride, pad=pad, groups=groups)
+    columns, outputs, block = carve(scratch, *layout.parts)
+    windows = Windows(weight.shape[2:], stride, pad, dilation)
+    for tile in _tiles(x, y, windows, layout, columns, outputs):
+        _gather(tile, windows)
+        for filters, matrices in _filter_blocks(weight, layout, block):
+            _product(matrices, _flat(tile.columns, 3), _flat(tile.outputs, 2)[:, filters])
+        if bias is None:
+            np.copyto(tile.y, tile.outputs)
+        else:
+            np.add(tile.outputs, bias.reshape(groups, -1, 1, 1, 1), out=tile.y)
+
+
+@scratch(lambda dy, weight, dx, **settings: bytes_for(*_product_layout(weight, dy, **settings).parts))
+def conv2d_derivative(
+    dy: Array,
+    weight: Array,
+    dx: Array,
+    *,
+    stride: Pair,
+    pad: Pad,
+    dilation: Pair,
+    groups: int,
+    scratch: Bytes,
+) -> None:
+    """Columns = transposed weight @ dy, added to dx where they were taken from."""
+    if _is_direct(weight, dy, stride, pad) and _are_plain(weight, dy, dx):
+        _product(_matrices(weight, groups).transpose(0, 2, 1), _pixels(dy, groups), _pixels(dx, groups))
+        return
+    layout = _product_layout(weight, dy, stride=stride, pad=pad, groups=groups)
+    columns, outputs, block = carve(scratch, *layout.parts)
+    windows = Windows(weight.shape[2:], stride, pad, dilation)
+    dx.fill(0)
+    for tile in _tiles(dx, dy, windows, layout, columns, outputs):
+        np.copyto(tile.outputs, tile.y)
+        for filters, matrices in _filter_blocks(weight, layout, block):
+            _product(matrices.transpose(0, 2, 1), _flat(tile.outputs, 2)[:, filters], _flat(tile.columns, 3))
+            _scatter_add(tile, windows)
+
+
+@scratch(lambda x, dy, dweight, *, groups, **_: bytes_for(*_layout(dweight, dy, groups, TILE, PRODUCT).parts))
+def conv2d_gradient(
+    x: Array,
+    dy: Array,
+    dweight: Array,
+    *,
+    stride: Pair,
+    pad: Pad,
+    dilation: Pair,
+    groups: int,
+    scratch: Bytes,
+) -> None:
+    """dweight = sum over the tiles, in order, of dy @ transposed columns of x."""
+    layout = _layout(dweight, dy, groups, TILE, PRODUCT)
+    columns, outputs, block = carve(scratch, *layout.parts)
+    windows = Windows(dweight.shape[2:], stride, pad, dilation)
+    dweight.fill(0)
+    targets = dweight.reshape(groups, -1, *dweight.shape[1:])
+    for tile in _tiles(x, dy, windows, layout, columns, outputs):
+        _gather(tile, windows)
+        np.copyto(tile.outputs, tile.y)
+        for (filters,) in boxes((targets.shape[1],), layout.filters):
+            target = targets[:, filters]
+            product = shaped(block, target.shape)
+            transposed = _flat(tile.columns, 3).transpose(0, 2, 1)
+            _product(_flat(tile.outputs, 2)[:, filters], transposed, product.reshape(*target.shape[:2], -1))
+            np.add(target, product, out=target)
+
+
+def _tiles(
+    x: Array, y: Array, windows: Windows, layout: Layout, columns: Array, outputs: Array
+) -> Iterator[Tile]:
+    """The tiles of a convolution of x to y in order, all with the same two buffers."""
+    x, y = _channels_first(x, layout.groups), _channels_first(y, layout.groups)
+    for images, rows in boxes(y.shape[2:4], layout.rows):
+        part = y[:, :, images, rows]
+        shape = (*x.shape[:2], prod(windows.kernel), *part.shape[2:])
+        yield Tile(x[:, :, images], part, rows, shaped(columns, shape), shaped(outputs, part.shape))
+
+
+def _gather(tile: Tile, windows: Windows) -> None:
+    """columns = the elements of x under each place of the window, 0 outside (im2col)."""
+    for number, (rows, columns), inputs in taps(windows, tile.x.shape[3:], tile.y.shape[4], tile.rows):
+        target = tile.columns[:, :, number]
+        target[..., rows, columns] = tile.x[..., *inputs]
+        target[..., : rows.start, :] = 0
+        target[..., rows.stop :, :] = 0
+        target[..., : columns.start] = 0
+        target[..., columns.stop :] = 0
+
+
+def _scatter_add(tile: Tile, windows: Windows) -> None:
+    """x += columns, each where `_gather` takes it from (col2im)."""
+    for number, outputs, inputs in taps(windows, tile.x.shape[3:], tile.y.shape[4], tile.rows):
+        target = tile.x[..., *inputs]
+        np.add(target, tile.columns[:, :, number, ..., *outputs], out=target)
+
+
+def _filter_blocks(weight: Array, layout: Layout, block: Array) -> Iterator[tuple[slice, Array]]:
+    """Filters with their weights (groups, filters, c / groups * kh * kw): all in place, or a few copied."""
+    if weight.flags.c_contiguous:
+        yield slice(None), _matrices(weight, layout.groups)
+        return
+    grouped = weight.reshape(layout.groups, -1, *weight.shape[1:])
+    for (filters,) in boxes((grouped.shape[1],), layout.filters):
+        copy = shaped(block, grouped[:, filters].shape)
+        np.copyto(copy, grouped[:, filters])
+        yield filters, copy.reshape(*copy.shape[:2], -1)
+
+
+def _matrices(weight: Array, groups: int) -> Array:
+    """A contiguous weight as (groups, k / groups, c / groups * kh * kw)."""
+    return weight.reshape(groups, len(weight) // groups, prod(weight.shape[1:]))
+
+
+def _channels_first(images: Array, groups: int) -> Array:
+    """A view (groups, c / groups, n, h, w) of (n, c, h, w)."""
+    n, c, h, w = images.shape
+    return images.reshape(n, groups, c // groups, h, w).transpose(1, 2, 0, 3, 4)
+
+
+def _are_plain(weight: Array, *images: Array) -> bool:
+    """Whether BLAS can take the weight and the channels of the images as they lie in memory."""
+    plain = [a.strides[2:] == (a.shape[3] * a.itemsize, a.itemsize) for a in images]
+    return weight.flags.c_contiguous and all(plain)
+
+
+def _pixels(images: Array, groups: int) -> Array:
+    """A view (n, groups, c / groups, h * w) of (n, c, h, w)."""
+    n, c, h, w = images.shape
+    return images.reshape(n, groups, c // groups, h * w)
+
+
+def _flat(buffer: Array, axes: int) -> Array:
+    """A contiguous buffer as stacked matrices: one axis, those up to `axes`, and the rest."""
+    return buffer.reshape(buffer.shape[0], prod(buffer.shape[1:axes]), prod(buffer.shape[axes:]))
+
+
+def _product(a: Array, b: Array, out: Array) -> None:
+    """out = a @ b. Sums of one term (depthwise derivatives) are faster multiplied: NumPy has no BLAS call."""
+    if a.shape[-1] == 1:
+        np.multiply(a, b, out=out)
+    else:
+        np.matmul(a, b, out=out)

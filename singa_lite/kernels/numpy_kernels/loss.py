@@ -1,0 +1,202 @@
+"""Losses and their derivatives. A sample's loss is a mean over its positions, summed in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from singa_lite.kernels.numpy_kernels.activation import (
+    log_one_plus_exp,
+    normalize_exp,
+    sigmoid,
+    subtract_top,
+)
+from singa_lite.kernels.numpy_kernels.boxes import shaped
+from singa_lite.kernels.numpy_kernels.pieces import Part, along, axis_part, line_part, pieces
+from singa_lite.kernels.numpy_kernels.samples import (
+    LIMIT,
+    add_to_samples,
+    column,
+    elements,
+    is_rows,
+    labels_of,
+    positions,
+    sample_parts,
+)
+from singa_lite.kernels.numpy_kernels.scratch import Array, Bytes, blocks, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
+
+
+def _class_parts(x: Any, target: Any) -> list[Part]:
+    """Two numbers a position, and for a target of rows its weights, all of one piece of x."""
+    number = axis_part(x, 1, LIMIT)
+    weights = [line_part(x, 1, LIMIT)] if is_rows(x, target) else []
+    return [number, number, *weights]
+
+
+def _normalize(rows: Array, weights: Array, sums: Array) -> None:
+    """weights = rows / their sums along axis 1, in weights' dtype."""
+    np.copyto(weights, rows, casting="unsafe")
+    np.add.reduce(weights, axis=1, keepdims=True, out=sums)
+    np.divide(weights, sums, out=weights)
+
+
+def _cross_entropy_rule(x: Any, target: Any, losses: Any, p: Any) -> int:
+    """Scratch of `softmax_cross_entropy`."""
+    return bytes_for(*sample_parts(x), *_class_parts(x, target))
+
+
+@scratch(_cross_entropy_rule)
+def softmax_cross_entropy(x: Array, target: Array, losses: Array, p: Array, *, scratch: Bytes) -> None:
+    """losses = log of the sum of e**z - sum of t * z, z = x - its largest: no logarithm of a p is taken."""
+    labels = labels_of(x, target)
+    totals, sums, log_sum, mean_score, *weights = carve(scratch, *sample_parts(x), *_class_parts(x, target))
+    totals.fill(0)
+    columns = column(totals, x.ndim), column(sums, x.ndim)
+    for xb, pb, tb, total, part in pieces(x, p, labels, *columns, whole=(1,), limit=LIMIT):
+        number, expected = (shaped(a, along(xb.shape, 1)) for a in (log_sum, mean_score))
+        subtract_top(xb, pb, 1, number)
+        if is_rows(x, target):
+            weight = shaped(weights[0], xb.shape)
+            _normalize(tb, weight, expected)
+            np.multiply(weight, pb, out=weight)
+            np.add.reduce(weight, axis=1, keepdims=True, out=expected)
+        else:
+            np.copyto(expected, np.take_along_axis(pb, tb, axis=1))
+        normalize_exp(pb, 1, number)
+        np.log(number, out=number)
+        np.subtract(number, expected, out=number)
+        add_to_samples(number, total, part)
+    np.divide(totals, positions(x), out=losses)
+
+
+def _factor_part(dlosses: Any) -> Part:
+    """What a sample's derivatives are multiplied with."""
+    return dlosses.shape, dlosses.dtype
+
+
+def _cross_entropy_derivative_rule(dlosses: Any, p: Any, target: Any, dx: Any) -> int:
+    """Scratch of `softmax_cross_entropy_derivative`."""
+    return bytes_for(_factor_part(dlosses), *_class_parts(p, target))
+
+
+@scratch(_cross_entropy_derivative_rule)
+def softmax_cross_entropy_derivative(dlosses: Array, p: Array, target: Array, dx: Array, *, scratch: Bytes) -> None:
+    """dx = dlosses / positions * (p - t)."""
+    labels = labels_of(p, target)
+    factors, numbers, _, *weights = carve(scratch, _factor_part(dlosses), *_class_parts(p, target))
+    np.divide(dlosses, positions(p), out=factors)
+    factor_column = column(factors, p.ndim)
+    for pb, dxb, tb, factor in pieces(p, dx, labels, factor_column, whole=(1,), limit=LIMIT):
+        if is_rows(p, target):
+            weight = shaped(weights[0], pb.shape)
+            _normalize(tb, weight, shaped(numbers, along(pb.shape, 1)))
+            np.subtract(pb, weight, out=dxb)
+        else:
+            np.copyto(dxb, pb)
+            np.put_along_axis(dxb, tb, np.take_along_axis(dxb, tb, axis=1) - 1, axis=1)
+        np.multiply(dxb, factor, out=dxb)
+
+
+#: Writes values(x, t) into its third argument; the second holds t in x's dtype and is used up.
+Formula = Callable[[Array, Array, Array], None]
+
+PAIR = Temporaries(floats=2)
+
+
+def _mean_rule(x: Any, target: Any, losses: Any, **settings: Any) -> int:
+    """Scratch of `_mean_over_samples`."""
+    return bytes_for(*sample_parts(x), *PAIR.parts(x))
+
+
+def _mean_over_samples(formula: Formula, x: Array, target: Array, losses: Array, scratch: Bytes) -> None:
+    """losses = means over each sample of the formula's values."""
+    totals, sums, *temporaries = carve(scratch, *sample_parts(x), *PAIR.parts(x))
+    totals.fill(0)
+    for xb, tb, total, part in pieces(x, target, column(totals, x.ndim), column(sums, x.ndim)):
+        t, values = (shaped(a, xb.shape) for a in temporaries)
+        np.copyto(t, tb, casting="unsafe")
+        formula(xb, t, values)
+        add_to_samples(values, total, part)
+    np.divide(totals, elements(x), out=losses)
+
+
+@scratch(_mean_rule)
+def sigmoid_cross_entropy(x: Array, target: Array, losses: Array, *, scratch: Bytes) -> None:
+    """losses = mean over the sample of max(x, 0) - x * t + log(1 + e**-|x|)."""
+
+    def formula(x: Array, t: Array, values: Array) -> None:
+        np.multiply(x, t, out=t)
+        log_one_plus_exp(x, values)
+        np.subtract(values, t, out=values)
+        np.maximum(x, 0, out=t)
+        np.add(values, t, out=values)
+
+    _mean_over_samples(formula, x, target, losses, scratch)
+
+
+def _sample_factor_rule(dlosses: Any, *others: Any, **settings: Any) -> int:
+    """Scratch of a derivative that multiplies each sample by its own factor."""
+    return bytes_for(_factor_part(dlosses))
+
+
+def _sample_pieces(dlosses: Array, x: Array, target: Array, dx: Array, scratch: Bytes) -> Iterator[tuple[Array, ...]]:
+    """Pieces of x, target, dx and of dlosses / elements of a sample."""
+    (factors,) = carve(scratch, _factor_part(dlosses))
+    np.divide(dlosses, elements(x), out=factors)
+    return pieces(x, target, dx, column(factors, x.ndim))
+
+
+@scratch(_sample_factor_rule)
+def sigmoid_cross_entropy_derivative(dlosses: Array, x: Array, target: Array, dx: Array, *, scratch: Bytes) -> None:
+    """dx = dlosses / elements of a sample * (sigmoid(x) - t)."""
+    for xb, tb, dxb, factor in _sample_pieces(dlosses, x, target, dx, scratch):
+        sigmoid(xb, dxb)
+        np.subtract(dxb, tb, out=dxb)
+        np.multiply(dxb, factor, out=dxb)
+
+
+def squared_error(x: Array, target: Array, y: Array) -> None:
+    """y = (x - target)**2 / 2."""
+    for xb, tb, yb in blocks(x, target, y):
+        np.subtract(xb, tb, out=yb)
+        np.square(yb, out=yb)
+        np.multiply(yb, 0.5, out=yb)
+
+
+DIFFERENCE = Temporaries(floats=1)
+
+
+@scratch(DIFFERENCE.bytes)
+def squared_error_derivative(dy: Array, x: Array, target: Array, dx: Array, *, scratch: Bytes) -> None:
+    """dx = dy * (x - target)."""
+    for dyb, xb, tb, dxb, difference in DIFFERENCE.blocks(scratch, dy, x, target, dx):
+        np.subtract(xb, tb, out=difference)
+        np.multiply(dyb, difference, out=dxb)
+
+
+@scratch(_mean_rule)
+def huber(x: Array, target: Array, losses: Array, *, delta: float, scratch: Bytes) -> None:
+    """losses = mean over the sample of q * (2 * |r| - q) / 2, q = min(|r|, delta): both branches in one."""
+
+    def formula(x: Array, t: Array, values: Array) -> None:
+        np.subtract(x, t, out=values)
+        np.abs(values, out=values)
+        np.minimum(values, delta, out=t)
+        np.multiply(values, 2, out=values)
+        np.subtract(values, t, out=values)
+        np.multiply(values, t, out=values)
+        np.multiply(values, 0.5, out=values)
+
+    _mean_over_samples(formula, x, target, losses, scratch)
+
+
+@scratch(_sample_factor_rule)
+def huber_derivative(dlosses: Array, x: Array, target: Array, dx: Array, *, delta: float, scratch: Bytes) -> None:
+    """dx = dlosses / elements of a sample * clip(x - t, -delta, delta)."""
+    for xb, tb, dxb, factor in _sample_pieces(dlosses, x, target, dx, scratch):
+        np.subtract(xb, tb, out=dxb)
+        np.clip(dxb, -delta, delta, out=dxb)
+        np.multiply(dxb, factor, out=dxb)

@@ -1,0 +1,19 @@
+"""Selecting elements by flags, without where=, which runs element by element on flags without pattern."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from singa_lite.kernels.numpy_kernels.scratch import Array
+
+
+def select(flags: Array, source: Array, out: Array) -> Array:
+    """out = source where flags, else 0. Bits are masked: a factor 0 would make NaN of infinity.
+
+    Equal shapes; source and out have one dtype and out is contiguous; flags are bool.
+    """
+    unsigned = np.dtype(f"u{source.itemsize}")
+    ones = unsigned.type(np.iinfo(unsigned).max)
+    bits = np.multiply(flags, ones, out=out.view(unsigned))
+    np.bitwise_and(bits, source.view(unsigned), out=bits)
+    return out

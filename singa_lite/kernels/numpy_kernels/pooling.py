@@ -1,0 +1,186 @@
+"""Two-dimensional pooling: one pass a place in the window, over tiles of y that stay in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes, shaped
+from singa_lite.kernels.numpy_kernels.masks import select
+from singa_lite.kernels.numpy_kernels.pieces import Part
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, Bytes, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.windows import Tap, Windows, inside, taps
+
+Pair = tuple[int, int]
+Pad = tuple[int, int, int, int]
+Patch = tuple[slice, slice]
+
+
+class Tile(NamedTuple):
+    """Some images, channels and rows of y, and all rows of x in those images and channels, four axes each."""
+
+    piece: tuple[slice, slice, slice]
+    x: Array
+    y: Array
+
+
+def _tiles(x: Array, y: Array) -> Iterator[Tile]:
+    """The tiles of a pooling of x to y in order."""
+    for images, channels, rows in boxes(y.shape[:3], BLOCK // max(1, y.shape[3])):
+        yield Tile((images, channels, rows), x[images, channels], y[images, channels, rows])
+
+
+def _tile_size(y: Any) -> int:
+    """Elements of y in the largest tile."""
+    return int(y.shape[3]) * prod(box_extents(y.shape[:3], BLOCK // max(1, y.shape[3])))
+
+
+def _taps(tile: Tile, windows: Windows) -> Iterator[Tap]:
+    return taps(windows, (tile.x.shape[2], tile.x.shape[3]), tile.y.shape[3], tile.piece[2])
+
+
+def _max_parts(y: Any, index: Any) -> list[Part]:
+    size = (_tile_size(y),)
+    return [(size, np.bool_), (size, index.dtype)] if index is not None else []
+
+
+@scratch(lambda x, y, index, **_: bytes_for(*_max_parts(y, index)))
+def max_pool2d(
+    x: Array, y: Array, index: Array | None, *, kernel: Pair, stride: Pair, pad: Pad, scratch: Bytes
+) -> None:
+    """y by np.maximum, which lets NaN win; index beside it where asked for."""
+    windows = Windows(kernel, stride, pad)
+    buffers = carve(scratch, *_max_parts(y, index))
+    for tile in _tiles(x, y):
+        tile.y.fill(-np.inf)
+        if index is not None:
+            _maximum_with_index(tile, index[tile.piece], windows, *buffers)
+            continue
+        for _, outputs, inputs in _taps(tile, windows):
+            target = tile.y[..., *outputs]
+            np.maximum(tile.x[..., *inputs], target, out=target)
+
+
+def _maximum_with_index(tile: Tile, index: Array, windows: Windows, flags: Array, numbers: Array) -> None:
+    """y and index of one tile. flags (bool), numbers (index's dtype): buffers of the tile's elements.
+
+    Going from the last place in the window to the first, the winner is the smallest number that did not lose:
+    no mask needed, and on ties the first place stays.
+    """
+    places = list(_taps(tile, windows))[::-1]
+    largest = index.dtype.type(np.iinfo(index.dtype).max)
+    index.fill(largest)
+    for number, outputs, inputs in places:
+        source, target, target_index = tile.x[..., *inputs], tile.y[..., *outputs], index[..., *outputs]
+        loses = np.less(source, target, out=shaped(flags, target.shape))
+        candidates = np.multiply(loses, largest, out=shaped(numbers, target.shape))
+        np.bitwise_or(candidates, number, out=candidates)
+        np.minimum(candidates, target_index, out=target_index)
+        np.maximum(source, target, out=target)
+    if not np.isnan(tile.y, out=shaped(flags, tile.y.shape)).any():
+        return
+    # No comparison with NaN holds, so the windows that have one find their first one here.
+    for number, outputs, inputs in places:
+        source = tile.x[..., *inputs]
+        is_nan = np.isnan(source, out=shaped(flags, source.shape))
+        np.copyto(index[..., *outputs], number, where=is_nan)
+
+
+def _max_derivative_parts(dy: Any) -> list[Part]:
+    size = (_tile_size(dy),)
+    return [(size, np.bool_), (size, dy.dtype)]
+
+
+@scratch(lambda dy, *_, **__: bytes_for(*_max_derivative_parts(dy)))
+def max_pool2d_derivative(
+    dy: Array, index: Array, dx: Array, *, kernel: Pair, stride: Pair, pad: Pad, scratch: Bytes
+) -> None:
+    """Each place in the window adds dy where it won."""
+    flags, picked = carve(scratch, *_max_derivative_parts(dy))
+    dx.fill(0)
+    for tile in _tiles(dx, dy):
+        for number, outputs, inputs in _taps(tile, Windows(kernel, stride, pad)):
+            source, target = tile.y[..., *outputs], tile.x[..., *inputs]
+            wins = np.equal(index[tile.piece][..., *outputs], number, out=shaped(flags, source.shape))
+            np.add(target, select(wins, source, shaped(picked, source.shape)), out=target)
+
+
+def _avg_parts(y: Any, count_pad: bool) -> list[Part]:
+    return [] if count_pad else [((_tile_size(y),), y.dtype)]
+
+
+@scratch(lambda x, y, *, count_pad, **_: bytes_for(*_avg_parts(y, count_pad)))
+def avg_pool2d(
+    x: Array, y: Array, *, kernel: Pair, stride: Pair, pad: Pad, count_pad: bool, scratch: Bytes
+) -> None:
+    """Sums place by place, or window by window where there are fewer (global pooling); then one division."""
+    windows = Windows(kernel, stride, pad)
+    buffers = carve(scratch, *_avg_parts(y, count_pad))
+    for tile in _tiles(x, y):
+        if _has_few_windows(y, windows):
+            for outputs, inputs in _single_windows(tile, windows):
+                np.add.reduce(tile.x[..., *inputs], axis=(2, 3), keepdims=True, out=tile.y[..., *outputs])
+        else:
+            tile.y.fill(0)
+            for _, outputs, inputs in _taps(tile, windows):
+                target = tile.y[..., *outputs]
+                np.add(target, tile.x[..., *inputs], out=target)
+        np.divide(tile.y, _counts(tile, windows, buffers), out=tile.y)
+
+
+def _avg_derivative_parts(dy: Any, count_pad: bool) -> list[Part]:
+    return [((_tile_size(dy),), dy.dtype), *_avg_parts(dy, count_pad)]
+
+
+@scratch(lambda dy, dx, *, count_pad, **_: bytes_for(*_avg_derivative_parts(dy, count_pad)))
+def avg_pool2d_derivative(
+    dy: Array, dx: Array, *, kernel: Pair, stride: Pair, pad: Pad, count_pad: bool, scratch: Bytes
+) -> None:
+    """One division, then additions place by place, or window by window where there are fewer."""
+    windows = Windows(kernel, stride, pad)
+    shares, *buffers = carve(scratch, *_avg_derivative_parts(dy, count_pad))
+    dx.fill(0)
+    for tile in _tiles(dx, dy):
+        share = shaped(shares, tile.y.shape)
+        np.divide(tile.y, _counts(tile, windows, buffers), out=share)
+        few = _has_few_windows(dy, windows)
+        places = _single_windows(tile, windows) if few else (tap[1:] for tap in _taps(tile, windows))
+        for outputs, inputs in places:
+            target = tile.x[..., *inputs]
+            np.add(target, share[..., *outputs], out=target)
+
+
+def _has_few_windows(y: Any, windows: Windows) -> bool:
+    return bool(prod(y.shape[2:]) < prod(windows.kernel))
+
+
+def _spans(tile: Tile, windows: Windows) -> tuple[list[slice], list[slice]]:
+    """Rows of x in the windows of each row of the tile, and columns of x in those of each column."""
+    (kh, kw), (stride_h, stride_w), pad, _ = windows
+    _, _, height, width = tile.x.shape
+    rows, columns = tile.piece[2], range(tile.y.shape[3])
+    return (
+        [inside(row * stride_h - pad[0], kh, height) for row in range(rows.start, rows.stop)],
+        [inside(column * stride_w - pad[2], kw, width) for column in columns],
+    )
+
+
+def _single_windows(tile: Tile, windows: Windows) -> Iterator[tuple[Patch, Patch]]:
+    """Each element of y as a (row, column) index, and the rows and columns of x in its window."""
+    rows, columns = (list(enumerate(spans)) for spans in _spans(tile, windows))
+    for (row, in_rows), (column, in_columns) in product(rows, columns):
+        yield (slice(row, row + 1), slice(column, column + 1)), (in_rows, in_columns)
+
+
+def _counts(tile: Tile, windows: Windows, buffers: list[Array]) -> Any:
+    """What to divide by: the size of a window or, given a buffer, the elements of x in each window."""
+    if not buffers:
+        return prod(windows.kernel)
+    heights, widths = (
+        np.array([span.stop - span.start for span in spans], tile.y.dtype) for spans in _spans(tile, windows)
+    )
+    return np.multiply(heights[:, None], widths, out=shaped(buffers[0], tile.y.shape[2:]))

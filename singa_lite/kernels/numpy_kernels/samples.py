@@ -1,0 +1,56 @@
+"""What losses and metrics share: class targets, and means over the positions of each sample."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from singa_lite.kernels.numpy_kernels.pieces import Part
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array
+
+#: Half a block at a time where class ids pick elements, for NumPy allocates what is picked.
+LIMIT = BLOCK // 2
+
+
+def column(a: Array, ndim: int) -> Array:
+    """(n,) as (n, 1, ...) of `ndim` axes, to go with tensors (n, ...)."""
+    return a.reshape(a.shape + (1,) * (ndim - 1))
+
+
+def sample_parts(x: Any) -> list[Part]:
+    """Two float64 numbers a sample: its sum so far and the sum of one piece."""
+    return [((x.shape[0],), np.float64)] * 2
+
+
+def add_to_samples(values: Array, totals: Array, sums: Array) -> None:
+    """totals += the sums of values over all axes but the first; totals, sums: (n, 1, ...)."""
+    np.add.reduce(values, axis=tuple(range(1, values.ndim)), dtype=np.float64, keepdims=True, out=sums)
+    np.add(totals, sums, out=totals)
+
+
+def is_rows(x: Any, target: Any) -> bool:
+    """Whether the target holds rows of x's shape, not class ids."""
+    return bool(target.ndim == x.ndim)
+
+
+def labels_of(x: Array, target: Array) -> Array:
+    """The target with x's rank: rows as they are, ids (n, 1, ...). IndexError where an id names no class."""
+    if is_rows(x, target):
+        return target
+    if target.size:
+        low, high = np.minimum.reduce(target, axis=None), np.maximum.reduce(target, axis=None)
+        if low < 0 or high >= x.shape[1]:
+            raise IndexError(f"class ids must be in 0..{x.shape[1] - 1}, received {low}..{high}")
+    return np.expand_dims(target, 1)
+
+
+def positions(x: Any) -> int:
+    """Positions of a sample of class scores (n, c, ...)."""
+    return max(int(prod(x.shape[2:])), 1)
+
+
+def elements(x: Any) -> int:
+    """Elements of a sample."""
+    return max(int(prod(x.shape[1:])), 1)

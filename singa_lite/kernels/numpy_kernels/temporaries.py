@@ -1,0 +1,39 @@
+"""Temporaries of kernels that work block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from singa_lite.kernels.numpy_kernels.boxes import shaped
+from singa_lite.kernels.numpy_kernels.pieces import Part
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, Bytes, blocks, bytes_for, carve
+
+
+@dataclass(frozen=True)
+class Temporaries:
+    """One block's temporaries of a blocked kernel: `floats` of x's dtype (float32 at least), `masks` of bool.
+
+    `bytes` is the kernel's scratch rule and `blocks` cuts the same bytes up, so that the two cannot disagree.
+    """
+
+    floats: int = 0
+    masks: int = 0
+
+    def parts(self, x: Any) -> list[Part]:
+        """Shape and dtype of each temporary for tensors of x's size and dtype."""
+        shape = (min(x.size, BLOCK),)
+        return [(shape, np.result_type(x.dtype, np.float32))] * self.floats + [(shape, np.bool_)] * self.masks
+
+    def bytes(self, x: Any, *others: Any, **settings: Any) -> int:
+        """Scratch bytes of a kernel whose first tensor is x."""
+        return bytes_for(*self.parts(x))
+
+    def blocks(self, scratch: Bytes, *arrays: Array) -> Iterator[tuple[Array, ...]]:
+        """The blocks of equally shaped arrays, and behind them temporaries of the block's shape."""
+        temporaries = carve(scratch, *self.parts(arrays[0]))
+        for block in blocks(*arrays):
+            yield *block, *(shaped(t, block[0].shape) for t in temporaries)

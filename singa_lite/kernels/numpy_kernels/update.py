@@ -1,0 +1,195 @@
+"""Optimizer updates: one pass over the tensors in blocks, in place, the arithmetic in the value's dtype."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from singa_lite.kernels.numpy_kernels.boxes import shaped
+from singa_lite.kernels.numpy_kernels.pieces import Part
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, Bytes, blocks, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
+
+_ONE = Temporaries(floats=1)
+_TWO = Temporaries(floats=2)
+
+
+@scratch(_TWO.bytes)
+def sgd(
+    gradient: Array,
+    rate: Array,
+    value: Array,
+    velocity: Array | None,
+    count: Array,
+    *,
+    momentum: float,
+    dampening: float,
+    nesterov: bool,
+    weight_decay: float,
+    lr_mult: float,
+    scratch: Bytes,
+) -> None:
+    """torch.optim.SGD's step."""
+    is_first, lr = _count_up(count) == 1, float(rate) * lr_mult
+    arrays = (gradient, value) if velocity is None else (gradient, value, velocity)
+    for piece, target, *state, decayed, temporary in _TWO.blocks(scratch, *arrays):
+        step = _decayed(piece, target, weight_decay, decayed)
+        for moving in state:
+            if is_first:
+                np.copyto(moving, step)
+            else:
+                np.multiply(moving, momentum, out=moving)
+                _add_scaled(moving, step, 1 - dampening, temporary)
+            if nesterov:
+                np.multiply(moving, momentum, out=temporary)
+                step = np.add(temporary, step, out=decayed)
+            else:
+                step = moving
+        _add_scaled(target, step, -lr, temporary)
+
+
+@scratch(_TWO.bytes)
+def rms_prop(
+    gradient: Array,
+    rate: Array,
+    value: Array,
+    square_average: Array,
+    count: Array,
+    *,
+    rho: float,
+    epsilon: float,
+    weight_decay: float,
+    lr_mult: float,
+    scratch: Bytes,
+) -> None:
+    """torch.optim.RMSprop's step, alpha called rho."""
+    _count_up(count)
+    for piece, target, average, decayed, temporary in _TWO.blocks(scratch, gradient, value, square_average):
+        g = _decayed(piece, target, weight_decay, decayed)
+        np.multiply(average, rho, out=average)
+        _add_scaled_square(average, g, 1 - rho, temporary)
+        _subtract_ratio(target, g, average, float(rate) * lr_mult, 1.0, epsilon, temporary)
+
+
+@scratch(_TWO.bytes)
+def ada_grad(
+    gradient: Array,
+    rate: Array,
+    value: Array,
+    square_sum: Array,
+    count: Array,
+    *,
+    epsilon: float,
+    weight_decay: float,
+    lr_mult: float,
+    scratch: Bytes,
+) -> None:
+    """torch.optim.Adagrad's step."""
+    _count_up(count)
+    for piece, target, total, decayed, temporary in _TWO.blocks(scratch, gradient, value, square_sum):
+        g = _decayed(piece, target, weight_decay, decayed)
+        _add_scaled_square(total, g, 1.0, temporary)
+        _subtract_ratio(target, g, total, float(rate) * lr_mult, 1.0, epsilon, temporary)
+
+
+@scratch(_TWO.bytes)
+def adam(
+    gradient: Array,
+    rate: Array,
+    value: Array,
+    first_moment: Array,
+    second_moment: Array,
+    count: Array,
+    *,
+    beta_1: float,
+    beta_2: float,
+    epsilon: float,
+    weight_decay: float,
+    decoupled: bool,
+    lr_mult: float,
+    scratch: Bytes,
+) -> None:
+    """torch.optim.Adam's step, or AdamW's if decoupled."""
+    t, lr = _count_up(count), float(rate) * lr_mult
+    shrink, coupled_decay = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
+    arrays = gradient, value, first_moment, second_moment
+    for piece, target, first, second, decayed, temporary in _TWO.blocks(scratch, *arrays):
+        if shrink != 1:
+            np.multiply(target, shrink, out=target)
+        g = _decayed(piece, target, coupled_decay, decayed)
+        np.multiply(first, beta_1, out=first)
+        _add_scaled(first, g, 1 - beta_1, temporary)
+        np.multiply(second, beta_2, out=second)
+        _add_scaled_square(second, g, 1 - beta_2, temporary)
+        step = lr / (1 - beta_1**t)
+        _subtract_ratio(target, first, second, step, sqrt(1 - beta_2**t), epsilon, temporary)
+
+
+@scratch(_ONE.bytes)
+def add_scaled(x: Array, y: Array, *, alpha: float, scratch: Bytes) -> None:
+    """y += alpha * x."""
+    for source, target, temporary in _ONE.blocks(scratch, x, y):
+        _add_scaled(target, source, alpha, temporary)
+
+
+def clip_elements(y: Array, *, threshold: float) -> None:
+    """NaN stays NaN."""
+    np.clip(y, -threshold, threshold, out=y)
+
+
+@scratch(lambda y, **_: bytes_for(_squares_part(y)))
+def clip_norm(y: Array, *, threshold: float, scratch: Bytes) -> None:
+    """The sum of squares is float64: in float32 it would overflow at elements of 1e19 and lose small ones."""
+    (buffer,) = carve(scratch, _squares_part(y))
+    total = 0.0
+    for (piece,) in blocks(y):
+        squares = np.multiply(piece, piece, dtype=np.float64, out=shaped(buffer, piece.shape))
+        total += float(np.add.reduce(squares, axis=None))
+    norm = sqrt(total)
+    if norm > threshold:
+        np.multiply(y, threshold / norm, out=y)
+
+
+def _squares_part(y: Any) -> Part:
+    return (min(BLOCK, y.size),), np.float64
+
+
+def _count_up(count: Array) -> int:
+    """Add one to the count of updates and return it."""
+    np.add(count, 1, out=count)
+    return int(count)
+
+
+def _decayed(gradient: Array, value: Array, weight_decay: float, out: Array) -> Array:
+    """gradient + weight_decay * value, in `out` if there is anything to add."""
+    if weight_decay == 0:
+        return gradient
+    np.multiply(value, weight_decay, out=out)
+    return np.add(gradient, out, out=out)
+
+
+def _add_scaled(y: Array, x: Array, alpha: float, temporary: Array) -> None:
+    """y += alpha * x."""
+    np.add(y, np.multiply(x, alpha, out=temporary), out=y)
+
+
+def _add_scaled_square(y: Array, x: Array, alpha: float, temporary: Array) -> None:
+    """y += alpha * x**2."""
+    np.multiply(x, x, out=temporary)
+    if alpha != 1:
+        np.multiply(temporary, alpha, out=temporary)
+    np.add(y, temporary, out=y)
+
+
+def _subtract_ratio(
+    value: Array, top: Array, square: Array, step: float, correction: float, epsilon: float, temporary: Array
+) -> None:
+    """value -= step * top / (sqrt(square) / correction + epsilon)."""
+    np.sqrt(square, out=temporary)
+    if correction != 1:
+        np.divide(temporary, correction, out=temporary)
+    np.add(temporary, epsilon, out=temporary)
+    np.divide(top, temporary, out=temporary)
+    _add_scaled(value, temporary, -step, temporary)

@@ -1,0 +1,52 @@
+"""Sliding windows over the last two axes: which elements of x each place in the window meets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Windows(NamedTuple):
+    """Settings of the windows, each (height, width), but for pad: (top, bottom, left, right)."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    pad: tuple[int, int, int, int]
+    dilation: tuple[int, int] = (1, 1)
+
+
+class Tap(NamedTuple):
+    """One place in the window: its number, row * kw + column, and the outputs for which it lies inside x.
+
+    outputs: rows and columns of y, rows counted from the first of the tile; inputs: the rows and columns of x
+    that it meets there. So y[..., *outputs] and x[..., *inputs] have one shape.
+    """
+
+    number: int
+    outputs: tuple[slice, slice]
+    inputs: tuple[slice, slice]
+
+
+def taps(windows: Windows, extents: tuple[int, int], columns: int, rows: slice) -> Iterator[Tap]:
+    """Every place in the window in order. extents: (h, w) of x; columns: of y; rows: those of y in the tile."""
+    (kh, kw), (stride_h, stride_w), (top, _, left, _), (dilation_h, dilation_w) = windows
+    across = [_meet(j * dilation_w - left, stride_w, extents[1], slice(0, columns)) for j in range(kw)]
+    for i in range(kh):
+        out_rows, in_rows = _meet(i * dilation_h - top, stride_h, extents[0], rows)
+        for j, (out_columns, in_columns) in enumerate(across):
+            yield Tap(i * kw + j, (out_rows, out_columns), (in_rows, in_columns))
+
+
+def inside(start: int, size: int, extent: int) -> slice:
+    """The part of a window of `size` elements from `start` on that lies in [0, extent)."""
+    return slice(max(0, start), min(extent, start + size))
+
+
+def _meet(offset: int, stride: int, extent: int, outputs: slice) -> tuple[slice, slice]:
+    """Those outputs p with p * stride + offset in [0, extent), counted from the first; and those elements."""
+    first = min(max(outputs.start, -(offset // stride)), outputs.stop)
+    last = max(min(outputs.stop, (extent - 1 - offset) // stride + 1), first)
+    met = slice(first - outputs.start, last - outputs.start)
+    if first == last:
+        return met, slice(0, 0)
+    return met, slice(first * stride + offset, (last - 1) * stride + offset + 1, stride)

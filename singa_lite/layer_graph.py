@@ -1,0 +1,174 @@
+"""LayerGraph: layers by name, wired to each other, set up as soon as their input shapes are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from singa_lite import device as devices
+from singa_lite.errors import GraphError, ShapeError
+from singa_lite.layer import Context, Layer
+from singa_lite.run import Node
+from singa_lite.tensor import Shape, Tensor
+from singa_lite.topology import Source, Topology
+
+LayerLike = Layer | str | tuple[Layer | str, int]
+
+
+class LayerGraph:
+    """Layers, their sources, parameters and state. Base of `FeedForwardNet`."""
+
+    def __init__(self, device: Any, dtype: DTypeLike, seed: int | None) -> None:
+        self.device = device if device is not None else devices.default()
+        self.dtype = np.dtype(dtype)
+        if self.dtype.kind != "f":
+            raise TypeError(f"dtype of the net: wanted a float dtype, received {self.dtype}")
+        self.seed = self.device.next_seed() if seed is None else seed
+        self.layers: dict[str, Layer] = {}
+        self._topology = Topology()
+        self._nodes: list[Node] | None = None
+
+    def add(self, layer: Layer, src: LayerLike | Sequence[LayerLike] | None = None) -> Layer:
+        """Put a layer into the net; returns it.
+
+        src: the layers that feed it, as objects or names, one or a list; (layer, number) names one output of a
+        layer with several. None: the layer added last (none for the first). []: an input layer, which needs
+        `input_sample_shape`. A source may be named before it is added; the layer is then set up when it comes.
+        GraphError for a name that is taken or a cycle, ShapeError for shapes that do not fit; the net is then
+        as before.
+        """
+        if not isinstance(layer, Layer):
+            raise TypeError(f"add: wanted a Layer, received {type(layer).__name__}")
+        if layer.context is not None:
+            raise GraphError(f"layer {layer.name!r}: wanted a layer that is in no net yet")
+        awaited = self._topology.is_named(layer.name)
+        self._topology.add(layer.name, self._sources(src))
+        self.layers[layer.name] = layer
+        try:
+            if awaited:  # only a layer that others already name can close a cycle
+                self._topology.order(partial=True)
+            self._set_up()
+        except BaseException:
+            del self.layers[layer.name], self._topology.sources[layer.name]
+            raise
+        self._nodes = None
+        return layer
+
+    def _sources(self, src: LayerLike | Sequence[LayerLike] | None) -> tuple[Source, ...]:
+        if src is None:
+            return (Source(next(reversed(self.layers))),) if self.layers else ()
+        given = [src] if isinstance(src, Layer | str) or _is_numbered(src) else list(src)
+        return tuple(_source(entry) for entry in given)
+
+    def _set_up(self) -> None:
+        """Set up every layer whose sources are. If one fails, all set up by this call are taken back."""
+        fresh: list[Layer] = []
+        try:
+            ready = self._ready()
+            while ready:
+                for layer in ready:
+                    layer.prepare(self._input_shapes(layer), Context(self.device, self.dtype, self.seed))
+                    fresh.append(layer)
+                ready = self._ready()
+        except BaseException:
+            for layer in fresh:
+                layer.reset()
+            raise
+
+    def _ready(self) -> list[Layer]:
+        """Layers that are not set up, but all that they depend on are."""
+        return [x for x in self.layers.values() if x.context is None and self._is_ready(x)]
+
+    def _is_ready(self, layer: Layer) -> bool:
+        needed = [self.layers.get(source.layer) for source in self._topology.sources[layer.name]]
+        if layer.shared_with is not None and layer.shared_with.name in self.layers:
+            needed.append(layer.shared_with)
+        return all(other is not None and other.context is not None for other in needed)
+
+    def _input_shapes(self, layer: Layer) -> list[Shape]:
+        """The sample shapes that reach a layer whose sources are set up."""
+        given = layer.input_sample_shapes
+        if not self._topology.sources[layer.name]:
+            if given is None or len(given) != 1:
+                raise ShapeError(
+                    f"layer {layer.name!r} has no source: wanted one input_sample_shape, received {given}"
+                )
+            return given
+        resolved = self._resolved(layer.name)
+        shapes = [self.output_shapes(name)[index] for name, index in resolved]
+        if given is not None and given != shapes:
+            raise ShapeError(
+                f"layer {layer.name!r}: wanted input_sample_shape {given}, received {shapes} from "
+                f"{[name for name, _ in resolved]}"
+            )
+        return shapes
+
+    def _resolved(self, name: str) -> tuple[tuple[str, int], ...]:
+        return self._topology.resolve(name, lambda source: len(self.output_shapes(source)))
+
+    def ordered(self) -> list[Node]:
+        """The layers in topological order, with their sources. GraphError for an unknown source or a cycle."""
+        if self._nodes is None:
+            if not self.layers:
+                raise GraphError("wanted a net with at least one layer, received an empty one")
+            order = self._topology.order()
+            self._nodes = [Node(self.layers[name], self._resolved(name)) for name in order]
+        return self._nodes
+
+    def parameters(self) -> dict[str, Tensor]:
+        """All parameters by name, in topological order; a shared one once."""
+        values = (value for node in self.ordered() for value in node.layer.parameters.values())
+        return {value.name: value for value in values}
+
+    def states(self) -> dict[str, Tensor]:
+        """All state (running statistics, random state) by name, in topological order."""
+        values = (value for node in self.ordered() for value in node.layer.states.values())
+        return {value.name: value for value in values}
+
+    def param_names(self) -> list[str]:
+        """Names of all parameters, "<layer>/weight" and so on, in topological order."""
+        return list(self.parameters())
+
+    def param_values(self) -> list[Tensor]:
+        """All parameters, in the order of `param_names`."""
+        return list(self.parameters().values())
+
+    def input_shapes(self) -> dict[str, Shape]:
+        """The sample shape of each input layer."""
+        self.ordered()
+        shapes = {name: self.layers[name].input_sample_shapes for name in self._topology.inputs()}
+        return {name: given[0] for name, given in shapes.items() if given is not None}
+
+    def output_names(self) -> list[str]:
+        """Names of the layers that feed no other, in the order of adding."""
+        self.ordered()
+        return self._topology.outputs()
+
+    def output_shapes(self, name: str) -> list[Shape]:
+        """The sample shapes of a layer's outputs; one () for a layer that is not set up."""
+        layer = self.layers.get(name)
+        if layer is None or layer.output_sample_shape is None:
+            return [()]
+        shape = layer.output_sample_shape
+        return shape if isinstance(shape, list) else [shape]
+
+    def check_names(self, where: str, names: Sequence[str | None]) -> None:
+        """GraphError unless all of the names (None aside) are layers of the net."""
+        for name in names:
+            if name is not None and name not in self.layers:
+                raise GraphError(f"{where}: wanted a layer of the net, received {name!r}")
+
+
+def _is_numbered(src: Any) -> bool:
+    """Whether src is (layer, number of its output)."""
+    return isinstance(src, tuple) and len(src) == 2 and isinstance(src[1], int)
+
+
+def _source(entry: Any) -> Source:
+    layer, output = entry if _is_numbered(entry) else (entry, None)
+    if not isinstance(layer, Layer | str):
+        raise TypeError(f"src: wanted layers or their names, received {type(layer).__name__}")
+    return Source(layer if isinstance(layer, str) else layer.name, output)

@@ -1,0 +1,153 @@
+"""Losses: values a sample, the mean over them, and its exact gradient, which comes from the tape."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from singa_lite import autograd
+from singa_lite.checks import above_zero
+from singa_lite.errors import GraphError, ShapeError
+from singa_lite.graph import Phase
+from singa_lite.ops.loss import (
+    huber_values,
+    sigmoid_cross_entropy_values,
+    softmax_cross_entropy_values,
+    squared_error_values,
+)
+from singa_lite.ops.op import Edge, no_grad
+from singa_lite.ops.shape import Identity
+from singa_lite.target import Criterion, Target, check_labels, readable, refuse
+from singa_lite.tensor import Shape, Tensor, full
+
+
+class _Taped(NamedTuple):
+    """What backward needs of a forward: where its values stand on the tape, and the mark that x passed."""
+
+    values: Edge
+    mark: Identity
+    shape: Shape
+    x: Tensor
+
+
+class Loss(Criterion, ABC):
+    """Base of all losses. A subclass gives `compute`, and `check_target` if not any target will do."""
+
+    _taped: _Taped | None = None
+
+    @abstractmethod
+    def compute(self, x: Tensor, target: Tensor) -> Tensor:
+        """The loss of each sample, composed of the operations of `autograd`.
+
+        x: scores (n, ...); target: one that `check` let through, on x's device; result: (n,), or (n, ...) if
+        each element counts by itself.
+        """
+
+    def forward(self, training: bool, x: Tensor, y: Any) -> Tensor:
+        """The loss of each sample. y: Tensor, NumPy, or anything that holds an array. Raises as `check` does.
+
+        training: what `backward` needs is kept until it is called; a later forward takes its place.
+        """
+        target, leaf = self._beside(x, y), x.detach()
+        if not training:
+            with no_grad():
+                return self._check_values(leaf, self.compute(leaf, target))
+        leaf.requires_grad = True
+        mark = Identity()
+        values = self._check_values(leaf, self.compute(mark(leaf), target))
+        self._taped = _Taped(Edge(values.creator, values.output_index, None), mark, values.shape, leaf)
+        return values.detach()
+
+    def backward(self) -> Tensor:
+        """The derivative of the mean of forward's values by x, of x's shape and dtype.
+
+        GraphError unless forward(True, ...) came before; once a forward.
+        """
+        if self._taped is None:
+            raise GraphError(f"{self._name}: wanted forward(True, x, y) before each backward()")
+        taped, self._taped = self._taped, None
+        x = taped.x
+        with x.device.scope(Phase.DERIVATIVE):
+            dy = full(taped.shape, 1 / prod(taped.shape), x.dtype, x.device)
+        tape = autograd.BackwardPass([(taped.values, dy)], wanted=[taped.mark])
+        del dy
+        while tape.next_sequence >= 0:
+            if tape.step():
+                raise GraphError(f"{self._name}: wanted a loss without parameters, which nobody would update")
+        if taped.mark not in tape.captured:
+            raise GraphError(f"{self._name}: wanted compute() to make its result from x by taped operations")
+        return tape.captured[taped.mark]
+
+    def evaluate(self, training: bool, x: Tensor, y: Any) -> Tensor:
+        """The mean of forward's values, shape (). Raises as `check` does."""
+        return autograd.reduce_mean(self.forward(training, x, y))
+
+
+class SoftmaxCrossEntropy(Loss):
+    """-sum of t * log softmax(x) over the classes, the mean over a sample's positions.
+
+    x: raw scores (n, c, ...); y: integer class ids (n, ...), or rows (n, c, ...) of weights that are
+    normalized to sum 1 over the classes: one-hot, multi-hot or probabilities, none negative, not all zero.
+    """
+
+    def compute(self, x: Tensor, target: Tensor) -> Tensor:
+        return softmax_cross_entropy_values(x, target)
+
+    def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+        if check_labels(self._name, x_shape, target):
+            return
+        rows = readable(target)
+        if rows is not None:
+            refuse(self._name, "finite weights of at least 0", rows, ~(np.isfinite(rows) & (rows >= 0)))
+            sums = rows.sum(axis=1)
+            refuse(self._name, "rows with a sum above 0 over the classes", sums, sums == 0)
+
+
+class _LikeScores(Loss):
+    """Base of the losses whose target has the scores' shape and dtype."""
+
+    def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+        """ShapeError or TypeError unless the target has that shape and dtype."""
+        if target.shape != x_shape:
+            raise ShapeError(f"{self._name}: wanted a target of shape {x_shape}, received {target.shape}")
+        if target.dtype != dtype:
+            raise TypeError(f"{self._name}: wanted a target of {dtype}, received {target.dtype}; convert it first")
+
+
+class SigmoidCrossEntropy(_LikeScores):
+    """-(t * log p + (1 - t) * log(1 - p)), p = sigmoid(x), the mean over each sample. x: raw scores (n, ...).
+
+    y: x's shape and dtype, values from 0 to 1.
+    """
+
+    def compute(self, x: Tensor, target: Tensor) -> Tensor:
+        return sigmoid_cross_entropy_values(x, target)
+
+    def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+        super().check_target(x_shape, dtype, target)
+        values = readable(target)
+        if values is not None:
+            refuse(self._name, "values from 0 to 1", values, ~((values >= 0) & (values <= 1)))
+
+
+class SquaredError(_LikeScores):
+    """(x - y)**2 / 2, one value an element. y: x's shape and dtype."""
+
+    def compute(self, x: Tensor, target: Tensor) -> Tensor:
+        return squared_error_values(x, target)
+
+
+class Huber(_LikeScores):
+    """r**2 / 2 where |r| <= delta, else delta * (|r| - delta / 2), r = x - y; the mean over each sample.
+
+    y: x's shape and dtype; delta: above 0 (Huber, Annals of Mathematical Statistics 35, 1964).
+    """
+
+    def __init__(self, delta: float = 1.0) -> None:
+        self.delta = above_zero("Huber delta", delta)
+
+    def compute(self, x: Tensor, target: Tensor) -> Tensor:
+        return huber_values(x, target, self.delta)

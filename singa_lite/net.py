@@ -1,0 +1,281 @@
+"""FeedForwardNet: layers by name, their order, forward, and backward as a generator."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from singa_lite import batch, fit, summary
+from singa_lite.autograd import no_grad
+from singa_lite.errors import GraphError
+from singa_lite.layer_graph import LayerGraph
+from singa_lite.loss import Loss
+from singa_lite.metric import Metric
+from singa_lite.objective import Losses, Metrics, Objective, Outputs
+from singa_lite.optimizer import Optimizer
+from singa_lite.run import LayerGradients as LayerGradients
+from singa_lite.run import Run
+from singa_lite.tensor import Tensor, as_tensor
+
+
+class FeedForwardNet(LayerGraph):
+    """A net of layers, any directed acyclic graph of them.
+
+    loss, metric: may also be given to `compile`; a dict {output layer: loss} for several outputs.
+    device: where parameters and batches live, default `device.default()`; dtype: of parameters and inputs.
+    seed: of the net's random numbers (initial values, dropout); default the device's next one, so that a script
+    gives the same numbers each time it runs.
+    """
+
+    def __init__(
+        self,
+        loss: Losses | None = None,
+        metric: Metrics | None = None,
+        device: Any = None,
+        *,
+        dtype: DTypeLike = np.float32,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(device, dtype, seed)
+        self.loss = _checked_kind("loss", loss, Loss)
+        self.metric = _checked_kind("metric", metric, Metric)
+        self.optimizer: Optimizer | None = None
+        self.freeze: str | None = None
+        self._run: Run | None = None
+        self._unfinished: Run | None = None
+        self._seen_batch = False
+
+    def to_device(self, device: Any) -> None:
+        """Move parameters, state and the optimizer's state."""
+        self._whole_step("to_device")
+        for node in self.ordered():
+            node.layer.to_device(device)
+        if self.optimizer is not None:
+            self.optimizer.to_device(device)
+        self.device, self._run = device, None
+
+    # ---- forward and backward
+
+    def forward(
+        self, training: bool, x: Any, output: Collection[str] = (), *, freeze: str | None = None
+    ) -> Any:
+        """Run all layers.
+
+        training: keep what backward needs, drop out, use the batch's statistics. x: the batch, or {input layer:
+        batch}. output: layers whose outputs are wanted too; the result is a dict {name: output} then, and for a
+        net with several outputs; otherwise the output itself. freeze: layers before this one, in topological
+        order, run as in evaluation and keep nothing.
+        """
+        nodes = self.ordered()
+        if training:
+            self._whole_step("forward")
+            self._run = None
+        self.check_names("forward", [*output, freeze])
+        arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
+        inputs = batch.as_tensors(arrays, self.device)
+        run = Run(nodes, self.device, training, freeze)
+        if not training:
+            with no_grad():
+                return run.forward(inputs, output)
+        result = run.forward(inputs, output)
+        self._run = run
+        return result
+
+    def backward(
+        self, dy: Any, output: Collection[str] = (), *, freeze: str | None = None
+    ) -> Iterator[LayerGradients]:
+        """Yield each layer's gradients, last layer first: (names, values, gradients, layer_gradients).
+
+        dy: the derivative by the net's output, or {layer: derivative}. Layers without parameters are yielded too.
+        A layer's derivative is computed before its gradients are handed out, so its parameters may be updated at
+        once. The gradients are given back when the next layer is asked for: copy what must stay. A shared
+        parameter comes once, with the layer that contributes last. layer_gradients is one dict for the whole
+        walk; a layer named in `output` is entered with the derivative by its input (a list for several inputs).
+        freeze: stop after this layer. Draining the generator ends the step; one closed earlier leaves the net
+        half updated, and it says so until `discard_step` or `load`.
+        GraphError without a forward(True) before, or for a second backward.
+        """
+        self._whole_step("backward")
+        if self._run is None:
+            raise GraphError("backward: wanted forward(True, x) before it, once for each backward")
+        self.check_names("backward", [*output, freeze])
+        walk = self._run.backward(self._derivatives(dy), frozenset(output), freeze)
+        run, self._run = self._run, None
+        self._unfinished = run
+        return walk
+
+    def _derivatives(self, dy: Any) -> dict[str, list[Tensor]]:
+        named = dy if isinstance(dy, Mapping) else batch.by_name(dy, self.output_names(), "backward")
+        given = {name: value if isinstance(value, list) else [value] for name, value in named.items()}
+        return {name: [as_tensor(value, self.device) for value in values] for name, values in given.items()}
+
+    @property
+    def unfinished_at(self) -> str:
+        """The layer at which the last backward() was left before its end; "" after whole steps."""
+        return self._unfinished.stopped_at if self._unfinished is not None else ""
+
+    def _whole_step(self, where: str) -> None:
+        if self.unfinished_at:
+            raise GraphError(
+                f"{where}: wanted a whole step, but the last backward() was left at layer "
+                f"{self.unfinished_at!r}: layers after it are updated, those before it are not. "
+                "Load a snapshot, or call discard_step() to go on from here"
+            )
+
+    def discard_step(self) -> None:
+        """Forget a forward or an unfinished backward. Updates already made stay."""
+        self._run = self._unfinished = None
+
+    # ---- training
+
+    def compile(
+        self,
+        optimizer: Optimizer,
+        loss: Losses | None = None,
+        metric: Metrics | None = None,
+        *,
+        graph: bool = True,
+        freeze: str | None = None,
+    ) -> None:
+        """Say how to train. loss, metric: in the place of those given to the constructor.
+
+        graph: whether a step may be recorded once and replayed; this version runs every step operation by
+        operation either way, with equal results. freeze: layers before this one are not trained.
+        """
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"compile: wanted an Optimizer, received {type(optimizer).__name__}")
+        self.check_names("compile", [freeze])
+        loss, metric = _checked_kind("loss", loss, Loss), _checked_kind("metric", metric, Metric)
+        optimizer.check_names(self.param_names())
+        self.loss = loss if loss is not None else self.loss
+        self.metric = metric if metric is not None else self.metric
+        self.optimizer, self.freeze = optimizer, freeze
+
+    def train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
+        """One step: forward, loss, and an update of each layer as soon as its gradients are there.
+
+        x: a batch, or {input layer: batch}; y: targets, or {output layer: targets}; NumPy, CuPy, DLPack or Tensor.
+        Returns (loss, metric), 0-d tensors from before the update; the metric is None if the net has none.
+        Input that does not fit is refused before anything changes.
+        """
+        self._whole_step("train_one_batch")
+        if self.optimizer is None:
+            raise GraphError("train_one_batch: wanted an optimizer, call compile(optimizer) first")
+        objective, inputs, targets = self._batch(x, y)
+        out = self.forward(True, inputs, freeze=self.freeze)
+        loss, metric = objective.loss(True, out, targets), objective.metric(out, targets)
+        del out, inputs, targets
+        self._update(objective.backward())
+        return loss, metric
+
+    def _update(self, dy: Outputs) -> None:
+        if self.optimizer is None:
+            raise GraphError("wanted an optimizer")
+        self.optimizer.begin_step()
+        walk = self.backward(dy)
+        del dy
+        for names, values, gradients, _ in walk:
+            for name, value, gradient in zip(names, values, gradients, strict=True):
+                self.optimizer.update(name, value, gradient)
+
+    def _batch(self, x: Any, y: Any) -> tuple[Objective, dict[str, Tensor], dict[str, Tensor]]:
+        """Check a batch and its targets; then as tensors."""
+        if self.loss is None:
+            raise GraphError("wanted a loss, give one to the net or to compile()")
+        objective = Objective(self.loss, self.metric, self.output_names())
+        arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
+        count = next(iter(arrays.values())).shape[0]
+        wanted = {name: (count, *self.output_shapes(name)[0]) for name in self.output_names()}
+        targets = objective.targets(y, wanted, self.dtype, self.device)
+        inputs = batch.as_tensors(arrays, self.device)
+        if not self._seen_batch:
+            batch.warn_of_nan({f"input of layer {n!r}": t for n, t in inputs.items()})
+            batch.warn_of_nan({f"target of layer {n!r}": t for n, t in targets.items()})
+            self._seen_batch = True
+        return objective, inputs, targets
+
+    def gradients(self, x: Any, y: Any) -> dict[str, Tensor]:
+        """All parameters' gradients of the loss's mean over a batch, by name; nothing is updated.
+
+        All of them are in memory at once: for training, `train_one_batch` needs one layer's at a time.
+        """
+        objective, inputs, targets = self._batch(x, y)
+        out = self.forward(True, inputs, freeze=self.freeze)
+        objective.loss(True, out, targets)
+        collected = {}
+        for names, _, gradients, _ in self.backward(objective.backward()):
+            collected.update({n: g.detach() for n, g in zip(names, gradients, strict=True)})
+        return collected
+
+    def evaluate(self, x: Any, y: Any, batch_size: int = 32) -> tuple[float, Any]:
+        """(loss, metric) over all samples, as numbers, without training; the metric is None if there is none."""
+        return fit.evaluate(self, x, y, batch_size)
+
+    def evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
+        """(loss, metric) of one batch, as 0-d tensors, without training."""
+        objective, inputs, targets = self._batch(x, y)
+        out = self.forward(False, inputs)
+        with no_grad():
+            return objective.loss(False, out, targets), objective.metric(out, targets)
+
+    def predict(self, x: Any, batch_size: int = 32) -> Any:
+        """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.
+
+        What the last layer gives, as it is: raw scores where the loss works on raw scores.
+        """
+        return fit.predict(self, x, batch_size)
+
+    def fit(
+        self,
+        x: Any,
+        y: Any,
+        batch_size: int = 32,
+        epochs: int = 1,
+        *,
+        validation_data: tuple[Any, Any] | None = None,
+        shuffle: bool = True,
+        verbose: bool = True,
+    ) -> fit.History:
+        """Train for some epochs, with a progress bar. x, y: arrays, or dicts of arrays, of equally many samples.
+
+        shuffle: another order each epoch, the same in each run of the script. Returns a History of each epoch's
+        means.
+        """
+        return fit.fit(self, x, y, batch_size, epochs, validation_data, shuffle, verbose)
+
+    # ---- looking and keeping
+
+    def summary(self) -> str:
+        """Print a table of the layers with shapes, parameters and bytes; returns its text."""
+        text = summary.table(self.ordered())
+        print(text)
+        return text
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write parameters, state, optimizer state and step to an HDF5 file: the whole new file or the old one."""
+        from singa_lite.snapshots import hdf5
+
+        hdf5.save(self, path)
+
+    def load(self, path: str | PathLike[str], *, optimizer: bool | None = None) -> None:
+        """Read what `save` wrote. Missing, extra, wrong-shaped or wrong-typed entries are a SnapshotError.
+
+        optimizer: whether to read the optimizer's state too; default: if the net is compiled. Nothing changes
+        unless all of it can be read.
+        """
+        from singa_lite.snapshots import hdf5
+
+        hdf5.load(self, path, optimizer)
+
+
+def _checked_kind(what: str, given: Any, kind: type) -> Any:
+    """`given` if it is None, of this kind, or a dict of this kind."""
+    members = given.values() if isinstance(given, Mapping) else [given]
+    for member in members:
+        if member is not None and not isinstance(member, kind):
+            raise TypeError(f"{what}: wanted a {kind.__name__}, received {type(member).__name__}")
+    return given

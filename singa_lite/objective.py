@@ -1,0 +1,69 @@
+"""Objective: the net's loss and metric, for one output or for several by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from singa_lite.autograd import add, no_grad
+from singa_lite.batch import as_array, as_tensors, by_name
+from singa_lite.errors import GraphError
+from singa_lite.loss import Loss
+from singa_lite.metric import Metric
+from singa_lite.tensor import Shape, Tensor
+
+Losses = Loss | Mapping[str, Loss]
+Metrics = Metric | Mapping[str, Metric]
+#: One tensor, or {output layer: tensor}.
+Outputs = Tensor | dict[str, Tensor]
+
+
+class Objective:
+    """Losses and metrics over a net's outputs. outputs: names of the output layers."""
+
+    def __init__(self, loss: Losses, metric: Metrics | None, outputs: list[str]) -> None:
+        self.outputs = outputs
+        self.losses: dict[str, Loss] = by_name(loss, outputs, "losses of the net")
+        self.metrics: dict[str, Metric] = {}
+        if metric is not None:
+            given = metric if isinstance(metric, Mapping) else by_name(metric, outputs, "metrics of the net")
+            unknown = set(given) - set(outputs)
+            if unknown:
+                raise GraphError(f"metrics of the net: wanted outputs {outputs}, received {sorted(unknown)}")
+            self.metrics = dict(given)
+        self._one_metric = isinstance(metric, Metric)
+
+    def targets(self, y: Any, shapes: Mapping[str, Shape], dtype: Any, device: Any) -> dict[str, Tensor]:
+        """Check the targets against the outputs' batch shapes, before anything runs; then as tensors."""
+        arrays = {name: as_array(v) for name, v in by_name(y, self.outputs, "targets of the net").items()}
+        for name, array in arrays.items():
+            self.losses[name].check(shapes[name], dtype, array)
+        return as_tensors(arrays, device)
+
+    def loss(self, training: bool, out: Outputs, targets: Mapping[str, Tensor]) -> Tensor:
+        """The sum over the outputs of each loss's mean; () in the outputs' dtype."""
+        total: Tensor | None = None
+        for name, value in self._named(out).items():
+            mean = self.losses[name].evaluate(training, value, targets[name])
+            with no_grad():
+                total = mean if total is None else add(total, mean)
+        if total is None:
+            raise GraphError("wanted a net with at least one output")
+        return total
+
+    def metric(self, out: Outputs, targets: Mapping[str, Tensor]) -> Any:
+        """The metric's mean, or {output: mean} where metrics were given by name; None where there are none."""
+        named = self._named(out)
+        values = {name: metric.evaluate(named[name], targets[name]) for name, metric in self.metrics.items()}
+        if self._one_metric:
+            return next(iter(values.values()))
+        return values or None
+
+    def backward(self) -> Outputs:
+        """The derivatives of `loss` by the outputs."""
+        if len(self.outputs) == 1:
+            return self.losses[self.outputs[0]].backward()
+        return {name: loss.backward() for name, loss in self.losses.items()}
+
+    def _named(self, out: Outputs) -> dict[str, Tensor]:
+        return out if isinstance(out, dict) else {self.outputs[0]: out}

@@ -1,0 +1,1 @@
+"""Differentiable operations by family: shape rule, forward call, derivative and gradient calls."""

@@ -1,0 +1,100 @@
+"""Activations, element by element, and softmax."""
+
+from __future__ import annotations
+
+from singa_lite.errors import ShapeError
+from singa_lite.ops.op import Op
+from singa_lite.tensor import Tensor
+
+
+class Activation(Op):
+    """y = kernel(x). from_output: the derivative takes y, so x may die; else it takes x."""
+
+    def __init__(self, kernel: str, from_output: bool = True, **settings: float) -> None:
+        self.kernel, self.from_output, self.settings = kernel, from_output, settings
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.empty_like(x)
+        self.device.run(self.kernel, x, y, **self.settings)
+        self.save(y if self.from_output else x)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        dx = self.empty_like(dys[0])
+        self.device.run(f"{self.kernel}_derivative", dys[0], self.kept(0), dx, **self.settings)
+        return dx
+
+
+class Softmax(Activation):
+    """y = e**x / sum of e**x along an axis."""
+
+    def __init__(self, axis: int) -> None:
+        super().__init__("softmax")
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not -x.ndim <= self.axis < x.ndim:
+            raise ShapeError(f"softmax: wanted an axis of x {x.shape}, received axis {self.axis}")
+        self.settings = {"axis": self.axis % x.ndim}
+        return super().forward(x)
+
+
+def _positive(name: str, value: float) -> float:
+    if not value > 0:
+        raise ValueError(f"{name}: wanted a number above 0, received {value}")
+    return float(value)
+
+
+def _apply(op: Op, x: Tensor) -> Tensor:
+    result: Tensor = op(x)
+    return result
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0)."""
+    return _apply(Activation("relu"), x)
+
+
+def relu6(x: Tensor) -> Tensor:
+    """min(max(x, 0), 6)."""
+    return _apply(Activation("relu6"), x)
+
+
+def leaky_relu(x: Tensor, slope: float = 0.01) -> Tensor:
+    """x where x > 0, else slope * x; slope above 0."""
+    return _apply(Activation("leaky_relu", slope=_positive("leaky_relu slope", slope)), x)
+
+
+def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    """x where x > 0, else alpha * (e**x - 1); alpha above 0 (Clevert, arXiv 1511.07289)."""
+    return _apply(Activation("elu", alpha=_positive("elu alpha", alpha)), x)
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    """1 / (1 + e**-x)."""
+    return _apply(Activation("sigmoid"), x)
+
+
+def tanh(x: Tensor) -> Tensor:
+    """Hyperbolic tangent."""
+    return _apply(Activation("tanh"), x)
+
+
+def gelu(x: Tensor) -> Tensor:
+    """x * (1 + erf(x / sqrt 2)) / 2, the exact form (arXiv 1606.08415)."""
+    return _apply(Activation("gelu", from_output=False), x)
+
+
+def silu(x: Tensor) -> Tensor:
+    """x * sigmoid(x)."""
+    return _apply(Activation("silu", from_output=False), x)
+
+
+def softplus(x: Tensor) -> Tensor:
+    """log(1 + e**x)."""
+    return _apply(Activation("softplus"), x)
+
+
+def softmax(x: Tensor, axis: int = 1) -> Tensor:
+    """e**x / sum of e**x along `axis` (axis 0 is the batch)."""
+    return _apply(Softmax(axis), x)

@@ -1,0 +1,287 @@
+"""Arithmetic with NumPy's broadcasting rule: add, subtract, multiply, divide, power, exp, log, sums and means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from singa_lite.errors import ShapeError
+from singa_lite.ops.op import Op
+from singa_lite.ops.shape import contiguous
+from singa_lite.tensor import Shape, Tensor, from_numpy, lend
+
+
+class _Broadcasting(Op):
+    """Base of the binary operations: y has the common shape, derivatives are summed back to the inputs' shapes."""
+
+    kernel: str
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        self.shapes = a.shape, b.shape
+        try:
+            shape = np.broadcast_shapes(a.shape, b.shape)
+        except ValueError:
+            raise ShapeError(
+                f"{self.kernel}: wanted shapes that broadcast together, received {a.shape} and {b.shape}"
+            ) from None
+        if a.dtype != b.dtype:
+            raise TypeError(f"{self.kernel}: wanted equal dtypes, received {a.dtype} and {b.dtype}")
+        y: Tensor = self.device.empty(shape, a.dtype)
+        self.device.run(self.kernel, a, b, y)
+        self.keep(a, b, y)
+        return y
+
+    def keep(self, a: Tensor, b: Tensor, y: Tensor) -> None:
+        """Save what the derivatives need."""
+
+    def times(self, dy: Tensor, factor: Tensor) -> Tensor:
+        product = self.empty_like(dy)
+        self.device.run("multiply", dy, factor, product)
+        return product
+
+    def summed(self, dy: Tensor, index: int, alpha: float = 1.0) -> Tensor:
+        """alpha * dy, summed over the axes along which input `index` was broadcast."""
+        shape = self.shapes[index]
+        if dy.shape == shape:
+            return dy if alpha == 1.0 else self.scaled(dy, alpha)
+        padded = (1,) * (dy.ndim - len(shape)) + shape
+        axes = tuple(axis for axis, extent in enumerate(padded) if extent != dy.shape[axis])
+        axes += tuple(axis for axis in range(dy.ndim - len(shape)) if axis not in axes)
+        total: Tensor = self.device.empty(padded, dy.dtype)
+        self.device.run("reduce_sum", dy, total, axes=tuple(sorted(axes)), alpha=alpha)
+        return total.view(shape)
+
+    def scaled(self, dy: Tensor, alpha: float) -> Tensor:
+        result = self.empty_like(dy)
+        self.device.run("scale", dy, result, alpha=alpha, beta=0.0)
+        return result
+
+
+class Add(_Broadcasting):
+    """y = a + b."""
+
+    kernel = "add"
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return self.summed(dys[0], index)
+
+
+class Subtract(_Broadcasting):
+    """y = a - b."""
+
+    kernel = "subtract"
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return self.summed(dys[0], index, alpha=1.0 if index == 0 else -1.0)
+
+
+class Multiply(_Broadcasting):
+    """y = a * b."""
+
+    kernel = "multiply"
+
+    def keep(self, a: Tensor, b: Tensor, y: Tensor) -> None:
+        self.save(a if self.needs[1] else None, b if self.needs[0] else None)
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return self.summed(self.times(dys[0], self.kept(1 - index)), index)
+
+
+class Divide(_Broadcasting):
+    """y = a / b."""
+
+    kernel = "divide"
+
+    def keep(self, a: Tensor, b: Tensor, y: Tensor) -> None:
+        self.save(b, y if self.needs[1] else None)
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        quotient = self.empty_like(dys[0])
+        self.device.run("divide", dys[0], self.kept(0), quotient)
+        if index == 0:
+            return self.summed(quotient, 0)
+        return self.summed(self.times(quotient, self.kept(1)), 1, alpha=-1.0)
+
+
+class Scale(Op):
+    """y = alpha * x + beta, both plain numbers."""
+
+    def __init__(self, alpha: float, beta: float = 0.0) -> None:
+        self.alpha, self.beta = alpha, beta
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.empty_like(x)
+        self.device.run("scale", x, y, alpha=self.alpha, beta=self.beta)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        dx = self.empty_like(dys[0])
+        self.device.run("scale", dys[0], dx, alpha=self.alpha, beta=0.0)
+        return dx
+
+
+class Power(Op):
+    """y = x ** exponent; dx = dy * exponent * x ** (exponent - 1)."""
+
+    def __init__(self, exponent: float) -> None:
+        self.exponent = exponent
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.empty_like(x)
+        self.device.run("power", x, y, exponent=self.exponent)
+        self.save(x)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        slope = self.empty_like(dys[0])
+        self.device.run("power", self.kept(0), slope, exponent=self.exponent - 1)
+        self.device.run("scale", slope, slope, alpha=self.exponent, beta=0.0)
+        self.device.run("multiply", dys[0], slope, slope)
+        return slope
+
+
+class Exp(Op):
+    """y = e ** x; dx = dy * y."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.empty_like(x)
+        self.device.run("exp", x, y)
+        self.save(y)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        dx = self.empty_like(dys[0])
+        self.device.run("multiply", dys[0], self.kept(0), dx)
+        return dx
+
+
+class Log(Op):
+    """y = natural logarithm of x; dx = dy / x."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.empty_like(x)
+        self.device.run("log", x, y)
+        self.save(x)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        dx = self.empty_like(dys[0])
+        self.device.run("divide", dys[0], self.kept(0), dx)
+        return dx
+
+
+class ReduceSum(Op):
+    """y = alpha * sum of x along axes, which stay as extents of 1 if keepdims."""
+
+    def __init__(self, axes: tuple[int, ...], keepdims: bool, alpha: float) -> None:
+        self.axes, self.keepdims, self.alpha = axes, keepdims, alpha
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.shape = x.shape
+        self.narrow = tuple(1 if axis in self.axes else extent for axis, extent in enumerate(x.shape))
+        left = tuple(extent for axis, extent in enumerate(x.shape) if axis not in self.axes)
+        y: Tensor = self.device.empty(self.narrow if self.keepdims else left, x.dtype)
+        self.device.run("reduce_sum", x, y, axes=self.axes, alpha=self.alpha)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        dx: Tensor = self.device.empty(self.shape, dys[0].dtype)
+        self.device.run("scale", contiguous(dys[0]).view(self.narrow), dx, alpha=self.alpha, beta=0.0)
+        return dx
+
+
+def _binary(op: type[_Broadcasting], a: Any, b: Any) -> Tensor:
+    """Apply to two tensors, or to a tensor and anything NumPy makes an array of, in the tensor's dtype."""
+    if not isinstance(a, Tensor):
+        a = from_numpy(np.asarray(a, b.dtype), b.device)
+    if not isinstance(b, Tensor):
+        b = from_numpy(np.asarray(b, a.dtype), a.device)
+    result: Tensor = op()(a, b)
+    return result
+
+
+def add(a: Any, b: Any) -> Tensor:
+    """a + b. Tensors of one dtype whose shapes broadcast together; either may be a number."""
+    if not isinstance(a, Tensor):
+        return add(b, a)
+    return shift(a, float(b)) if isinstance(b, int | float) else _binary(Add, a, b)
+
+
+def subtract(a: Any, b: Any) -> Tensor:
+    """a - b. Tensors of one dtype whose shapes broadcast together; either may be a number."""
+    if isinstance(b, int | float):
+        return shift(a, -float(b))
+    return _scale(b, -1.0, float(a)) if isinstance(a, int | float) else _binary(Subtract, a, b)
+
+
+def multiply(a: Any, b: Any) -> Tensor:
+    """a * b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number."""
+    if not isinstance(a, Tensor):
+        return multiply(b, a)
+    return scale(a, float(b)) if isinstance(b, int | float) else _binary(Multiply, a, b)
+
+
+def divide(a: Any, b: Any) -> Tensor:
+    """a / b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number."""
+    return scale(a, 1.0 / b) if isinstance(b, int | float) else _binary(Divide, a, b)
+
+
+def scale(x: Tensor, alpha: float) -> Tensor:
+    """alpha * x."""
+    return _scale(x, alpha, 0.0)
+
+
+def shift(x: Tensor, beta: float) -> Tensor:
+    """x + beta."""
+    return _scale(x, 1.0, beta)
+
+
+def _scale(x: Tensor, alpha: float, beta: float) -> Tensor:
+    result: Tensor = Scale(alpha, beta)(x)
+    return result
+
+
+def power(x: Tensor, exponent: float) -> Tensor:
+    """x ** exponent, element by element."""
+    result: Tensor = Power(float(exponent))(x)
+    return result
+
+
+def exp(x: Tensor) -> Tensor:
+    """e ** x, element by element."""
+    result: Tensor = Exp()(x)
+    return result
+
+
+def log(x: Tensor) -> Tensor:
+    """Natural logarithm of x, element by element."""
+    result: Tensor = Log()(x)
+    return result
+
+
+def reduce_sum(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """Sum of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1."""
+    result: Tensor = ReduceSum(_axes(x.shape, axes), keepdims, 1.0)(x)
+    return result
+
+
+def reduce_mean(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """Mean of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1."""
+    chosen = _axes(x.shape, axes)
+    count = prod(x.shape[axis] for axis in chosen)
+    result: Tensor = ReduceSum(chosen, keepdims, 1.0 / max(count, 1))(x)
+    return result
+
+
+def _axes(shape: Shape, axes: int | Sequence[int] | None) -> tuple[int, ...]:
+    given = range(len(shape)) if axes is None else (axes,) if isinstance(axes, int) else axes
+    for axis in given:
+        if not -len(shape) <= axis < len(shape):
+            raise ShapeError(f"axes: wanted values from {-len(shape)} to {len(shape) - 1}, received {axis}")
+    return tuple(sorted({axis % len(shape) for axis in given}))
+
+
+lend(add=add, subtract=subtract, multiply=multiply, divide=divide, power=power)

@@ -1,0 +1,64 @@
+"""Two-dimensional convolution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from singa_lite.errors import ShapeError
+from singa_lite.ops.linear import bias_gradient
+from singa_lite.ops.op import Op
+from singa_lite.ops.windows import Pad, Pair, window_count
+from singa_lite.tensor import Tensor
+
+
+class Conv2d(Op):
+    """y = x convolved with weight, plus bias."""
+
+    def __init__(self, stride: Pair, pad: Pad, dilation: Pair, groups: int) -> None:
+        self.settings: dict[str, Any] = {"stride": stride, "pad": pad, "dilation": dilation, "groups": groups}
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        groups = self.settings["groups"]
+        if x.ndim != 4 or weight.ndim != 4 or x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
+            raise ShapeError(
+                f"conv2d: wanted x (n, c, h, w) and weight (k, c / groups, kh, kw) with groups {groups} dividing "
+                f"c and k, received {x.shape} and {weight.shape}"
+            )
+        if bias is not None and bias.shape != weight.shape[:1]:
+            raise ShapeError(f"conv2d: wanted a bias of shape {weight.shape[:1]}, received {bias.shape}")
+        spatial = {name: self.settings[name] for name in ("stride", "pad", "dilation")}
+        rows, columns = window_count("conv2d", (x.shape[2], x.shape[3]), weight.shape[2:], **spatial)  # type: ignore[arg-type]
+        y: Tensor = self.device.empty((x.shape[0], weight.shape[0], rows, columns), x.dtype)
+        self.device.run("conv2d", x, weight, bias, y, **self.settings)
+        self.shapes = x.shape, weight.shape
+        self.save(x if self.needs[1] else None, weight if self.needs[0] else None)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        if index == 2:
+            return bias_gradient(self, dys[0], 1)
+        result: Tensor = self.device.empty(self.shapes[index], dys[0].dtype)
+        if index == 0:
+            self.device.run("conv2d_derivative", dys[0], self.kept(1), result, **self.settings)
+        else:
+            self.device.run("conv2d_gradient", self.kept(0), dys[0], result, **self.settings)
+        return result
+
+
+def conv2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = (1, 1),
+    pad: Pad = (0, 0, 0, 0),
+    dilation: Pair = (1, 1),
+    groups: int = 1,
+) -> Tensor:
+    """Two-dimensional convolution (cross-correlation).
+
+    x: (n, c, h, w); weight: (k, c / groups, kh, kw); bias: (k,) or None; result (n, k, oh, ow) with
+    oh = (h + top + bottom - dilation_h * (kh - 1) - 1) // stride_h + 1, ow likewise.
+    stride, dilation: (height, width); pad: (top, bottom, left, right), zeros.
+    """
+    result: Tensor = Conv2d(stride, pad, dilation, groups)(x, weight, bias)
+    return result

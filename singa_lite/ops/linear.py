@@ -1,0 +1,104 @@
+"""Matrix products: matmul, add_bias and linear (both in one)."""
+
+from __future__ import annotations
+
+from singa_lite.errors import ShapeError
+from singa_lite.ops.op import Op
+from singa_lite.tensor import Tensor, lend
+
+
+class MatMul(Op):
+    """y = a @ b; da = dy @ b^T, db = a^T @ dy."""
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+            raise ShapeError(f"matmul: wanted (n, k) and (k, m), received {a.shape} and {b.shape}")
+        _same_dtype("matmul", a, b)
+        y = _product(self, a, b)
+        self.save(a if self.needs[1] else None, b if self.needs[0] else None)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        if index == 0:
+            return _product(self, dys[0], self.kept(1), transpose_b=True)
+        return _product(self, self.kept(0), dys[0], transpose_a=True)
+
+
+class Linear(MatMul):
+    """y = x @ weight + bias in one kernel; the derivatives of a product, and of a bias."""
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        fits = x.ndim == 2 and weight.ndim == 2 and x.shape[1] == weight.shape[0]
+        if not fits or (bias is not None and bias.shape != weight.shape[1:]):
+            raise ShapeError(
+                f"linear: wanted x (n, in), weight (in, out), bias (out,), received {x.shape}, {weight.shape}, "
+                f"{None if bias is None else bias.shape}"
+            )
+        _same_dtype("linear", x, weight)
+        y: Tensor = self.device.empty((x.shape[0], weight.shape[1]), x.dtype)
+        self.device.run("linear", x, weight, bias, y)
+        self.save(x if self.needs[1] else None, weight if self.needs[0] else None)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return bias_gradient(self, dys[0], 1) if index == 2 else super().backward(index, *dys)
+
+
+class AddBias(Op):
+    """y = x + bias along an axis."""
+
+    def __init__(self, axis: int) -> None:
+        self.axis = axis
+
+    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+        if not -x.ndim <= self.axis < x.ndim or bias.shape != (x.shape[self.axis],):
+            raise ShapeError(
+                f"add_bias: wanted a bias of x's extent along axis {self.axis}, received {bias.shape} for x {x.shape}"
+            )
+        self.axis %= x.ndim
+        y = self.empty_like(x)
+        self.device.run("add_bias", x, bias, y, axis=self.axis)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return dys[0] if index == 0 else bias_gradient(self, dys[0], self.axis)
+
+
+def bias_gradient(op: Op, dy: Tensor, axis: int) -> Tensor:
+    """The sum of dy over all axes but `axis`: the gradient of a bias along it."""
+    db: Tensor = op.device.empty((dy.shape[axis],), dy.dtype)
+    op.device.run("bias_gradient", dy, db, axis=axis)
+    return db
+
+
+def _product(op: Op, a: Tensor, b: Tensor, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
+    shape = a.shape[1 if transpose_a else 0], b.shape[0 if transpose_b else 1]
+    y: Tensor = op.device.empty(shape, a.dtype)
+    op.device.run("matmul", a, b, y, transpose_a=transpose_a, transpose_b=transpose_b)
+    return y
+
+
+def _same_dtype(where: str, a: Tensor, b: Tensor) -> None:
+    if a.dtype != b.dtype:
+        raise TypeError(f"{where}: wanted equal dtypes, received {a.dtype} and {b.dtype}")
+
+
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    """Matrix product. a: (n, k); b: (k, m); result (n, m)."""
+    result: Tensor = MatMul()(a, b)
+    return result
+
+
+def add_bias(x: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
+    """x + bias along `axis`. x: any shape; bias: (x.shape[axis],)."""
+    result: Tensor = AddBias(axis)(x, bias)
+    return result
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x @ weight + bias. x: (n, in); weight: (in, out); bias: (out,); result (n, out)."""
+    result: Tensor = Linear()(x, weight, bias)
+    return result
+
+
+lend(matmul=matmul)

@@ -1,0 +1,119 @@
+"""Losses: one value a sample (squared error: one an element), taken on raw scores where there is a softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from singa_lite.errors import ShapeError
+from singa_lite.ops.arithmetic import reduce_mean
+from singa_lite.ops.op import Op
+from singa_lite.tensor import Tensor
+
+
+class SoftmaxCrossEntropy(Op):
+    """losses = -sum of t * log softmax(x) over the classes, mean over a sample's positions."""
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        check_classes(x, target)
+        losses, p = self.device.empty(x.shape[:1], x.dtype), self.empty_like(x)
+        self.device.run("softmax_cross_entropy", x, target, losses, p)
+        self.save(p, target)
+        return losses
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        if index:
+            return super().backward(index, *dys)
+        p, target = self.kept(0), self.kept(1)
+        # p dies here, so the derivative takes its place.
+        self.device.run("softmax_cross_entropy_derivative", dys[0], p, target, p)
+        return p
+
+
+class ElementLoss(Op):
+    """A loss of x against a target of its shape; kernel and kernel_derivative do it."""
+
+    def __init__(self, kernel: str, per_element: bool = False, **settings: Any) -> None:
+        self.kernel, self.per_element, self.settings = kernel, per_element, settings
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        check_like(self.kernel, x, target)
+        losses: Tensor = self.device.empty(x.shape if self.per_element else x.shape[:1], x.dtype)
+        self.device.run(self.kernel, x, target, losses, **self.settings)
+        self.save(x, target)
+        return losses
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        if index:
+            return super().backward(index, *dys)
+        x, target = self.kept(0), self.kept(1)
+        dx = self.empty_like(x)
+        self.device.run(f"{self.kernel}_derivative", dys[0], x, target, dx, **self.settings)
+        return dx
+
+
+def check_classes(x: Tensor, target: Tensor) -> None:
+    """ShapeError unless target holds class ids (n, ...) or rows of x's shape (n, c, ...)."""
+    ids = x.ndim >= 2 and target.shape == (x.shape[0], *x.shape[2:]) and target.dtype.kind in "iu"
+    if x.ndim < 2 or not (ids or target.shape == x.shape):
+        raise ShapeError(
+            f"softmax_cross_entropy: wanted integer class ids of shape {(x.shape[:1] + x.shape[2:])} or rows of the "
+            f"scores' shape {x.shape}, received {target.shape} {target.dtype}"
+        )
+
+
+def check_like(where: str, x: Tensor, target: Tensor) -> None:
+    """ShapeError or TypeError unless the target has the shape and dtype of x."""
+    if target.shape != x.shape:
+        raise ShapeError(f"{where}: wanted a target of the scores' shape {x.shape}, received {target.shape}")
+    if target.dtype != x.dtype:
+        raise TypeError(f"{where}: wanted a target of the scores' dtype {x.dtype}, received {target.dtype}")
+
+
+def softmax_cross_entropy_values(x: Tensor, target: Tensor) -> Tensor:
+    """Cross entropy of softmax(x), one value a sample.
+
+    x: raw scores (n, c, ...); target: integer class ids (n, ...) or rows of weights (n, c, ...), normalised to
+    sum 1 over the classes; result (n,), the mean over a sample's positions.
+    """
+    result: Tensor = SoftmaxCrossEntropy()(x, target)
+    return result
+
+
+def softmax_cross_entropy(x: Tensor, target: Tensor) -> Tensor:
+    """Mean over the batch of `softmax_cross_entropy_values`; result ()."""
+    return reduce_mean(softmax_cross_entropy_values(x, target))
+
+
+def sigmoid_cross_entropy_values(x: Tensor, target: Tensor) -> Tensor:
+    """Binary cross entropy of sigmoid(x), the mean over each sample. x: raw scores (n, ...); target: x's shape."""
+    result: Tensor = ElementLoss("sigmoid_cross_entropy")(x, target)
+    return result
+
+
+def sigmoid_cross_entropy(x: Tensor, target: Tensor) -> Tensor:
+    """Mean over the batch of `sigmoid_cross_entropy_values`; result ()."""
+    return reduce_mean(sigmoid_cross_entropy_values(x, target))
+
+
+def squared_error_values(x: Tensor, target: Tensor) -> Tensor:
+    """(x - target)**2 / 2, element by element. target: x's shape."""
+    result: Tensor = ElementLoss("squared_error", per_element=True)(x, target)
+    return result
+
+
+def squared_error(x: Tensor, target: Tensor) -> Tensor:
+    """Mean over all elements of `squared_error_values`; result ()."""
+    return reduce_mean(squared_error_values(x, target))
+
+
+def huber_values(x: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:
+    """r**2 / 2 where |r| <= delta, else delta * (|r| - delta / 2), r = x - target; the mean over each sample."""
+    if not delta > 0:
+        raise ValueError(f"huber delta: wanted a number above 0, received {delta}")
+    result: Tensor = ElementLoss("huber", delta=float(delta))(x, target)
+    return result
+
+
+def huber(x: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:
+    """Mean over the batch of `huber_values`; result ()."""
+    return reduce_mean(huber_values(x, target, delta))

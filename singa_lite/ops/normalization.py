@@ -1,0 +1,174 @@
+"""Batch and layer normalisation, local response normalisation, division by the L2 norm."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from singa_lite.errors import ShapeError
+from singa_lite.ops.op import Op
+from singa_lite.tensor import Tensor
+
+
+class BatchNorm(Op):
+    """Normalises each channel by this batch's statistics and moves the running ones towards them."""
+
+    def __init__(self, running_mean: Tensor, running_var: Tensor, momentum: float, epsilon: float) -> None:
+        self.running = running_mean, running_var
+        self.settings = {"momentum": momentum, "epsilon": epsilon}
+
+    def forward(self, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+        _check_channels("batch_norm", x, gamma, beta, *self.running)
+        y, mean, inv_std = self.empty_like(x), self.empty_like(gamma), self.empty_like(gamma)
+        self.device.run("batch_norm", x, gamma, beta, *self.running, y, mean, inv_std, **self.settings)
+        self.save(x, gamma, mean, inv_std)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        x, gamma, mean, inv_std = map(self.kept, range(4))
+        dgamma, dbeta = self.empty_like(gamma), self.empty_like(gamma)
+        self.made = {1: dgamma, 2: dbeta}
+        if index == 0:
+            dx = self.empty_like(dys[0])
+            self.device.run("batch_norm_derivative", dys[0], x, gamma, mean, inv_std, dx, dgamma, dbeta)
+            return dx
+        self.device.run("batch_norm_gradient", dys[0], x, mean, inv_std, dgamma, dbeta)
+        return self.made.pop(index)
+
+
+class BatchNormInference(Op):
+    """Normalises each channel by the running statistics. No derivative: for evaluation only."""
+
+    def __init__(self, running_mean: Tensor, running_var: Tensor, epsilon: float) -> None:
+        self.running = running_mean, running_var
+        self.epsilon = epsilon
+
+    def forward(self, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+        _check_channels("batch_norm", x, gamma, beta, *self.running)
+        y = self.empty_like(x)
+        self.device.run("batch_norm_inference", x, gamma, beta, *self.running, y, epsilon=self.epsilon)
+        return y
+
+
+class LayerNorm(Op):
+    """Normalises over the trailing axes that gamma has."""
+
+    def __init__(self, epsilon: float) -> None:
+        self.epsilon = epsilon
+
+    def forward(self, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+        rows = x.shape[: x.ndim - gamma.ndim]
+        if not gamma.ndim or x.shape[len(rows) :] != gamma.shape or beta.shape != gamma.shape:
+            raise ShapeError(
+                f"layer_norm: wanted gamma and beta of x's trailing axes, received {gamma.shape} and {beta.shape} "
+                f"for x {x.shape}"
+            )
+        y = self.empty_like(x)
+        mean, inv_std = self.device.empty(rows, x.dtype), self.device.empty(rows, x.dtype)
+        self.device.run("layer_norm", x, gamma, beta, y, mean, inv_std, epsilon=self.epsilon)
+        self.save(x, gamma, mean, inv_std)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        x, gamma, mean, inv_std = map(self.kept, range(4))
+        if index == 0:
+            dx = self.empty_like(dys[0])
+            self.device.run("layer_norm_derivative", dys[0], x, gamma, mean, inv_std, dx)
+            return dx
+        self.made = {1: self.empty_like(gamma), 2: self.empty_like(gamma)}
+        self.device.run("layer_norm_gradient", dys[0], x, mean, inv_std, self.made[1], self.made[2])
+        return self.made.pop(index)
+
+
+class Lrn(Op):
+    """Local response normalisation across channels."""
+
+    def __init__(self, size: int, alpha: float, beta: float, k: float) -> None:
+        self.settings: dict[str, Any] = {"size": size, "alpha": alpha, "beta": beta}
+        self.k = k
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim < 2:
+            raise ShapeError(f"lrn: wanted x (n, c, ...), received {x.shape}")
+        y, scale = self.empty_like(x), self.empty_like(x)
+        self.device.run("lrn", x, y, scale, k=self.k, **self.settings)
+        self.save(x, scale)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        dx = self.empty_like(dys[0])
+        self.device.run("lrn_derivative", dys[0], *self.saved, dx, **self.settings)
+        return dx
+
+
+class L2Norm(Op):
+    """y = x / sqrt(sum of x**2 over the sample + epsilon)."""
+
+    def __init__(self, epsilon: float) -> None:
+        self.epsilon = epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, norm = self.empty_like(x), self.device.empty(x.shape[:1], x.dtype)
+        self.device.run("l2_norm", x, y, norm, epsilon=self.epsilon)
+        self.save(y, norm)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        dx = self.empty_like(dys[0])
+        self.device.run("l2_norm_derivative", dys[0], *self.saved, dx)
+        return dx
+
+
+def _check_channels(where: str, x: Tensor, *vectors: Tensor) -> None:
+    if x.ndim < 2 or any(v.shape != (x.shape[1],) for v in vectors):
+        raise ShapeError(
+            f"{where}: wanted x (n, c, ...) and vectors (c,), received {x.shape} and {[v.shape for v in vectors]}"
+        )
+    if prod(x.shape) == 0:
+        raise ShapeError(f"{where}: wanted at least one element a channel, received x {x.shape}")
+
+
+def batch_norm(
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float = 0.1,
+    epsilon: float = 1e-5,
+) -> Tensor:
+    """gamma * (x - mean) / sqrt(var + epsilon) + beta with this batch's mean and biased variance.
+
+    x: (n, c, ...); all others (c,). The running statistics are changed in place:
+    running = (1 - momentum) * running + momentum * batch, the variance unbiased (arXiv 1502.03167).
+    """
+    result: Tensor = BatchNorm(running_mean, running_var, momentum, epsilon)(x, gamma, beta)
+    return result
+
+
+def batch_norm_inference(
+    x: Tensor, gamma: Tensor, beta: Tensor, running_mean: Tensor, running_var: Tensor, epsilon: float = 1e-5
+) -> Tensor:
+    """gamma * (x - running_mean) / sqrt(running_var + epsilon) + beta. x: (n, c, ...); all others (c,)."""
+    result: Tensor = BatchNormInference(running_mean, running_var, epsilon)(x, gamma, beta)
+    return result
+
+
+def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) -> Tensor:
+    """Normalised over x's trailing axes, those of gamma and beta, then scaled and shifted (arXiv 1607.06450)."""
+    result: Tensor = LayerNorm(epsilon)(x, gamma, beta)
+    return result
+
+
+def lrn(x: Tensor, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """x / (k + alpha / size * sum of x**2 over `size` neighbouring channels) ** beta. x: (n, c, ...); size odd."""
+    if size < 1 or size % 2 == 0:
+        raise ValueError(f"lrn size: wanted an odd number of channels, received {size}")
+    result: Tensor = Lrn(size, alpha, beta, k)(x)
+    return result
+
+
+def l2_norm(x: Tensor, epsilon: float = 1e-8) -> Tensor:
+    """x / sqrt(sum of x**2 over the sample + epsilon). x: (n, ...)."""
+    result: Tensor = L2Norm(epsilon)(x)
+    return result

@@ -1,0 +1,117 @@
+"""Op: one differentiable operation applied once, a node of the tape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import count
+from typing import Any, NamedTuple
+
+from singa_lite.errors import DeviceError, GraphError
+from singa_lite.tensor import Shape, Tensor
+
+_taping: ContextVar[bool] = ContextVar("taping", default=True)
+_sequence = count()
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Operations inside are not taped: they keep nothing, and no derivative passes through them."""
+    token = _taping.set(False)
+    try:
+        yield
+    finally:
+        _taping.reset(token)
+
+
+class Edge(NamedTuple):
+    """Where an input came from: output `index` of the op `node`, or the parameter itself."""
+
+    node: Op | None
+    index: int
+    parameter: Tensor | None
+
+
+class Op:
+    """Base of all operations. A subclass gives `forward` and `backward`; an instance is applied once.
+
+    forward(*inputs) makes the output tensors (new handles, never an input's own) and calls kernels to fill them;
+    it saves what `backward` will need with `save`.
+    backward(index, *dys) gives the derivative by input `index` from the derivatives by the outputs. The tape asks
+    for inputs that lead on first (phase derivative), then for parameters (phase gradient). What comes along with
+    another input's derivative may be left in `made[index]`, from where the tape takes it.
+    """
+
+    forward: Callable[..., Any]
+
+    device: Any
+    needs: tuple[bool, ...] = ()
+    edges: tuple[Edge | None, ...] = ()
+    saved: tuple[Tensor | None, ...] = ()
+    outputs: tuple[tuple[Shape, Any], ...] = ()
+    sequence: int = -1
+    layer: str = ""
+    made: dict[int, Tensor]
+
+    def __call__(self, *inputs: Tensor | None) -> Any:
+        """Apply the operation. None stands for an optional input that is left out."""
+        self.made = {}
+        self.device = common_device(type(self).__name__, inputs)
+        taping = _taping.get()
+        self.needs = tuple(taping and t is not None and t.requires_grad for t in inputs)
+        result = self.forward(*inputs)
+        if any(self.needs):
+            self._link(inputs, result if isinstance(result, tuple) else (result,))
+        return result
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        """The derivative by input `index`."""
+        raise TypeError(f"{type(self).__name__} has no derivative by its input {index}")
+
+    def save(self, *tensors: Tensor | None) -> None:
+        """Keep these for `backward`, if it may be called; inputs and outputs alike."""
+        if any(self.needs):
+            self.saved = tuple(None if t is None else t.detach() for t in tensors)
+
+    def kept(self, place: int) -> Tensor:
+        """What `save` was given at this place."""
+        tensor = self.saved[place]
+        if tensor is None:
+            raise GraphError(f"{type(self).__name__}: backward was asked for an input that needs no derivative")
+        return tensor
+
+    def release(self) -> None:
+        """Forget everything kept: the tape is past this node."""
+        self.saved, self.edges, self.made = (), (), {}
+
+    def empty_like(self, tensor: Tensor) -> Tensor:
+        """A new tensor of the same shape and dtype, contiguous."""
+        made: Tensor = self.device.empty(tensor.shape, tensor.dtype)
+        return made
+
+    def _link(self, inputs: Sequence[Tensor | None], results: Sequence[Tensor]) -> None:
+        self.sequence = next(_sequence)
+        self.layer = self.device.layer
+        self.edges = tuple(
+            _edge(tensor) if tensor is not None and needed else None
+            for tensor, needed in zip(inputs, self.needs, strict=True)
+        )
+        self.outputs = tuple((t.shape, t.dtype) for t in results)
+        for index, tensor in enumerate(results):
+            tensor.creator, tensor.output_index, tensor.requires_grad = self, index, True
+
+
+def _edge(tensor: Tensor) -> Edge | None:
+    if tensor.creator is not None:
+        return Edge(tensor.creator, tensor.output_index, None)
+    return Edge(None, 0, tensor) if tensor.stores_grad else None
+
+
+def common_device(where: str, tensors: Sequence[Tensor | None]) -> Any:
+    """The device of all the tensors. DeviceError names two that differ."""
+    devices = [t.device for t in tensors if t is not None]
+    for other in devices[1:]:
+        if other is not devices[0]:
+            raise DeviceError(f"{where}: wanted tensors on one device, received {devices[0].name}, {other.name}")
+    return devices[0]

@@ -1,0 +1,177 @@
+"""Operations that only change shapes: views where the bytes allow it, copies where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from singa_lite.errors import ShapeError
+from singa_lite.ops.op import Op
+from singa_lite.tensor import Shape, Tensor
+
+
+class Reshape(Op):
+    """The same elements in C order under another shape: a view of a contiguous tensor, else a copy."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+
+    def forward(self, x: Tensor) -> Tensor:
+        if prod(self.shape) != x.size():
+            raise ShapeError(f"reshape: wanted {x.size()} elements as in {x.shape}, received shape {self.shape}")
+        self.before = x.shape
+        return contiguous(x).view(self.shape)
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return contiguous(dys[0]).view(self.before)
+
+
+class Transpose(Op):
+    """Axes in another order, as a view."""
+
+    def __init__(self, axes: tuple[int, ...]) -> None:
+        self.axes = axes
+
+    def forward(self, x: Tensor) -> Tensor:
+        if sorted(self.axes) != list(range(x.ndim)):
+            raise ShapeError(f"transpose: wanted each of the {x.ndim} axes once, received {self.axes}")
+        return _permuted(x, self.axes)
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return _permuted(dys[0], tuple(self.axes.index(axis) for axis in range(len(self.axes))))
+
+
+class Split(Op):
+    """Pieces along an axis, as views; the derivative is the pieces' derivatives side by side."""
+
+    def __init__(self, axis: int, points: tuple[int, ...]) -> None:
+        self.axis, self.points = axis, points
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        self.axis = checked_axis("split", x, self.axis)
+        bounds = (0, *self.points, x.shape[self.axis])
+        if any(start >= stop for start, stop in zip(bounds[:-1], bounds[1:], strict=True)):
+            raise ShapeError(
+                f"split: wanted rising points between 0 and {x.shape[self.axis]} (axis {self.axis} of {x.shape}), "
+                f"received {self.points}"
+            )
+        self.shape = x.shape
+        return tuple(piece(x, self.axis, *pair) for pair in zip(bounds[:-1], bounds[1:], strict=True))
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return side_by_side(self, dys, self.shape, self.axis)
+
+
+class Concat(Op):
+    """Tensors side by side along an axis; the derivatives are views of dy."""
+
+    def __init__(self, axis: int) -> None:
+        self.axis = axis
+
+    def forward(self, *xs: Tensor) -> Tensor:
+        self.axis = checked_axis("concat", xs[0], self.axis)
+        for x in xs[1:]:
+            others = [(a, b) for axis, (a, b) in enumerate(zip(x.shape, xs[0].shape, strict=False)) if axis != self.axis]
+            if x.ndim != xs[0].ndim or any(a != b for a, b in others) or x.dtype != xs[0].dtype:
+                raise ShapeError(
+                    f"concat: wanted tensors equal but for axis {self.axis}, received "
+                    f"{xs[0].shape} {xs[0].dtype} and {x.shape} {x.dtype}"
+                )
+        extents = [x.shape[self.axis] for x in xs]
+        self.starts = [sum(extents[:place]) for place in range(len(xs) + 1)]
+        shape = (*xs[0].shape[: self.axis], sum(extents), *xs[0].shape[self.axis + 1 :])
+        return side_by_side(self, xs, shape, self.axis)
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return piece(dys[0], self.axis, self.starts[index], self.starts[index + 1])
+
+
+class Identity(Op):
+    """The same bytes under a new handle: a mark on the tape."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.detach()
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return dys[0]
+
+
+def contiguous(x: Tensor) -> Tensor:
+    """x itself if its elements lie in C order, else a copy that does."""
+    if x.is_contiguous():
+        return x
+    made: Tensor = x.device.empty(x.shape, x.dtype)
+    x.device.run("copy", x, made)
+    return made
+
+
+def piece(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
+    """The view of x from start to stop (exclusive) along an axis."""
+    shape = (*x.shape[:axis], stop - start, *x.shape[axis + 1 :])
+    return x.view(shape, x.strides, start * x.strides[axis])
+
+
+def side_by_side(op: Op, tensors: Sequence[Tensor], shape: Shape, axis: int) -> Tensor:
+    """A new tensor of `shape` with the tensors copied one behind the other along an axis."""
+    whole: Tensor = op.device.empty(shape, tensors[0].dtype)
+    start = 0
+    for tensor in tensors:
+        op.device.run("copy", tensor, piece(whole, axis, start, start + tensor.shape[axis]))
+        start += tensor.shape[axis]
+    return whole
+
+
+def checked_axis(where: str, x: Tensor, axis: int) -> int:
+    """The axis as a number from 0. ShapeError if x has no such axis."""
+    if not -x.ndim <= axis < x.ndim:
+        raise ShapeError(f"{where}: wanted an axis of x {x.shape}, received axis {axis}")
+    return axis % x.ndim
+
+
+def _permuted(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    return x.view(tuple(x.shape[axis] for axis in axes), tuple(x.strides[axis] for axis in axes))
+
+
+def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """x's elements in C order under `shape`; one extent may be -1. A view if x is contiguous."""
+    shape = tuple(shape)
+    if shape.count(-1) == 1:
+        known = -prod(shape)
+        if known < 1 or x.size() % known:
+            raise ShapeError(f"reshape: wanted a shape of {x.size()} elements as in {x.shape}, received {shape}")
+        shape = tuple(x.size() // known if extent == -1 else extent for extent in shape)
+    result: Tensor = Reshape(shape)(x)
+    return result
+
+
+def flatten(x: Tensor, axis: int = 1) -> Tensor:
+    """Two axes: those before `axis` in one, the rest in the other. axis 1 keeps the batch."""
+    if not 0 <= axis <= x.ndim:
+        raise ShapeError(f"flatten: wanted an axis from 0 to {x.ndim}, received {axis}")
+    return reshape(x, (prod(x.shape[:axis]), prod(x.shape[axis:])))
+
+
+def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
+    """x's axes in the given order (default: reversed), as a view."""
+    result: Tensor = Transpose(tuple(axes) if axes is not None else tuple(reversed(range(x.ndim))))(x)
+    return result
+
+
+def split(x: Tensor, axis: int, points: Sequence[int]) -> tuple[Tensor, ...]:
+    """Pieces of x along `axis`, cut at the rising `points`; len(points) + 1 views."""
+    pieces: tuple[Tensor, ...] = Split(axis, tuple(points))(x)
+    return pieces
+
+
+def concat(xs: Sequence[Tensor], axis: int) -> Tensor:
+    """The tensors side by side along `axis`; all other extents equal."""
+    if not xs:
+        raise ShapeError("concat: wanted at least one tensor, received none")
+    result: Tensor = Concat(axis)(*xs)
+    return result
+
+
+def identity(x: Tensor) -> Tensor:
+    """x under a new handle, marked on the tape."""
+    result: Tensor = Identity()(x)
+    return result

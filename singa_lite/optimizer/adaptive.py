@@ -1,0 +1,109 @@
+"""Optimizers that divide by a running size of the gradient: RMSProp, AdaGrad, Adam, AdamW."""
+
+from __future__ import annotations
+
+from singa_lite.checks import above_zero, fraction
+from singa_lite.optimizer.base import LearningRate, Optimizer
+from singa_lite.regularizer import Constraint, Regularizer
+
+
+class RMSProp(Optimizer):
+    """square_average = rho * square_average + (1 - rho) * g**2; value -= lr * g / (sqrt(square_average) + epsilon).
+
+    g: the gradient + weight_decay * value. As torch.optim.RMSprop, whose alpha is rho (Tieleman and Hinton, 2012).
+    """
+
+    kernel = "rms_prop"
+    kernel_slots = ("square_average", "count")
+
+    def __init__(
+        self,
+        lr: LearningRate = 0.01,
+        rho: float = 0.9,
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.0,
+        *,
+        regularizer: Regularizer | None = None,
+        constraint: Constraint | None = None,
+    ) -> None:
+        super().__init__(lr, weight_decay=weight_decay, regularizer=regularizer, constraint=constraint)
+        self.settings = {
+            "rho": fraction("RMSProp rho", rho),
+            "epsilon": above_zero("RMSProp epsilon", epsilon),
+        }
+
+
+class AdaGrad(Optimizer):
+    """square_sum += g**2; value -= lr * g / (sqrt(square_sum) + epsilon).
+
+    g: the gradient + weight_decay * value. As torch.optim.Adagrad (Duchi and others, JMLR 12, 2011).
+    """
+
+    kernel = "ada_grad"
+    kernel_slots = ("square_sum", "count")
+
+    def __init__(
+        self,
+        lr: LearningRate = 0.01,
+        epsilon: float = 1e-10,
+        weight_decay: float = 0.0,
+        *,
+        regularizer: Regularizer | None = None,
+        constraint: Constraint | None = None,
+    ) -> None:
+        super().__init__(lr, weight_decay=weight_decay, regularizer=regularizer, constraint=constraint)
+        self.settings = {"epsilon": above_zero("AdaGrad epsilon", epsilon)}
+
+
+class Adam(Optimizer):
+    """m = beta_1 * m + (1 - beta_1) * g; v = beta_2 * v + (1 - beta_2) * g**2, in update t of a parameter:
+
+    value -= lr / (1 - beta_1**t) * m / (sqrt(v / (1 - beta_2**t)) + epsilon). g: the gradient + weight_decay *
+    value. As torch.optim.Adam (Kingma and Ba, arXiv 1412.6980).
+    """
+
+    kernel = "adam"
+    kernel_slots = ("first_moment", "second_moment", "count")
+    decoupled = False
+
+    def __init__(
+        self,
+        lr: LearningRate = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.0,
+        *,
+        regularizer: Regularizer | None = None,
+        constraint: Constraint | None = None,
+    ) -> None:
+        super().__init__(lr, weight_decay=weight_decay, regularizer=regularizer, constraint=constraint)
+        name = type(self).__name__
+        self.settings = {
+            "beta_1": fraction(f"{name} beta_1", beta_1),
+            "beta_2": fraction(f"{name} beta_2", beta_2),
+            "epsilon": above_zero(f"{name} epsilon", epsilon),
+            "decoupled": self.decoupled,
+        }
+
+
+class AdamW(Adam):
+    """Adam whose weight decay is apart from the gradient: value -= lr * weight_decay * value beforehand.
+
+    As torch.optim.AdamW (Loshchilov and Hutter, arXiv 1711.05101).
+    """
+
+    decoupled = True
+
+    def __init__(
+        self,
+        lr: LearningRate = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.01,
+        *,
+        regularizer: Regularizer | None = None,
+        constraint: Constraint | None = None,
+    ) -> None:
+        super().__init__(lr, beta_1, beta_2, epsilon, weight_decay, regularizer=regularizer, constraint=constraint)

@@ -1,0 +1,208 @@
+"""Optimizer: rules by parameter name, steps and rates, and the state that lies beside each parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from singa_lite import schedule
+from singa_lite.checks import at_least_zero, whole
+from singa_lite.errors import ShapeError
+from singa_lite.graph import Phase
+from singa_lite.regularizer import Constraint, Regularizer
+from singa_lite.tensor import Shape, Tensor, from_numpy
+
+#: A number, or a function of the step, 0 for the first update.
+LearningRate = float | Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What `register` says about the parameters whose names match `pattern`."""
+
+    pattern: str
+    lr_mult: float = 1.0
+    decay_mult: float = 1.0
+    regularizer: Regularizer | None = None
+    constraint: Constraint | None = None
+
+
+class Optimizer:
+    """Base of all optimizers. A subclass names its kernel and the state that it keeps, and sets `settings`.
+
+    lr: the learning rate, a number or a schedule (`schedule(step)`, step 0 for the first update). weight_decay:
+    that share of the value is added to the gradient. regularizer, constraint: applied to each gradient in place,
+    constraint first, weight decay last. One optimizer serves one net.
+
+    schedule: may be exchanged at any time. step: how many steps have begun. state: {parameter's name, or the
+    parameter itself where it has none: {slot: Tensor}}; made at a parameter's first update.
+    """
+
+    kernel: str
+    #: The kernel's state arguments in order; `slots` has those that this optimizer keeps.
+    kernel_slots: tuple[str, ...]
+
+    def __init__(
+        self,
+        lr: LearningRate,
+        *,
+        weight_decay: float = 0.0,
+        regularizer: Regularizer | None = None,
+        constraint: Constraint | None = None,
+    ) -> None:
+        self.schedule = schedule.get(lr)
+        self.weight_decay = at_least_zero(f"{type(self).__name__} weight_decay", weight_decay)
+        self.settings: dict[str, Any] = {}
+        self.slots = self.kernel_slots
+        self.state: dict[str | Tensor, dict[str, Tensor]] = {}
+        self._rules = [Rule("*", regularizer=regularizer, constraint=constraint)]
+        self._rates: dict[Any, Tensor] = {}
+        self._rate = 0.0
+        self._step = 0
+        self._begun = False
+        self._updated: set[str | Tensor] = set()
+
+    def register(
+        self,
+        pattern: str,
+        *,
+        lr_mult: float = 1.0,
+        decay_mult: float = 1.0,
+        regularizer: Regularizer | None = None,
+        constraint: Constraint | None = None,
+    ) -> None:
+        """Rules for the parameters whose names match `pattern`, such as "*/bias"; the last that matches holds.
+
+        lr_mult: multiplies the learning rate; decay_mult: weight decay and the regularizer; regularizer,
+        constraint: in the place of the optimizer's own. Nothing here changes a step that is already recorded.
+        """
+        general = self._rules[0]
+        rule = Rule(
+            pattern,
+            at_least_zero(f"register {pattern!r} lr_mult", lr_mult),
+            at_least_zero(f"register {pattern!r} decay_mult", decay_mult),
+            general.regularizer if regularizer is None else regularizer,
+            general.constraint if constraint is None else constraint,
+        )
+        self._rules.append(rule)
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """ValueError for a registered pattern that matches none of the names."""
+        names = list(names)
+        for rule in self._rules[1:]:
+            if not any(fnmatchcase(name, rule.pattern) for name in names):
+                raise ValueError(f"register: wanted a pattern of parameters {names}, received {rule.pattern!r}")
+
+    @property
+    def step(self) -> int:
+        """How many steps have begun."""
+        return self._step
+
+    def restore_step(self, step: int) -> None:
+        """Go on after `step` steps, as a snapshot says; the next update begins the step after it."""
+        self._step, self._begun = whole("restore_step", step, 0), False
+
+    def begin_step(self) -> None:
+        """Begin the next step: write the schedule's rate where the kernels read it.
+
+        A net calls this once a batch. Without a net it happens by itself, at the first update and at each
+        parameter that was updated in this step already. ValueError if the schedule gives no usable rate.
+        """
+        self._rate = at_least_zero(f"schedule at step {self._step}", self.schedule(self._step))
+        self._step += 1
+        self._begun = True
+        self._updated.clear()
+        for tensor in self._rates.values():
+            tensor.copy_from_numpy(self._rate)
+
+    def rate(self, device: Any) -> Tensor:
+        """The learning rate of this step on a device: float64 (), overwritten when a step begins."""
+        if device not in self._rates:
+            self._rates[device] = from_numpy(np.float64(self._rate), device)
+        return self._rates[device]
+
+    def update(self, name: str | None, value: Tensor, gradient: Tensor) -> None:
+        """Move `value` in place, one step along its gradient; the gradient may be changed too.
+
+        name: the parameter's, under which its state is kept; None: the state is kept by the tensor itself.
+        gradient: value's shape, dtype and device, else ShapeError, TypeError or DeviceError.
+        """
+        self._check(name, value, gradient)
+        state = self.state_for(name, value)
+        key: str | Tensor = value if name is None else name
+        if not self._begun or key in self._updated:
+            self.begin_step()
+        rule = self._rule(value.name if name is None else name)
+        with value.device.scope(Phase.UPDATE):
+            if rule.constraint is not None:
+                rule.constraint.apply(gradient)
+            if rule.regularizer is not None:
+                rule.regularizer.apply(value, gradient, rule.decay_mult)
+            value.device.run(
+                self.kernel,
+                gradient,
+                self.rate(value.device),
+                value,
+                *(state.get(slot) for slot in self.kernel_slots),
+                **self.settings,
+                weight_decay=self.weight_decay * rule.decay_mult,
+                lr_mult=rule.lr_mult,
+            )
+        self._updated.add(key)
+
+    def slot_form(self, slot: str, value: Tensor) -> tuple[Shape, np.dtype[Any]]:
+        """Shape and dtype of a state tensor for a parameter: those of its value, but count is int64 ()."""
+        return ((), np.dtype(np.int64)) if slot == "count" else (value.shape, value.dtype)
+
+    def state_for(self, name: str | None, value: Tensor) -> dict[str, Tensor]:
+        """The state of a parameter, {slot: Tensor} on value's device; made of zeros if there is none yet.
+
+        ShapeError if there is state for a parameter of another shape or dtype under this name.
+        """
+        key: str | Tensor = value if name is None else name
+        forms = {slot: self.slot_form(slot, value) for slot in self.slots}
+        if key not in self.state:
+            # A host copy, not a kernel: a recorded step must not clear the state at each replay.
+            self.state[key] = {
+                slot: from_numpy(np.broadcast_to(np.zeros((), dtype), shape), value.device)
+                for slot, (shape, dtype) in forms.items()
+            }
+        state = self.state[key]
+        if any((tensor.shape, tensor.dtype) != forms[slot] for slot, tensor in state.items()):
+            raise ShapeError(
+                f"{type(self).__name__}: parameter {_called(name, value)}: wanted a value that fits its state "
+                f"{list(state.values())}, received {value.shape} {value.dtype}; one optimizer serves one net"
+            )
+        if state["count"].device is not value.device:
+            _move(state, value.device)
+        return state
+
+    def to_device(self, device: Any) -> None:
+        """Move the state of all parameters."""
+        for state in self.state.values():
+            _move(state, device)
+
+    def _rule(self, name: str) -> Rule:
+        return next(rule for rule in reversed(self._rules) if fnmatchcase(name, rule.pattern))
+
+    def _check(self, name: str | None, value: Tensor, gradient: Tensor) -> None:
+        where = f"{type(self).__name__}: parameter {_called(name, value)}"
+        if gradient.shape != value.shape:
+            raise ShapeError(f"{where}: wanted a gradient of shape {value.shape}, received {gradient.shape}")
+        if value.dtype.kind != "f" or gradient.dtype != value.dtype:
+            raise TypeError(
+                f"{where}: wanted a float parameter and a gradient of its dtype, "
+                f"received {value.dtype} and {gradient.dtype}"
+            )
+
+
+def _called(name: str | None, value: Tensor) -> str:
+    return repr(name or value.name or "without a name")
+
+
+def _move(state: dict[str, Tensor], device: Any) -> None:
+    state.update({slot: tensor.to_device(device) for slot, tensor in state.items()})

@@ -1,0 +1,174 @@
+"""Run: one forward over the layers, and the walk back that yields each layer's gradients."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from singa_lite.autograd import BackwardPass, no_grad
+from singa_lite.errors import GraphError, ShapeError
+from singa_lite.layer import Layer
+from singa_lite.ops.op import Edge, Op
+from singa_lite.ops.shape import Identity
+from singa_lite.tensor import Shape, Tensor
+
+
+class Node(NamedTuple):
+    """A layer and where its inputs come from: (layer name, number of the output)."""
+
+    layer: Layer
+    sources: tuple[tuple[str, int], ...]
+
+
+class LayerGradients(NamedTuple):
+    """What `backward` yields for a layer: its parameters' names, values and gradients, in equal order.
+
+    layer_gradients: {layer name: derivative by its input}, one dict for the whole walk.
+    """
+
+    names: list[str]
+    values: list[Tensor]
+    gradients: list[Tensor]
+    layer_gradients: dict[str, Any]
+
+
+class _Seed(NamedTuple):
+    edge: Edge
+    shape: Shape
+    dtype: Any
+
+
+class Run:
+    """One batch's way through the layers.
+
+    Each input of a layer passes a port, an Identity on the tape: there a layer's part of the tape begins, and the
+    derivative by that layer's input can be read off. stopped_at: the layer at which a walk back stands, "" before
+    its first gradients and after its end.
+    """
+
+    def __init__(self, nodes: list[Node], device: Any, training: bool, freeze: str | None) -> None:
+        self.nodes = nodes
+        self.device = device
+        self.training = training
+        self.stopped_at = ""
+        names = [node.layer.name for node in nodes]
+        self._frozen = frozenset(names[: names.index(freeze)]) if freeze is not None else frozenset()
+        self._ports: dict[str, list[Op]] = {}
+        self._seeds: dict[str, list[_Seed]] = {}
+        parameters = (p for node in nodes for p in node.layer.parameters.values())
+        self._places = {id(p): place for place, p in enumerate(parameters)}
+
+    def forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> Any:
+        """All layers in order; each output is let go of as soon as its last consumer has run."""
+        uses = Counter(source for node in self.nodes for source in node.sources)
+        values: dict[tuple[str, int], Tensor] = {}
+        results: dict[str, Any] = {}
+        for node in self.nodes:
+            name = node.layer.name
+            given = [values[source] for source in node.sources] or [inputs.pop(name)]
+            for source in node.sources:
+                uses[source] -= 1
+                if not uses[source]:
+                    values.pop(source, None)
+            outputs = self._layer_forward(node.layer, given)
+            del given
+            left = [tensor for index, tensor in enumerate(outputs) if not uses[name, index]]
+            if name in output:
+                results[name] = outputs if len(outputs) > 1 else outputs[0]
+            elif left:
+                results[name] = left if len(left) > 1 else left[0]
+            values.update({(name, index): t for index, t in enumerate(outputs) if uses[name, index]})
+            del outputs, left
+        self._keep_seeds(results)
+        return results if output or len(results) > 1 else next(iter(results.values()))
+
+    def _layer_forward(self, layer: Layer, inputs: list[Tensor]) -> list[Tensor]:
+        with self.device.scope(layer=layer.name):
+            if not self.training or layer.name in self._frozen:
+                with no_grad():
+                    result = layer.forward(False, *inputs)
+            else:
+                result = layer.forward(True, *self._through_ports(layer.name, inputs))
+        return list(result) if isinstance(result, list | tuple) else [result]
+
+    def _through_ports(self, name: str, inputs: list[Tensor]) -> list[Tensor]:
+        ports = [Identity() for _ in inputs]
+        passed = []
+        while inputs:
+            tensor = inputs.pop(0)
+            if not tensor.requires_grad:
+                tensor = tensor.detach()
+                tensor.requires_grad = True
+            passed.append(ports[len(passed)](tensor))
+        self._ports[name] = list(ports)
+        return passed
+
+    def _keep_seeds(self, results: Mapping[str, Any]) -> None:
+        for name, value in results.items():
+            tensors = value if isinstance(value, list) else [value]
+            if all(t.creator is not None for t in tensors):
+                self._seeds[name] = [_Seed(Edge(t.creator, t.output_index, None), t.shape, t.dtype) for t in tensors]
+
+    def backward(
+        self, dys: Mapping[str, list[Tensor]], wanted: frozenset[str], freeze: str | None
+    ) -> Iterator[LayerGradients]:
+        """Check the derivatives and start the walk; each layer's turn comes when the next item is asked for."""
+        pairs = [pair for name, given in dys.items() for pair in self._seeded(name, given)]
+        ports = [port for name in wanted for port in self._ports.get(name, [])]
+        self._seeds.clear()
+        return self._walk(BackwardPass(pairs, ports), wanted, freeze)
+
+    def _seeded(self, name: str, dys: list[Tensor]) -> list[tuple[Edge, Tensor]]:
+        """The derivatives by a layer's outputs, each with its place on the tape."""
+        seeds = self._seeds.get(name)
+        if seeds is None or len(seeds) != len(dys):
+            wanted = {name: len(seeds) for name, seeds in self._seeds.items()}
+            raise GraphError(
+                f"backward: wanted derivatives by outputs of the forward run that train, {wanted}, "
+                f"received {len(dys)} for {name!r}"
+            )
+        for seed, dy in zip(seeds, dys, strict=True):
+            if dy.shape != seed.shape:
+                raise ShapeError(f"backward: wanted dy of {name!r}'s shape {seed.shape}, received {dy.shape}")
+            if dy.dtype != seed.dtype:
+                raise TypeError(f"backward: wanted dy of {name!r}'s dtype {seed.dtype}, received {dy.dtype}")
+        return [(seed.edge, dy) for seed, dy in zip(seeds, dys, strict=True)]
+
+    def _walk(self, tape: BackwardPass, wanted: frozenset[str], freeze: str | None) -> Iterator[LayerGradients]:
+        layer_gradients: dict[str, Any] = {}
+        try:
+            for node in reversed(self.nodes):
+                name = node.layer.name
+                item = self._layer_gradients(name, tape, layer_gradients)
+                if name in wanted:
+                    layer_gradients[name] = self._captured(name, tape)
+                if item.gradients:
+                    self.stopped_at = name
+                yield item
+                for gradient in item.gradients:
+                    gradient.release()
+                del item
+                if name == freeze:
+                    break
+            self.stopped_at = ""
+        finally:
+            tape.close()
+            self._ports.clear()
+
+    def _layer_gradients(self, name: str, tape: BackwardPass, shared: dict[str, Any]) -> LayerGradients:
+        """Walk the layer's part of the tape, which ends at its first port."""
+        finished: list[tuple[Tensor, Tensor]] = []
+        ports = self._ports.get(name)
+        while ports and tape.next_sequence >= ports[0].sequence:
+            finished += tape.step()
+        finished.sort(key=lambda pair: self._places.get(id(pair[0]), -1))
+        return LayerGradients(
+            [p.name for p, _ in finished], [p for p, _ in finished], [g for _, g in finished], shared
+        )
+
+    def _captured(self, name: str, tape: BackwardPass) -> Any:
+        found = [tape.captured.pop(port, None) for port in self._ports.get(name, [])]
+        if not found or any(derivative is None for derivative in found):
+            raise GraphError(f"backward: no derivative reaches the input of layer {name!r}, is it frozen?")
+        return found if len(found) > 1 else found[0]

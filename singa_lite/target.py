@@ -1,0 +1,95 @@
+"""Targets of losses and metrics: class ids or rows, on the host or on a device, and how they are checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singa_lite.errors import ShapeError
+from singa_lite.tensor import Array, Shape, Tensor, as_tensor, to_numpy
+
+Target = Array | Tensor
+
+
+class Criterion:
+    """Base of losses and metrics: how a target is checked and put beside the scores."""
+
+    def check(self, x_shape: Shape, dtype: np.dtype[Any], target: Any) -> None:
+        """Raise unless `target` fits scores of this shape (batch first) and dtype. Runs no kernel.
+
+        target: Tensor, NumPy, or anything that holds an array. ShapeError, TypeError, or ValueError for values
+        that make no sense; those of a Tensor are looked at on the CPU only, so as not to wait for a device.
+        """
+        target = received(target)
+        if not x_shape or 0 in x_shape:
+            raise ShapeError(f"{self._name}: wanted scores of at least one sample, received {x_shape}")
+        if np.dtype(dtype).kind != "f":
+            raise TypeError(f"{self._name}: wanted scores of a float dtype, received {np.dtype(dtype)}")
+        if target.shape[:1] != x_shape[:1]:
+            raise ShapeError(f"{self._name}: wanted {x_shape[0]} targets, received shape {target.shape}")
+        self.check_target(x_shape, np.dtype(dtype), target)
+
+    def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+        """For a subclass that is particular about its targets: raise, as `check` does. Here any will do."""
+
+    def _beside(self, x: Tensor, y: Any) -> Tensor:
+        """y as a checked Tensor on the device of x."""
+        target = received(y)
+        self.check(x.shape, x.dtype, target)
+        return as_tensor(target, x.device)
+
+    def _check_values(self, x: Tensor, values: Tensor) -> Tensor:
+        if values.shape[:1] != x.shape[:1]:
+            raise ShapeError(f"{self._name}: wanted {x.shape[0]} computed values, received {values.shape}")
+        return values
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+
+def received(given: Any) -> Target:
+    """`given` itself if it is a Tensor, else a NumPy array of it (from a list, CuPy, DLPack)."""
+    return given if isinstance(given, Tensor | np.ndarray) else to_numpy(as_tensor(given))
+
+
+def readable(target: Target) -> Array | None:
+    """The values, if they can be had without waiting for a device; else None."""
+    if not isinstance(target, Tensor):
+        return target
+    on_host = target.device.name.startswith("cpu") and target.block.memory is not None
+    return to_numpy(target) if on_host else None
+
+
+def check_labels(where: str, x_shape: Shape, target: Target) -> bool:
+    """True for class ids (n, ...), False for rows (n, c, ...), of scores (n, c, ...).
+
+    ShapeError if it has neither shape, TypeError for ids that are not integers, ValueError for an id that is
+    not a class; the message names the first, its place, and the classes.
+    """
+    if len(x_shape) < 2:
+        raise ShapeError(f"{where}: wanted scores (n, classes, ...), received {x_shape}")
+    if target.shape == x_shape:
+        return False
+    ids_shape = x_shape[:1] + x_shape[2:]
+    if target.shape != ids_shape:
+        raise ShapeError(
+            f"{where}: wanted class ids of shape {ids_shape} or rows of the scores' shape {x_shape}, "
+            f"received {target.shape} {target.dtype}"
+        )
+    if target.dtype.kind not in "iu":
+        raise TypeError(f"{where}: wanted class ids of an integer dtype, received {target.dtype}")
+    ids = readable(target)
+    if ids is not None:
+        wanted = f"class ids from 0 to {x_shape[1] - 1}"
+        refuse(where, wanted, ids, (ids < 0) | (ids >= x_shape[1]))
+    return True
+
+
+def refuse(where: str, wanted: str, values: Array, bad: NDArray[np.bool_]) -> None:
+    """ValueError if anything is bad: the first bad value and its place. bad: the shape of values."""
+    if bad.any():
+        place = tuple(int(index) for index in np.unravel_index(int(bad.argmax()), bad.shape))
+        raise ValueError(f"{where}: wanted {wanted}, received {values[place]} at {list(place)} of the target")

@@ -1,0 +1,331 @@
+"""Block (bytes, perhaps not yet bound) and Tensor (shape, dtype and strides over a Block)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from singa_lite.errors import GraphError, ShapeError
+
+Shape = tuple[int, ...]
+Array = NDArray[Any]
+
+#: Kinds of NumPy dtypes that a tensor can have: bool, signed, unsigned, float.
+_KINDS = "biuf"
+
+
+class DeviceLike(Protocol):
+    """What a tensor needs of the device that holds it (`device.Device` has it)."""
+
+    name: str
+
+    def empty(self, shape: Sequence[int], dtype: DTypeLike = np.float32) -> Tensor: ...
+
+    def array(self, tensor: Tensor) -> Any: ...
+
+    def copy_in(self, tensor: Tensor, array: Array) -> None: ...
+
+    def copy_out(self, tensor: Tensor) -> Array: ...
+
+    def run(self, kernel: str, /, *tensors: Tensor | None, **settings: Any) -> None: ...
+
+
+#: What the floors above lend to this one, so that imports run down only: `default_device` and the arithmetic.
+_lent: dict[str, Callable[..., Any]] = {}
+
+
+def lend(**functions: Callable[..., Any]) -> None:
+    """Give this module functions of a floor above: `default_device()`, and `add(a, b)` and the like."""
+    _lent.update(functions)
+
+
+class Block:
+    """Bytes on a device. `memory` is None until the block is bound; `give` takes the bytes back at the end.
+
+    A block lives as long as a Tensor lies over it: when the last one dies, the bytes go back to where they
+    came from.
+    """
+
+    __slots__ = ("__weakref__", "_give", "device", "memory", "nbytes")
+
+    def __init__(
+        self, device: DeviceLike, nbytes: int, memory: Any = None, give: Callable[[], None] | None = None
+    ) -> None:
+        self.device = device
+        self.nbytes = nbytes
+        self.memory = memory
+        self._give = give
+
+    def __del__(self) -> None:
+        if self._give is not None:
+            self._give()
+
+
+class Tensor:
+    """An n-dimensional array over a Block.
+
+    shape: tuple of int; dtype: NumPy dtype; strides and offset: bytes, as in NumPy.
+    stores_grad: a parameter, whose gradient `autograd.backward` yields. requires_grad: derivatives pass through.
+    creator, output_index: the operation of the tape that made it, and which of its outputs it is.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_block",
+        "_stores_grad",
+        "creator",
+        "dtype",
+        "name",
+        "offset",
+        "output_index",
+        "requires_grad",
+        "shape",
+        "strides",
+    )
+
+    def __init__(
+        self,
+        block: Block,
+        shape: Sequence[int],
+        dtype: DTypeLike = np.float32,
+        strides: Sequence[int] | None = None,
+        offset: int = 0,
+        name: str = "",
+    ) -> None:
+        self._block: Block | None = block
+        self.shape: Shape = tuple(shape)
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.strides: Shape = contiguous_strides(self.shape, self.dtype) if strides is None else tuple(strides)
+        self.offset = offset
+        self.name = name
+        self.requires_grad = False
+        self._stores_grad = False
+        self.creator: Any = None
+        self.output_index = 0
+
+    @property
+    def block(self) -> Block:
+        """The bytes. GraphError once the tensor was given back (a gradient after its turn)."""
+        if self._block is None:
+            raise GraphError(
+                f"tensor {self.name or 'without a name'} of shape {self.shape} was given back: a gradient "
+                "is valid until backward() is asked for the next one; copy it inside the loop to keep it"
+            )
+        return self._block
+
+    @property
+    def device(self) -> Any:
+        """The device whose memory this is."""
+        return self.block.device
+
+    @property
+    def stores_grad(self) -> bool:
+        """Whether this tensor is a parameter. Setting it sets `requires_grad` too."""
+        return self._stores_grad
+
+    @stores_grad.setter
+    def stores_grad(self, value: bool) -> None:
+        self._stores_grad = bool(value)
+        self.requires_grad = bool(value)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements (a view's own, not its block's)."""
+        return self.size() * self.dtype.itemsize
+
+    @property
+    def array(self) -> Any:
+        """The device's array over these bytes, no copy: for kernels. To read values, use `to_numpy`."""
+        return self.block.device.array(self)
+
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie one behind the other in C order."""
+        return self.strides == contiguous_strides(self.shape, self.dtype)
+
+    def detach(self) -> Tensor:
+        """The same bytes under a new handle that the tape does not know."""
+        return self.view(self.shape, self.strides)
+
+    def view(self, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int = 0) -> Tensor:
+        """A tensor over the same block: new shape and strides, offset in bytes counted from this tensor's."""
+        return Tensor(self.block, shape, self.dtype, strides, self.offset + offset, self.name)
+
+    def release(self) -> None:
+        """Let go of the bytes: this handle is dead from now on, others over the same block are not."""
+        self._block = None
+        self.creator = None
+
+    def copy_from_numpy(self, array: ArrayLike) -> None:
+        """Overwrite the values. array: exactly this shape, a dtype that converts without changing kind."""
+        given = np.asarray(array)
+        if given.shape != self.shape:
+            raise ShapeError(f"copy_from_numpy: wanted shape {self.shape}, received {given.shape}")
+        if not np.can_cast(given.dtype, self.dtype, "same_kind"):
+            raise TypeError(f"copy_from_numpy: wanted {self.dtype}, received {given.dtype}")
+        self.device.copy_in(self, given)
+
+    def to_device(self, device: DeviceLike) -> Tensor:
+        """This tensor on `device`: itself if it is there already, else a copy."""
+        if device is self.device:
+            return self
+        moved = device.empty(self.shape, self.dtype)
+        device.copy_in(moved, to_numpy(self))
+        moved.name, moved.stores_grad = self.name, self.stores_grad
+        return moved
+
+    def item(self) -> float | int | bool:
+        """The value of a tensor with one element, as a Python number; waits for the device."""
+        if self.size() != 1:
+            raise ShapeError(f"item(): wanted a tensor with one element, received shape {self.shape}")
+        value: float | int | bool = to_numpy(self).reshape(()).item()
+        return value
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
+        return to_numpy(self).astype(dtype or self.dtype, copy=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.device.export(self).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.device.export(self).__dlpack_device__()
+
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name else ""
+        if self._block is None:
+            return f"<Tensor{name} given back>"
+        return f"<Tensor{name} {self.shape} {self.dtype} on {self.device.name}>"
+
+    def __add__(self, other: Any) -> Tensor:
+        return _arithmetic("add", self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return _arithmetic("add", other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return _arithmetic("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return _arithmetic("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return _arithmetic("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return _arithmetic("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return _arithmetic("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return _arithmetic("divide", other, self)
+
+    def __pow__(self, exponent: float) -> Tensor:
+        return _arithmetic("power", self, exponent)
+
+    def __neg__(self) -> Tensor:
+        return _arithmetic("multiply", self, -1.0)
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        return _arithmetic("matmul", self, other)
+
+
+def _arithmetic(name: str, left: Any, right: Any) -> Tensor:
+    result: Tensor = _lent[name](left, right)
+    return result
+
+
+def contiguous_strides(shape: Shape, dtype: np.dtype[Any]) -> Shape:
+    """Strides in bytes of C order."""
+    strides, step = [], dtype.itemsize
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def empty(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceLike | None = None) -> Tensor:
+    """A tensor whose values are whatever the memory held."""
+    holder: DeviceLike = device if device is not None else _lent["default_device"]()
+    return holder.empty(shape, dtype)
+
+
+def full(
+    shape: Sequence[int], value: float, dtype: DTypeLike = np.float32, device: DeviceLike | None = None
+) -> Tensor:
+    """A tensor with `value` everywhere."""
+    made = empty(shape, dtype, device)
+    made.device.run("fill", made, value=value)
+    return made
+
+
+def zeros(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceLike | None = None) -> Tensor:
+    """A tensor of zeros."""
+    return full(shape, 0, dtype, device)
+
+
+def ones(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceLike | None = None) -> Tensor:
+    """A tensor of ones."""
+    return full(shape, 1, dtype, device)
+
+
+def from_numpy(array: ArrayLike, device: DeviceLike | None = None) -> Tensor:
+    """A copy of `array` on `device` (default: `device.default()`), same shape and dtype.
+
+    TypeError for dtypes without numbers in them (object, text, complex).
+    """
+    given = np.asarray(array)
+    if given.dtype.kind not in _KINDS:
+        raise TypeError(f"from_numpy: wanted a bool, integer or float array, received dtype {given.dtype}")
+    made = empty(given.shape, given.dtype.newbyteorder("="), device)
+    made.device.copy_in(made, given)
+    return made
+
+
+def to_numpy(tensor: Tensor | Array) -> Array:
+    """A NumPy array with a copy of the values, C order. Waits for the device."""
+    if isinstance(tensor, np.ndarray):
+        return np.array(tensor)
+    array: Array = tensor.device.copy_out(tensor)
+    return array
+
+
+def as_tensor(given: Any, device: DeviceLike | None = None) -> Tensor:
+    """A tensor of anything that holds an array: Tensor (moved only if it must), NumPy, CuPy, DLPack, numbers."""
+    if isinstance(given, Tensor):
+        return given if device is None else given.to_device(device)
+    if hasattr(given, "__dlpack__") and not isinstance(given, np.ndarray):
+        return from_dlpack(given, device)
+    return from_numpy(given, device)
+
+
+def from_dlpack(given: Any, device: DeviceLike | None = None) -> Tensor:
+    """A copy of any array that speaks DLPack (PyTorch, JAX, CuPy, NumPy, Tensor), on `device`.
+
+    The values are copied: a tensor's bytes belong to its device's pool, and foreign arrays may be read-only.
+    """
+    host = hasattr(given, "__dlpack_device__") and given.__dlpack_device__()[0] == 1
+    if not host and hasattr(given, "get"):  # CuPy: NumPy cannot read device memory
+        return from_numpy(given.get(), device)
+    return from_numpy(np.from_dlpack(given), device)

@@ -1,0 +1,9 @@
+"""All cases of the kernel contract: `CASES`, keys "kernel" or "kernel:variant"."""
+
+from __future__ import annotations
+
+from kernel_case import Case
+from kernel_cases_pointwise import CASES as POINTWISE
+from kernel_cases_spatial import CASES as SPATIAL
+
+CASES: dict[str, Case] = {**POINTWISE, **SPATIAL}

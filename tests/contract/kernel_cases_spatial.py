@@ -1,0 +1,320 @@
+"""Cases of the kernels of convolution, pooling, normalization, random and update."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from kernel_case import Case, Tensors, garbage
+
+Made = tuple[Tensors, dict[str, Any]]
+Shape = tuple[int, ...]
+
+
+def normal(rng: np.random.Generator, shape: Shape, dtype: np.dtype) -> np.ndarray:
+    """Normal numbers of any float dtype."""
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def positive(rng: np.random.Generator, shape: Shape, dtype: np.dtype) -> np.ndarray:
+    """Numbers in [0.5, 2)."""
+    return rng.uniform(0.5, 2, shape).astype(dtype)
+
+
+def convolution(
+    direction: str,
+    small: Shape = (3, 4, 5, 7),
+    big: Shape = (5, 12, 95, 117),
+    filters: tuple[int, int] = (6, 18),
+    kernel: tuple[int, int] = (3, 2),
+    with_bias: bool = True,
+    **settings: Any,
+) -> Case:
+    """conv2d, its derivative or its gradient. small, big: x's shapes; filters: of each."""
+    settings = {"stride": (1, 1), "pad": (0, 0, 0, 0), "dilation": (1, 1), "groups": 1} | settings
+
+    def build(rng: np.random.Generator, dtype: np.dtype, is_big: bool) -> Made:
+        x_shape, k = (big if is_big else small), filters[is_big]
+        weight_shape = k, x_shape[1] // settings["groups"], *kernel
+        reach = [d * (extent - 1) + 1 for d, extent in zip(settings["dilation"], kernel, strict=True)]
+        y_shape = *(x_shape[0], k), *outputs(x_shape, reach, settings["stride"], settings["pad"])
+        x, weight, y = (normal(rng, shape, dtype) for shape in (x_shape, weight_shape, y_shape))
+        if direction == "conv2d":
+            bias = normal(rng, (k,), dtype) if with_bias else None
+            return [x, weight, bias, garbage(y_shape, dtype)], dict(settings)
+        if direction == "conv2d_derivative":
+            return [y, weight, garbage(x_shape, dtype)], dict(settings)
+        return [x, y, garbage(weight_shape, dtype)], dict(settings)
+
+    return Case(build)
+
+
+def outputs(x_shape: Shape, kernel: Any, stride: tuple[int, int], pad: tuple[int, int, int, int]) -> Shape:
+    """Output height and width."""
+    sums = pad[0] + pad[1], pad[2] + pad[3]
+    extents = zip(x_shape[2:], sums, kernel, stride, strict=True)
+    return tuple((extent + padding - reach) // step + 1 for extent, padding, reach, step in extents)
+
+
+#: Settings of convolutions that take different ways through a kernel.
+CONVOLUTIONS: dict[str, dict[str, Any]] = {
+    "": {"pad": (1, 1, 1, 0)},
+    ":strided": {"stride": (2, 3), "pad": (0, 2, 1, 1), "dilation": (1, 2), "with_bias": False},
+    ":grouped": {"groups": 2, "pad": (1, 0, 0, 1)},
+    ":depthwise": {"groups": 12, "pad": (1, 1, 1, 1), "kernel": (3, 3), "small": (3, 12, 5, 4), "filters": (12, 24)},
+    ":pointwise": {"kernel": (1, 1), "small": (3, 4, 5, 7)},
+    ":images": {"kernel": (5, 3), "small": (7, 2, 5, 3), "big": (531, 10, 9, 11), "filters": (5, 14)},
+}
+
+
+#: (small, big) shapes of images, and of those with a few more channels than positions.
+IMAGES = (3, 5, 7, 9), (3, 11, 127, 129)
+
+POOLINGS: dict[str, dict[str, Any]] = {
+    "": {"kernel": (2, 3), "stride": (2, 3), "pad": (0, 0, 0, 0)},
+    ":overlapping": {"kernel": (3, 2), "stride": (2, 1), "pad": (1, 2, 0, 1)},
+    ":sparse": {"kernel": (1, 2), "stride": (3, 4), "pad": (0, 0, 1, 1)},
+    ":global": {"kernel": (7, 9), "stride": (1, 1), "pad": (0, 0, 0, 0)},
+    ":wide": {"kernel": (17, 19), "stride": (3, 4), "pad": (8, 9, 6, 7)},
+}
+
+
+def pooling(name: str, **settings: Any) -> Case:
+    """A pooling kernel; count_pad among the settings if it averages. index: of an input of its own."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        x_shape = IMAGES[big]
+        if big and settings["kernel"] == (7, 9):
+            x_shape = 23, 401, 7, 9
+        kernel = settings["kernel"]
+        y_shape = *x_shape[:2], *outputs(x_shape, kernel, settings["stride"], settings["pad"])
+        index_dtype = np.dtype(np.uint8 if prod(kernel) <= 256 else np.int32)
+        if name == "max_pool2d":
+            return [normal(rng, x_shape, dtype), garbage(y_shape, dtype), garbage(y_shape, index_dtype)], settings
+        if name == "avg_pool2d":
+            return [normal(rng, x_shape, dtype), garbage(y_shape, dtype)], settings
+        dy, dx = normal(rng, y_shape, dtype), garbage(x_shape, dtype)
+        if name == "max_pool2d_derivative":
+            return [dy, rng.integers(0, prod(kernel), y_shape, dtype=index_dtype), dx], settings
+        return [dy, dx], settings
+
+    return Case(build)
+
+
+def without_index(case: Case) -> Case:
+    """max_pool2d where no derivative will be asked for."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        (x, y, _), settings = case.build(rng, dtype, big)
+        return [x, y, None], settings
+
+    return Case(build)
+
+
+def pooling_cases() -> dict[str, Case]:
+    """Every pooling kernel with every setting."""
+    cases = {}
+    for label, settings in POOLINGS.items():
+        for name in ("max_pool2d", "max_pool2d_derivative"):
+            cases[name + label] = pooling(name, **settings)
+        for name in ("avg_pool2d", "avg_pool2d_derivative"):
+            cases[name + label] = pooling(name, count_pad=bool(label == ""), **settings)
+    cases["max_pool2d:no_index"] = without_index(cases["max_pool2d:overlapping"])
+    cases["avg_pool2d:padded"] = pooling("avg_pool2d", count_pad=True, **POOLINGS[":overlapping"])
+    return cases
+
+
+#: (small, big) shapes by the number of axes behind the channels.
+CHANNELS = {0: ((9, 7), (1037, 511)), 1: ((3, 5, 7), (5, 17, 6151)), 2: ((3, 5, 7, 2), (3, 11, 127, 129))}
+
+
+def batch(name: str, trailing: int = 2, **settings: Any) -> Case:
+    """A kernel of batch normalization over x with so many axes behind the channels."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        shape = CHANNELS[trailing][big]
+        dy, x, out = normal(rng, shape, dtype), 3 + 2 * normal(rng, shape, dtype), garbage(shape, dtype)
+        channels = shape[1:2]
+        gamma, beta, mean = (normal(rng, channels, dtype) for _ in range(3))
+        variance, blank, spare = positive(rng, channels, dtype), garbage(channels, dtype), garbage(channels, dtype)
+        tensors: dict[str, Tensors] = {
+            "batch_norm": [x, gamma, beta, mean, variance, out, blank, spare],
+            "batch_norm_inference": [x, gamma, beta, mean, variance, out],
+            "batch_norm_derivative": [dy, x, gamma, mean, variance, out, blank, spare],
+            "batch_norm_gradient": [dy, x, mean, variance, blank, spare],
+        }
+        return tensors[name], settings
+
+    return Case(build)
+
+
+#: (small, big) (rows, features) of layer normalization: short rows, long rows, one row without an axis.
+ROWS: dict[str, tuple[tuple[Shape, Shape], tuple[Shape, Shape]]] = {
+    "": (((3, 5), (7,)), ((37, 211), (67,))),
+    ":images": (((3,), (5, 7, 2)), ((11,), (13, 57, 64))),
+    ":single": (((), (5, 7)), ((), (501, 1003))),
+}
+
+
+def layer(name: str, label: str, **settings: Any) -> Case:
+    """A kernel of layer normalization."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        rows, features = ROWS[label][big]
+        shape = rows + features
+        dy, x, out = normal(rng, shape, dtype), 3 + 2 * normal(rng, shape, dtype), garbage(shape, dtype)
+        gamma, beta = normal(rng, features, dtype), normal(rng, features, dtype)
+        mean, inv_std = np.asarray(normal(rng, rows, dtype)), np.asarray(positive(rng, rows, dtype))
+        tensors: dict[str, Tensors] = {
+            "layer_norm": [x, gamma, beta, out, garbage(rows, dtype), garbage(rows, dtype)],
+            "layer_norm_derivative": [dy, x, gamma, mean, inv_std, out],
+            "layer_norm_gradient": [dy, x, mean, inv_std, garbage(features, dtype), garbage(features, dtype)],
+        }
+        return tensors[name], settings
+
+    return Case(build)
+
+
+def response(name: str, trailing: int = 2, size: int = 5) -> Case:
+    """Local response normalization or its derivative."""
+    settings = {"size": size, "alpha": 0.3, "beta": 0.75}
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        shape = CHANNELS[trailing][big]
+        dy, x, out = normal(rng, shape, dtype), normal(rng, shape, dtype), garbage(shape, dtype)
+        if name == "lrn":
+            return [x, out, garbage(shape, dtype)], {**settings, "k": 1.5}
+        return [dy, x, positive(rng, shape, dtype), out], settings
+
+    return Case(build)
+
+
+def l2(name: str, trailing: int = 2) -> Case:
+    """L2 normalization or its derivative."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        shape = CHANNELS[trailing][big]
+        dy, x, out = normal(rng, shape, dtype), normal(rng, shape, dtype), garbage(shape, dtype)
+        if name == "l2_norm":
+            return [x, out, garbage(shape[:1], dtype)], {"epsilon": 1e-6}
+        return [dy, x, positive(rng, shape[:1], dtype), out], {}
+
+    return Case(build)
+
+
+def key(counter: int = 5) -> np.ndarray:
+    """A random key."""
+    return np.array([17, 2**64 - 3, counter], np.uint64)
+
+
+def build_draw_key(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    """A key has three words, whatever size is asked for."""
+    return [key(), garbage((3,), np.uint64)], {}
+
+
+def random(**settings: Any) -> Case:
+    """A kernel that fills y from a key."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        return [key(), garbage(IMAGES[big], dtype)], settings
+
+    return Case(build)
+
+
+def build_dropout(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    """x, key, y."""
+    x = normal(rng, IMAGES[big], dtype)
+    return [x, key(), garbage(x.shape, dtype)], {"p": 0.4}
+
+
+#: Shapes of parameters.
+PARAMETERS = (5, 7, 11), (57, 83, 129)
+
+
+def update(states: int, count: int = 0, has_state: bool = True, **settings: Any) -> Case:
+    """An optimizer's update with so many state tensors of the value's shape, after `count` earlier ones."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        shape = PARAMETERS[big]
+        gradient, value = normal(rng, shape, dtype), normal(rng, shape, dtype)
+        state = [positive(rng, shape, dtype) if has_state else None for _ in range(states)]
+        rate, counter = np.array(0.03, np.float64), np.array(count, np.int64)
+        return [gradient, rate, value, *state, counter], {**settings, "lr_mult": 0.5}
+
+    return Case(build)
+
+
+def build_add_scaled(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    """x, y."""
+    shape = PARAMETERS[big]
+    return [normal(rng, shape, dtype), normal(rng, shape, dtype)], {"alpha": -0.7}
+
+
+def clip(threshold: float) -> Case:
+    """y, clipped."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        return [normal(rng, PARAMETERS[big], dtype)], {"threshold": threshold}
+
+    return Case(build)
+
+
+SGD: dict[str, Any] = {"momentum": 0.9, "dampening": 0.0, "nesterov": False, "weight_decay": 0.01}
+ADAM: dict[str, Any] = {"beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-3, "weight_decay": 0.1}
+
+CASES: dict[str, Case] = {
+    **{
+        direction + label: convolution(direction, **settings)
+        for direction in ("conv2d", "conv2d_derivative", "conv2d_gradient")
+        for label, settings in CONVOLUTIONS.items()
+    },
+    **pooling_cases(),
+    **{
+        name + label: batch(name, trailing, **settings)
+        for name, settings in {
+            "batch_norm": {"momentum": 0.1, "epsilon": 1e-3},
+            "batch_norm_inference": {"epsilon": 1e-3},
+            "batch_norm_derivative": {},
+            "batch_norm_gradient": {},
+        }.items()
+        for trailing, label in enumerate((":flat", ":sequence", ""))
+    },
+    **{
+        name + label: layer(name, label, **settings)
+        for name, settings in {
+            "layer_norm": {"epsilon": 1e-3},
+            "layer_norm_derivative": {},
+            "layer_norm_gradient": {},
+        }.items()
+        for label in ROWS
+    },
+    "lrn": response("lrn"),
+    "lrn:flat": response("lrn", 0, size=9),
+    "lrn:narrow": response("lrn", 1, size=1),
+    "lrn_derivative": response("lrn_derivative"),
+    "lrn_derivative:flat": response("lrn_derivative", 0, size=9),
+    "lrn_derivative:narrow": response("lrn_derivative", 1, size=1),
+    "l2_norm": l2("l2_norm"),
+    "l2_norm:flat": l2("l2_norm", 0),
+    "l2_norm_derivative": l2("l2_norm_derivative"),
+    "l2_norm_derivative:flat": l2("l2_norm_derivative", 0),
+    "draw_key": Case(build_draw_key),
+    "dropout": Case(build_dropout),
+    "uniform": random(low=-1.5, high=2.5),
+    "normal": random(mean=0.7, std=2.0),
+    "truncated_normal": random(mean=0.7, std=2.0),
+    "sgd": update(1, 3, **SGD),
+    "sgd:first": update(1, **{**SGD, "dampening": 0.3}),
+    "sgd:nesterov": update(1, 3, **{**SGD, "nesterov": True, "dampening": 0.3}),
+    "sgd:plain": update(1, 3, has_state=False, **{**SGD, "momentum": 0.0, "weight_decay": 0.0}),
+    "rms_prop": update(1, 3, rho=0.9, epsilon=1e-3, weight_decay=0.01),
+    "ada_grad": update(1, 3, epsilon=1e-3, weight_decay=0.01),
+    "adam": update(2, 3, decoupled=False, **ADAM),
+    "adam:decoupled": update(2, decoupled=True, **ADAM),
+    "add_scaled": Case(build_add_scaled),
+    "clip_elements": clip(0.5),
+    "clip_norm": clip(3.0),
+    "clip_norm:short": clip(1e6),
+}

@@ -1,0 +1,142 @@
+"""The table of layers: how to make each of them, and for which inputs. No exported layer may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from singa_lite import layers
+from singa_lite.layer import Layer
+
+Arrays = Mapping[str, np.ndarray]
+Evaluation = Callable[[Arrays, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way of using one layer; its key is the class name, up to a colon if there is one.
+
+    make: the layer, in no net yet. shapes: sample shapes of its inputs; with the batch, all extents differ.
+    reach: inputs lie between -reach and reach. evaluation: {parameter and state names: values}, input -> output in
+    evaluation mode, for a layer that differs there; None for one whose output is the same in both modes.
+    """
+
+    make: Callable[[], Layer]
+    shapes: tuple[tuple[int, ...], ...]
+    batch: int = 2
+    reach: float = 2.0
+    evaluation: Evaluation | None = None
+
+
+def _batch_normalization(values: Arrays, x: np.ndarray) -> np.ndarray:
+    def along(vector: np.ndarray) -> np.ndarray:
+        return vector.reshape(-1, *(1,) * (x.ndim - 2))
+
+    centered = x - along(values["running_mean"])
+    deviation = np.sqrt(values["running_var"] + 1e-5)
+    return along(values["gamma"]) * centered / along(deviation) + along(values["beta"])
+
+
+def _same(values: Arrays, x: np.ndarray) -> np.ndarray:
+    return x
+
+
+IMAGE = ((3, 5, 6),)
+GROUPED = ((4, 5, 6),)
+SEQUENCE = ((3, 7),)
+
+CASES: dict[str, Case] = {
+    "Dense": Case(lambda: layers.Dense("d", 4), ((5,),), batch=3),
+    "Dense:no bias": Case(lambda: layers.Dense("d", 4, use_bias=False), ((5,),), batch=3),
+    "Conv2D": Case(lambda: layers.Conv2D("c", 4), IMAGE),
+    "Conv2D:valid, pair of extents": Case(lambda: layers.Conv2D("c", 4, (2, 3), border_mode="valid"), IMAGE),
+    "Conv2D:stride": Case(lambda: layers.Conv2D("c", 4, 3, (2, 3)), IMAGE),
+    "Conv2D:four pads": Case(lambda: layers.Conv2D("c", 4, (3, 2), 2, pad=(2, 0, 1, 3)), IMAGE),
+    "Conv2D:pair of pads": Case(lambda: layers.Conv2D("c", 4, (1, 4), pad=(0, 2)), IMAGE),
+    "Conv2D:dilation": Case(lambda: layers.Conv2D("c", 4, 3, dilation=(1, 2)), IMAGE),
+    "Conv2D:stride and dilation": Case(lambda: layers.Conv2D("c", 4, 3, 2, dilation=2), IMAGE),
+    "Conv2D:groups": Case(lambda: layers.Conv2D("c", 6, 3, groups=2), GROUPED, batch=3),
+    "Conv2D:groups, stride, no bias": Case(
+        lambda: layers.Conv2D("c", 6, (3, 2), (2, 1), pad=1, use_bias=False, groups=2), GROUPED, batch=3
+    ),
+    "Conv2D:depthwise": Case(lambda: layers.Conv2D("c", 4, 3, groups=4), GROUPED, batch=3),
+    "Conv2D:depthwise, two a channel": Case(lambda: layers.Conv2D("c", 8, 3, 2, groups=4), GROUPED, batch=3),
+    "Conv2D:pointwise": Case(lambda: layers.Conv2D("c", 4, 1), IMAGE),
+    "Conv1D": Case(lambda: layers.Conv1D("c", 4), SEQUENCE),
+    "Conv1D:stride, pads": Case(lambda: layers.Conv1D("c", 4, 4, 2, pad=(0, 3)), SEQUENCE),
+    "Conv1D:dilation": Case(lambda: layers.Conv1D("c", 5, 3, dilation=2, use_bias=False), SEQUENCE),
+    "Conv1D:groups, valid": Case(
+        lambda: layers.Conv1D("c", 6, 2, border_mode="valid", groups=2), ((4, 7),), batch=3
+    ),
+    "MaxPooling2D": Case(lambda: layers.MaxPooling2D("p"), IMAGE),
+    "MaxPooling2D:valid": Case(lambda: layers.MaxPooling2D("p", 2, 2, "valid"), IMAGE),
+    "MaxPooling2D:unequal pads": Case(lambda: layers.MaxPooling2D("p", (3, 2), 1, pad=(2, 1, 0, 1)), IMAGE),
+    "MaxPooling2D:gaps": Case(lambda: layers.MaxPooling2D("p", (1, 2), (2, 3), "valid"), IMAGE),
+    "MaxPooling1D": Case(lambda: layers.MaxPooling1D("p"), SEQUENCE),
+    "MaxPooling1D:unequal pads": Case(lambda: layers.MaxPooling1D("p", 4, 3, pad=(1, 2)), SEQUENCE),
+    "AvgPooling2D": Case(lambda: layers.AvgPooling2D("p"), IMAGE),
+    "AvgPooling2D:pads not counted": Case(lambda: layers.AvgPooling2D("p", count_pad=False), IMAGE),
+    "AvgPooling2D:unequal pads": Case(lambda: layers.AvgPooling2D("p", (3, 2), 1, pad=(2, 1, 0, 1)), IMAGE),
+    "AvgPooling2D:unequal pads not counted": Case(
+        lambda: layers.AvgPooling2D("p", (3, 4), (2, 1), pad=(0, 2, 3, 1), count_pad=False), IMAGE
+    ),
+    "AvgPooling2D:valid": Case(lambda: layers.AvgPooling2D("p", 2, 2, "valid"), IMAGE),
+    "AvgPooling1D": Case(lambda: layers.AvgPooling1D("p"), SEQUENCE),
+    "AvgPooling1D:pads not counted": Case(
+        lambda: layers.AvgPooling1D("p", 4, 2, pad=(3, 0), count_pad=False), SEQUENCE
+    ),
+    "GlobalAvgPooling2D": Case(lambda: layers.GlobalAvgPooling2D("p"), IMAGE),
+    "BatchNormalization:vectors": Case(
+        lambda: layers.BatchNormalization("b"), ((4,),), batch=5, evaluation=_batch_normalization
+    ),
+    "BatchNormalization:sequences": Case(
+        lambda: layers.BatchNormalization("b"), SEQUENCE, evaluation=_batch_normalization
+    ),
+    "BatchNormalization:images": Case(
+        lambda: layers.BatchNormalization("b", 0.7), IMAGE, evaluation=_batch_normalization
+    ),
+    "LayerNormalization:last axis": Case(lambda: layers.LayerNormalization("l"), IMAGE),
+    "LayerNormalization:two axes": Case(lambda: layers.LayerNormalization("l", 2), IMAGE),
+    "LayerNormalization:whole samples": Case(lambda: layers.LayerNormalization("l", 1), IMAGE),
+    "LayerNormalization:vectors": Case(lambda: layers.LayerNormalization("l", epsilon=0.1), ((5,),), batch=3),
+    "LRN": Case(lambda: layers.LRN("l"), ((7, 2, 4),), batch=3),
+    "LRN:vectors": Case(lambda: layers.LRN("l", 3, 0.5, 0.6, k=2.0), ((5,),), batch=3),
+    "LRN:wider than the channels": Case(lambda: layers.LRN("l", 7, 2.0), IMAGE),
+    "L2Norm": Case(lambda: layers.L2Norm("l"), ((5,),), batch=3),
+    "L2Norm:images": Case(lambda: layers.L2Norm("l", 0.1), IMAGE),
+    "Activation": Case(lambda: layers.Activation("a"), IMAGE),
+    "Activation:relu6": Case(lambda: layers.Activation("a", "relu6"), IMAGE, reach=9.0),
+    "Activation:leaky_relu": Case(lambda: layers.Activation("a", "leaky_relu", slope=0.3), IMAGE),
+    "Activation:leaky_relu, default": Case(lambda: layers.Activation("a", "leaky_relu"), IMAGE),
+    "Activation:elu": Case(lambda: layers.Activation("a", "elu", alpha=1.7), IMAGE),
+    "Activation:elu, default": Case(lambda: layers.Activation("a", "elu"), IMAGE),
+    "Activation:sigmoid": Case(lambda: layers.Activation("a", "sigmoid"), IMAGE),
+    "Activation:tanh": Case(lambda: layers.Activation("a", "tanh"), IMAGE),
+    "Activation:gelu": Case(lambda: layers.Activation("a", "gelu"), IMAGE),
+    "Activation:silu": Case(lambda: layers.Activation("a", "silu"), IMAGE),
+    "Activation:softplus": Case(lambda: layers.Activation("a", "softplus"), IMAGE),
+    "Softmax": Case(lambda: layers.Softmax("s"), ((5,),), batch=3),
+    "Softmax:channels": Case(lambda: layers.Softmax("s"), IMAGE),
+    "Softmax:last axis": Case(lambda: layers.Softmax("s", -1), IMAGE),
+    "Dropout": Case(lambda: layers.Dropout("o"), IMAGE, evaluation=_same),
+    "Dropout:few": Case(lambda: layers.Dropout("o", 0.1), ((7,),), batch=5, evaluation=_same),
+    "Dropout:none": Case(lambda: layers.Dropout("o", 0), ((5,),), batch=3),
+    "Flatten": Case(lambda: layers.Flatten("f"), IMAGE),
+    "Flatten:from the second axis": Case(lambda: layers.Flatten("f", 2), IMAGE),
+    "Flatten:from the end": Case(lambda: layers.Flatten("f", -2), IMAGE),
+    "Reshape": Case(lambda: layers.Reshape("r", (6, -1, 3)), IMAGE),
+    "Reshape:all extents": Case(lambda: layers.Reshape("r", [9, 10]), IMAGE),
+    "Merge": Case(lambda: layers.Merge("m"), ((3, 4), (3, 4))),
+    "Merge:three": Case(lambda: layers.Merge("m"), ((3, 4),) * 3),
+    "Multiply": Case(lambda: layers.Multiply("m"), ((3, 4), (3, 4))),
+    "Multiply:three": Case(lambda: layers.Multiply("m"), ((3, 4),) * 3),
+    "Split": Case(lambda: layers.Split("s", 3), ((4, 5),)),
+    "Split:one": Case(lambda: layers.Split("s", 1), ((4,),)),
+    "Concat": Case(lambda: layers.Concat("c", 1), ((3, 5, 6), (1, 5, 6), (4, 5, 6))),
+    "Concat:last axis": Case(lambda: layers.Concat("c", -1), ((3, 5), (3, 4))),
+    "Slice": Case(lambda: layers.Slice("s", 1, [1, 3]), ((4, 5, 3),)),
+    "Slice:last axis": Case(lambda: layers.Slice("s", -1, (2,)), IMAGE),
+    "Dummy": Case(lambda: layers.Dummy("d", (4, 5)), ((4, 5),)),
+}

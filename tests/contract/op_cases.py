@@ -1,0 +1,222 @@
+"""The table of operations: how to call each of them. No function of `autograd` and no Op class may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gradient_check import spread
+from singa_lite import autograd
+
+Arrays = list[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way of calling one function of `autograd`; its key is the function's name, up to a colon if there is one.
+
+    shapes: of the inputs that derivatives are taken by; with all others, their extents differ. low, high: bounds of
+    the inputs' values. fixed: tensors behind them that have no derivative (targets, statistics, random state).
+    settings: plain values, by keyword. call: how to call the function with all tensors, where it is not
+    function(*tensors, **settings). differentiable: False for an operation of evaluation only.
+    """
+
+    shapes: tuple[tuple[int, ...], ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Callable[[np.random.Generator], Arrays] = lambda rng: []
+    low: float = -2.0
+    high: float = 2.0
+    call: Callable[..., Any] | None = None
+    differentiable: bool = True
+
+    def arrays(self) -> tuple[Arrays, Arrays]:
+        """Inputs and fixed tensors, float64, the same at each call."""
+        rng = np.random.default_rng(11)
+        inputs = [spread(rng, shape, self.low, self.high) for shape in self.shapes]
+        return inputs, self.fixed(rng)
+
+
+def case(*shapes: tuple[int, ...], **settings: Any) -> Case:
+    """The usual form of a case: inputs between -2 and 2, nothing fixed."""
+    return Case(shapes, settings)
+
+
+def _class_ids(*shape: int, classes: int) -> Callable[[np.random.Generator], Arrays]:
+    return lambda rng: [rng.integers(0, classes, shape)]
+
+
+def _rows(*shape: int) -> Callable[[np.random.Generator], Arrays]:
+    return lambda rng: [rng.uniform(0.1, 1.0, shape)]
+
+
+def _targets(*shape: int) -> Callable[[np.random.Generator], Arrays]:
+    return lambda rng: [rng.uniform(-0.5, 0.5, shape)]
+
+
+def _running(channels: int) -> Callable[[np.random.Generator], Arrays]:
+    return lambda rng: [rng.uniform(-1, 1, channels), rng.uniform(0.5, 2, channels)]
+
+
+def _random_state(rng: np.random.Generator) -> Arrays:
+    return [np.array([17, 4, 2], np.uint64)]
+
+
+ACTIVATIONS = {
+    "relu": case((2, 3, 4, 5)),
+    "relu6": Case(((2, 3, 5),), low=-9, high=9),
+    "leaky_relu": case((2, 3, 5)),
+    "leaky_relu:steep": case((2, 3, 5), slope=0.3),
+    "elu": case((2, 3, 5)),
+    "elu:steep": case((2, 3, 5), alpha=1.7),
+    "sigmoid": case((2, 3, 5)),
+    "tanh": case((2, 3, 5)),
+    "gelu": case((2, 3, 5)),
+    "silu": case((2, 3, 5)),
+    "softplus": case((2, 3, 5)),
+    "softmax": case((2, 5)),
+    "softmax:middle axis": case((2, 5, 3), axis=1),
+    "softmax:last axis": case((2, 5, 3), axis=-1),
+    "softmax:first axis": case((4, 3), axis=0),
+}
+
+ARITHMETIC = {
+    "add": case((2, 3), (2, 3)),
+    "add:broadcast": case((4, 1, 3), (2, 1)),
+    "add:number": case((2, 3), b=1.5),
+    "add:number on the left": Case(((2, 3),), call=lambda add, x: add(1.5, x)),
+    "subtract": case((2, 3), (2, 3)),
+    "subtract:broadcast": case((3,), (4, 2, 3)),
+    "subtract:number": case((2, 3), b=1.5),
+    "subtract:number on the left": Case(((2, 3),), call=lambda subtract, x: subtract(1.5, x)),
+    "multiply": case((2, 3), (2, 3)),
+    "multiply:broadcast": case((4, 1, 3), (2, 1)),
+    "multiply:number": case((2, 3), b=-1.5),
+    "multiply:by itself": Case(((2, 3),), call=lambda multiply, x: multiply(x, x)),
+    "divide": Case(((2, 3), (2, 3)), low=0.5),
+    "divide:broadcast": Case(((3,), (4, 2, 1)), low=0.5),
+    "divide:number": case((2, 3), b=-1.5),
+    "divide:number on the left": Case(((2, 3),), low=0.5, call=lambda divide, x: divide(1.5, x)),
+    "scale": case((2, 3), alpha=-1.5),
+    "shift": case((2, 3), beta=1.5),
+    "power": case((2, 3), exponent=3),
+    "power:root": Case(((2, 3),), {"exponent": 0.5}, low=0.5),
+    "power:reciprocal": case((2, 3), exponent=-1),
+    "exp": case((2, 3)),
+    "log": Case(((2, 3),), low=0.5),
+    "reduce_sum": case((2, 3, 4)),
+    "reduce_sum:one axis": case((2, 3, 4), axes=1),
+    "reduce_sum:kept axes": case((2, 3, 4), axes=(0, -1), keepdims=True),
+    "reduce_mean": case((2, 3, 4)),
+    "reduce_mean:two axes": case((2, 3, 4), axes=(0, 2)),
+    "reduce_mean:kept axis": case((2, 3, 4), axes=-1, keepdims=True),
+}
+
+LINEAR = {
+    "matmul": case((2, 3), (3, 4)),
+    "add_bias": case((2, 3, 4), (3,)),
+    "add_bias:last axis": case((2, 3, 4), (4,), axis=-1),
+    "linear": case((2, 3), (3, 4), (4,)),
+    "linear:no bias": case((2, 3), (3, 4)),
+}
+
+CONVOLUTION = {
+    "conv2d": case((2, 3, 5, 4), (6, 3, 2, 3), (6,)),
+    "conv2d:no bias": case((2, 3, 5, 4), (6, 3, 2, 3)),
+    "conv2d:stride": case((2, 3, 5, 7), (4, 3, 3, 2), (4,), stride=(2, 3)),
+    "conv2d:four pads": case((2, 3, 4, 5), (4, 3, 3, 2), (4,), pad=(2, 0, 1, 3)),
+    "conv2d:stride and pads": case((2, 3, 4, 5), (4, 3, 3, 2), (4,), stride=(3, 2), pad=(0, 2, 3, 1)),
+    "conv2d:dilation": case((2, 3, 6, 5), (4, 3, 3, 2), (4,), dilation=(2, 3)),
+    "conv2d:all together": case(
+        (3, 4, 6, 7), (2, 2, 3, 2), (2,), stride=(2, 1), pad=(1, 2, 0, 3), dilation=(1, 2), groups=2
+    ),
+    "conv2d:groups": case((3, 4, 5, 6), (8, 2, 3, 2), (8,), groups=2),
+    "conv2d:depthwise": case((2, 4, 5, 6), (4, 1, 3, 2), (4,), pad=(1, 1, 0, 1), groups=4),
+    "conv2d:depthwise, two a channel": case((2, 3, 5, 4), (6, 1, 3, 2), (6,), stride=(2, 1), groups=3),
+    "conv2d:pointwise": case((2, 3, 5, 4), (6, 3, 1, 1), (6,)),
+    "conv2d:pointwise, stride": case((2, 3, 5, 4), (6, 3, 1, 1), (6,), stride=(3, 2)),
+    "conv2d:kernel of the image's size": case((2, 3, 5, 4), (6, 3, 5, 4), (6,)),
+    "conv2d:pads beyond the kernel": case((2, 3, 4, 5), (6, 3, 1, 2), (6,), pad=(2, 1, 3, 0)),
+}
+
+POOLING = {
+    "max_pool2d": case((2, 3, 6, 5), kernel=(2, 3), stride=(2, 3)),
+    "max_pool2d:overlapping": case((2, 3, 5, 6), kernel=(3, 2), stride=(1, 1)),
+    "max_pool2d:unequal pads": case((2, 3, 4, 5), kernel=(3, 4), stride=(2, 3), pad=(2, 0, 1, 3)),
+    "max_pool2d:gaps": case((2, 3, 6, 7), kernel=(2, 1), stride=(3, 2)),
+    "max_pool2d:large windows": case((2, 1, 18, 17), kernel=(17, 16), stride=(1, 1)),
+    "avg_pool2d": case((2, 3, 6, 5), kernel=(2, 3), stride=(2, 3)),
+    "avg_pool2d:overlapping": case((2, 3, 5, 6), kernel=(3, 2), stride=(1, 1)),
+    "avg_pool2d:unequal pads": case((2, 3, 4, 5), kernel=(3, 4), stride=(2, 3), pad=(2, 0, 1, 3)),
+    "avg_pool2d:unequal pads not counted": case(
+        (2, 3, 4, 5), kernel=(3, 4), stride=(2, 3), pad=(2, 0, 1, 3), count_pad=False
+    ),
+    "avg_pool2d:overlapping, pads not counted": case(
+        (2, 3, 4, 5), kernel=(3, 3), stride=(1, 2), pad=(1, 1, 1, 1), count_pad=False
+    ),
+    "avg_pool2d:gaps": case((2, 3, 6, 7), kernel=(2, 1), stride=(3, 2)),
+    "global_avg_pool2d": case((2, 3, 5, 4)),
+}
+
+NORMALIZATION = {
+    "batch_norm": Case(((2, 3, 4, 5), (3,), (3,)), fixed=_running(3)),
+    "batch_norm:vectors": Case(((5, 3), (3,), (3,)), {"epsilon": 0.1, "momentum": 0.5}, fixed=_running(3)),
+    "batch_norm:sequences": Case(((2, 3, 4), (3,), (3,)), fixed=_running(3)),
+    "batch_norm_inference": Case(((2, 3, 4, 5), (3,), (3,)), fixed=_running(3), differentiable=False),
+    "layer_norm": case((2, 3, 4), (4,), (4,)),
+    "layer_norm:two axes": case((2, 3, 4), (3, 4), (3, 4), epsilon=0.1),
+    "layer_norm:whole tensor": case((3, 4), (3, 4), (3, 4)),
+    "lrn": case((2, 7, 3, 4)),
+    "lrn:settings": case((2, 5), size=3, alpha=0.5, beta=0.6, k=2.0),
+    "l2_norm": case((2, 3)),
+    "l2_norm:images": case((2, 3, 4, 5), epsilon=0.1),
+}
+
+RANDOM = {
+    "dropout": Case(((2, 3, 7),), fixed=_random_state),
+    "dropout:few": Case(((5, 6),), {"p": 0.2}, fixed=_random_state),
+}
+
+SHAPES = {
+    "reshape": case((2, 3, 4), shape=(4, -1)),
+    "flatten": case((2, 3, 4)),
+    "flatten:second axis": case((2, 3, 4), axis=2),
+    "transpose": case((2, 3, 4)),
+    "transpose:axes": case((2, 3, 4), axes=(1, 2, 0)),
+    "reshape:of a transposed tensor": Case(
+        ((2, 3, 4),),
+        call=lambda reshape, x: reshape(autograd.transpose(x, (2, 0, 1)), (8, 3)),
+    ),
+    "split": case((2, 5, 3), axis=1, points=(1, 3)),
+    "split:whole": case((2, 5, 3), axis=2, points=()),
+    "concat": Case(((2, 3, 4), (2, 1, 4), (2, 5, 4)), call=lambda concat, *xs: concat(xs, 1)),
+    "concat:one twice": Case(((2, 3),), call=lambda concat, x: concat([x, x], 0)),
+    "identity": case((2, 3, 4)),
+}
+
+LOSSES = {
+    "softmax_cross_entropy": Case(((3, 4),), fixed=_class_ids(3, classes=4)),
+    "softmax_cross_entropy_values": Case(((3, 4),), fixed=_class_ids(3, classes=4)),
+    "softmax_cross_entropy_values:positions": Case(((3, 4, 2, 5),), fixed=_class_ids(3, 2, 5, classes=4)),
+    "softmax_cross_entropy_values:rows": Case(((3, 4, 2),), fixed=_rows(3, 4, 2)),
+    "sigmoid_cross_entropy": Case(((3, 4),), fixed=_rows(3, 4)),
+    "sigmoid_cross_entropy_values": Case(((3, 4, 2),), fixed=_rows(3, 4, 2)),
+    "squared_error": Case(((3, 4),), fixed=_targets(3, 4)),
+    "squared_error_values": Case(((3, 4),), fixed=_targets(3, 4)),
+    "huber": Case(((3, 4),), fixed=_targets(3, 4)),
+    "huber_values": Case(((3, 4, 2),), {"delta": 0.6}, fixed=_targets(3, 4, 2)),
+}
+
+CASES: dict[str, Case] = {
+    **ACTIVATIONS,
+    **ARITHMETIC,
+    **LINEAR,
+    **CONVOLUTION,
+    **POOLING,
+    **NORMALIZATION,
+    **RANDOM,
+    **SHAPES,
+    **LOSSES,
+}

@@ -1,0 +1,116 @@
+"""Every public module, class, function and method says what it is."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator
+from functools import cached_property
+from types import ModuleType
+
+import pytest
+
+from package_source import module_files
+
+MODULES = [name for name in module_files() if not any(part.startswith("_") for part in name.split("."))]
+OPTIONAL_LIBRARIES = ("cupy",)
+
+
+def undocumented(module: ModuleType) -> Iterator[str]:
+    """Names of what the module defines in public without a docstring."""
+    if not module.__doc__:
+        yield module.__name__
+    for name, item in vars(module).items():
+        if name.startswith("_") or getattr(item, "__module__", None) != module.__name__:
+            continue  # private, or defined elsewhere
+        if inspect.isclass(item):
+            yield from undocumented_in_class(item)
+        elif inspect.isroutine(item) and not inspect.getdoc(item):
+            yield f"{module.__name__}.{name}"
+
+
+def undocumented_in_class(cls: type) -> Iterator[str]:
+    """The class, and its public methods and properties that neither it nor a base class describes."""
+    if not _own_docstring(cls):
+        yield f"{cls.__module__}.{cls.__qualname__}"
+    if getattr(cls, "_is_protocol", False):
+        return  # its methods are described where they are implemented
+    for name, member in vars(cls).items():
+        callables = (staticmethod, classmethod, property, cached_property)
+        if name.startswith("_") or not (inspect.isfunction(member) or isinstance(member, callables)):
+            continue
+        if not inspect.getdoc(getattr(cls, name)) and not _told_by_a_base(cls, name):
+            yield f"{cls.__module__}.{cls.__qualname__}.{name}"
+
+
+def _told_by_a_base(cls: type, name: str) -> bool:
+    """Whether a base class that only declares the method describes it, as `name(...)`, in its docstring."""
+    bases = (base for base in cls.__mro__[1:] if name in getattr(base, "__annotations__", {}))
+    return any(f"{name}(" in _own_docstring(base) for base in bases)
+
+
+def _own_docstring(cls: type) -> str:
+    """The class's docstring; not the signature that a dataclass or named tuple puts where there is none."""
+    text = cls.__dict__.get("__doc__") or ""
+    return "" if text.startswith(f"{cls.__name__}(") else text
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_public_names_are_documented(name):
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name not in OPTIONAL_LIBRARIES:
+            raise
+        pytest.skip(f"{name} needs {error.name}, which is not installed")
+    offenders = list(undocumented(module))
+    assert not offenders, f"without a docstring: {', '.join(offenders)}"
+
+
+SAMPLE = '''
+from dataclasses import dataclass
+from functools import cached_property
+from os.path import join
+from typing import Callable, Protocol
+
+def bare(): ...
+def told(): "Told."
+def _private(): ...
+
+class Base:
+    "A base. hook(x) does the rest."
+    hook: Callable
+    other: Callable
+    def run(self): "Run."
+    def bare(self): ...
+    def _private(self): ...
+
+class Derived(Base):
+    def run(self): ...
+    def hook(self): ...
+    def other(self): ...
+    @property
+    def size(self): ...
+    @cached_property
+    def cost(self): ...
+    @staticmethod
+    def make(): ...
+
+@dataclass
+class Record:
+    x: int = 0
+
+class Like(Protocol):
+    "What is needed."
+    def run(self): ...
+'''
+
+
+def test_what_has_no_docstring_is_found(monkeypatch):
+    module = ModuleType("sample")
+    monkeypatch.setitem(sys.modules, "sample", module)  # where inspect looks for a method's class
+    exec(compile(SAMPLE, "sample", "exec", dont_inherit=True), vars(module))
+    derived = [f"Derived{name}" for name in ("", ".other", ".size", ".cost", ".make")]
+    wanted = ["bare", "Base.bare", *derived, "Record"]
+    assert list(undocumented(module)) == ["sample", *(f"sample.{name}" for name in wanted)]

@@ -1,0 +1,269 @@
+"""Imports run down only: one table of floors, checked on the source; and what `import singa_lite` costs."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import singa_lite
+from package_source import PACKAGE, module_files
+
+# Lowest first. A name is a module, or a folder with all that is in it; "" is singa_lite/__init__.py itself.
+# A module imports from floors below its own and, on its own floor, only from its own folder.
+FLOORS = (
+    ("errors",),
+    ("memory",),
+    ("kernels",),
+    ("tensor",),
+    ("arena",),
+    ("graph",),
+    ("device",),
+    ("ops",),
+    ("autograd",),
+    ("random",),
+    ("batch", "data", "initializer", "regularizer", "schedule", "topology"),
+    ("layer", "loss", "metric", "optimizer"),
+    ("objective", "run"),
+    ("fit", "step", "summary"),
+    ("net",),
+    ("layers", "snapshots"),
+    ("",),
+)
+
+# Folders that can be read alone: all that they may import of the project from outside themselves.
+CLOSED = {
+    "memory": ("errors",),
+    "kernels.interface": ("errors",),
+    "kernels.numpy_kernels": ("errors", "kernels.interface", "kernels.kernel_set"),
+    "kernels.onednn_kernels": ("errors", "kernels.interface", "kernels.kernel_set"),
+    "kernels.cuda_kernels": ("errors", "kernels.interface", "kernels.kernel_set"),
+}
+
+# (importer, imported) that may break the rule of the floors, inside a function only.
+UPWARD_IN_FUNCTIONS = {("net", "snapshots")}
+
+# Libraries that a module may import when it is itself imported. All others are imported where they are used.
+LIBRARIES = {
+    "numpy": ("",),
+    "h5py": ("snapshots.hdf5",),
+    "cupy": ("kernels.cuda_kernels",),
+}
+
+SLOW_LIBRARIES = ("cupy", "h5py", "matplotlib", "scipy", "sklearn", "torch", "tqdm")
+IMPORT_SECONDS = 0.3
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import: what is named (":library", or a module less `singa_lite.`), its line, where it runs."""
+
+    target: str
+    line: int
+    place: str  # "module", "function", or "typing" where it never runs
+
+
+FILES = module_files()
+MODULES = {name.removeprefix(PACKAGE).removeprefix("."): path for name, path in FILES.items()}
+
+
+def inside(module: str, folder: str) -> bool:
+    """Whether `module` is `folder` or lies in it; all lies in ""."""
+    return not folder or module == folder or module.startswith(f"{folder}.")
+
+
+def place_of(module: str) -> tuple[int, str]:
+    """Floor number and the name of the table that holds the module."""
+    for number, names in enumerate(FLOORS):
+        for name in names:
+            if module == name or (name and inside(module, name)):
+                return number, name
+    path = f"{PACKAGE}/{module.replace('.', '/')}"
+    raise LookupError(f"{path}: place it on a floor, FLOORS in {Path(__file__).name}")
+
+
+def imports_of(module: str, source: str, is_package: bool) -> Iterator[Import]:
+    """All imports in the text of a module; modules of the project without the leading `singa_lite.`."""
+    package = ".".join(filter(None, (PACKAGE, module))).split(".")
+    if not is_package:
+        package.pop()
+    yield from _walk(ast.parse(source), package, "module")
+
+
+def _walk(node: ast.AST, package: list[str], place: str) -> Iterator[Import]:
+    if isinstance(node, ast.Import):
+        yield from (Import(_short(alias.name), node.lineno, place) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = package[: len(package) - node.level + 1] if node.level else []
+        origin = ".".join([*base, *filter(None, [node.module])])
+        names = (_short(f"{origin}.{alias.name}", origin) for alias in node.names)
+        yield from (Import(name, node.lineno, place) for name in names)
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        place = "function"
+    elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        for child in node.body:
+            yield from _walk(child, package, "typing")
+        for child in node.orelse:
+            yield from _walk(child, package, place)
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _walk(child, package, place)
+
+
+def _short(name: str, origin: str | None = None) -> str:
+    """The target of an import; `origin` is the module that `name` is taken from if it is no module itself."""
+    if name.split(".")[0] != PACKAGE:
+        return ":" + name.split(".")[0]
+    if origin is not None and name not in FILES:
+        name = origin
+    return name.removeprefix(PACKAGE).removeprefix(".")
+
+
+def breach(module: str, found: Import) -> str | None:
+    """What is wrong with this import of the module, if anything."""
+    if found.target.startswith(":"):
+        return _library_breach(module, found)
+    if found.place == "function" and any(
+        module == importer and inside(found.target, imported) for importer, imported in UPWARD_IN_FUNCTIONS
+    ):
+        return None
+    for folder, allowed in CLOSED.items():
+        if inside(module, folder) and not any(inside(found.target, name) for name in (folder, *allowed)):
+            return f"{folder}/ may import only {', '.join(allowed)} from outside itself"
+    (floor, name), (other_floor, other_name) = place_of(module), place_of(found.target)
+    if other_floor > floor:
+        return f"{other_name or '__init__'} is on a higher floor than {name}"
+    if other_floor == floor and other_name != name:
+        return f"{other_name} is beside {name}, on the same floor"
+    return None
+
+
+def _library_breach(module: str, found: Import) -> str | None:
+    library = found.target.removeprefix(":")
+    if found.place != "module" or library in sys.stdlib_module_names:
+        return None
+    if any(inside(module, folder) for folder in LIBRARIES.get(library, ())):
+        return None
+    return f"{library} may not be imported at module level here, see LIBRARIES"
+
+
+def breaches(module: str, source: str, is_package: bool = False) -> list[str]:
+    """One line for each import of the module that breaks a rule."""
+    found = [(item, breach(module, item)) for item in imports_of(module, source, is_package)]
+    return [f"line {item.line}: {item.target or PACKAGE}: {text}" for item, text in found if text]
+
+
+def test_the_files_of_all_floors_are_seen():
+    folders = {name.split(".")[0] for name in MODULES}
+    assert {"", "memory", "kernels", "ops", "layers", "snapshots", "net"} <= folders
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_run_down(module):
+    place_of(module)
+    path = MODULES[module]
+    found = breaches(module, path.read_text(encoding="utf-8"), path.name == "__init__.py")
+    assert not found, "\n".join(found)
+
+
+def test_no_cycle_of_imports():
+    graph = {
+        module: {
+            found.target
+            for found in imports_of(module, path.read_text(encoding="utf-8"), path.name == "__init__.py")
+            if found.place == "module" and not found.target.startswith(":") and found.target != module
+        }
+        for module, path in MODULES.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"modules that import each other: {' <- '.join(error.args[1])}")
+
+
+def test_every_folder_of_modules_is_a_package():
+    folders = {path.parent for path in MODULES.values()}
+    assert not [str(folder) for folder in folders if not (folder / "__init__.py").exists()]
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "wanted"),
+    [
+        ("tensor", "from singa_lite.device import Device", "higher floor"),
+        ("tensor", "import singa_lite.net", "higher floor"),
+        ("tensor", "def f():\n    from singa_lite import device", "higher floor"),
+        ("tensor", "if TYPE_CHECKING:\n    from . import device", "higher floor"),
+        ("tensor", "if typing.TYPE_CHECKING:\n    pass\nelse:\n    from . import device", "higher floor"),
+        ("net", "from singa_lite import FeedForwardNet", "__init__ is on a higher floor"),
+        ("net", "import singa_lite", "__init__ is on a higher floor"),
+        ("net", "from singa_lite import snapshots", "higher floor"),
+        ("layer", "from singa_lite.optimizer import SGD", "beside layer"),
+        ("layers.dense", "from ..snapshots import x", "beside layers"),
+        ("memory.pool", "from singa_lite.tensor import Block", "memory/ may import only errors"),
+        ("kernels.interface.linear", "from ..numpy_kernels import x", "kernels.interface/ may import only"),
+        ("kernels.numpy_kernels.linear", "from singa_lite.memory.pool import Pool", "may import only"),
+        ("net", "import tqdm", "tqdm may not"),
+        ("net", "try:\n    from h5py import File\nexcept ImportError:\n    pass", "h5py may not"),
+        ("snapshots.tree", "import h5py.version", "h5py may not"),
+        ("device", "import cupy", "cupy may not"),
+    ],
+)
+def test_a_breach_is_seen(module, source, wanted):
+    (text,) = breaches(module, source)
+    assert wanted in text
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("device", "import os.path\nfrom numpy.typing import NDArray\nfrom singa_lite.tensor import Tensor"),
+        ("net", "def save():\n    from singa_lite.snapshots import hdf5"),
+        ("net", "def fit():\n    import tqdm"),
+        ("net", "if TYPE_CHECKING:\n    import h5py"),
+        ("layers.dense", "from . import activation\nfrom singa_lite.layer import Layer"),
+        ("snapshots.hdf5", "import h5py"),
+        ("kernels.numpy_kernels.linear", "from .scratch import x\nfrom ..interface import y"),
+        ("", "from singa_lite import layers as layers\nfrom .net import FeedForwardNet as FeedForwardNet"),
+    ],
+)
+def test_what_is_allowed_passes(module, source):
+    assert not breaches(module, source, is_package=not module)
+
+
+def test_a_module_without_a_floor_is_told_to_take_one():
+    with pytest.raises(LookupError, match=r"singa_lite/attic/old: place it on a floor, FLOORS"):
+        place_of("attic.old")
+
+
+TIMED_IMPORT = """
+import sys, time, numpy
+start = time.perf_counter()
+import singa_lite
+print(time.perf_counter() - start)
+print(*(name for name in sys.modules if name in sys.argv[1:]))
+"""
+
+
+def test_import_is_quick_and_leaves_slow_libraries_alone():
+    """The time is that over NumPy's own; the best of five, since others may be using the machine."""
+    path = os.pathsep.join([str(Path(singa_lite.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    seconds = []
+    for _ in range(5):
+        result = subprocess.run(
+            [sys.executable, "-c", TIMED_IMPORT, *SLOW_LIBRARIES],
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        time, imported = result.stdout.splitlines()
+        assert not imported.split()
+        seconds.append(float(time))
+    assert min(seconds) < IMPORT_SECONDS

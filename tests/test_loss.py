@@ -1,0 +1,341 @@
+"""Losses against their formulas, their gradients against central differences, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from singa_lite import GraphError, ShapeError, autograd, device, loss, tensor
+from singa_lite.tensor import Tensor
+
+RNG = np.random.default_rng(3)
+
+
+def log_softmax(x: np.ndarray) -> np.ndarray:
+    shifted = x - x.max(axis=1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+
+
+def mean_of_samples(values: np.ndarray) -> np.ndarray:
+    return values.reshape(len(values), -1).mean(axis=1)
+
+
+def softmax_by_ids(x: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    taken = np.take_along_axis(log_softmax(x), np.expand_dims(ids, 1), axis=1)
+    return mean_of_samples(-taken)
+
+
+def softmax_by_rows(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    t = rows / rows.sum(axis=1, keepdims=True)
+    return mean_of_samples(-(t * log_softmax(x)).sum(axis=1))
+
+
+def sigmoid(x: np.ndarray, t: np.ndarray) -> np.ndarray:
+    p = 1 / (1 + np.exp(-x))
+    return mean_of_samples(-(t * np.log(p) + (1 - t) * np.log(1 - p)))
+
+
+def huber(x: np.ndarray, t: np.ndarray) -> np.ndarray:
+    r = np.abs(x - t)
+    return mean_of_samples(np.where(r <= 0.7, r**2 / 2, 0.7 * (r - 0.35)))
+
+
+class Quartic(loss.Loss):
+    """A loss of a user's own: the mean over a sample of (x - target)**4, out of operations."""
+
+    def compute(self, x: Tensor, target: Tensor) -> Tensor:
+        return autograd.reduce_mean(autograd.power(x - target, 4.0), 1)
+
+
+class Case(NamedTuple):
+    make: Callable[[], loss.Loss]
+    x: np.ndarray
+    y: np.ndarray
+    formula: Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def scores(*shape: int) -> np.ndarray:
+    return RNG.normal(0, 1.5, shape)
+
+
+MULTI_HOT = np.array([[1, 0, 1, 0], [0, 0, 0, 1], [1, 1, 1, 1]])
+CASES = {
+    "ids": Case(loss.SoftmaxCrossEntropy, scores(5, 3), np.array([2, 0, 1, 1, 2]), softmax_by_ids),
+    "multi-hot": Case(loss.SoftmaxCrossEntropy, scores(3, 4), MULTI_HOT, softmax_by_rows),
+    "weights": Case(loss.SoftmaxCrossEntropy, scores(2, 3), RNG.uniform(0, 9, (2, 3)), softmax_by_rows),
+    "spatial ids": Case(
+        loss.SoftmaxCrossEntropy, scores(2, 3, 4, 5), RNG.integers(0, 3, (2, 4, 5)), softmax_by_ids
+    ),
+    "spatial rows": Case(
+        loss.SoftmaxCrossEntropy, scores(2, 3, 4, 5), RNG.uniform(0, 1, (2, 3, 4, 5)), softmax_by_rows
+    ),
+    "sigmoid": Case(loss.SigmoidCrossEntropy, scores(3, 2, 4), RNG.uniform(0, 1, (3, 2, 4)), sigmoid),
+    "squared error": Case(loss.SquaredError, scores(3, 2, 4), scores(3, 2, 4), lambda x, t: (x - t) ** 2 / 2),
+    "huber": Case(lambda: loss.Huber(0.7), scores(3, 5), scores(3, 5), huber),
+    "one's own": Case(Quartic, scores(3, 5), scores(3, 5), lambda x, t: ((x - t) ** 4).mean(axis=1)),
+}
+IDS = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+
+
+def to_tensor(array: np.ndarray) -> Tensor:
+    return tensor.from_numpy(array)
+
+
+@IDS
+@pytest.mark.parametrize("training", [True, False])
+def test_values_and_mean(case, training):
+    wanted = case.formula(case.x, case.y)
+    made, x = case.make(), to_tensor(case.x)
+    values = made.forward(training, x, case.y)
+    np.testing.assert_allclose(tensor.to_numpy(values), wanted, rtol=1e-12)
+    mean = made.evaluate(training, x, to_tensor(case.y))
+    assert mean.shape == ()
+    assert float(mean) == pytest.approx(wanted.mean(), rel=1e-12)
+
+
+@IDS
+def test_float32(case):
+    y = case.y.astype(np.float32) if case.y.dtype == np.float64 else case.y
+    made = case.make()
+    values = made.forward(True, to_tensor(case.x.astype(np.float32)), y)
+    assert values.dtype == made.backward().dtype == np.float32
+    np.testing.assert_allclose(tensor.to_numpy(values), case.formula(case.x, case.y), rtol=2e-5, atol=1e-6)
+
+
+@IDS
+def test_backward_is_the_gradient_of_the_mean(case):
+    """Central differences in float64: their own error is about 1e-10 here."""
+    made = case.make()
+    made.forward(True, to_tensor(case.x), case.y)
+    dx = tensor.to_numpy(made.backward())
+    wanted = np.empty_like(case.x)
+    for place in np.ndindex(case.x.shape):
+        step = np.zeros_like(case.x)
+        step[place] = 1e-5
+        above, below = (float(case.make().evaluate(False, to_tensor(case.x + d), case.y)) for d in (step, -step))
+        wanted[place] = (above - below) / 2e-5
+    assert dx.shape == case.x.shape
+    np.testing.assert_allclose(dx, wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
+
+
+def test_by_hand():
+    x = to_tensor(np.log([[1.0, 3.0], [1.0, 1.0]]))
+    made = loss.SoftmaxCrossEntropy()
+    np.testing.assert_allclose(tensor.to_numpy(made.forward(True, x, np.array([1, 0]))), np.log([4 / 3, 2]))
+    np.testing.assert_allclose(tensor.to_numpy(made.backward()), [[1 / 8, -1 / 8], [-1 / 4, 1 / 4]])
+
+
+@pytest.mark.parametrize("offset", [-2000.0, 2000.0])
+def test_softmax_of_large_scores(offset):
+    """Scores far from 0, both ways, give what the same scores near 0 give."""
+    x = np.array([[0.5, -1.0, 2.0], [0.0, 1.0, -3.0]])
+    values = loss.SoftmaxCrossEntropy().forward(False, to_tensor(x + offset), np.array([1, 2]))
+    np.testing.assert_allclose(tensor.to_numpy(values), softmax_by_ids(x, np.array([1, 2])), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "i2", "u4", "i8", "u8"])
+def test_ids_of_any_integer_dtype(dtype):
+    case = CASES["ids"]
+    values = loss.SoftmaxCrossEntropy().forward(False, to_tensor(case.x), case.y.astype(dtype))
+    np.testing.assert_allclose(tensor.to_numpy(values), case.formula(case.x, case.y), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int32, np.float32])
+def test_rows_of_any_dtype(dtype):
+    case = CASES["multi-hot"]
+    values = loss.SoftmaxCrossEntropy().forward(False, to_tensor(case.x), case.y.astype(dtype))
+    np.testing.assert_allclose(tensor.to_numpy(values), case.formula(case.x, case.y), rtol=1e-7)
+
+
+def test_lists_serve_as_targets():
+    x = to_tensor(CASES["ids"].x)
+    values = loss.SoftmaxCrossEntropy().forward(False, x, [2, 0, 1, 1, 2])
+    np.testing.assert_allclose(tensor.to_numpy(values), softmax_by_ids(CASES["ids"].x, CASES["ids"].y))
+
+
+# ---- forward and backward in turn
+
+
+def test_backward_wants_a_forward_and_only_once():
+    made, x, y = loss.SquaredError(), to_tensor(scores(3, 2)), scores(3, 2)
+    with pytest.raises(GraphError, match=r"SquaredError: wanted forward\(True, x, y\) before each backward"):
+        made.backward()
+    made.forward(False, x, y)
+    with pytest.raises(GraphError):
+        made.backward()
+    made.forward(True, x, y)
+    made.backward()
+    with pytest.raises(GraphError):
+        made.backward()
+
+
+def test_evaluation_leaves_a_step_alone_and_a_later_forward_takes_its_place():
+    made, x, y = loss.SquaredError(), scores(3, 2), scores(3, 2)
+    made.forward(True, to_tensor(x), y)
+    made.evaluate(False, to_tensor(x + 1), y)
+    np.testing.assert_allclose(tensor.to_numpy(made.backward()), (x - y) / 6)
+    made.forward(True, to_tensor(x), y)
+    made.forward(True, to_tensor(x + 1), y)
+    np.testing.assert_allclose(tensor.to_numpy(made.backward()), (x + 1 - y) / 6)
+
+
+def test_the_tape_of_a_net_does_not_pass_through():
+    """x may itself be on a tape: the loss starts one of its own, and its values are on none."""
+    parameter = to_tensor(scores(3, 2))
+    parameter.stores_grad = True
+    made = loss.SquaredError()
+    values = made.forward(True, autograd.relu(parameter), scores(3, 2))
+    assert values.creator is None
+    assert not values.requires_grad
+    assert made.backward().shape == (3, 2)
+
+
+def test_evaluation_keeps_nothing():
+    own = device.new_cpu()
+    x, y = tensor.from_numpy(scores(4, 3), own), tensor.from_numpy(np.array([0, 2, 1, 1]), own)
+    made, before = loss.SoftmaxCrossEntropy(), own.pool.used
+    values = made.forward(False, x, y)
+    del values
+    assert own.pool.used == before
+    made.forward(True, x, y)
+    assert own.pool.used > before
+    made.backward()
+    assert own.pool.used == before
+
+
+class Constant(loss.Loss):
+    """Does not depend on x."""
+
+    def compute(self, x: Tensor, target: Tensor) -> Tensor:
+        return target
+
+
+class Scalar(loss.Loss):
+    """One value a batch, where one a sample is wanted."""
+
+    def compute(self, x: Tensor, target: Tensor) -> Tensor:
+        return autograd.reduce_mean(x)
+
+
+class WithParameter(loss.Loss):
+    """Has a parameter, which no optimizer would see."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight
+
+    def compute(self, x: Tensor, target: Tensor) -> Tensor:
+        return x * self.weight
+
+
+def test_losses_of_ones_own_that_cannot_work():
+    x = to_tensor(scores(3, 2))
+    independent = Constant()
+    independent.forward(True, x, scores(3, 2))
+    with pytest.raises(GraphError, match="Constant: wanted compute.. to make its result from x"):
+        independent.backward()
+    with pytest.raises(ShapeError, match=r"Scalar: wanted 3 computed values, received \(\)"):
+        Scalar().forward(True, x, scores(3, 2))
+    weight = to_tensor(scores(2))
+    weight.stores_grad = True
+    weighted = WithParameter(weight)
+    weighted.forward(True, x, scores(3, 2))
+    with pytest.raises(GraphError, match="wanted a loss without parameters"):
+        weighted.backward()
+
+
+# ---- targets that do not fit
+
+
+def rows_with(place: tuple[int, ...], value: float) -> np.ndarray:
+    rows = np.ones((4, 3))
+    rows[place] = value
+    return rows
+
+
+def ids_with(place: tuple[int, ...], value: int) -> np.ndarray:
+    ids = np.zeros((4, 2, 5), np.int64)
+    ids[place] = value
+    return ids
+
+
+SOFTMAX, SIGMOID = loss.SoftmaxCrossEntropy(), loss.SigmoidCrossEntropy()
+BAD = {
+    "ids too few": (SOFTMAX, (4, 3), np.zeros(3, int), ShapeError, r"wanted 4 targets, received shape \(3,\)"),
+    "ids as column": (
+        SOFTMAX, (4, 3), np.zeros((4, 1), int), ShapeError,
+        r"class ids of shape \(4,\) or rows of the scores' shape \(4, 3\), received \(4, 1\) int64",
+    ),
+    "float ids": (SOFTMAX, (4, 3), np.zeros(4), TypeError, "class ids of an integer dtype, received float64"),
+    "bool ids": (SOFTMAX, (4, 3), np.zeros(4, bool), TypeError, "integer dtype, received bool"),
+    "id too large": (
+        SOFTMAX, (4, 3), np.array([0, 2, 3, 9]), ValueError,
+        r"SoftmaxCrossEntropy: wanted class ids from 0 to 2, received 3 at \[2\] of the target",
+    ),
+    "id negative": (SOFTMAX, (4, 3), np.array([0, -1, 2, 1]), ValueError, r"received -1 at \[1\]"),
+    "id far too large": (
+        SOFTMAX, (4, 3), np.array([0, 1, 2, 2**63], np.uint64), ValueError, r"received 9223372036854775808 at \[3\]",
+    ),
+    "spatial id": (
+        SOFTMAX, (4, 3, 2, 5), ids_with((2, 1, 3), 7), ValueError, r"received 7 at \[2, 1, 3\]",
+    ),
+    "negative row": (
+        SOFTMAX, (4, 3), rows_with((1, 2), -0.5), ValueError,
+        r"finite weights of at least 0, received -0.5 at \[1, 2\]",
+    ),
+    "NaN row": (SOFTMAX, (4, 3), rows_with((1, 2), np.nan), ValueError, r"received nan at \[1, 2\]"),
+    "infinite row": (SOFTMAX, (4, 3), rows_with((3, 0), np.inf), ValueError, r"received inf at \[3, 0\]"),
+    "zero row": (
+        SOFTMAX, (4, 3), rows_with((2,), 0.0), ValueError,
+        r"a sum above 0 over the classes, received 0.0 at \[2\]",
+    ),
+    "scores without classes": (SOFTMAX, (4,), np.zeros(4, int), ShapeError, r"scores \(n, classes, ...\)"),
+    "no sample": (SOFTMAX, (0, 3), np.zeros(0, int), ShapeError, r"at least one sample, received \(0, 3\)"),
+    "sigmoid shape": (
+        SIGMOID, (4, 3), np.zeros((4, 2)), ShapeError, r"a target of shape \(4, 3\), received \(4, 2\)",
+    ),
+    "sigmoid dtype": (
+        SIGMOID, (4, 3), np.zeros((4, 3), np.float32), TypeError, "wanted a target of float64, received float32",
+    ),
+    "sigmoid above 1": (
+        SIGMOID, (4, 3), rows_with((0, 1), 1.5), ValueError, r"values from 0 to 1, received 1.5 at \[0, 1\]",
+    ),
+    "sigmoid NaN": (SIGMOID, (4, 3), rows_with((3, 1), np.nan), ValueError, r"received nan at \[3, 1\]"),
+    "squared shape": (loss.SquaredError(), (4, 3), np.zeros(4), ShapeError, r"shape \(4, 3\), received \(4,\)"),
+    "squared dtype": (loss.SquaredError(), (4, 3), np.zeros((4, 3), int), TypeError, "received int64; convert"),
+    "huber shape": (loss.Huber(), (4, 3), np.zeros((4, 1)), ShapeError, r"received \(4, 1\)"),
+    "one's own": (Quartic(), (4, 3), np.zeros((5, 3)), ShapeError, "Quartic: wanted 4 targets"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "x_shape", "target", "error", "wanted"), BAD.values(), ids=BAD.keys())
+@pytest.mark.parametrize("convert", [np.asarray, tensor.from_numpy], ids=["host", "tensor"])
+def test_targets_that_do_not_fit_are_refused_before_anything_runs(made, x_shape, target, error, wanted, convert):
+    with pytest.raises(error, match=wanted):
+        made.check(x_shape, np.dtype(np.float64), convert(target))
+    x, operations = tensor.zeros(x_shape, np.float64), []
+    with device.cpu().watch(operations.append), pytest.raises(error, match=wanted):
+        made.forward(True, x, convert(target))
+    assert not operations
+    with pytest.raises(GraphError):
+        made.backward()
+
+
+def test_check_lets_good_targets_through():
+    for case in CASES.values():
+        made = case.make()
+        made.check(case.x.shape, case.x.dtype, case.y)
+        made.check(case.x.shape, case.x.dtype, to_tensor(case.y))
+
+
+def test_scores_must_be_floats():
+    with pytest.raises(TypeError, match="wanted scores of a float dtype, received int32"):
+        loss.SoftmaxCrossEntropy().forward(False, tensor.zeros((2, 3), np.int32), np.array([0, 1]))
+
+
+@pytest.mark.parametrize("delta", [0.0, -1.0, float("nan")])
+def test_huber_delta(delta):
+    with pytest.raises(ValueError, match="Huber delta: wanted a number above 0"):
+        loss.Huber(delta)

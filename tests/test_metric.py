@@ -1,0 +1,158 @@
+"""Metrics on scores whose order can be read off."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from singa_lite import ShapeError, device, metric, tensor
+
+NAN = float("nan")
+SCORES = np.array(
+    [
+        [0.1, 0.7, 0.2, 0.0],  # order 1 2 0 3
+        [0.4, 0.4, 0.1, 0.4],  # a tie: 0 1 3 2
+        [-5.0, -4.0, -3.0, -2.0],  # order 3 2 1 0
+    ]
+)
+
+
+def values(made: metric.Metric, x: np.ndarray, y: object, dtype: type = np.float64) -> list[float]:
+    found = made.forward(tensor.from_numpy(x.astype(dtype)), y)
+    assert found.dtype == dtype
+    return tensor.to_numpy(found).tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("ids", "wanted"),
+    [([1, 0, 3], [1, 1, 1]), ([2, 1, 0], [0, 0, 0]), ([1, 3, 2], [1, 0, 0])],
+    ids=["right", "wrong", "ties go to the lowest class"],
+)
+def test_accuracy(ids, wanted, dtype):
+    assert values(metric.Accuracy(), SCORES, np.array(ids), dtype) == wanted
+    assert values(metric.Accuracy(), SCORES, np.eye(4)[ids], dtype) == wanted
+    assert values(metric.Accuracy(), SCORES, tensor.from_numpy(np.array(ids, np.int32)), dtype) == wanted
+
+
+def test_accuracy_of_all_equal_scores_takes_class_0():
+    assert values(metric.Accuracy(), np.zeros((2, 3)), np.array([0, 2])) == [1, 0]
+
+
+def test_rows_of_regression_targets_name_their_largest_class():
+    rows = np.where(np.eye(4)[[1, 1, 3]] > 0, 1.0, -1.0)
+    assert values(metric.Accuracy(), SCORES, rows) == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("k", "ids", "wanted"),
+    [
+        (1, [1, 0, 3], [1, 1, 1]),
+        (2, [2, 1, 1], [1, 1, 0]),
+        (2, [0, 3, 2], [0, 0, 1]),
+        (3, [0, 2, 1], [1, 0, 1]),
+        (4, [3, 2, 0], [1, 1, 1]),
+    ],
+)
+def test_top_k_accuracy(k, ids, wanted):
+    assert values(metric.TopKAccuracy(k), SCORES, np.array(ids)) == wanted
+
+
+def test_top_k_is_5_by_default():
+    x = -np.arange(7.0)[np.newaxis].repeat(2, axis=0)
+    assert values(metric.TopKAccuracy(), x, np.array([4, 5])) == [1, 0]
+
+
+LABELS = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 0]])
+
+
+@pytest.mark.parametrize(
+    ("k", "precision", "recall"),
+    [(1, [1, 0, 0], [0.5, 0, 0]), (2, [0.5, 0, 0], [0.5, 0, 0]), (3, [2 / 3, 1 / 3, 0], [1, 0.5, 0])],
+)
+def test_precision_and_recall(k, precision, recall):
+    for dtype in (np.int64, np.float32, bool):
+        assert values(metric.Precision(k), SCORES, LABELS.astype(dtype)) == pytest.approx(precision, rel=1e-15)
+        assert values(metric.Recall(k), SCORES, LABELS.astype(dtype)) == pytest.approx(recall, rel=1e-15)
+
+
+def test_nan_is_never_a_hit():
+    x = np.array([[NAN, 1.0, 0.0], [NAN, NAN, NAN], [0.0, NAN, 1.0]])
+    assert values(metric.Accuracy(), x, np.array([0, 0, 1])) == [0, 0, 0]
+    assert values(metric.TopKAccuracy(3), x, np.array([0, 2, 1])) == [0, 0, 0]
+    assert values(metric.Precision(3), x, np.array([[1, 0, 0], [1, 1, 1], [0, 1, 0]])) == [0, 0, 0]
+    assert values(metric.Recall(3), x, np.array([[1, 0, 0], [1, 1, 1], [0, 1, 0]])) == [0, 0, 0]
+
+
+def test_nan_beside_the_label_does_not_hide_it():
+    x = np.array([[NAN, 1.0, 0.0], [0.5, NAN, 1.0]])
+    assert values(metric.Accuracy(), x, np.array([1, 2])) == [1, 1]
+
+
+def test_positions_of_a_sample_are_averaged():
+    x = np.moveaxis(SCORES[[0, 1, 2, 0, 0, 2]].reshape(2, 3, 4), 2, 1)  # (n, classes, positions)
+    assert values(metric.Accuracy(), x, np.array([[1, 0, 0], [1, 2, 3]])) == pytest.approx([2 / 3, 2 / 3])
+    labels = np.zeros((2, 4, 3))
+    labels[0, 1, 0] = labels[0, 0, 1] = labels[1, 2, 2] = 1
+    assert values(metric.Precision(2), x, labels) == pytest.approx([1 / 3, 1 / 6])
+    assert values(metric.Recall(2), x, labels) == pytest.approx([2 / 3, 1 / 3])
+
+
+def test_evaluate_is_the_mean():
+    mean = metric.Accuracy().evaluate(tensor.from_numpy(SCORES), np.array([1, 0, 0]))
+    assert mean.shape == ()
+    assert float(mean) == pytest.approx(2 / 3)
+
+
+def test_scores_on_a_tape_give_values_that_are_on_none():
+    x = tensor.from_numpy(SCORES)
+    x.stores_grad = True
+    made = metric.Accuracy().evaluate(x, np.array([1, 0, 3]))
+    assert made.creator is None
+    assert not made.requires_grad
+
+
+class Margin(metric.Metric):
+    """A metric of a user's own: the mean score of a sample less its target."""
+
+    def compute(self, x, target):
+        return (x - target).array.mean(axis=1)
+
+
+IDS = np.array([1, 0, 3])
+BAD = {
+    "k above the classes": (metric.TopKAccuracy(5), IDS, ValueError, "k of at most the 4 classes, received 5"),
+    "precision above": (metric.Precision(5), LABELS, ValueError, "k of at most the 4 classes, received 5"),
+    "ids out of range": (
+        metric.Accuracy(), np.array([1, 4, 9]), ValueError,
+        r"Accuracy: wanted class ids from 0 to 3, received 4 at \[1\] of the target",
+    ),
+    "float ids": (metric.Accuracy(), np.zeros(3), TypeError, "Accuracy: wanted class ids of an integer dtype"),
+    "too few": (metric.Accuracy(), np.zeros(2, int), ShapeError, "Accuracy: wanted 3 targets"),
+    "wrong rows": (metric.Accuracy(), np.zeros((3, 5)), ShapeError, r"received \(3, 5\)"),
+    "ids for precision": (metric.Precision(2), IDS, ShapeError, r"Precision: .* shape \(3, 4\), received \(3,\)"),
+    "ids for recall": (metric.Recall(2), IDS, ShapeError, r"Recall: .* shape \(3, 4\), received \(3,\)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "target", "error", "wanted"), BAD.values(), ids=BAD.keys())
+@pytest.mark.parametrize("convert", [np.asarray, tensor.from_numpy], ids=["host", "tensor"])
+def test_targets_that_do_not_fit_are_refused_before_anything_runs(made, target, error, wanted, convert):
+    with pytest.raises(error, match=wanted):
+        made.check(SCORES.shape, SCORES.dtype, convert(target))
+    x, operations = tensor.from_numpy(SCORES), []
+    with device.cpu().watch(operations.append), pytest.raises(error, match=wanted):
+        made.evaluate(x, convert(target))
+    assert not operations
+
+
+def test_scores_need_classes():
+    with pytest.raises(ShapeError, match=r"wanted scores \(n, classes, ...\), received \(3,\)"):
+        metric.Accuracy().forward(tensor.zeros((3,)), np.zeros(3, int))
+
+
+@pytest.mark.parametrize("make", [metric.TopKAccuracy, metric.Precision, metric.Recall])
+@pytest.mark.parametrize("k", [0, -1, 1.5])
+def test_k_must_be_a_count(make, k):
+    with pytest.raises(ValueError, match=f"{make.__name__} k: wanted a whole number of at least 1"):
+        make(k)

@@ -1,0 +1,165 @@
+"""The wheel, built from a copy of the checkout, installed aside and used from another folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MAPPED = ("layers", "snapshots")
+PACKAGED = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "singa_lite", *MAPPED)
+
+pytestmark = pytest.mark.skipif(
+    not (ROOT / "setup.py").exists(), reason="needs the checkout's setup.py beside the tests"
+)
+
+
+def run(*command: object, **settings) -> str:
+    """Output of a command that must succeed; what it printed is the message if it does not."""
+    result = subprocess.run([str(part) for part in command], capture_output=True, text=True, **settings)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def copy_checkout(target: Path, links: bool) -> Path:
+    """What is packaged, alone: no output of an earlier build, nothing that could be imported by accident."""
+    target.mkdir()
+    ignore = shutil.ignore_patterns("__pycache__")
+    for name in PACKAGED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, target / name, symlinks=True, ignore=ignore)
+        elif (ROOT / name).exists():
+            shutil.copy(ROOT / name, target)
+    for name in MAPPED:
+        link = target / "singa_lite" / name
+        link.unlink(missing_ok=True)
+        if links:
+            link.symlink_to(Path("..", name), target_is_directory=True)
+    return target
+
+
+def build_wheel(source: Path, target: Path) -> Path:
+    """A wheel of a checkout or source archive, by pip; asks no index where setuptools is new enough."""
+    isolation = ["--no-build-isolation"] if _setuptools_version() >= 77 else []
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", *isolation, "-w", target, source)
+    (wheel,) = target.glob("*.whl")
+    return wheel
+
+
+def _setuptools_version() -> int:
+    try:
+        import setuptools
+    except ImportError:
+        return 0
+    return int(setuptools.__version__.split(".")[0])
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    """What a wheel installs, without its metadata."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    return build_wheel(copy_checkout(folder / "checkout", links=True), folder)
+
+
+def wanted_files() -> set[str]:
+    """Every source file of the three folders, under its installed name."""
+    files = [path.relative_to(ROOT) for folder in MAPPED for path in (ROOT / folder).rglob("*.py")]
+    mapped = {f"singa_lite/{path.as_posix()}" for path in files}
+    core = {
+        Path(folder, name).relative_to(ROOT).as_posix()
+        for folder, _, names in os.walk(ROOT / "singa_lite")  # not into links
+        for name in names
+        if name.endswith((".py", ".cu", ".cuh", "py.typed"))
+    }
+    return mapped | core
+
+
+def test_each_file_is_in_the_wheel_once_and_nothing_else(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        counts = Counter(name for name in archive.namelist() if ".dist-info/" not in name)
+    assert set(counts.values()) == {1}
+    assert set(counts) == wanted_files()
+    assert "singa_lite/py.typed" in counts
+
+
+def test_metadata(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode()
+        licences = [name for name in archive.namelist() if name.endswith("/LICENSE")]
+    assert re.findall(r"^(?:Name|License-Expression|Requires-Python): (.*)$", metadata, re.M) == [
+        "singa-lite",
+        "Apache-2.0",
+        ">=3.11",
+    ]
+    required = re.findall(r"^Requires-Dist: ([\w.-]+)[^;\n]*$", metadata, re.M)
+    assert required == ["numpy", "h5py", "tqdm"]
+    assert len(licences) == 1
+
+
+def test_checkout_without_links_and_source_archive_give_the_same_wheel(wheel, tmp_path):
+    """The archive is made from a copy without links, and the wheel from that archive."""
+    source = copy_checkout(tmp_path / "checkout", links=False)
+    run(sys.executable, "setup.py", "--quiet", "sdist", cwd=source)
+    (archive,) = (source / "dist").glob("*.tar.gz")
+    assert contents(build_wheel(archive, tmp_path)) == contents(wheel)
+
+
+TRAIN = """
+import sys
+from pathlib import Path
+
+import numpy as np
+import singa_lite
+from singa_lite import FeedForwardNet, layers, loss, metric, optimizer, snapshots
+
+site = Path(sys.argv[1]).resolve()
+for module in (singa_lite, layers, snapshots):
+    found = Path(module.__file__)
+    if found != found.resolve() or site not in found.parents:
+        sys.exit(f"wanted {module.__name__} inside {site}, received {found}")
+
+
+def build():
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy())
+    net.add(layers.Conv2D("conv", 4, 3, input_sample_shape=(3, 8, 6)))
+    net.add(layers.Activation("relu"))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("dense", num_output=5))
+    net.compile(optimizer.SGD(lr=0.1, momentum=0.9))
+    return net
+
+
+rng = np.random.default_rng(0)
+x = rng.standard_normal((7, 3, 8, 6)).astype(np.float32)
+y = rng.integers(0, 5, 7).astype(np.int32)
+net = build()
+losses = [float(net.train_one_batch(x, y)[0]) for _ in range(2)]
+if not losses[1] < losses[0]:
+    sys.exit(f"wanted the second step's loss below the first's, received {losses}")
+net.save("net.h5")
+other = build()
+other.load("net.h5")
+np.testing.assert_array_equal(np.asarray(other.predict(x)), np.asarray(net.predict(x)))
+"""
+
+
+def test_installed_wheel_trains_saves_and_loads(wheel, tmp_path):
+    site, elsewhere = tmp_path / "site", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel)
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    run(sys.executable, "-W", "error", "-c", TRAIN, site, cwd=elsewhere, env=environment)
