@@ -72,7 +72,9 @@ epochs = range(1, options.epochs + 1)
 figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
 axes.semilogy(epochs, history["loss"], label="training")
 axes.semilogy(epochs, history["val_loss"], label="held-out fifth")
-axes.set(xlabel="epoch", ylabel="cross entropy", title=f"Handwritten digits: {accuracy:.2%} right on the held-out fifth")
+axes.set(
+    xlabel="epoch", ylabel="cross entropy", title=f"Handwritten digits: {accuracy:.2%} right on the held-out fifth"
+)
 axes.grid(alpha=0.3)
 axes.legend()
 figure.savefig(options.out / "digits_cnn.png", dpi=120)

@@ -40,9 +40,7 @@ class Convolution(Layer):
         self.nb_kernels = positive_int(self, "nb_kernels", nb_kernels)
         self.groups = positive_int(self, "groups", groups)
         if self.nb_kernels % self.groups:
-            raise ValueError(
-                f"{place(self)}: wanted groups to divide the {nb_kernels} kernels, received {groups}"
-            )
+            raise ValueError(f"{place(self)}: wanted groups to divide the {nb_kernels} kernels, received {groups}")
         self.windows = windows(self, len(self.axes) - 1, kernel, stride, border_mode, pad, dilation)
         self.use_bias = use_bias
         self.weight_init = initializer.get(weight_init)

@@ -33,9 +33,7 @@ class Pooling(Layer):
         extents, pads = self.windows.kernel, self.windows.pad
         if max(pads[:2]) >= extents[0] or max(pads[2:]) >= extents[1]:
             # Else a window may lie in the padding alone: no largest element, nothing to average.
-            raise ValueError(
-                f"{place(self)}: wanted pads below the kernel's extents {extents}, received {pads}"
-            )
+            raise ValueError(f"{place(self)}: wanted pads below the kernel's extents {extents}, received {pads}")
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (channels, *how many windows fit)."""

@@ -65,7 +65,12 @@ def windows(
     if pad is not None:
         pads = _pads(layer, axes, pad)
     elif border_mode == "same":
-        pads = _same(layer, kernels, dilations)
+        if kernels[0] % 2 == 0 or kernels[1] % 2 == 0:
+            raise ValueError(
+                f"{place(layer)}: wanted an odd kernel for border_mode 'same', received {kernel}; "
+                "use border_mode='valid' or pad="
+            )
+        pads = _same(kernels, dilations)
     else:
         pads = (0, 0, 0, 0)
     return Windows(kernels, strides, dilations, pads)
@@ -85,12 +90,12 @@ def _image(extents: Sequence[int]) -> Shape:
     return (1,) * (2 - len(extents)) + tuple(extents)
 
 
-def _ints(value: Any) -> tuple[Any, ...]:
+def _entries(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
 
 
 def _pair(layer: Layer, axes: int, what: str, value: Any) -> Pair:
-    given = _ints(value)
+    given = _entries(value)
     if len(given) == 1 and is_int(value):
         given *= axes
     if len(given) != axes or not all(is_int(extent) and extent >= 1 for extent in given):
@@ -101,25 +106,18 @@ def _pair(layer: Layer, axes: int, what: str, value: Any) -> Pair:
 
 
 def _pads(layer: Layer, axes: int, pad: Any) -> Pad:
-    given = _ints(pad)
+    given = _entries(pad)
     if len(given) == 1 and is_int(pad):
         given *= 2 * axes
     elif len(given) == 2 and axes == 2:
         given = (given[0], given[0], given[1], given[1])
     if len(given) != 2 * axes or not all(is_int(extent) and extent >= 0 for extent in given):
         wanted = "(left, right)" if axes == 1 else "(height, width) or (top, bottom, left, right)"
-        raise ValueError(
-            f"{place(layer)}: wanted pad to be an integer or {wanted}, at least 0, received {pad!r}"
-        )
+        raise ValueError(f"{place(layer)}: wanted pad to be an integer or {wanted}, at least 0, received {pad!r}")
     top, bottom, left, right = (0,) * (4 - 2 * axes) + tuple(int(extent) for extent in given)
     return top, bottom, left, right
 
 
-def _same(layer: Layer, kernel: Pair, dilation: Pair) -> Pad:
-    if kernel[0] % 2 == 0 or kernel[1] % 2 == 0:
-        raise ValueError(
-            f"{place(layer)}: wanted an odd kernel for border_mode 'same', received {kernel}; "
-            "use border_mode='valid' or pad="
-        )
+def _same(kernel: Pair, dilation: Pair) -> Pad:
     height, width = (step * (extent // 2) for step, extent in zip(dilation, kernel, strict=True))
     return height, height, width, width

@@ -15,9 +15,9 @@ from ._checks import input_axes, number, positive
 class BatchNormalization(Layer):
     """y = gamma * (x - mean) / sqrt(var + epsilon) + beta, channel by channel.
 
-    From Ioffe and Szegedy, arXiv 1502.03167. In training, mean and biased variance are those of the batch, over
-    all axes but the channels, and the running ones follow: running = (1 - momentum) * running + momentum * batch,
-    with the unbiased variance (PyTorch's form). In evaluation, the running ones are used.
+    From Ioffe and Szegedy, arXiv 1502.03167. In training, mean and biased variance are those of the batch,
+    over all axes but the channels, and the running ones follow: running = (1 - momentum) * running +
+    momentum * batch, with the unbiased variance (PyTorch's form). In evaluation, the running ones are used.
 
     Input and output samples (channels,), (channels, length) or (channels, height, width). Parameters: gamma,
     beta (channels,). State: running_mean (0 at first), running_var (1 at first), (channels,).

@@ -32,7 +32,8 @@ class Concat(Layer):
         place_in_sample = axis_of(self, self.axis, first) - 1
         before, after = first[:place_in_sample], first[place_in_sample + 1 :]
         for shape in shapes:
-            if (shape[:place_in_sample], shape[place_in_sample + 1 :]) != (before, after):
+            others = shape[:place_in_sample], shape[place_in_sample + 1 :]
+            if len(shape) != len(first) or others != (before, after):
                 raise ShapeError(
                     f"{place(self)}: wanted input samples of equal shapes but for axis {self.axis}, "
                     f"received {list(shapes)}"

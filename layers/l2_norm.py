@@ -18,9 +18,7 @@ class L2Norm(Layer):
     Input and output samples of any shape. epsilon: above 0.
     """
 
-    def __init__(
-        self, name: str, epsilon: float = 1e-8, *, input_sample_shape: Sequence[Any] | None = None
-    ) -> None:
+    def __init__(self, name: str, epsilon: float = 1e-8, *, input_sample_shape: Sequence[Any] | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.epsilon = positive(self, "epsilon", epsilon)
 

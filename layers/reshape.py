@@ -22,9 +22,7 @@ class Reshape(Layer):
     shape: without the batch axis, as many elements as the input; one extent may be -1, to be worked out.
     """
 
-    def __init__(
-        self, name: str, shape: Sequence[int], *, input_sample_shape: Sequence[Any] | None = None
-    ) -> None:
+    def __init__(self, name: str, shape: Sequence[int], *, input_sample_shape: Sequence[Any] | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         extents = tuple(shape) if isinstance(shape, Sequence) and not isinstance(shape, str) else (None,)
         valid = all(is_int(extent) and (extent >= 1 or extent == -1) for extent in extents)

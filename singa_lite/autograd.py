@@ -84,7 +84,7 @@ class BackwardPass:
         self._pending: dict[tuple[int, int], Tensor] = {}
         for edge, dy in seeds:
             if edge.node in members:
-                self._accumulate((id(edge.node), edge.index), dy)
+                self._accumulate((id(edge.node), edge.output), dy)
 
     def _useful(self, nodes: list[Op]) -> list[Op]:
         """The nodes that lead to a parameter or a wanted op, in the order of their making."""
@@ -110,7 +110,7 @@ class BackwardPass:
         finished: Finished = []
         for index, edge in self._leading(node, parameters=False):
             with node.device.scope(Phase.DERIVATIVE, node.layer):
-                self._accumulate((id(edge.node), edge.index), _derivative(node, index, dys))
+                self._accumulate((id(edge.node), edge.output), _derivative(node, index, dys))
         for index, edge in self._leading(node, parameters=True):
             with node.device.scope(Phase.GRADIENT, node.layer):
                 finished += self._gradient(node, index, edge, dys)
@@ -176,11 +176,17 @@ def _derivative(node: Op, index: int, dys: tuple[Tensor, ...]) -> Tensor:
 
 
 def _reachable(roots: Sequence[Op]) -> list[Op]:
-    """All nodes at or before the roots, in the order of their making."""
+    """All nodes at or before the roots, in the order of their making. GraphError for one that was walked before."""
     seen = {node: None for node in roots}
     stack = list(seen)
     while stack:
-        for edge in stack.pop().edges:
+        node = stack.pop()
+        if not node.edges:  # released: what lies before it is lost, and would be missing without a word
+            raise GraphError(
+                f"backward: wanted a tape that is walked once, received one whose {type(node).__name__} was walked "
+                "before; do the forward again, or sum the results and walk back from the sum"
+            )
+        for edge in node.edges:
             if edge is not None and edge.node is not None and edge.node not in seen:
                 seen[edge.node] = None
                 stack.append(edge.node)
@@ -195,7 +201,7 @@ def backward(y: Tensor, dy: Tensor | None = None) -> Iterator[tuple[Tensor, Tens
     always computed before its parameters' gradients are handed out, so the consumer may update them at once.
 
     y: made by taped operations; dy: the derivative by y, y's shape, default 1 for a y of one element.
-    GraphError if y is not on the tape; ShapeError if dy does not fit.
+    GraphError if y is not on the tape or was walked before; ShapeError or TypeError if dy does not fit.
     """
     if y.creator is None:
         raise GraphError("backward: y was not made by taped operations over tensors with stores_grad")
@@ -206,6 +212,8 @@ def backward(y: Tensor, dy: Tensor | None = None) -> Iterator[tuple[Tensor, Tens
             dy = full(y.shape, 1, y.dtype, y.device)
     if dy.shape != y.shape:
         raise ShapeError(f"backward: wanted dy of y's shape {y.shape}, received {dy.shape}")
+    if dy.dtype != y.dtype:
+        raise TypeError(f"backward: wanted dy of y's dtype {y.dtype}, received {dy.dtype}")
     return _walk(BackwardPass([(Edge(y.creator, y.output_index, None), dy)]))
 
 

@@ -140,9 +140,7 @@ def fit(
     return history
 
 
-def _epoch(
-    net: Trainable, x: Any, y: Any, batch_size: int, order: Any, title: str | None
-) -> tuple[Mean, float]:
+def _epoch(net: Trainable, x: Any, y: Any, batch_size: int, order: Any, title: str | None) -> tuple[Mean, float]:
     """Train on all samples once; returns the means and the seconds it took."""
     from tqdm.auto import tqdm
 

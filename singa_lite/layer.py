@@ -102,9 +102,7 @@ class Layer:
         self.parameters[name] = tensor
         return tensor
 
-    def add_state(
-        self, name: str, shape: Sequence[int], value: float = 0.0, dtype: DTypeLike | None = None
-    ) -> Tensor:
+    def add_state(self, name: str, shape: Sequence[int], value: float = 0.0, dtype: DTypeLike | None = None) -> Tensor:
         """For `setup`: a tensor called "<layer>/<name>" that is kept and saved but not trained."""
         context = self._placed()
         tensor = full(shape, value, dtype or context.dtype, context.device)
@@ -176,7 +174,5 @@ def _checked_shapes(name: str, given: Sequence[Any] | None) -> list[Shape] | Non
     shapes = [tuple(entry) for entry in given] if several else [tuple(given)]
     for shape in shapes:
         if any(not isinstance(extent, int | np.integer) or extent < 1 for extent in shape):
-            raise ShapeError(
-                f"layer {name!r}: wanted an input_sample_shape of extents of at least 1, received {given}"
-            )
+            raise ShapeError(f"layer {name!r}: wanted an input_sample_shape of extents of at least 1, received {given}")
     return shapes

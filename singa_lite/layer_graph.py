@@ -93,9 +93,7 @@ class LayerGraph:
         given = layer.input_sample_shapes
         if not self._topology.sources[layer.name]:
             if given is None or len(given) != 1:
-                raise ShapeError(
-                    f"layer {layer.name!r} has no source: wanted one input_sample_shape, received {given}"
-                )
+                raise ShapeError(f"layer {layer.name!r} has no source: wanted one input_sample_shape, received {given}")
             return given
         resolved = self._resolved(layer.name)
         shapes = [self.output_shapes(name)[index] for name, index in resolved]

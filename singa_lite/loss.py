@@ -30,7 +30,8 @@ class _Taped(NamedTuple):
     values: Edge
     mark: Identity
     shape: Shape
-    x: Tensor
+    dtype: np.dtype[Any]
+    device: Any
 
 
 class Loss(Criterion, ABC):
@@ -58,7 +59,7 @@ class Loss(Criterion, ABC):
         leaf.requires_grad = True
         mark = Identity()
         values = self._check_values(leaf, self.compute(mark(leaf), target))
-        self._taped = _Taped(Edge(values.creator, values.output_index, None), mark, values.shape, leaf)
+        self._taped = _Taped(Edge(values.creator, values.output_index, None), mark, values.shape, x.dtype, x.device)
         return values.detach()
 
     def backward(self) -> Tensor:
@@ -69,9 +70,8 @@ class Loss(Criterion, ABC):
         if self._taped is None:
             raise GraphError(f"{self._name}: wanted forward(True, x, y) before each backward()")
         taped, self._taped = self._taped, None
-        x = taped.x
-        with x.device.scope(Phase.DERIVATIVE):
-            dy = full(taped.shape, 1 / prod(taped.shape), x.dtype, x.device)
+        with taped.device.scope(Phase.DERIVATIVE):
+            dy = full(taped.shape, 1 / prod(taped.shape), taped.dtype, taped.device)
         tape = autograd.BackwardPass([(taped.values, dy)], wanted=[taped.mark])
         del dy
         while tape.next_sequence >= 0:

@@ -60,9 +60,7 @@ class FeedForwardNet(LayerGraph):
 
     # ---- forward and backward
 
-    def forward(
-        self, training: bool, x: Any, output: Collection[str] = (), *, freeze: str | None = None
-    ) -> Any:
+    def forward(self, training: bool, x: Any, output: Collection[str] = (), *, freeze: str | None = None) -> Any:
         """Run all layers.
 
         training: keep what backward needs, drop out, use the batch's statistics. x: the batch, or {input layer:
@@ -85,9 +83,7 @@ class FeedForwardNet(LayerGraph):
         self._run = run
         return result
 
-    def backward(
-        self, dy: Any, output: Collection[str] = (), *, freeze: str | None = None
-    ) -> Iterator[LayerGradients]:
+    def backward(self, dy: Any, output: Collection[str] = (), *, freeze: str | None = None) -> Iterator[LayerGradients]:
         """Yield each layer's gradients, last layer first: (names, values, gradients, layer_gradients).
 
         dy: the derivative by the net's output, or {layer: derivative}. Layers without parameters are yielded too.

@@ -37,7 +37,9 @@ class Objective:
         """Check the targets against the outputs' batch shapes, before anything runs; then as tensors."""
         arrays = {name: as_array(v) for name, v in by_name(y, self.outputs, "targets of the net").items()}
         for name, array in arrays.items():
-            self.losses[name].check(shapes[name], dtype, array)
+            for criterion in (self.losses[name], self.metrics.get(name)):
+                if criterion is not None:
+                    criterion.check(shapes[name], dtype, array)
         return as_tensors(arrays, device)
 
     def loss(self, training: bool, out: Outputs, targets: Mapping[str, Tensor]) -> Tensor:

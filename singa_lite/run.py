@@ -94,7 +94,7 @@ class Run:
 
     def _through_ports(self, name: str, inputs: list[Tensor]) -> list[Tensor]:
         ports = [Identity() for _ in inputs]
-        passed = []
+        passed: list[Tensor] = []
         while inputs:
             tensor = inputs.pop(0)
             if not tensor.requires_grad:
@@ -163,9 +163,7 @@ class Run:
         while ports and tape.next_sequence >= ports[0].sequence:
             finished += tape.step()
         finished.sort(key=lambda pair: self._places.get(id(pair[0]), -1))
-        return LayerGradients(
-            [p.name for p, _ in finished], [p for p, _ in finished], [g for _, g in finished], shared
-        )
+        return LayerGradients([p.name for p, _ in finished], [p for p, _ in finished], [g for _, g in finished], shared)
 
     def _captured(self, name: str, tape: BackwardPass) -> Any:
         found = [tape.captured.pop(port, None) for port in self._ports.get(name, [])]

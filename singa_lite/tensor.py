@@ -271,9 +271,7 @@ def empty(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceLik
     return holder.empty(shape, dtype)
 
 
-def full(
-    shape: Sequence[int], value: float, dtype: DTypeLike = np.float32, device: DeviceLike | None = None
-) -> Tensor:
+def full(shape: Sequence[int], value: float, dtype: DTypeLike = np.float32, device: DeviceLike | None = None) -> Tensor:
     """A tensor with `value` everywhere."""
     made = empty(shape, dtype, device)
     made.device.run("fill", made, value=value)

@@ -2,65 +2,67 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import tempfile
+import secrets
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import FileIO
 
 from singa_lite.errors import SnapshotError
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Yield the name of a temporary file to write; at the end it takes the place of `path`.
+def replacing(path: str | bytes | os.PathLike[str]) -> Iterator[FileIO]:
+    """Yield a new file to write and read, without a buffer; at the end it takes the place of `path`.
 
-    Written beside it, fsynced, renamed, and the folder fsynced, so that the rename survives a power cut. If the
-    body or the file system fails, the temporary file is removed, `path` is as before, and an OSError becomes a
-    SnapshotError that names it. A link is followed, and the old file's permissions are kept.
+    It is made beside `path`, fsynced, renamed, and the folder fsynced, so that the rename survives a power cut. If
+    the body or the file system fails, it is removed and `path` is as before; an OSError becomes a SnapshotError that
+    names `path`. A link is followed; the old file's permissions are kept. Only a killed process leaves its
+    ".<name>.<digits>.tmp" behind.
     """
-    target = os.path.realpath(path)
+    shown = os.fsdecode(path)
+    target = os.path.realpath(shown)
     folder, name = os.path.split(target)
+    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".tmp", dir=folder)
-        os.close(handle)
-    except OSError as error:
-        raise SnapshotError(f"{path}: cannot write into its folder: {error}") from error
-    try:
-        yield temporary
-        os.chmod(temporary, _permissions(target))
-        _sync(temporary)
+        with _created(temporary, target) as file:
+            yield file
+            os.fsync(file.fileno())
         os.replace(temporary, target)
-        _sync_folder(folder)
     except BaseException as error:
-        if os.path.exists(temporary):
+        with suppress(OSError):
             os.unlink(temporary)
         if isinstance(error, OSError) and not isinstance(error, SnapshotError):
-            raise SnapshotError(f"{path}: cannot be written, the file there is as before: {error}") from error
+            raise SnapshotError(f"{shown}: cannot be written, all there is as before: {error}") from error
         raise
+    _sync_folder(folder, shown)
 
 
-def _permissions(target: str) -> int:
-    """Those of the file to be replaced, else what the process's mask allows a new file."""
-    if os.path.exists(target):
-        return os.stat(target).st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+@contextmanager
+def _created(temporary: str, target: str) -> Iterator[FileIO]:
+    """A new file that nobody may read who may not read the one to be replaced; in the end, of its permissions."""
+    if not os.path.exists(target):
+        with open(temporary, "x+b", buffering=0) as file:
+            yield file
+        return
+    if not os.path.isfile(target):
+        raise SnapshotError(f"{target}: wanted a file to replace, received a folder or a device")
+    with open(temporary, "x+b", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        shutil.copymode(target, temporary)
+        yield file
 
 
-def _sync(path: str) -> None:
-    handle = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _sync_folder(folder: str) -> None:
+def _sync_folder(folder: str, shown: str) -> None:
     if os.name == "nt":  # Windows cannot open a folder, and its rename needs no fsync of it
         return
-    handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # how some network file systems say that folders have no fsync there
+            raise SnapshotError(f"{shown}: is written, but a power cut may undo it: {error}") from error

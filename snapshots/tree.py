@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.net import FeedForwardNet
+from singa_lite.optimizer import Optimizer
 from singa_lite.tensor import Shape, Tensor
 
 #: Of the tree's form; a reader refuses a number above its own.
 VERSION = 1
+
+Form = tuple[Shape, np.dtype[Any]]
 
 
 @dataclass
@@ -22,7 +25,8 @@ class Tree:
     """What a snapshot holds.
 
     tensors: {"parameters/<layer>/weight": tensor, "state/<layer>/running_mean": ...,
-    "optimizer/<layer>/weight/velocity": ...}; attributes: plain values about the whole.
+    "optimizer/<layer>/weight/velocity": ...}; attributes: format, version, entries (how many tensors), and of a
+    compiled net optimizer ("SGD") and step.
     """
 
     tensors: dict[str, Tensor]
@@ -30,11 +34,18 @@ class Tree:
 
 
 class Source(Protocol):
-    """A snapshot file being read. shapes: {path: (shape, dtype)} of all that it holds."""
+    """A snapshot file being read.
+
+    path: its name; shapes: {path: (shape, dtype)} of all that it holds; attribute(name): None if there is none;
+    read(path): the array.
+    """
 
     path: str
-    attributes: Mapping[str, Any]
-    shapes: Mapping[str, tuple[Shape, np.dtype[Any]]]
+
+    @property
+    def shapes(self) -> Mapping[str, Form]: ...
+
+    def attribute(self, name: str) -> Any: ...
 
     def read(self, path: str) -> NDArray[Any]: ...
 
@@ -45,104 +56,136 @@ def of_net(net: FeedForwardNet) -> Tree:
         raise SnapshotError(
             f"save: wanted a whole step, but the last backward() was left at layer {net.unfinished_at!r}"
         )
-    tensors = {f"parameters/{name}": tensor for name, tensor in net.parameters().items()}
-    tensors |= {f"state/{name}": tensor for name, tensor in net.states().items()}
+    tensors = _of_layers(net)
     attributes: dict[str, str | int] = {"format": "singa_lite", "version": VERSION}
     if net.optimizer is not None:
+        tensors |= _of_optimizer(net.optimizer, _names(net, net.optimizer))
         attributes |= {"optimizer": type(net.optimizer).__name__, "step": net.optimizer.step}
-        for name, slots in net.optimizer.state.items():
-            tensors |= {f"optimizer/{name}/{slot}": tensor for slot, tensor in slots.items()}
-    return Tree(tensors, attributes)
+    return Tree(tensors, attributes | {"entries": len(tensors)})
 
 
 def restore(net: FeedForwardNet, source: Source, optimizer: bool | None) -> None:
-    """Put what a snapshot holds into the net. optimizer: whether its state too; None: if the net is compiled.
+    """Put what a snapshot holds into the net's tensors. optimizer: whether its state too; None: if there is one.
 
-    SnapshotError names the first entry that is missing, extra, or of another shape or dtype; all entries are read
-    once before the first is put in place, so an unreadable one changes nothing.
+    SnapshotError names the first entry that is missing, extra, or of another shape or dtype. All entries are read
+    once before the first is put in place, so one that cannot be read changes nothing. Forgets an unfinished step.
     """
     _check_format(source)
-    with_optimizer = net.optimizer is not None if optimizer is None else optimizer
-    _check_entries(net, source)
-    if with_optimizer:
-        _check_optimizer(net, source)
-    for path in source.shapes:
-        if with_optimizer or not path.startswith("optimizer/"):
-            source.read(path)
-    for name, tensor in net.parameters().items():
-        tensor.copy_from_numpy(source.read(f"parameters/{name}"))
-    for name, tensor in net.states().items():
-        tensor.copy_from_numpy(source.read(f"state/{name}"))
-    if with_optimizer:
-        _restore_optimizer(net, source)
+    receiver = net.optimizer if optimizer is None or optimizer else None
+    if optimizer and receiver is None:
+        raise SnapshotError(f"{source.path}: wanted a compiled net to put the optimizer's state into")
+    step = 0 if receiver is None else _checked_step(source, receiver)
+    updated = [] if receiver is None else _updated(source, net.param_names())
+    wanted = _wanted(net, receiver, updated)
+    _check_entries(source, wanted, () if receiver is not None else ("optimizer/",))
+    for path in wanted:
+        source.read(path)
+    if receiver is not None:
+        _make_room(net, receiver, updated)
+        _clear(receiver, updated)
+        receiver.restore_step(step)
+    for path, tensor in (_of_layers(net) | _of_optimizer(receiver, updated)).items():
+        tensor.copy_from_numpy(source.read(path))
     net.discard_step()
 
 
+def _of_layers(net: FeedForwardNet) -> dict[str, Tensor]:
+    tensors = {f"parameters/{name}": tensor for name, tensor in net.parameters().items()}
+    return tensors | {f"state/{name}": tensor for name, tensor in net.states().items()}
+
+
+def _of_optimizer(optimizer: Optimizer | None, names: Collection[str]) -> dict[str, Tensor]:
+    """The state of the parameters of these names."""
+    if optimizer is None:
+        return {}
+    return {f"optimizer/{name}/{slot}": t for name in names for slot, t in optimizer.state[name].items()}
+
+
+def _names(net: FeedForwardNet, optimizer: Optimizer) -> list[str]:
+    """The parameters that there is state of. SnapshotError if there is other state, of which nobody could tell."""
+    parameters = net.parameters()
+    strangers = [key for key in optimizer.state if key not in parameters]
+    if strangers:
+        raise SnapshotError(f"save: wanted optimizer state by names of the net's parameters, received {strangers}")
+    return [str(key) for key in optimizer.state]
+
+
 def _check_format(source: Source) -> None:
-    form, version = source.attributes.get("format"), source.attributes.get("version", 0)
-    if form != "singa_lite":
+    form = source.attribute("format")
+    if not isinstance(form, str) or form != "singa_lite":
         raise SnapshotError(f"{source.path}: wanted a snapshot of singa_lite, received format {form!r}")
+    version = _number(source, "version")
     if not 1 <= version <= VERSION:
         raise SnapshotError(f"{source.path}: wanted a snapshot of version 1 to {VERSION}, received {version}")
 
 
-def _check_entries(net: FeedForwardNet, source: Source) -> None:
-    wanted = {f"parameters/{name}": tensor for name, tensor in net.parameters().items()}
-    wanted |= {f"state/{name}": tensor for name, tensor in net.states().items()}
-    for path, tensor in wanted.items():
-        if path not in source.shapes:
-            raise SnapshotError(f"{source.path}: wanted an entry {path!r}, received none of that name")
-        _check_entry(source, path, tensor.shape, tensor.dtype)
-    for path in source.shapes:
-        if path not in wanted and not path.startswith("optimizer/"):
-            raise SnapshotError(f"{source.path}: received an entry {path!r}, which the net does not have")
+def _number(source: Source, name: str) -> int:
+    value = source.attribute(name)
+    if not isinstance(value, int) or value < 0:
+        raise SnapshotError(f"{source.path}: attribute {name!r}: wanted a number from 0, received {value!r}")
+    return value
 
 
-def _check_entry(source: Source, path: str, shape: Shape, dtype: np.dtype[Any]) -> None:
-    found_shape, found_dtype = source.shapes[path]
-    if found_shape != shape:
-        raise SnapshotError(f"{source.path}: entry {path!r}: wanted shape {shape}, received {found_shape}")
-    if found_dtype != dtype:
-        raise SnapshotError(f"{source.path}: entry {path!r}: wanted {dtype}, received {found_dtype}")
-
-
-def _check_optimizer(net: FeedForwardNet, source: Source) -> None:
-    if net.optimizer is None:
-        raise SnapshotError(f"{source.path}: wanted a compiled net to put the optimizer's state into")
-    kind, found = type(net.optimizer).__name__, source.attributes.get("optimizer")
-    if found != kind:
+def _checked_step(source: Source, optimizer: Optimizer) -> int:
+    """The optimizer's step in the file, once it is clear that the file is of an optimizer of this kind."""
+    wanted, found = type(optimizer).__name__, source.attribute("optimizer")
+    if not isinstance(found, str) or found != wanted:
         raise SnapshotError(
-            f"{source.path}: wanted the state of optimizer {kind}, received {found}; "
+            f"{source.path}: wanted the state of optimizer {wanted}, received {found}; "
             "load(path, optimizer=False) takes parameters and state only"
         )
-    parameters = net.parameters()
+    return _number(source, "step")
+
+
+def _updated(source: Source, parameters: list[str]) -> list[str]:
+    """The parameters that the file has optimizer state of; the others had not been updated when it was written."""
+    heads = {path.rpartition("/")[0] for path in source.shapes}
+    return [name for name in parameters if f"optimizer/{name}" in heads]
+
+
+def _wanted(net: FeedForwardNet, optimizer: Optimizer | None, updated: list[str]) -> dict[str, Form]:
+    wanted: dict[str, Form] = {path: (tensor.shape, tensor.dtype) for path, tensor in _of_layers(net).items()}
+    if optimizer is not None:
+        parameters = net.parameters()
+        for name in updated:
+            for slot in optimizer.slots:
+                wanted[f"optimizer/{name}/{slot}"] = optimizer.slot_form(slot, parameters[name])
+    return wanted
+
+
+def _check_entries(source: Source, wanted: Mapping[str, Form], ignored: tuple[str, ...]) -> None:
+    """SnapshotError unless the file's entries are those wanted. ignored: beginnings of paths that may be there."""
+    for path, (shape, dtype) in wanted.items():
+        if path not in source.shapes:
+            raise SnapshotError(f"{source.path}: wanted an entry {path!r}, received none of that name")
+        found_shape, found_dtype = source.shapes[path]
+        if found_shape != shape:
+            raise SnapshotError(f"{source.path}: entry {path!r}: wanted shape {shape}, received {found_shape}")
+        if found_dtype != dtype:
+            raise SnapshotError(f"{source.path}: entry {path!r}: wanted {dtype}, received {found_dtype}")
     for path in source.shapes:
-        if not path.startswith("optimizer/"):
-            continue
-        name, _, slot = path.removeprefix("optimizer/").rpartition("/")
-        if name not in parameters or slot not in net.optimizer.slots:
-            raise SnapshotError(f"{source.path}: received an entry {path!r}, which the optimizer does not have")
-    for name in _optimizer_names(source):
-        for slot in net.optimizer.slots:
-            path = f"optimizer/{name}/{slot}"
-            if path not in source.shapes:
-                raise SnapshotError(f"{source.path}: wanted an entry {path!r}, received none of that name")
-            shape, dtype = net.optimizer.slot_form(slot, parameters[name])
-            _check_entry(source, path, shape, dtype)
+        if path not in wanted and not path.startswith(ignored):
+            raise SnapshotError(f"{source.path}: received an entry {path!r}, for which there is no place")
+    entries = _number(source, "entries")
+    if len(source.shapes) != entries:
+        raise SnapshotError(f"{source.path}: wanted the {entries} entries written, received {len(source.shapes)}")
 
 
-def _optimizer_names(source: Source) -> list[str]:
-    """Parameters that the optimizer has state of, in the file's order."""
-    paths = [path for path in source.shapes if path.startswith("optimizer/")]
-    return list(dict.fromkeys(path.removeprefix("optimizer/").rpartition("/")[0] for path in paths))
+def _make_room(net: FeedForwardNet, optimizer: Optimizer, names: Collection[str]) -> None:
+    """Let there be state of these parameters, as before if memory runs out."""
+    parameters = net.parameters()
+    fresh = [name for name in names if name not in optimizer.state]
+    try:
+        for name in names:
+            optimizer.state_for(name, parameters[name])
+    except BaseException:
+        for name in fresh:
+            optimizer.state.pop(name, None)
+        raise
 
 
-def _restore_optimizer(net: FeedForwardNet, source: Source) -> None:
-    optimizer, parameters = net.optimizer, net.parameters()
-    if optimizer is None:
-        return
-    optimizer.state.clear()  # a parameter without an entry had not been updated yet
-    for name in _optimizer_names(source):
-        for slot, tensor in optimizer.state_for(name, parameters[name]).items():
-            tensor.copy_from_numpy(source.read(f"optimizer/{name}/{slot}"))
-    optimizer.restore_step(int(source.attributes["step"]))
+def _clear(optimizer: Optimizer, names: Collection[str]) -> None:
+    """Set all other state to zeros, as before a first update; the tensors stay, a recorded step may read them."""
+    for key in optimizer.state.keys() - set(names):
+        for tensor in optimizer.state[key].values():
+            tensor.copy_from_numpy(np.zeros(tensor.shape, tensor.dtype))

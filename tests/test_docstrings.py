@@ -68,7 +68,7 @@ def test_public_names_are_documented(name):
     assert not offenders, f"without a docstring: {', '.join(offenders)}"
 
 
-SAMPLE = '''
+SAMPLE = """
 from dataclasses import dataclass
 from functools import cached_property
 from os.path import join
@@ -104,7 +104,7 @@ class Record:
 class Like(Protocol):
     "What is needed."
     def run(self): ...
-'''
+"""
 
 
 def test_what_has_no_docstring_is_found(monkeypatch):

@@ -19,7 +19,7 @@ from package_source import PACKAGE, module_files
 # Lowest first. A name is a module, or a folder with all that is in it; "" is singa_lite/__init__.py itself.
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
-    ("errors",),
+    ("errors", "checks"),
     ("memory",),
     ("kernels",),
     ("tensor",),
@@ -29,9 +29,10 @@ FLOORS = (
     ("ops",),
     ("autograd",),
     ("random",),
-    ("batch", "data", "initializer", "regularizer", "schedule", "topology"),
+    ("batch", "data", "initializer", "regularizer", "schedule", "target", "topology"),
     ("layer", "loss", "metric", "optimizer"),
     ("objective", "run"),
+    ("layer_graph",),
     ("fit", "step", "summary"),
     ("net",),
     ("layers", "snapshots"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from singa_lite import ShapeError, device, metric, tensor
+from singa_lite import ShapeError, autograd, device, metric, tensor
+from singa_lite.tensor import Tensor
 
 NAN = float("nan")
 SCORES = np.array(
@@ -112,11 +113,17 @@ def test_scores_on_a_tape_give_values_that_are_on_none():
     assert not made.requires_grad
 
 
-class Margin(metric.Metric):
-    """A metric of a user's own: the mean score of a sample less its target."""
+class Bias(metric.Metric):
+    """A metric of a user's own: by how much a sample's scores are above its target, on average."""
 
-    def compute(self, x, target):
-        return (x - target).array.mean(axis=1)
+    def compute(self, x: Tensor, target: Tensor) -> Tensor:
+        return autograd.reduce_mean(x - target, 1)
+
+
+def test_a_metric_of_ones_own():
+    assert values(Bias(), SCORES, SCORES - np.array([[1.0], [2.0], [3.0]])) == pytest.approx([1, 2, 3])
+    with pytest.raises(ShapeError, match="Bias: wanted 3 targets"):
+        values(Bias(), SCORES, SCORES[:2])
 
 
 IDS = np.array([1, 0, 3])

@@ -59,9 +59,7 @@ class KernelSet:
             return 0
         return rule(*(None if t is None else Form(t.shape, t.dtype) for t in tensors), **settings)
 
-    def prepare(
-        self, name: str, arrays: tuple[Any, ...], scratch: Any, settings: Mapping[str, Any]
-    ) -> Launch:
+    def prepare(self, name: str, arrays: tuple[Any, ...], scratch: Any, settings: Mapping[str, Any]) -> Launch:
         """Bind the kernel to its arrays and scratch; the result runs it, as often as wanted."""
         kernel = self[name]
         if kernel.scratch is not None:

@@ -184,7 +184,10 @@ class ReduceSum(Op):
         self.narrow = tuple(1 if axis in self.axes else extent for axis, extent in enumerate(x.shape))
         left = tuple(extent for axis, extent in enumerate(x.shape) if axis not in self.axes)
         y: Tensor = self.device.empty(self.narrow if self.keepdims else left, x.dtype)
-        self.device.run("reduce_sum", x, y, axes=self.axes, alpha=self.alpha)
+        if self.axes:
+            self.device.run("reduce_sum", x, y, axes=self.axes, alpha=self.alpha)
+        else:  # a sum over no axis, as of a 0-d tensor
+            self.device.run("scale", x, y, alpha=self.alpha, beta=0.0)
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:

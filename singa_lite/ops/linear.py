@@ -7,16 +7,12 @@ from singa_lite.ops.op import Op
 from singa_lite.tensor import Tensor, lend
 
 
-class MatMul(Op):
-    """y = a @ b; da = dy @ b^T, db = a^T @ dy."""
+class _Product(Op):
+    """Base of the products a @ b: da = dy @ b^T, db = a^T @ dy; a and b are saved where they are needed."""
 
-    def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
-            raise ShapeError(f"matmul: wanted (n, k) and (k, m), received {a.shape} and {b.shape}")
-        _same_dtype("matmul", a, b)
-        y = _product(self, a, b)
+    def keep(self, a: Tensor, b: Tensor) -> None:
+        """Save what the derivatives need."""
         self.save(a if self.needs[1] else None, b if self.needs[0] else None)
-        return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         if index == 0:
@@ -24,8 +20,19 @@ class MatMul(Op):
         return _product(self, self.kept(0), dys[0], transpose_a=True)
 
 
-class Linear(MatMul):
-    """y = x @ weight + bias in one kernel; the derivatives of a product, and of a bias."""
+class MatMul(_Product):
+    """y = a @ b."""
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+            raise ShapeError(f"matmul: wanted (n, k) and (k, m), received {a.shape} and {b.shape}")
+        _same_dtype("matmul", a, b)
+        self.keep(a, b)
+        return _product(self, a, b)
+
+
+class Linear(_Product):
+    """y = x @ weight + bias in one kernel."""
 
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         fits = x.ndim == 2 and weight.ndim == 2 and x.shape[1] == weight.shape[0]
@@ -37,7 +44,7 @@ class Linear(MatMul):
         _same_dtype("linear", x, weight)
         y: Tensor = self.device.empty((x.shape[0], weight.shape[1]), x.dtype)
         self.device.run("linear", x, weight, bias, y)
-        self.save(x if self.needs[1] else None, weight if self.needs[0] else None)
+        self.keep(x, weight)
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:

@@ -15,7 +15,8 @@ class SoftmaxCrossEntropy(Op):
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         check_classes(x, target)
-        losses, p = self.device.empty(x.shape[:1], x.dtype), self.empty_like(x)
+        losses: Tensor = self.device.empty(x.shape[:1], x.dtype)
+        p = self.empty_like(x)
         self.device.run("softmax_cross_entropy", x, target, losses, p)
         self.save(p, target)
         return losses

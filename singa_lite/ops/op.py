@@ -26,10 +26,10 @@ def no_grad() -> Iterator[None]:
 
 
 class Edge(NamedTuple):
-    """Where an input came from: output `index` of the op `node`, or the parameter itself."""
+    """Where an input came from: output number `output` of the op `node`, or the parameter itself."""
 
     node: Op | None
-    index: int
+    output: int
     parameter: Tensor | None
 
 

@@ -67,9 +67,7 @@ def max_pool2d(x: Tensor, kernel: Pair, stride: Pair, pad: Pad = (0, 0, 0, 0)) -
     return result
 
 
-def avg_pool2d(
-    x: Tensor, kernel: Pair, stride: Pair, pad: Pad = (0, 0, 0, 0), count_pad: bool = True
-) -> Tensor:
+def avg_pool2d(x: Tensor, kernel: Pair, stride: Pair, pad: Pad = (0, 0, 0, 0), count_pad: bool = True) -> Tensor:
     """Average of each window. x: (n, c, h, w); count_pad: whether padding counts in the divisor."""
     result: Tensor = AvgPool2d(kernel, stride, pad, count_pad=count_pad)(x)
     return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 
 from singa_lite.errors import ShapeError
@@ -50,13 +51,13 @@ class Split(Op):
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         self.axis = checked_axis("split", x, self.axis)
         bounds = (0, *self.points, x.shape[self.axis])
-        if any(start >= stop for start, stop in zip(bounds[:-1], bounds[1:], strict=True)):
+        if any(start >= stop for start, stop in pairwise(bounds)):
             raise ShapeError(
                 f"split: wanted rising points between 0 and {x.shape[self.axis]} (axis {self.axis} of {x.shape}), "
                 f"received {self.points}"
             )
         self.shape = x.shape
-        return tuple(piece(x, self.axis, *pair) for pair in zip(bounds[:-1], bounds[1:], strict=True))
+        return tuple(piece(x, self.axis, start, stop) for start, stop in pairwise(bounds))
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         return side_by_side(self, dys, self.shape, self.axis)
@@ -71,15 +72,15 @@ class Concat(Op):
     def forward(self, *xs: Tensor) -> Tensor:
         self.axis = checked_axis("concat", xs[0], self.axis)
         for x in xs[1:]:
-            others = [(a, b) for axis, (a, b) in enumerate(zip(x.shape, xs[0].shape, strict=False)) if axis != self.axis]
-            if x.ndim != xs[0].ndim or any(a != b for a, b in others) or x.dtype != xs[0].dtype:
+            others = _without(x.shape, self.axis), _without(xs[0].shape, self.axis)
+            if x.ndim != xs[0].ndim or others[0] != others[1] or x.dtype != xs[0].dtype:
                 raise ShapeError(
                     f"concat: wanted tensors equal but for axis {self.axis}, received "
                     f"{xs[0].shape} {xs[0].dtype} and {x.shape} {x.dtype}"
                 )
         extents = [x.shape[self.axis] for x in xs]
         self.starts = [sum(extents[:place]) for place in range(len(xs) + 1)]
-        shape = (*xs[0].shape[: self.axis], sum(extents), *xs[0].shape[self.axis + 1 :])
+        shape = _with(xs[0].shape, self.axis, sum(extents))
         return side_by_side(self, xs, shape, self.axis)
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
@@ -107,8 +108,7 @@ def contiguous(x: Tensor) -> Tensor:
 
 def piece(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
     """The view of x from start to stop (exclusive) along an axis."""
-    shape = (*x.shape[:axis], stop - start, *x.shape[axis + 1 :])
-    return x.view(shape, x.strides, start * x.strides[axis])
+    return x.view(_with(x.shape, axis, stop - start), x.strides, start * x.strides[axis])
 
 
 def side_by_side(op: Op, tensors: Sequence[Tensor], shape: Shape, axis: int) -> Tensor:
@@ -126,6 +126,14 @@ def checked_axis(where: str, x: Tensor, axis: int) -> int:
     if not -x.ndim <= axis < x.ndim:
         raise ShapeError(f"{where}: wanted an axis of x {x.shape}, received axis {axis}")
     return axis % x.ndim
+
+
+def _with(shape: Shape, axis: int, extent: int) -> Shape:
+    return (*shape[:axis], extent, *shape[axis + 1 :])
+
+
+def _without(shape: Shape, axis: int) -> Shape:
+    return shape[:axis] + shape[axis + 1 :]
 
 
 def _permuted(x: Tensor, axes: tuple[int, ...]) -> Tensor:

@@ -13,6 +13,7 @@ from singa_lite import schedule
 from singa_lite.checks import at_least_zero, whole
 from singa_lite.errors import ShapeError
 from singa_lite.graph import Phase
+from singa_lite.ops.op import common_device
 from singa_lite.regularizer import Constraint, Regularizer
 from singa_lite.tensor import Shape, Tensor, from_numpy
 
@@ -193,6 +194,7 @@ class Optimizer:
         where = f"{type(self).__name__}: parameter {_called(name, value)}"
         if gradient.shape != value.shape:
             raise ShapeError(f"{where}: wanted a gradient of shape {value.shape}, received {gradient.shape}")
+        common_device(where, [value, gradient])
         if value.dtype.kind != "f" or gradient.dtype != value.dtype:
             raise TypeError(
                 f"{where}: wanted a float parameter and a gradient of its dtype, "

@@ -13,14 +13,14 @@ from singa_lite.tensor import Tensor
 Function = Callable[[], Any]
 
 # Central differences err by STEP**2 / 6 times the third derivative, and by rounding, 1e-16 / STEP times the value:
-# about 1e-11 each. So 1e-6 leaves room for values and slopes of other sizes, and still finds a wrong term anywhere.
+# about 1e-11 each. So 1e-6 leaves room for values of other sizes, and still finds a wrong term anywhere.
 STEP = 1e-5
 TOLERANCE = 1e-6
 LEAST = 1e-3  # a gradient smaller than this all over would be no evidence
 
 
 def spread(rng: np.random.Generator, shape: Sequence[int], low: float = -2.0, high: float = 2.0) -> np.ndarray:
-    """Different numbers in shuffled order, evenly spaced from low to high: no ties, and for low = -high no zero."""
+    """Different numbers, evenly spaced, in shuffled order: no ties, and for low = -high no zero."""
     count = int(np.prod(shape))
     values = low + (high - low) * (np.arange(count) + 0.3) / count
     return rng.permutation(values).reshape(shape)

@@ -24,7 +24,7 @@ class Case:
     build(rng, dtype, big) -> (tensors, settings). tensors: in the interface's order, C-contiguous, each in memory of
     its own, None for an optional one that is left out; outputs (`Write`) hold `garbage`; inputs that are floats
     have the given dtype (float32 or float64), ids and keys their own. settings: all of the kernel's settings.
-    Equal states of rng give equal tensors, so that a test may build a case twice.
+    Equal states of rng give equal tensors.
 
     big=False: a few hundred elements at most, all extents different and odd where the formula allows.
     big=True: the largest tensor has at least 2 MB, and the call takes well under a second.

@@ -63,7 +63,7 @@ CONVOLUTIONS: dict[str, dict[str, Any]] = {
     "": {"pad": (1, 1, 1, 0)},
     ":strided": {"stride": (2, 3), "pad": (0, 2, 1, 1), "dilation": (1, 2), "with_bias": False},
     ":grouped": {"groups": 2, "pad": (1, 0, 0, 1)},
-    ":depthwise": {"groups": 12, "pad": (1, 1, 1, 1), "kernel": (3, 3), "small": (3, 12, 5, 4), "filters": (12, 24)},
+    ":depthwise": {"groups": 12, "pad": (1, 1, 1, 1), "small": (3, 12, 5, 4), "filters": (12, 24)},
     ":pointwise": {"kernel": (1, 1), "small": (3, 4, 5, 7)},
     ":images": {"kernel": (5, 3), "small": (7, 2, 5, 3), "big": (531, 10, 9, 11), "filters": (5, 14)},
 }
@@ -90,14 +90,14 @@ def pooling(name: str, **settings: Any) -> Case:
             x_shape = 23, 401, 7, 9
         kernel = settings["kernel"]
         y_shape = *x_shape[:2], *outputs(x_shape, kernel, settings["stride"], settings["pad"])
-        index_dtype = np.dtype(np.uint8 if prod(kernel) <= 256 else np.int32)
+        index = garbage(y_shape, np.uint8 if prod(kernel) <= 256 else np.int32)
         if name == "max_pool2d":
-            return [normal(rng, x_shape, dtype), garbage(y_shape, dtype), garbage(y_shape, index_dtype)], settings
+            return [normal(rng, x_shape, dtype), garbage(y_shape, dtype), index], settings
         if name == "avg_pool2d":
             return [normal(rng, x_shape, dtype), garbage(y_shape, dtype)], settings
         dy, dx = normal(rng, y_shape, dtype), garbage(x_shape, dtype)
         if name == "max_pool2d_derivative":
-            return [dy, rng.integers(0, prod(kernel), y_shape, dtype=index_dtype), dx], settings
+            return [dy, rng.integers(0, prod(kernel), y_shape, dtype=index.dtype), dx], settings
         return [dy, dx], settings
 
     return Case(build)
@@ -138,7 +138,8 @@ def batch(name: str, trailing: int = 2, **settings: Any) -> Case:
         dy, x, out = normal(rng, shape, dtype), 3 + 2 * normal(rng, shape, dtype), garbage(shape, dtype)
         channels = shape[1:2]
         gamma, beta, mean = (normal(rng, channels, dtype) for _ in range(3))
-        variance, blank, spare = positive(rng, channels, dtype), garbage(channels, dtype), garbage(channels, dtype)
+        variance = positive(rng, channels, dtype)
+        blank, spare = garbage(channels, dtype), garbage(channels, dtype)
         tensors: dict[str, Tensors] = {
             "batch_norm": [x, gamma, beta, mean, variance, out, blank, spare],
             "batch_norm_inference": [x, gamma, beta, mean, variance, out],

@@ -18,7 +18,7 @@ Evaluation = Callable[[Arrays, np.ndarray], np.ndarray]
 class Case:
     """One way of using one layer; its key is the class name, up to a colon if there is one.
 
-    make: the layer, in no net yet. shapes: sample shapes of its inputs; with the batch, all extents differ.
+    make: the layer, in no net yet. shapes: sample shapes of its inputs, all extents and the batch different.
     reach: inputs lie between -reach and reach. evaluation: {parameter and state names: values}, input -> output in
     evaluation mode, for a layer that differs there; None for one whose output is the same in both modes.
     """
@@ -67,9 +67,7 @@ CASES: dict[str, Case] = {
     "Conv1D": Case(lambda: layers.Conv1D("c", 4), SEQUENCE),
     "Conv1D:stride, pads": Case(lambda: layers.Conv1D("c", 4, 4, 2, pad=(0, 3)), SEQUENCE),
     "Conv1D:dilation": Case(lambda: layers.Conv1D("c", 5, 3, dilation=2, use_bias=False), SEQUENCE),
-    "Conv1D:groups, valid": Case(
-        lambda: layers.Conv1D("c", 6, 2, border_mode="valid", groups=2), ((4, 7),), batch=3
-    ),
+    "Conv1D:groups, valid": Case(lambda: layers.Conv1D("c", 6, 2, border_mode="valid", groups=2), ((4, 7),), batch=3),
     "MaxPooling2D": Case(lambda: layers.MaxPooling2D("p"), IMAGE),
     "MaxPooling2D:valid": Case(lambda: layers.MaxPooling2D("p", 2, 2, "valid"), IMAGE),
     "MaxPooling2D:unequal pads": Case(lambda: layers.MaxPooling2D("p", (3, 2), 1, pad=(2, 1, 0, 1)), IMAGE),

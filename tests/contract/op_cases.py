@@ -1,4 +1,4 @@
-"""The table of operations: how to call each of them. No function of `autograd` and no Op class may be missing."""
+"""The table of operations: how to call each. No function of `autograd` and no Op class may be missing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
 from gradient_check import spread
+
 from singa_lite import autograd
 
 Arrays = list[np.ndarray]
@@ -16,12 +16,12 @@ Arrays = list[np.ndarray]
 
 @dataclass(frozen=True)
 class Case:
-    """One way of calling one function of `autograd`; its key is the function's name, up to a colon if there is one.
+    """One way of calling one function of `autograd`; its key is the function's name, up to a colon if any.
 
-    shapes: of the inputs that derivatives are taken by; with all others, their extents differ. low, high: bounds of
-    the inputs' values. fixed: tensors behind them that have no derivative (targets, statistics, random state).
-    settings: plain values, by keyword. call: how to call the function with all tensors, where it is not
-    function(*tensors, **settings). differentiable: False for an operation of evaluation only.
+    shapes: of the inputs that derivatives are taken by; extents that need not be equal all differ. low, high:
+    bounds of the inputs' values. fixed: tensors behind them that have no derivative (targets, statistics,
+    random state). settings: plain values, by keyword. call: how to call the function with all tensors, where it
+    is not function(*tensors, **settings). differentiable: False for an operation of evaluation only.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -109,6 +109,8 @@ ARITHMETIC = {
     "reduce_sum": case((2, 3, 4)),
     "reduce_sum:one axis": case((2, 3, 4), axes=1),
     "reduce_sum:kept axes": case((2, 3, 4), axes=(0, -1), keepdims=True),
+    "reduce_sum:of a single number": case((), axes=None),
+    "reduce_sum:no axes": case((2, 3), axes=()),
     "reduce_mean": case((2, 3, 4)),
     "reduce_mean:two axes": case((2, 3, 4), axes=(0, 2)),
     "reduce_mean:kept axis": case((2, 3, 4), axes=-1, keepdims=True),
@@ -146,7 +148,7 @@ POOLING = {
     "max_pool2d:overlapping": case((2, 3, 5, 6), kernel=(3, 2), stride=(1, 1)),
     "max_pool2d:unequal pads": case((2, 3, 4, 5), kernel=(3, 4), stride=(2, 3), pad=(2, 0, 1, 3)),
     "max_pool2d:gaps": case((2, 3, 6, 7), kernel=(2, 1), stride=(3, 2)),
-    "max_pool2d:large windows": case((2, 1, 18, 17), kernel=(17, 16), stride=(1, 1)),
+    "max_pool2d:large windows": case((1, 2, 17, 18), kernel=(16, 17), stride=(1, 1)),
     "avg_pool2d": case((2, 3, 6, 5), kernel=(2, 3), stride=(2, 3)),
     "avg_pool2d:overlapping": case((2, 3, 5, 6), kernel=(3, 2), stride=(1, 1)),
     "avg_pool2d:unequal pads": case((2, 3, 4, 5), kernel=(3, 4), stride=(2, 3), pad=(2, 0, 1, 3)),

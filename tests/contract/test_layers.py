@@ -1,4 +1,4 @@
-"""What holds for every layer: its gradients, its shapes, both modes, both float types, views, and its memory."""
+"""What holds for every layer: gradients, shapes, both modes, both float types, views, and memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from gradient_check import by_tape, check_gradients, outputs_of, projections, relative_error, spread
 from layer_cases import CASES, Case
+
 from singa_lite import autograd, device, layers, tensor
 from singa_lite.layer import Context, Layer
 from singa_lite.tensor import Tensor
@@ -149,9 +149,7 @@ def test_a_forward_leaves_no_memory_behind(case, training):
     assert prepared.device.pool.used == before
 
 
-def _nearly(
-    found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], dtype: Any, tolerance: float = 2e-5
-) -> None:
+def _nearly(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], dtype: Any, tolerance: float = 2e-5) -> None:
     for mine, theirs in zip(found, wanted, strict=True):
         assert mine.dtype == dtype
         assert relative_error(mine, theirs) < tolerance

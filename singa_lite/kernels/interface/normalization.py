@@ -49,30 +49,22 @@ def batch_norm_derivative(
 
 
 @kernel()
-def batch_norm_gradient(
-    dy: Read, x: Read, mean: Read, inv_std: Read, dgamma: Write, dbeta: Write
-) -> None:
+def batch_norm_gradient(dy: Read, x: Read, mean: Read, inv_std: Read, dgamma: Write, dbeta: Write) -> None:
     """dgamma and dbeta of `batch_norm_derivative` alone, where dx is not needed."""
 
 
 @kernel(y="x")
-def layer_norm(
-    x: Read, gamma: Read, beta: Read, y: Write, mean: Write, inv_std: Write, *, epsilon: float
-) -> None:
+def layer_norm(x: Read, gamma: Read, beta: Read, y: Write, mean: Write, inv_std: Write, *, epsilon: float) -> None:
     """y = gamma * (x - mean) / sqrt(var + epsilon) + beta, statistics of each row (arXiv 1607.06450)."""
 
 
 @kernel(dx="dy")
-def layer_norm_derivative(
-    dy: Read, x: Read, gamma: Read, mean: Read, inv_std: Read, dx: Write
-) -> None:
+def layer_norm_derivative(dy: Read, x: Read, gamma: Read, mean: Read, inv_std: Read, dx: Write) -> None:
     """dx = inv_std * (g - mean(g) - xhat * mean(g * xhat)), g = dy * gamma, means of each row."""
 
 
 @kernel()
-def layer_norm_gradient(
-    dy: Read, x: Read, mean: Read, inv_std: Read, dgamma: Write, dbeta: Write
-) -> None:
+def layer_norm_gradient(dy: Read, x: Read, mean: Read, inv_std: Read, dgamma: Write, dbeta: Write) -> None:
     """dgamma = sum over rows of dy * xhat; dbeta = sum over rows of dy."""
 
 
@@ -86,9 +78,7 @@ def lrn(x: Read, y: Write, scale: Write, *, size: int, alpha: float, beta: float
 
 
 @kernel()
-def lrn_derivative(
-    dy: Read, x: Read, scale: Read, dx: Write, *, size: int, alpha: float, beta: float
-) -> None:
+def lrn_derivative(dy: Read, x: Read, scale: Read, dx: Write, *, size: int, alpha: float, beta: float) -> None:
     """dx = dy * scale**-beta - 2 * alpha * beta / size * x * windowsum(dy * x * scale**(-beta - 1))."""
 
 

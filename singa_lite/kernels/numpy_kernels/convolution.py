@@ -35,7 +35,7 @@ Pad = tuple[int, int, int, int]
 
 
 class Layout(NamedTuple):
-    """How a convolution is cut: image rows of a tile, filters (of each group) of a product, scratch for both."""
+    """How a convolution is cut: image rows of a tile, filters (of each group) of a product, and their scratch."""
 
     groups: int
     rows: int
@@ -58,7 +58,7 @@ class Tile(NamedTuple):
 
 
 def _layout(weight: Any, y: Any, groups: int, tile: int, product: int = SMALL) -> Layout:
-    """Layout from shapes alone. tile: bytes of columns and outputs together; product: bytes of a filter block."""
+    """Layout from shapes alone. tile: bytes of columns and outputs; product: bytes of a block of filters."""
     images, k, height, width = y.shape
     taken = prod(weight.shape[1:])
     itemsize = np.dtype(y.dtype).itemsize
@@ -101,9 +101,9 @@ def conv2d(
             np.add(y, bias[:, None, None], out=y)
         return
     layout = _product_layout(weight, y, stride=stride, pad=pad, groups=groups)
-    columns, outputs, block = carve(scratch, *layout.parts)
+    *buffers, block = carve(scratch, *layout.parts)
     windows = Windows(weight.shape[2:], stride, pad, dilation)
-    for tile in _tiles(x, y, windows, layout, columns, outputs):
+    for tile in _tiles(x, y, windows, layout, buffers):
         _gather(tile, windows)
         for filters, matrices in _filter_blocks(weight, layout, block):
             _product(matrices, _flat(tile.columns, 3), _flat(tile.outputs, 2)[:, filters])
@@ -130,10 +130,10 @@ def conv2d_derivative(
         _product(_matrices(weight, groups).transpose(0, 2, 1), _pixels(dy, groups), _pixels(dx, groups))
         return
     layout = _product_layout(weight, dy, stride=stride, pad=pad, groups=groups)
-    columns, outputs, block = carve(scratch, *layout.parts)
+    *buffers, block = carve(scratch, *layout.parts)
     windows = Windows(weight.shape[2:], stride, pad, dilation)
     dx.fill(0)
-    for tile in _tiles(dx, dy, windows, layout, columns, outputs):
+    for tile in _tiles(dx, dy, windows, layout, buffers):
         np.copyto(tile.outputs, tile.y)
         for filters, matrices in _filter_blocks(weight, layout, block):
             _product(matrices.transpose(0, 2, 1), _flat(tile.outputs, 2)[:, filters], _flat(tile.columns, 3))
@@ -154,11 +154,11 @@ def conv2d_gradient(
 ) -> None:
     """dweight = sum over the tiles, in order, of dy @ transposed columns of x."""
     layout = _layout(dweight, dy, groups, TILE, PRODUCT)
-    columns, outputs, block = carve(scratch, *layout.parts)
+    *buffers, block = carve(scratch, *layout.parts)
     windows = Windows(dweight.shape[2:], stride, pad, dilation)
     dweight.fill(0)
     targets = dweight.reshape(groups, -1, *dweight.shape[1:])
-    for tile in _tiles(x, dy, windows, layout, columns, outputs):
+    for tile in _tiles(x, dy, windows, layout, buffers):
         _gather(tile, windows)
         np.copyto(tile.outputs, tile.y)
         for (filters,) in boxes((targets.shape[1],), layout.filters):
@@ -169,10 +169,9 @@ def conv2d_gradient(
             np.add(target, product, out=target)
 
 
-def _tiles(
-    x: Array, y: Array, windows: Windows, layout: Layout, columns: Array, outputs: Array
-) -> Iterator[Tile]:
-    """The tiles of a convolution of x to y in order, all with the same two buffers."""
+def _tiles(x: Array, y: Array, windows: Windows, layout: Layout, buffers: list[Array]) -> Iterator[Tile]:
+    """The tiles of a convolution of x to y in order. buffers: of columns and outputs, the same for all tiles."""
+    columns, outputs = buffers
     x, y = _channels_first(x, layout.groups), _channels_first(y, layout.groups)
     for images, rows in boxes(y.shape[2:4], layout.rows):
         part = y[:, :, images, rows]

@@ -115,7 +115,14 @@ def _avg_parts(y: Any, count_pad: bool) -> list[Part]:
 
 @scratch(lambda x, y, *, count_pad, **_: bytes_for(*_avg_parts(y, count_pad)))
 def avg_pool2d(
-    x: Array, y: Array, *, kernel: Pair, stride: Pair, pad: Pad, count_pad: bool, scratch: Bytes
+    x: Array,
+    y: Array,
+    *,
+    kernel: Pair,
+    stride: Pair,
+    pad: Pad,
+    count_pad: bool,
+    scratch: Bytes,
 ) -> None:
     """Sums place by place, or window by window where there are fewer (global pooling); then one division."""
     windows = Windows(kernel, stride, pad)

@@ -28,7 +28,7 @@ class Tap(NamedTuple):
 
 
 def taps(windows: Windows, extents: tuple[int, int], columns: int, rows: slice) -> Iterator[Tap]:
-    """Every place in the window in order. extents: (h, w) of x; columns: of y; rows: those of y in the tile."""
+    """Every place in the window in order. extents: (h, w) of x; columns: of y; rows: of y in the tile."""
     (kh, kw), (stride_h, stride_w), (top, _, left, _), (dilation_h, dilation_w) = windows
     across = [_meet(j * dilation_w - left, stride_w, extents[1], slice(0, columns)) for j in range(kw)]
     for i in range(kh):

@@ -1,0 +1,174 @@
+"""Convolution in three directions against seven plain loops, and against PyTorch where it is installed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from kernel_case import garbage, run
+from singa_lite.kernels.numpy_kernels import NUMPY, convolution
+
+
+class Setting(NamedTuple):
+    """One convolution: x's shape, filters, window and groups."""
+
+    x: tuple[int, int, int, int]
+    filters: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    pad: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+
+    @property
+    def weight(self) -> tuple[int, int, int, int]:
+        """Shape of the weight."""
+        return self.filters, self.x[1] // self.groups, *self.kernel
+
+    @property
+    def y(self) -> tuple[int, int, int, int]:
+        """Shape of the output."""
+        sums = self.pad[0] + self.pad[1], self.pad[2] + self.pad[3]
+        extents = zip(self.x[2:], sums, self.dilation, self.kernel, self.stride, strict=True)
+        return self.x[0], self.filters, *((e + p - d * (k - 1) - 1) // s + 1 for e, p, d, k, s in extents)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The kernel's settings."""
+        return {"stride": self.stride, "pad": self.pad, "dilation": self.dilation, "groups": self.groups}
+
+
+SETTINGS = {
+    "plain": Setting((2, 3, 5, 7), 4, (3, 2)),
+    "padded": Setting((2, 3, 5, 7), 4, (3, 2), pad=(1, 2, 0, 1)),
+    "strided": Setting((2, 3, 9, 8), 4, (3, 2), stride=(2, 3), pad=(1, 0, 2, 1)),
+    "dilated": Setting((2, 3, 9, 8), 4, (3, 2), pad=(1, 0, 2, 1), dilation=(3, 2)),
+    "grouped": Setting((2, 6, 5, 7), 9, (2, 3), pad=(1, 1, 0, 1), groups=3),
+    "depthwise": Setting((2, 3, 5, 7), 3, (3, 2), pad=(1, 1, 1, 0), groups=3),
+    "multiplied depthwise": Setting((2, 3, 5, 7), 6, (3, 2), stride=(2, 1), groups=3),
+    "pointwise": Setting((2, 3, 7, 5), 4, (1, 1)),
+    "pointwise, grouped": Setting((2, 6, 7, 5), 9, (1, 1), groups=3),
+    "pointwise, few positions": Setting((5, 3, 2, 3), 4, (1, 1)),
+    "pointwise, strided": Setting((2, 3, 7, 5), 4, (1, 1), stride=(2, 3)),
+    "pointwise, padded": Setting((2, 3, 7, 5), 4, (1, 1), pad=(1, 0, 2, 0)),
+    "one position": Setting((3, 2, 4, 5), 6, (4, 5)),
+    "stride beyond the window": Setting((2, 3, 9, 8), 4, (2, 1), stride=(4, 3)),
+    "windows in the padding alone": Setting((2, 3, 2, 3), 4, (2, 2), pad=(3, 4, 2, 5)),
+}
+
+settings = pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+
+#: Bytes of tiles and products: as they are, and so few that the settings above are cut into images or rows.
+cuts = pytest.mark.parametrize("cut", [None, 6000, 1000, 1], ids=["whole", "images", "rows", "smallest"])
+
+
+def loops(setting: Setting, x: np.ndarray, weight: np.ndarray, dy: np.ndarray) -> tuple[np.ndarray, ...]:
+    """y without bias, dx and dweight, in float64, one product at a time."""
+    y, dx, dweight = np.zeros(setting.y), np.zeros(setting.x), np.zeros(setting.weight)
+    per_group = setting.filters // setting.groups
+    for n, k, row, column in np.ndindex(*setting.y):
+        for c, i, j in np.ndindex(*setting.weight[1:]):
+            source = (
+                n,
+                k // per_group * setting.weight[1] + c,
+                row * setting.stride[0] + i * setting.dilation[0] - setting.pad[0],
+                column * setting.stride[1] + j * setting.dilation[1] - setting.pad[2],
+            )
+            if 0 <= source[2] < setting.x[2] and 0 <= source[3] < setting.x[3]:
+                y[n, k, row, column] += weight[k, c, i, j] * x[source]
+                dx[source] += weight[k, c, i, j] * dy[n, k, row, column]
+                dweight[k, c, i, j] += x[source] * dy[n, k, row, column]
+    return y, dx, dweight
+
+
+def tensors(setting: Setting, dtype: Any = np.float64) -> tuple[np.ndarray, ...]:
+    """x, weight, bias, dy."""
+    rng = np.random.default_rng(11)
+    shapes = setting.x, setting.weight, (setting.filters,), setting.y
+    return tuple(rng.standard_normal(shape).astype(dtype) for shape in shapes)
+
+
+def convolve(
+    setting: Setting, x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, dy: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """y, dx and dweight from the kernels."""
+    y, dx, dweight = (garbage(shape, x.dtype) for shape in (setting.y, setting.x, setting.weight))
+    run(NUMPY, "conv2d", [x, weight, bias, y], setting.settings)
+    run(NUMPY, "conv2d_derivative", [dy, weight, dx], setting.settings)
+    run(NUMPY, "conv2d_gradient", [x, dy, dweight], setting.settings)
+    return y, dx, dweight
+
+
+@settings
+@cuts
+def test_equals_the_loops(setting, cut, monkeypatch):
+    for name in ("TILE", "SMALL", "PRODUCT") if cut else ():
+        monkeypatch.setattr(convolution, name, cut)
+    x, weight, bias, dy = tensors(setting)
+    y, dx, dweight = convolve(setting, x, weight, bias, dy)
+    wanted_y, wanted_dx, wanted_dweight = loops(setting, x, weight, dy)
+    np.testing.assert_allclose(y, wanted_y + bias[:, None, None], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(dx, wanted_dx, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(dweight, wanted_dweight, rtol=1e-12, atol=1e-12)
+
+
+@settings
+def test_float32_equals_the_loops(setting):
+    x, weight, _, dy = tensors(setting, np.float32)
+    results = convolve(setting, x, weight, None, dy)
+    for got, wanted in zip(results, loops(setting, x, weight, dy), strict=True):
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+@settings
+@cuts
+def test_weights_and_images_with_gaps_equal_the_loops(setting, cut, monkeypatch):
+    for name in ("TILE", "SMALL", "PRODUCT") if cut else ():
+        monkeypatch.setattr(convolution, name, cut)
+    x, weight, _, dy = (np.repeat(t, 2, axis=-1)[..., ::2] for t in tensors(setting))
+    results = convolve(setting, x, weight, None, dy)
+    for got, wanted in zip(results, loops(setting, x, weight, dy), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["plain", "pointwise", "depthwise"])
+def test_an_empty_batch_has_gradient_zero(name):
+    setting = SETTINGS[name]._replace(x=(0, *SETTINGS[name].x[1:]))
+    x, weight, bias, dy = tensors(setting)
+    y, dx, dweight = convolve(setting, x, weight, bias, dy)
+    assert y.shape == setting.y and dx.shape == setting.x
+    assert not dweight.any()
+
+
+def test_scratch_does_not_grow_with_the_images():
+    setting = Setting((64, 32, 224, 224), 48, (3, 3), pad=(1, 1, 1, 1))
+    shapes = setting.x, setting.weight, setting.y
+    x, weight, y = (SimpleNamespace(shape=shape, dtype=np.dtype("f4")) for shape in shapes)
+    for name, arguments in {
+        "conv2d": (x, weight, None, y),
+        "conv2d_derivative": (y, weight, x),
+        "conv2d_gradient": (x, y, weight),
+    }.items():
+        assert NUMPY.scratch_bytes(name, arguments, setting.settings) < 4 * 2**20
+
+
+@pytest.mark.peer
+@settings
+def test_equals_pytorch(setting):
+    torch = pytest.importorskip("torch", reason="PyTorch, the peer of this comparison, is not installed")
+    x, weight, bias, dy = tensors(setting)
+    top, bottom, left, right = setting.pad
+    leaf_x, leaf_weight = (torch.tensor(t, requires_grad=True) for t in (x, weight))
+    padded = torch.nn.functional.pad(leaf_x, (left, right, top, bottom))
+    wanted = torch.nn.functional.conv2d(
+        padded, leaf_weight, torch.tensor(bias), setting.stride, 0, setting.dilation, setting.groups
+    )
+    wanted.backward(torch.tensor(dy))
+    y, dx, dweight = convolve(setting, x, weight, bias, dy)
+    np.testing.assert_allclose(y, wanted.detach().numpy(), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(dx, leaf_x.grad.numpy(), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(dweight, leaf_weight.grad.numpy(), rtol=1e-12, atol=1e-12)

@@ -1,0 +1,249 @@
+"""Device: how it is chosen, its pool and its errors, scopes and watchers, seeds, and stale memory made visible."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import singa_lite
+from singa_lite import FeedForwardNet, OutOfMemoryError, ShapeError, autograd, device, layers, loss, optimizer, tensor
+from singa_lite.errors import DeviceError
+
+ROOT = str(Path(singa_lite.__file__).parents[1])
+
+
+# --- which device -------------------------------------------------------------------------------------------
+
+
+def test_the_cpu_is_one_device_and_the_default(monkeypatch):
+    monkeypatch.delenv("SINGA_LITE_DEVICE", raising=False)
+    assert device.cpu() is device.cpu("numpy") is device.default()
+    assert tensor.zeros((2,)).device is device.cpu()
+    assert "cpu" in repr(device.cpu()) and "numpy" in repr(device.cpu())
+
+
+def test_new_cpu_has_a_pool_of_its_own():
+    first, second = device.new_cpu(), device.new_cpu(5000)
+    held = first.empty((100,))
+    assert first.pool.used >= held.nbytes
+    assert (second.pool.used, second.pool.limit) == (0, 5000)
+
+
+@pytest.mark.parametrize("name", ["cpu", "CPU", "cpu:0", "cuda", "cuda:1", "cuda:x", "tpu", ""])
+def test_the_environment_names_the_default_device(monkeypatch, name):
+    monkeypatch.setenv("SINGA_LITE_DEVICE", name)
+    if name == "cpu":
+        assert device.default() is device.cpu()
+        return
+    with pytest.raises(DeviceError, match=r"cuda\(1\)" if name == "cuda:1" else r"CUDA kernels|'cpu' or 'cuda"):
+        device.default()
+    with pytest.raises(DeviceError):
+        tensor.zeros((2,))
+    with pytest.raises(DeviceError):
+        FeedForwardNet()
+
+
+def test_the_environment_names_the_kernels(monkeypatch):
+    monkeypatch.setenv("SINGA_LITE_KERNELS", "numpy")
+    assert device.cpu() is device.cpu("numpy")
+    monkeypatch.setenv("SINGA_LITE_KERNELS", "abacus")
+    with pytest.raises(DeviceError, match="'abacus'"):
+        device.cpu()
+    assert device.cpu("numpy").name == "cpu"
+
+
+def test_devices_and_kernels_that_are_not_there():
+    with pytest.raises(DeviceError, match=r"wanted CUDA kernels.*CPU kernels only"):
+        device.cuda()
+    with pytest.raises(DeviceError, match=r"cuda\(3\)"):
+        device.cuda(3)
+    with pytest.raises(DeviceError, match=r"'numpy'.*'abacus'"):
+        device.cpu("abacus")
+
+
+def test_tensors_of_two_devices_in_one_operation():
+    here, there = tensor.ones((3,)), tensor.ones((3,), device=device.new_cpu())
+    for use in (
+        lambda: here + there,
+        lambda: autograd.concat([here, there], 0),
+        lambda: here.device.run("add", here, there, here),
+    ):
+        with pytest.raises(DeviceError, match="cpu"):
+            use()
+
+
+# --- the pool -----------------------------------------------------------------------------------------------
+
+
+def test_memory_is_taken_and_given_back():
+    on = device.new_cpu()
+    first = on.empty((10, 7), np.float64)
+    second = on.empty((3,), np.uint8)
+    assert on.pool.used == 576 + 64  # 560 and 3 bytes, in whole lines of 64
+    del first
+    assert on.pool.used == 64
+    del second
+    assert (on.pool.used, on.pool.high_water) == (0, 640)
+
+
+def test_the_limit_bounds_tensors_and_scratch_and_the_error_names_the_bytes():
+    on = device.new_cpu(100_000)
+    with pytest.raises(OutOfMemoryError, match=r"400000 bytes .*0 bytes used.*limit: 100000 bytes") as caught:
+        on.empty((100_000,))
+    assert isinstance(caught.value, MemoryError)
+    assert on.pool.used == 0
+    value, gradient = on.empty((8000,)), on.empty((8000,))
+    value.copy_from_numpy(np.ones(8000))
+    gradient.copy_from_numpy(np.ones(8000))
+    used = on.pool.used
+    with pytest.raises(OutOfMemoryError):  # 64,000 bytes of scratch do not fit beside 64,000 of tensors
+        optimizer.SGD(lr=0.1).update("w", value, gradient)
+    np.testing.assert_array_equal(tensor.to_numpy(value), np.ones(8000))
+    assert on.pool.used - used <= 128  # rate and count
+
+
+def test_negative_extents():
+    with pytest.raises(ShapeError, match=r"\(3, -1\)"):
+        device.cpu().empty((3, -1))
+
+
+# --- operations ---------------------------------------------------------------------------------------------
+
+
+def test_watchers_see_each_operation_inside_their_block_only():
+    on = device.new_cpu()
+    outer, inner = [], []
+    with on.watch(outer.append):
+        tensor.ones((2,), device=on)
+        with pytest.raises(ShapeError), on.watch(inner.append):
+            x = tensor.zeros((2,), device=on)
+            autograd.reduce_sum(x, 5)
+        tensor.ones((2,), device=on)
+    tensor.ones((2,), device=on)
+    assert [o.kernel for o in outer] == ["fill"] * 3
+    assert [dict(o.settings) for o in inner] == [{"value": 0}]
+
+
+def test_scopes_nest_and_end_after_errors():
+    on = device.new_cpu()
+    seen = []
+    with on.watch(lambda operation: seen.append((str(operation.phase), operation.layer))):
+        with on.scope("gradient", "outer"):
+            with pytest.raises(ZeroDivisionError), on.scope(layer="inner"):
+                tensor.ones((1,), device=on)
+                raise ZeroDivisionError
+            tensor.ones((1,), device=on)
+        tensor.ones((1,), device=on)
+    assert seen == [("gradient", "inner"), ("gradient", "outer"), ("forward", "")]
+
+
+def test_an_operation_states_its_scratch_which_the_pool_lends_it():
+    on = device.new_cpu()
+    x, target = tensor.ones((5, 4), device=on), tensor.from_numpy(np.array([0, 1, 2, 3, 0]), on)
+    seen = []
+    before = on.pool.used
+    on.pool.reset_high_water()
+    with on.watch(seen.append):
+        losses = autograd.softmax_cross_entropy_values(x, target)
+    (operation,) = seen
+    assert operation.scratch_bytes > 0
+    kept = sum(-(-t.nbytes // 64) * 64 for t in operation.writes)
+    assert on.pool.high_water == before + kept + -(-operation.scratch_bytes // 64) * 64
+    assert losses.shape == (5,)
+
+
+def test_a_kernel_that_fails_gives_its_scratch_back():
+    on = device.new_cpu()
+    gradient, value = tensor.ones((6,), device=on), tensor.ones((6,), device=on)
+    used = on.pool.used
+    with pytest.raises(TypeError):
+        on.run("add_scaled", gradient, value, alpha=None)
+    assert on.pool.used == used
+
+
+def test_kernels_that_are_not_there():
+    with pytest.raises(KeyError, match=r"'numpy'.*'teleport'"):
+        device.cpu().run("teleport")
+
+
+# --- random numbers -----------------------------------------------------------------------------------------
+
+
+def test_seeds_follow_from_the_devices_seed():
+    first, second, third = device.new_cpu(), device.new_cpu(), device.new_cpu()
+    third.set_random_seed(1)
+    sequences = [[on.next_seed() for _ in range(5)] for on in (first, second, third)]
+    assert sequences[0] == sequences[1] != sequences[2]
+    assert len({*sequences[0], *sequences[2]}) == 10
+    first.set_random_seed(1)
+    assert [first.next_seed() for _ in range(5)] == sequences[2]
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_seeds_outside_64_bits(seed):
+    with pytest.raises(ValueError, match=str(seed)):
+        device.new_cpu().set_random_seed(seed)
+
+
+# --- checked mode -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("value", "checked"), [("1", True), ("0", False), ("", False)])
+def test_stale_memory_is_nan_where_asked(monkeypatch, value, checked):
+    monkeypatch.setenv("SINGA_LITE_CHECKED", value)
+    on = device.new_cpu()
+    t = tensor.ones((3, 2), device=on)
+    stale = t.array
+    assert (stale == 1).all()
+    del t
+    assert np.isnan(stale).all() == checked
+
+
+def test_stale_gradients_are_nan_and_training_reads_none(monkeypatch):
+    monkeypatch.setenv("SINGA_LITE_CHECKED", "1")
+    rng = np.random.default_rng(0)
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu())
+    net.add(layers.Conv2D("conv", 3, input_sample_shape=(2, 5, 4)))
+    net.add(layers.BatchNormalization("norm"))
+    net.add(layers.Activation("act"))
+    net.add(layers.Dropout("drop", 0.2))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("dense", 4))
+    net.compile(optimizer.Adam())
+    x, y = rng.standard_normal((6, 2, 5, 4)).astype("f"), rng.integers(0, 4, 6)
+    for _ in range(3):
+        assert np.isfinite(float(net.train_one_batch(x, y)[0]))
+    net.loss.forward(True, net.forward(True, x), y)
+    stale = []
+    for _, _, gradients, _ in net.backward(net.loss.backward()):
+        assert all(np.isnan(array).all() for array in stale)
+        assert all(np.isfinite(tensor.to_numpy(g)).all() for g in gradients)
+        stale += [g.array for g in gradients]
+    assert len(stale) == 6
+    assert all(np.isnan(array).all() for array in stale)
+
+
+PROGRAM = """
+import numpy as np
+from singa_lite import device, tensor
+t = tensor.ones((3,))
+stale = t.array
+del t
+print(device.default().name, np.isnan(stale).all())
+"""
+
+
+def test_checked_mode_holds_for_the_default_device_of_a_program():
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "SINGA_LITE_CHECKED": "1", "PYTHONPATH": ROOT},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stdout.split() == ["cpu", "True"]

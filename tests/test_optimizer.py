@@ -1,0 +1,508 @@
+"""Optimizers against plain NumPy in float64 and against PyTorch; rules, steps and state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from singa_lite import DeviceError, ShapeError, autograd, device, optimizer, regularizer, schedule, tensor
+from singa_lite.graph import Phase
+from singa_lite.tensor import Tensor
+
+SHAPE = (3, 5)
+STEPS = 6
+RNG = np.random.default_rng(5)
+START = RNG.normal(0, 1, SHAPE)
+GRADIENTS = [RNG.normal(0, 1, SHAPE) for _ in range(STEPS)]
+
+# ---- the formulas: a generator takes (gradient with its decay, value, rate) and gives the new value
+
+Formula = Callable[[], Any]
+
+
+def sgd(momentum: float = 0.0, dampening: float = 0.0, nesterov: bool = False) -> Iterator[Any]:
+    velocity, value = None, None
+    while True:
+        g, value, lr = yield value
+        velocity = g if velocity is None else momentum * velocity + (1 - dampening) * g
+        value = value - lr * (g + momentum * velocity if nesterov else velocity if momentum else g)
+
+
+def rms_prop(rho: float = 0.9, epsilon: float = 1e-8) -> Iterator[Any]:
+    average, value = 0.0, None
+    while True:
+        g, value, lr = yield value
+        average = rho * average + (1 - rho) * g**2
+        value = value - lr * g / (np.sqrt(average) + epsilon)
+
+
+def ada_grad(epsilon: float = 1e-10) -> Iterator[Any]:
+    total, value = 0.0, None
+    while True:
+        g, value, lr = yield value
+        total = total + g**2
+        value = value - lr * g / (np.sqrt(total) + epsilon)
+
+
+def adam(beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-8) -> Iterator[Any]:
+    m, v, t, value = 0.0, 0.0, 0, None
+    while True:
+        g, value, lr = yield value
+        t += 1
+        m, v = beta_1 * m + (1 - beta_1) * g, beta_2 * v + (1 - beta_2) * g**2
+        value = value - lr * (m / (1 - beta_1**t)) / (np.sqrt(v / (1 - beta_2**t)) + epsilon)
+
+
+KINDS: dict[str, tuple[type[optimizer.Optimizer], dict[str, Any], Callable[..., Iterator[Any]]]] = {
+    "SGD": (optimizer.SGD, {}, sgd),
+    "SGD momentum": (optimizer.SGD, {"momentum": 0.8}, sgd),
+    "SGD dampening": (optimizer.SGD, {"momentum": 0.8, "dampening": 0.3}, sgd),
+    "SGD nesterov": (optimizer.SGD, {"momentum": 0.7, "nesterov": True}, sgd),
+    "RMSProp": (optimizer.RMSProp, {"rho": 0.7, "epsilon": 0.01}, rms_prop),
+    "AdaGrad": (optimizer.AdaGrad, {"epsilon": 0.01}, ada_grad),
+    "Adam": (optimizer.Adam, {"beta_1": 0.7, "beta_2": 0.9, "epsilon": 0.01}, adam),
+}
+ALL_KINDS = pytest.mark.parametrize("kind", KINDS)
+
+
+def clip(gradient: np.ndarray) -> np.ndarray:
+    return np.clip(gradient, -0.6, 0.6)
+
+
+def clip_norm(gradient: np.ndarray) -> np.ndarray:
+    return gradient * min(1.0, 2.5 / np.sqrt((gradient**2).sum()))
+
+
+def expected(
+    formula: Iterator[Any],
+    lr: Callable[[int], float] = lambda step: 0.05,
+    decay: float = 0.0,
+    constrain: Callable[[np.ndarray], np.ndarray] = lambda g: g,
+) -> list[np.ndarray]:
+    """The values after each step."""
+    next(formula)
+    values, value = [], START
+    for step, gradient in enumerate(GRADIENTS):
+        value = formula.send((constrain(gradient) + decay * value, value, lr(step)))
+        values.append(value)
+    return values
+
+
+def made(
+    kind: str, dtype: Any = np.float64, rules: Callable[[Any], Any] = lambda opt: None, **options: Any
+) -> list[np.ndarray]:
+    """The same by an optimizer of this kind, for a parameter called dense/bias."""
+    cls, settings, _ = KINDS[kind]
+    opt = cls(**{"lr": 0.05, **settings, **options})
+    rules(opt)
+    value, values = to_tensor(START.astype(dtype)), []
+    for gradient in GRADIENTS:
+        opt.update("dense/bias", value, to_tensor(gradient.astype(dtype)))
+        values.append(tensor.to_numpy(value))
+    return values
+
+
+def to_tensor(array: Any) -> Tensor:
+    return tensor.from_numpy(np.asarray(array))
+
+
+def assert_equal(found: list[np.ndarray], wanted: list[np.ndarray], rtol: float = 1e-12) -> None:
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
+
+
+@ALL_KINDS
+def test_formula(kind):
+    _, settings, formula = KINDS[kind]
+    assert_equal(made(kind), expected(formula(**settings)))
+
+
+@ALL_KINDS
+def test_float32(kind):
+    """Values near 1 after six updates: each rounds a few times by up to 6e-8."""
+    _, settings, formula = KINDS[kind]
+    found = made(kind, np.float32)
+    assert found[0].dtype == np.float32
+    assert_equal(found, expected(formula(**settings)), rtol=3e-6)
+
+
+@ALL_KINDS
+def test_weight_decay(kind):
+    _, settings, formula = KINDS[kind]
+    assert_equal(made(kind, weight_decay=0.3), expected(formula(**settings), decay=0.3))
+
+
+@ALL_KINDS
+def test_schedule(kind):
+    _, settings, formula = KINDS[kind]
+    lr = schedule.Exponential(0.1, 2, 0.5)
+    assert_equal(made(kind, lr=lr), expected(formula(**settings), lr=lambda step: 0.1 * 0.5 ** (step / 2)))
+
+
+@ALL_KINDS
+def test_multipliers(kind):
+    _, settings, formula = KINDS[kind]
+    found = made(kind, weight_decay=0.2, rules=lambda o: o.register("*/bias", lr_mult=0.5, decay_mult=3.0))
+    assert_equal(found, expected(formula(**settings), lr=lambda step: 0.025, decay=0.6))
+
+
+@ALL_KINDS
+def test_regularizer_and_constraint(kind):
+    """The constraint comes first and bounds the gradient alone; all decays come after it."""
+    _, settings, formula = KINDS[kind]
+    options = {"regularizer": regularizer.L2Regularizer(0.4), "weight_decay": 0.1}
+    found = made(kind, constraint=regularizer.ElementConstraint(0.6), **options)
+    assert_equal(found, expected(formula(**settings), decay=0.5, constrain=clip))
+    found = made(kind, constraint=regularizer.NormConstraint(2.5), **options)
+    assert_equal(found, expected(formula(**settings), decay=0.5, constrain=clip_norm))
+
+
+@ALL_KINDS
+def test_rules_of_a_parameter_take_the_place_of_the_general_ones(kind):
+    _, settings, formula = KINDS[kind]
+    own = {"regularizer": regularizer.L2Regularizer(0.4), "constraint": regularizer.ElementConstraint(0.6)}
+    general = {"regularizer": regularizer.L2Regularizer(9.0), "constraint": regularizer.NormConstraint(1e-3)}
+    found = made(kind, rules=lambda o: o.register("dense/*", decay_mult=0.5, **own), **general)
+    assert_equal(found, expected(formula(**settings), decay=0.2, constrain=clip))
+
+
+def test_adam_w_decays_apart_from_the_gradient():
+    opt, value = optimizer.AdamW(0.05, 0.7, 0.9, 0.01, weight_decay=0.3), to_tensor(START)
+    opt.register("*", lr_mult=0.5, decay_mult=2.0)
+    formula, wanted = adam(0.7, 0.9, 0.01), START
+    next(formula)
+    for gradient in GRADIENTS:
+        opt.update("w", value, to_tensor(gradient))
+        wanted = formula.send((gradient, wanted * (1 - 0.025 * 0.6), 0.025))
+        np.testing.assert_allclose(tensor.to_numpy(value), wanted, rtol=1e-12)
+    assert optimizer.AdamW().weight_decay == 0.01
+
+
+def test_nesterov_is_sgd_with_nesterov():
+    value = to_tensor(START)
+    opt = optimizer.Nesterov(0.05, 0.7, 0.3)
+    for gradient in GRADIENTS:
+        opt.update("w", value, to_tensor(gradient))
+    np.testing.assert_allclose(tensor.to_numpy(value), expected(sgd(0.7, nesterov=True), decay=0.3)[-1], rtol=1e-12)
+
+
+def test_sgd_by_hand():
+    value, opt = to_tensor([1.0]), optimizer.SGD(0.5, momentum=0.5)
+    for gradient, wanted in [(2.0, 0.0), (1.0, -1.0), (0.0, -1.5)]:  # velocity 2, 2, 1
+        opt.update("w", value, to_tensor([gradient]))
+        assert float(value) == wanted
+
+
+# ---- PyTorch
+
+#: Our kind and its settings, the peer's and its settings.
+PEERS = {
+    "SGD": (optimizer.SGD, {}, "SGD", {}),
+    "momentum": (optimizer.SGD, {"momentum": 0.8}, "SGD", {"momentum": 0.8}),
+    "dampening": (
+        optimizer.SGD,
+        {"momentum": 0.8, "dampening": 0.4, "weight_decay": 0.1},
+        "SGD",
+        {"momentum": 0.8, "dampening": 0.4, "weight_decay": 0.1},
+    ),
+    "nesterov": (
+        optimizer.SGD,
+        {"momentum": 0.8, "nesterov": True, "weight_decay": 0.1},
+        "SGD",
+        {"momentum": 0.8, "nesterov": True, "weight_decay": 0.1},
+    ),
+    "Nesterov": (optimizer.Nesterov, {}, "SGD", {"momentum": 0.9, "nesterov": True}),
+    "RMSProp": (optimizer.RMSProp, {}, "RMSprop", {"alpha": 0.9, "eps": 1e-8}),
+    "RMSProp decay": (
+        optimizer.RMSProp,
+        {"rho": 0.6, "epsilon": 0.1, "weight_decay": 0.2},
+        "RMSprop",
+        {"alpha": 0.6, "eps": 0.1, "weight_decay": 0.2},
+    ),
+    "AdaGrad": (optimizer.AdaGrad, {}, "Adagrad", {}),
+    "AdaGrad decay": (
+        optimizer.AdaGrad,
+        {"epsilon": 0.1, "weight_decay": 0.2},
+        "Adagrad",
+        {"eps": 0.1, "weight_decay": 0.2},
+    ),
+    "Adam": (optimizer.Adam, {}, "Adam", {}),
+    "Adam decay": (
+        optimizer.Adam,
+        {"beta_1": 0.5, "beta_2": 0.8, "epsilon": 0.1, "weight_decay": 0.2},
+        "Adam",
+        {"betas": (0.5, 0.8), "eps": 0.1, "weight_decay": 0.2},
+    ),
+    "AdamW": (optimizer.AdamW, {}, "AdamW", {}),
+    "AdamW decay": (optimizer.AdamW, {"weight_decay": 0.3}, "AdamW", {"weight_decay": 0.3}),
+}
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(("cls", "settings", "name", "theirs"), PEERS.values(), ids=PEERS.keys())
+def test_pytorch_moves_equally(cls, settings, name, theirs):
+    torch = pytest.importorskip("torch")
+    peer_value = torch.tensor(START, requires_grad=True)
+    peer = getattr(torch.optim, name)([peer_value], lr=0.03, **theirs)
+    value, opt = to_tensor(START), cls(0.03, **settings)
+    for gradient in GRADIENTS * 3:
+        peer_value.grad = torch.tensor(gradient)
+        peer.step()
+        opt.update("w", value, to_tensor(gradient))
+        np.testing.assert_allclose(tensor.to_numpy(value), peer_value.detach().numpy(), rtol=1e-11, atol=1e-13)
+
+
+# ---- rules
+
+
+def moved(opt: optimizer.Optimizer, name: str | None) -> float:
+    """By how much a parameter at 0 moves for a gradient of -1."""
+    value = to_tensor([0.0])
+    opt.update(name, value, to_tensor([-1.0]))
+    return float(value)
+
+
+def test_the_last_pattern_that_matches_holds():
+    opt = optimizer.SGD(1.0)
+    opt.register("*/bias", lr_mult=2.0)
+    opt.register("conv/*", lr_mult=3.0)
+    assert [moved(opt, name) for name in ("conv/bias", "dense/bias", "conv/weight", "dense/weight")] == [3, 2, 3, 1]
+
+
+def test_the_name_of_the_tensor_serves_where_none_is_given():
+    opt, value = optimizer.SGD(1.0), to_tensor([0.0])
+    opt.register("*/bias", lr_mult=2.0)
+    value.name = "dense/bias"
+    opt.update(None, value, to_tensor([-1.0]))
+    assert float(value) == 2.0
+    assert moved(opt, None) == 1.0
+
+
+def test_patterns_that_match_nothing_are_named():
+    opt = optimizer.SGD(regularizer=regularizer.L2Regularizer(0.1))
+    opt.check_names([])
+    opt.register("*/bias")
+    opt.check_names(["dense/weight", "dense/bias"])
+    opt.register("Dense/*")
+    with pytest.raises(ValueError, match=r"parameters \['dense/weight', 'dense/bias'\], received 'Dense/\*'"):
+        opt.check_names(["dense/weight", "dense/bias"])
+
+
+# ---- steps and rates
+
+
+def counting(step: int) -> float:
+    return float(step + 1)
+
+
+def test_a_step_begins_by_itself_when_a_name_comes_again():
+    opt = optimizer.SGD(counting)
+    assert opt.step == 0
+    assert [moved(opt, name) for name in ("a", "b", "a", "b", "b", "a")] == [1, 1, 2, 2, 3, 3]
+    assert opt.step == 3
+
+
+def test_a_step_begins_by_itself_without_names():
+    opt, values = optimizer.SGD(counting), [to_tensor([0.0]), to_tensor([0.0])]
+    for _ in range(2):
+        for value in values:
+            opt.update(None, value, to_tensor([-1.0]))
+    assert [float(value) for value in values] == [3.0, 3.0]
+    assert opt.step == 2
+
+
+def test_a_net_begins_the_steps():
+    opt = optimizer.SGD(counting)
+    for step in (1, 2):
+        opt.begin_step()
+        assert opt.step == step
+        assert [moved(opt, name) for name in ("a", "b")] == [step, step]
+    assert float(opt.rate(device.cpu())) == 2.0
+
+
+def test_the_rate_is_read_anew_at_each_step_from_the_same_memory():
+    opt = optimizer.SGD(counting)
+    rate = opt.rate(device.cpu())
+    assert (rate.shape, rate.dtype) == ((), np.float64)
+    for step in range(3):
+        opt.begin_step()
+        assert float(rate) == step + 1
+    opt.schedule = schedule.get(0.25)
+    opt.begin_step()
+    assert float(rate) == 0.25
+
+
+def test_a_restored_step_goes_on():
+    opt = optimizer.SGD(counting)
+    assert moved(opt, "a") == 1
+    opt.restore_step(10)
+    assert opt.step == 10
+    assert [moved(opt, name) for name in ("b", "a", "b")] == [11, 11, 12]
+    with pytest.raises(ValueError, match="restore_step: wanted a whole number of at least 0, received -1"):
+        opt.restore_step(-1)
+
+
+def test_a_schedule_that_gives_no_rate():
+    opt = optimizer.SGD(lambda step: 1.0 - step)
+    opt.begin_step()
+    opt.begin_step()
+    with pytest.raises(ValueError, match="schedule at step 2: wanted a finite number of at least 0"):
+        opt.begin_step()
+    assert opt.step == 2
+
+
+# ---- state
+
+
+@pytest.mark.parametrize(
+    ("opt", "slots"),
+    [
+        (optimizer.SGD(), ("count",)),
+        (optimizer.SGD(momentum=0.5), ("velocity", "count")),
+        (optimizer.Nesterov(), ("velocity", "count")),
+        (optimizer.RMSProp(), ("square_average", "count")),
+        (optimizer.AdaGrad(), ("square_sum", "count")),
+        (optimizer.Adam(), ("first_moment", "second_moment", "count")),
+        (optimizer.AdamW(), ("first_moment", "second_moment", "count")),
+    ],
+    ids=lambda v: type(v).__name__,
+)
+def test_slots(opt, slots):
+    value = tensor.zeros(SHAPE, np.float64)
+    assert opt.slots == slots
+    assert opt.state == {}
+    state = opt.state_for("w", value)
+    assert tuple(state) == slots
+    for slot, held in state.items():
+        assert (held.shape, held.dtype) == opt.slot_form(slot, value)
+        assert (held.shape, held.dtype) == (((), np.int64) if slot == "count" else (SHAPE, np.float64))
+        assert not tensor.to_numpy(held).any()
+    opt.update("w", value, to_tensor(START))
+    assert opt.state["w"] is state
+    assert int(state["count"]) == 1
+    assert all(tensor.to_numpy(held).all() for held in state.values())
+
+
+@ALL_KINDS
+def test_copied_state_and_step_go_on_with_equal_bits(kind):
+    cls, settings, _ = KINDS[kind]
+    lr = schedule.Exponential(0.1, 2, 0.5)
+    first, second = (cls(**{"lr": lr, **settings}) for _ in range(2))
+    value = to_tensor(START)
+    for gradient in GRADIENTS[:3]:
+        first.update("w", value, to_tensor(gradient))
+    copy = to_tensor(value)
+    for slot, held in second.state_for("w", copy).items():
+        held.copy_from_numpy(tensor.to_numpy(first.state["w"][slot]))
+    second.restore_step(first.step)
+    for gradient in GRADIENTS[3:]:
+        first.update("w", value, to_tensor(gradient))
+        second.update("w", copy, to_tensor(gradient))
+    np.testing.assert_array_equal(tensor.to_numpy(copy), tensor.to_numpy(value))
+
+
+def test_state_follows_a_parameter_to_another_device():
+    other = device.new_cpu()
+    for by_itself in (True, False):
+        opt, value = optimizer.SGD(counting, momentum=0.5), to_tensor(START)
+        opt.update("w", value, to_tensor(GRADIENTS[0]))
+        value = value.to_device(other)
+        if not by_itself:
+            opt.to_device(other)
+        opt.update("w", value, tensor.from_numpy(GRADIENTS[1], other))
+        wanted = expected(sgd(0.5), lr=counting)[1]
+        np.testing.assert_allclose(tensor.to_numpy(value), wanted, rtol=1e-12)
+        assert all(held.device is other for held in opt.state["w"].values())
+
+
+def test_one_optimizer_serves_one_net():
+    opt = optimizer.Adam()
+    opt.update("w", tensor.zeros((3, 2)), tensor.zeros((3, 2)))
+    with pytest.raises(ShapeError, match=r"'w': .* received \(2, 3\) float32; one optimizer serves one net"):
+        opt.update("w", tensor.zeros((2, 3)), tensor.zeros((2, 3)))
+    with pytest.raises(ShapeError, match="float64"):
+        opt.update("w", tensor.zeros((3, 2), np.float64), tensor.zeros((3, 2), np.float64))
+
+
+def test_gradients_that_do_not_fit_change_nothing():
+    opt, value = optimizer.SGD(), tensor.zeros((3, 2))
+    with pytest.raises(ShapeError, match=r"SGD: parameter 'w': wanted a gradient of shape \(3, 2\), received \(2, 3\)"):
+        opt.update("w", value, tensor.zeros((2, 3)))
+    with pytest.raises(TypeError, match=r"'without a name': .* received float32 and float64"):
+        opt.update(None, value, tensor.zeros((3, 2), np.float64))
+    with pytest.raises(TypeError, match="wanted a float parameter"):
+        opt.update("w", tensor.zeros((3, 2), np.int32), tensor.zeros((3, 2), np.int32))
+    with pytest.raises(DeviceError, match="parameter 'w': wanted tensors on one device"):
+        opt.update("w", value, tensor.zeros((3, 2), device=device.new_cpu()))
+    assert not tensor.to_numpy(value).any()
+    assert opt.step == 0
+    assert opt.state == {}
+
+
+def test_an_update_is_one_operation_and_one_for_each_rule_in_phase_update():
+    opt, operations = optimizer.Adam(), []
+    opt.register("v", regularizer=regularizer.L2Regularizer(0.1), constraint=regularizer.NormConstraint(1.0))
+    values = [tensor.zeros(SHAPE) for _ in range(4)]
+    with device.cpu().watch(operations.append):
+        opt.update("w", *values[:2])
+        opt.update("v", *values[2:])
+    assert [operation.kernel for operation in operations] == ["adam", "clip_norm", "add_scaled", "adam"]
+    assert {operation.phase for operation in operations} == {Phase.UPDATE}
+
+
+def test_a_loop_over_the_tape():
+    """Least squares by hand: x @ w against y, gradient x.T @ (x @ w - y) / n."""
+    x, y, w = RNG.normal(0, 1, (7, 3)), RNG.normal(0, 1, (7, 2)), RNG.normal(0, 1, (3, 2))
+    weight, opt = to_tensor(w), optimizer.SGD(0.1)
+    weight.stores_grad = True
+    for _ in range(3):
+        loss = autograd.squared_error(autograd.matmul(to_tensor(x), weight), to_tensor(y))
+        for parameter, gradient in autograd.backward(loss):
+            opt.update(None, parameter, gradient)
+        w = w - 0.1 * x.T @ (x @ w - y) / y.size
+    np.testing.assert_allclose(tensor.to_numpy(weight), w, rtol=1e-12)
+    assert opt.step == 3
+
+
+# ---- numbers out of range
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        (lambda: optimizer.SGD(-0.1), "received -0.1"),
+        (lambda: optimizer.SGD(NAN), "received nan"),
+        (lambda: optimizer.SGD(momentum=1.0), "SGD momentum: wanted a number from 0 to below 1, received 1.0"),
+        (lambda: optimizer.SGD(momentum=-0.1), "SGD momentum"),
+        (lambda: optimizer.SGD(momentum=0.5, dampening=1.5), "SGD dampening: wanted a number from 0 to 1"),
+        (lambda: optimizer.SGD(momentum=0.5, dampening=NAN), "SGD dampening"),
+        (lambda: optimizer.SGD(weight_decay=-1.0), "SGD weight_decay: wanted a finite number of at least 0"),
+        (lambda: optimizer.SGD(nesterov=True), "a momentum above 0 and dampening 0, received 0.0 and 0.0"),
+        (lambda: optimizer.SGD(momentum=0.5, dampening=0.1, nesterov=True), "received 0.5 and 0.1"),
+        (lambda: optimizer.Nesterov(momentum=0.0), "Nesterov nesterov: wanted a momentum above 0"),
+        (lambda: optimizer.Nesterov(weight_decay=INF), "Nesterov weight_decay"),
+        (lambda: optimizer.RMSProp(rho=1.0), "RMSProp rho"),
+        (lambda: optimizer.RMSProp(epsilon=0.0), "RMSProp epsilon: wanted a number above 0, received 0.0"),
+        (lambda: optimizer.AdaGrad(epsilon=-1e-8), "AdaGrad epsilon"),
+        (lambda: optimizer.Adam(beta_1=1.0), "Adam beta_1"),
+        (lambda: optimizer.Adam(beta_2=-0.1), "Adam beta_2"),
+        (lambda: optimizer.Adam(epsilon=NAN), "Adam epsilon"),
+        (lambda: optimizer.AdamW(beta_2=1.5), "AdamW beta_2"),
+        (lambda: optimizer.AdamW(weight_decay=-0.1), "AdamW weight_decay"),
+        (lambda: optimizer.SGD().register("*", lr_mult=-1.0), r"register '\*' lr_mult"),
+        (lambda: optimizer.SGD().register("*", decay_mult=NAN), r"register '\*' decay_mult"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(make, wanted):
+    with pytest.raises(ValueError, match=wanted):
+        make()
+
+
+def test_a_rate_that_is_none():
+    with pytest.raises(TypeError, match="wanted a number or a schedule, received None"):
+        optimizer.Adam(lr=None)

@@ -1,0 +1,329 @@
+"""Tensor: values in and out, views, arithmetic as NumPy's, DLPack both ways, and whose memory it is."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from singa_lite import GraphError, OutOfMemoryError, ShapeError, Tensor, autograd, device, tensor
+
+DTYPES = ["float16", "float32", "float64", "bool", "int8", "int32", "int64", "uint8", "uint64"]
+
+
+def ramp(*shape: int, dtype: str = "float32") -> np.ndarray:
+    return (np.arange(np.prod(shape, dtype=int)).reshape(shape) + 1).astype(dtype)
+
+
+# --- values in and out --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_values_go_in_and_come_out(dtype):
+    array = ramp(2, 3, 5, dtype=dtype)
+    t = tensor.from_numpy(array)
+    back = tensor.to_numpy(t)
+    assert (t.shape, t.dtype, t.size(), t.ndim, t.nbytes) == ((2, 3, 5), array.dtype, 30, 3, array.nbytes)
+    assert back.dtype == array.dtype and back.flags.c_contiguous and back.flags.writeable
+    np.testing.assert_array_equal(back, array)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0, 3), (2, 0)])
+def test_shapes_without_axes_or_elements(shape):
+    t = tensor.from_numpy(np.full(shape, 7.0))
+    assert t.shape == shape
+    np.testing.assert_array_equal(tensor.to_numpy(t), np.full(shape, 7.0))
+    np.testing.assert_array_equal(np.from_dlpack(t), np.full(shape, 7.0))
+
+
+def test_values_are_copied_both_ways():
+    array = ramp(3, 2)
+    t = tensor.from_numpy(array)
+    array[:] = 0
+    back = tensor.to_numpy(t)
+    back[:] = -1
+    np.testing.assert_array_equal(tensor.to_numpy(t), ramp(3, 2))
+
+
+@pytest.mark.parametrize("given", [ramp(4, 3).T, ramp(6, 4)[::2, 1:], ramp(3)[::-1], ramp(2, 3).astype(">f4")])
+def test_any_layout_and_byte_order_comes_in_native(given):
+    t = tensor.from_numpy(given)
+    assert t.dtype.isnative and t.is_contiguous()
+    np.testing.assert_array_equal(tensor.to_numpy(t), given)
+
+
+@pytest.mark.parametrize("given", [np.array([1j]), np.array(["a"]), np.array([object()]), np.array([1], "M8[s]")])
+def test_dtypes_without_numbers_are_refused(given):
+    with pytest.raises(TypeError, match=rf"bool, integer or float.*{given.dtype.str[1:2]}|object|datetime"):
+        tensor.from_numpy(given)
+
+
+def test_copy_from_numpy_overwrites_the_same_memory():
+    t = tensor.from_numpy(ramp(3, 2))
+    view = t.view((2, 3))
+    t.copy_from_numpy(-ramp(3, 2, dtype="float64"))
+    np.testing.assert_array_equal(tensor.to_numpy(view), -ramp(2, 3))
+    t.copy_from_numpy(ramp(3, 2, dtype="int32"))
+    np.testing.assert_array_equal(tensor.to_numpy(t), ramp(3, 2))
+
+
+def test_copy_from_numpy_wants_the_exact_shape_and_a_kind_that_fits():
+    t = tensor.from_numpy(ramp(3, 2))
+    for wrong in (ramp(2, 3), ramp(2), ramp(1, 2), np.float32(3)):
+        with pytest.raises(ShapeError, match=r"\(3, 2\), received \("):
+            t.copy_from_numpy(wrong)
+    integers = tensor.from_numpy(np.arange(3))
+    with pytest.raises(TypeError, match=r"int64, received float64"):
+        integers.copy_from_numpy(np.ones(3))
+    np.testing.assert_array_equal(tensor.to_numpy(t), ramp(3, 2))
+    np.testing.assert_array_equal(tensor.to_numpy(integers), np.arange(3))
+
+
+def test_made_full_zeros_ones_and_empty():
+    for made, wanted in ((tensor.full((2, 3), 2.5), 2.5), (tensor.zeros((4,)), 0), (tensor.ones((2, 1), "int32"), 1)):
+        assert (tensor.to_numpy(made) == wanted).all()
+    made = tensor.empty((3, 4), np.float64)
+    assert (made.shape, made.dtype) == ((3, 4), np.float64)
+    with pytest.raises(ShapeError, match=r"at least 0, received shape \(2, -3\)"):
+        tensor.empty((2, -3))
+
+
+def test_one_element_is_a_number_and_more_are_not():
+    one = tensor.from_numpy(np.array([[2.5]], "f"))
+    assert (float(one), int(one), one.item(), f"{one:.2f}") == (2.5, 2, 2.5, "2.50")
+    assert tensor.from_numpy(np.array(3)).item() == 3
+    with pytest.raises(ShapeError, match=r"one element, received shape \(2, 3\)"):
+        float(tensor.from_numpy(ramp(2, 3)))
+
+
+def test_repr_names_shape_dtype_and_device():
+    t = tensor.from_numpy(ramp(2, 3))
+    t.name = "conv/weight"
+    assert repr(t) == "<Tensor 'conv/weight' (2, 3) float32 on cpu>" == f"{t}"
+
+
+# --- handles over memory ------------------------------------------------------------------------------------
+
+
+def test_views_share_memory_which_lives_as_long_as_any_of_them():
+    on = device.new_cpu()
+    whole = tensor.from_numpy(ramp(4, 6), on)
+    used = on.pool.used
+    part = whole.view((4, 2), whole.strides, 2 * 4)
+    np.testing.assert_array_equal(tensor.to_numpy(part), ramp(4, 6)[:, 2:4])
+    assert (part.nbytes, part.is_contiguous(), whole.is_contiguous()) == (32, False, True)
+    del whole
+    assert on.pool.used == used
+    np.testing.assert_array_equal(tensor.to_numpy(part), ramp(4, 6)[:, 2:4])
+    del part
+    assert on.pool.used == 0
+
+
+def test_detached_the_tape_does_not_know_it():
+    p = tensor.from_numpy(ramp(3))
+    p.stores_grad = True
+    y = p * 2.0
+    other = y.detach()
+    assert y.requires_grad and not other.requires_grad and other.creator is None
+    other.copy_from_numpy(np.zeros(3))
+    np.testing.assert_array_equal(tensor.to_numpy(y), np.zeros(3))
+
+
+def test_released_this_handle_is_dead_and_others_are_not():
+    t = tensor.from_numpy(ramp(3))
+    t.name = "weight"
+    other = t.view((1, 3))
+    t.release()
+    for use in (lambda: t.device, lambda: tensor.to_numpy(t), lambda: t + 1.0, lambda: np.from_dlpack(t)):
+        with pytest.raises(GraphError, match=r"'?weight'?.*given back"):
+            use()
+    np.testing.assert_array_equal(tensor.to_numpy(other), ramp(1, 3))
+
+
+def test_stores_grad_makes_a_parameter():
+    t = tensor.from_numpy(ramp(3))
+    assert not t.stores_grad and not t.requires_grad
+    t.stores_grad = True
+    assert t.requires_grad
+    t.stores_grad = False
+    assert not t.requires_grad
+
+
+def test_to_device_copies_only_to_another_device_and_keeps_what_it_is():
+    t = tensor.from_numpy(ramp(3, 2))
+    t.name, t.stores_grad = "w", True
+    assert t.to_device(t.device) is t
+    other = device.new_cpu()
+    moved = t.to_device(other)
+    assert moved.device is other and other.pool.used >= t.nbytes
+    assert (moved.name, moved.stores_grad) == ("w", True)
+    t.copy_from_numpy(np.zeros((3, 2)))
+    np.testing.assert_array_equal(tensor.to_numpy(moved), ramp(3, 2))
+
+
+def test_as_tensor_copies_only_what_it_must():
+    t = tensor.from_numpy(ramp(3))
+    assert tensor.as_tensor(t) is t
+    assert tensor.as_tensor(t, t.device) is t
+    other = device.new_cpu()
+    assert tensor.as_tensor(t, other).device is other
+    assert tensor.as_tensor(ramp(3), other).device is other
+    np.testing.assert_array_equal(tensor.to_numpy(tensor.as_tensor([[1, 2], [3, 4]])), [[1, 2], [3, 4]])
+
+
+# --- arithmetic ---------------------------------------------------------------------------------------------
+
+BINARY = [operator.add, operator.sub, operator.mul, operator.truediv]
+finite = st.floats(0.25, 4.0, width=32).flatmap(lambda x: st.sampled_from([x, -x]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=4), st.data())
+def test_arithmetic_broadcasts_as_numpy_does(shapes, data):
+    a, b = (data.draw(hnp.arrays("float32", shape, elements=finite)) for shape in shapes.input_shapes)
+    for operation in BINARY:
+        result = tensor.to_numpy(operation(tensor.from_numpy(a), tensor.from_numpy(b)))
+        wanted = operation(a, b)
+        assert (result.shape, result.dtype) == (wanted.shape, wanted.dtype)
+        np.testing.assert_array_equal(result, wanted)
+
+
+NUMBERS = [3, -0.5, True, np.float32(1.5), np.float64(0.25), np.int64(2)]
+ARRAYS = [ramp(2, 3), ramp(3), ramp(2, 1), np.array(2.0, "f"), ramp(4, 2, 3)]
+
+
+@pytest.mark.parametrize("operation", BINARY, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("other", [*NUMBERS, *ARRAYS], ids=lambda x: f"{type(x).__name__}-{np.shape(x)}")
+def test_numbers_and_arrays_on_either_side_give_tensors(operation, other):
+    array = ramp(2, 3)
+    t = tensor.from_numpy(array)
+    for result, wanted in (
+        (operation(t, other), operation(array, np.asarray(other, "f"))),
+        (operation(other, t), operation(np.asarray(other, "f"), array)),
+    ):
+        assert isinstance(result, Tensor)
+        assert result.dtype == np.float32
+        np.testing.assert_allclose(tensor.to_numpy(result), wanted, rtol=2e-7)
+
+
+def test_powers_negatives_and_products_of_matrices():
+    array = ramp(2, 3)
+    t = tensor.from_numpy(array)
+    np.testing.assert_allclose(tensor.to_numpy(t**2.5), array**2.5, rtol=1e-6)
+    np.testing.assert_array_equal(tensor.to_numpy(-t), -array)
+    np.testing.assert_array_equal(tensor.to_numpy(t @ tensor.from_numpy(ramp(3, 4))), array @ ramp(3, 4))
+
+
+def test_arithmetic_with_arrays_and_numbers_stays_on_the_tape():
+    p = tensor.from_numpy(ramp(2, 3, dtype="float64"))
+    p.stores_grad = True
+    y = np.float64(2) * (np.ones(3) + (3 - p / 4)) * np.full((2, 1), 5.0)
+    ((_, gradient),) = autograd.backward(y, tensor.ones((2, 3), np.float64))
+    np.testing.assert_allclose(tensor.to_numpy(gradient), np.full((2, 3), -2.5))
+
+
+def test_whole_numbers_stay_whole():
+    a, b = tensor.from_numpy(np.array([7, 8])), tensor.from_numpy(np.array([[2], [3]]))
+    for operation in (operator.add, operator.sub, operator.mul):
+        result = operation(a, b)
+        assert result.dtype == np.int64
+        np.testing.assert_array_equal(tensor.to_numpy(result), operation(np.array([7, 8]), np.array([[2], [3]])))
+
+
+@pytest.mark.parametrize("other", [0.5, np.array([0.5, 1.5, 2.5]), np.float64(0.5)], ids=repr)
+@pytest.mark.parametrize("operation", BINARY, ids=lambda f: f.__name__)
+def test_fractions_are_not_cut_off_to_fit_whole_numbers(operation, other):
+    t = tensor.from_numpy(np.arange(1, 4))
+    with pytest.raises(TypeError, match="int64"):
+        operation(t, other)
+
+
+def test_shapes_and_dtypes_that_do_not_fit():
+    t = tensor.from_numpy(ramp(2, 3))
+    with pytest.raises(ShapeError, match=r"add.*\(2, 3\) and \(2,\)"):
+        t + tensor.from_numpy(ramp(2))
+    with pytest.raises(TypeError, match=r"multiply.*float32 and float64"):
+        t * tensor.from_numpy(ramp(2, 3, dtype="float64"))
+    with pytest.raises(ShapeError, match=r"matmul.*\(2, 3\) and \(2, 3\)"):
+        t @ t
+    for wrong in (lambda: t @ ramp(3, 4), lambda: ramp(4, 2) @ t):
+        with pytest.raises(TypeError):
+            wrong()
+
+
+# --- other libraries ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numpy_sees_the_same_memory_by_dlpack(dtype):
+    t = tensor.from_numpy(ramp(3, 4, dtype=dtype))
+    shared = np.from_dlpack(t)
+    np.testing.assert_array_equal(shared, ramp(3, 4, dtype=dtype))
+    t.copy_from_numpy(np.zeros((3, 4), dtype))
+    assert not shared.any()
+
+
+def test_numpy_sees_views_by_dlpack():
+    t = tensor.from_numpy(ramp(4, 6))
+    np.testing.assert_array_equal(np.from_dlpack(t.view((4, 2), t.strides, 8)), ramp(4, 6)[:, 2:4])
+
+
+def test_exported_memory_outlives_the_tensor():
+    on = device.new_cpu()
+    t = tensor.from_numpy(ramp(100, 7), on)
+    shared = np.from_dlpack(t)
+    row = shared[3]
+    del t, shared
+    others = [tensor.from_numpy(np.zeros((100, 7), "f"), on) for _ in range(4)]
+    np.testing.assert_array_equal(row, ramp(100, 7)[3])
+    del row, others
+    assert on.pool.used == 0
+
+
+def test_arrays_of_others_are_copied_in():
+    array = ramp(3, 4)
+    t = tensor.from_dlpack(array)
+    array[:] = 0
+    np.testing.assert_array_equal(tensor.to_numpy(t), ramp(3, 4))
+    again = tensor.from_dlpack(t)
+    t.copy_from_numpy(array)
+    np.testing.assert_array_equal(tensor.to_numpy(again), ramp(3, 4))
+
+
+def test_asarray_gives_a_copy_and_says_so_where_none_is_allowed():
+    t = tensor.from_numpy(ramp(2, 3))
+    array = np.asarray(t)
+    array[:] = 0
+    np.testing.assert_array_equal(np.asarray(t, "float64"), ramp(2, 3, dtype="float64"))
+    with pytest.raises(ValueError, match=r"from_dlpack"):
+        np.asarray(t, copy=False)
+
+
+@pytest.mark.peer
+def test_torch_both_ways():
+    torch = pytest.importorskip("torch", reason="the peer that DLPack is tried with")
+    t = tensor.from_numpy(ramp(3, 4))
+    shared = torch.from_dlpack(t)
+    shared[0, 0] = 50
+    assert tensor.to_numpy(t)[0, 0] == 50
+    del t
+    assert shared[2, 3] == 12
+    given = torch.arange(12.0).reshape(3, 4).T
+    for made in (tensor.from_dlpack(given), tensor.as_tensor(given)):
+        assert made.is_contiguous()
+        np.testing.assert_array_equal(tensor.to_numpy(made), given.numpy())
+    with pytest.raises(BufferError, match="gradient"):
+        tensor.from_dlpack(given.clone().requires_grad_())
+
+
+def test_no_memory_for_it():
+    on = device.new_cpu(1000)
+    held = tensor.from_numpy(np.zeros(200, "f"), on)
+    with pytest.raises(OutOfMemoryError, match=r"4000 bytes.*1000 bytes"):
+        tensor.from_numpy(np.zeros(1000, "f"), on)
+    assert on.pool.used == 832  # 800 bytes, in whole lines of 64
+    assert held.device is on
