@@ -23,3 +23,4 @@ from .reshape import Reshape as Reshape
 from .slice import Slice as Slice
 from .softmax import Softmax as Softmax
 from .split import Split as Split
+from .upsampling2d import Upsampling2D as Upsampling2D

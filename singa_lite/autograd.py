@@ -57,6 +57,7 @@ from singa_lite.ops.shape import identity as identity
 from singa_lite.ops.shape import reshape as reshape
 from singa_lite.ops.shape import split as split
 from singa_lite.ops.shape import transpose as transpose
+from singa_lite.ops.upsample import upsample_nearest as upsample_nearest
 from singa_lite.tensor import Tensor, full
 
 Finished = list[tuple[Tensor, Tensor]]
@@ -65,12 +66,13 @@ Finished = list[tuple[Tensor, Tensor]]
 class BackwardPass:
     """One walk down the tape, last operation first, a node at a time.
 
-    seeds: pairs of an output's place on the tape and the derivative by it. wanted: ops whose output derivative is put into
-    `captured` on the way. Nodes that lead to no parameter and to no wanted op are skipped.
+    seeds: pairs of an output's place on the tape and the derivative by it. wanted: ops whose output derivative is
+    put into `captured` on the way. Nodes that lead to no parameter and to no wanted op are skipped.
     """
 
     def __init__(self, seeds: Sequence[tuple[Edge, Tensor]], wanted: Collection[Op] = ()) -> None:
         self.captured: dict[Op, Tensor] = {}
+        self._graph = seeds[0][1].device.graph if seeds else None  # a record wants whole walks
         self._wanted = frozenset(wanted)
         self._nodes = self._useful(_reachable([edge.node for edge, _ in seeds if edge.node is not None]))
         members = set(self._nodes)
@@ -85,6 +87,9 @@ class BackwardPass:
         for edge, dy in seeds:
             if edge.node in members:
                 self._accumulate((id(edge.node), edge.output), dy)
+        if self._graph is not None:
+            self._graph.open_walks += 1
+            self._end_if_done()
 
     def _useful(self, nodes: list[Op]) -> list[Op]:
         """The nodes that lead to a parameter or a wanted op, in the order of their making."""
@@ -95,6 +100,10 @@ class BackwardPass:
             ):
                 useful.add(node)
         return [node for node in nodes if node in useful]
+
+    def reaches(self, op: Op) -> bool:
+        """Whether the walk will come to this op."""
+        return id(op) in self._leads
 
     @property
     def next_sequence(self) -> int:
@@ -115,15 +124,14 @@ class BackwardPass:
             with node.device.scope(Phase.GRADIENT, node.layer):
                 finished += self._gradient(node, index, edge, dys)
         node.release()
+        self._end_if_done()
         return finished
 
     def _leading(self, node: Op, parameters: bool) -> Iterator[tuple[int, Edge]]:
         for index, edge in enumerate(node.edges):
             if edge is None:
                 continue
-            if parameters and edge.parameter is not None:
-                yield index, edge
-            elif not parameters and edge.node is not None and id(edge.node) in self._leads:
+            if edge.parameter is not None if parameters else id(edge.node) in self._leads:
                 yield index, edge
 
     def _gradient(self, node: Op, index: int, edge: Edge, dys: tuple[Tensor, ...]) -> Finished:
@@ -162,6 +170,16 @@ class BackwardPass:
             dys.append(dy)
         return tuple(dys)
 
+    def finish(self) -> None:
+        """End the walk here on purpose: what is left of the tape is not wanted."""
+        self._nodes.clear()
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        if self._graph is not None and not self._nodes:
+            self._graph.open_walks -= 1
+            self._graph = None
+
     def close(self) -> None:
         """Drop whatever is left of the tape and of the derivatives."""
         for node in self._nodes:
@@ -177,7 +195,7 @@ def _derivative(node: Op, index: int, dys: tuple[Tensor, ...]) -> Tensor:
 
 def _reachable(roots: Sequence[Op]) -> list[Op]:
     """All nodes at or before the roots, in the order of their making. GraphError for one that was walked before."""
-    seen = {node: None for node in roots}
+    seen = dict.fromkeys(roots)
     stack = list(seen)
     while stack:
         node = stack.pop()

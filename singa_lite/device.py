@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.errors import DeviceError, ShapeError
-from singa_lite.graph import Operation, Phase
+from singa_lite.arena import Arena
+from singa_lite.errors import DeviceError, GraphError, ShapeError
+from singa_lite.graph import Graph, Operation, Phase
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.memory.pool import Pool
 from singa_lite.tensor import Array, Block, Tensor, lend
@@ -35,6 +36,7 @@ class Device:
         self.pool = pool
         self.phase = Phase.FORWARD
         self.layer = ""
+        self.graph: Graph | None = None
         self._watchers: list[Watcher] = []
         self.set_random_seed(0)
 
@@ -47,8 +49,41 @@ class Device:
             raise ShapeError(f"wanted extents of at least 0, received shape {tuple(shape)}")
         dtype = np.dtype(dtype)
         nbytes = prod(shape) * dtype.itemsize
-        region = self.pool.take(nbytes)
-        return Tensor(Block(self, nbytes, region.memory, partial(self.pool.give, region)), shape, dtype)
+        if self.graph is None:
+            return Tensor(self.new_block(nbytes), shape, dtype)
+        block = Block(self, nbytes)
+        self.graph.enter(block)
+        return Tensor(block, shape, dtype)
+
+    def new_block(self, nbytes: int) -> Block:
+        """A block with bytes from the pool."""
+        block = Block(self, nbytes)
+        self.bind(block)
+        return block
+
+    def bind(self, block: Block) -> None:
+        """Give a block that has no bytes some from the pool; they go back when it dies."""
+        region = self.pool.take(block.nbytes)
+        block.memory = region.memory
+        block.set_give(partial(self.pool.give, region))
+
+    @contextmanager
+    def recording(self, arena: Arena | None = None) -> Iterator[Graph]:
+        """Operations inside are noted, not done: nothing runs, no tensor has bytes. Then `graph.run()` does them.
+
+        Tensors made inside have values only after a run, and only those that are still held then. arena: whose
+        bytes the graph shares; default one of its own. GraphError inside another recording.
+        """
+        if self.graph is not None:
+            raise GraphError("recording: wanted no other recording on this device, received one within another")
+        self.graph = graph = Graph(self, arena)
+        failed = True
+        try:
+            yield graph
+            failed = False
+        finally:
+            self.graph = None
+            graph.close(failed)
 
     def run(self, kernel: str, /, *tensors: Tensor | None, **settings: Any) -> None:
         """Do one kernel call. kernel: a name of the interface; tensors, settings: as written there."""
@@ -60,7 +95,10 @@ class Device:
                 )
         scratch_bytes = self.kernels.scratch_bytes(kernel, tensors, settings)
         operation = Operation(kernel, tensors, settings, self.phase, self.layer, scratch_bytes)
-        self._execute(operation)
+        if self.graph is None:
+            self._execute(operation)
+        else:
+            self.graph.append(operation)
         for watcher in self._watchers:
             watcher(operation)
 
@@ -96,7 +134,18 @@ class Device:
 
     def array(self, tensor: Tensor) -> Array:
         """The NumPy array over the tensor's bytes, no copy, valid while the block lives."""
-        return np.ndarray(tensor.shape, tensor.dtype, tensor.block.memory, tensor.offset, tensor.strides)
+        return self.view(tensor.block, tensor.shape, tensor.dtype, tensor.strides, tensor.offset)
+
+    def view(
+        self, block: Block, shape: Sequence[int], dtype: DTypeLike, strides: Sequence[int], offset: int
+    ) -> Array:
+        """The NumPy array over a block's bytes, no copy. GraphError for a recorded block without bytes."""
+        if block.memory is None:
+            raise GraphError(
+                f"reading a tensor of shape {tuple(shape)}: it was recorded and has no value; run the graph first, "
+                "and hold the tensor when it first runs"
+            )
+        return np.ndarray(shape, dtype, block.memory, offset, strides)
 
     def export(self, tensor: Tensor) -> Array:
         """The NumPy array over the tensor's bytes, no copy, which keeps the block alive."""
@@ -104,6 +153,10 @@ class Device:
 
     def copy_in(self, tensor: Tensor, array: Array) -> None:
         """Overwrite the tensor's values with a host array of its shape."""
+        if tensor.block.memory is None and self.graph is not None and not self.graph.knows(tensor.block):
+            # Host values that a recorded step reads: they are there before it, so they have bytes of their own.
+            self.graph.forget(tensor.block)
+            self.bind(tensor.block)
         np.copyto(self.array(tensor), array, casting="same_kind")
 
     def copy_out(self, tensor: Tensor) -> Array:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from singa_lite.batch import as_array
-from singa_lite.errors import GraphError, ShapeError
+from singa_lite.errors import ShapeError
 from singa_lite.tensor import Tensor
 
 
@@ -23,7 +23,7 @@ class Trainable(Protocol):
 
     def evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]: ...
 
-    def forward(self, training: bool, x: Any) -> Any: ...
+    def predict_one_batch(self, x: Any) -> Any: ...
 
 
 class History:
@@ -82,7 +82,7 @@ class Mean:
 def samples(arrays: Any) -> int:
     """Number of samples in an array, or in each array of a dict. ShapeError where they differ or there is none."""
     members = arrays if isinstance(arrays, Mapping) else {"data": arrays}
-    counts = {name: len(as_array(a)) if as_array(a).ndim else 0 for name, a in members.items()}
+    counts = {name: next(iter(as_array(a).shape), 0) for name, a in members.items()}
     if len(set(counts.values())) != 1 or not all(counts.values()):
         raise ShapeError(f"data: wanted equally many samples in each array, at least one, received {counts}")
     return next(iter(counts.values()))
@@ -188,7 +188,7 @@ def predict(net: Trainable, x: Any, batch_size: int) -> Any:
     whole: dict[str, Tensor] = {}
     single = False
     for index in batches(count, batch_size):
-        out = net.forward(False, take(x, index))
+        out = net.predict_one_batch(take(x, index))
         single = isinstance(out, Tensor)
         for name, part in _members(out):
             if name not in whole:
@@ -199,9 +199,4 @@ def predict(net: Trainable, x: Any, batch_size: int) -> Any:
 
 
 def _members(out: Any) -> list[tuple[str, Tensor]]:
-    if isinstance(out, Tensor):
-        return [("", out)]
-    for name, part in out.items():
-        if isinstance(part, list):
-            raise GraphError(f"predict: wanted one output of layer {name!r}, received {len(part)}; use forward()")
-    return list(out.items())
+    return [("", out)] if isinstance(out, Tensor) else list(out.items())

@@ -1,52 +1,232 @@
-"""Operation: one kernel call, stating what it reads and writes, its phase and its layer."""
+"""Graph: a recorded step. Nothing runs while it is recorded; then it is planned once and replayed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import partial
 from typing import Any
+from weakref import ReferenceType, ref
 
-from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.tensor import Tensor
+from singa_lite.arena import Arena, Bound
+from singa_lite.errors import GraphError
+from singa_lite.memory_plan import MemoryPlan, Row
+from singa_lite.operation import Instruction as Instruction
+from singa_lite.operation import Operand
+from singa_lite.operation import Operation as Operation
+from singa_lite.operation import Phase as Phase
+from singa_lite.operation import Role
+from singa_lite.passes.lower import Placed, lower, unshared
+from singa_lite.tensor import Block, Tensor
+
+ORDERS = ("recorded", "dependencies")
 
 
-class Phase(StrEnum):
-    """The part of a training step that an operation belongs to (nntrainer's execution order)."""
+@dataclass(slots=True)
+class RecordedBlock:
+    """A block of the record. held: the block itself, once it has bytes of its own. fresh: for one made in the record.
 
-    FORWARD = "forward"
-    DERIVATIVE = "derivative"
-    GRADIENT = "gradient"
-    UPDATE = "update"
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One kernel call.
-
-    kernel: a name of the kernel interface; tensors: its arguments in the interface's order, None where optional;
-    settings: its plain values; phase, layer: where in the step it stands ("" outside any layer);
-    scratch_bytes: what it needs beside its tensors while it runs.
+    born, died: how many operations were recorded before the block was made, and before its last tensor died; None
+    where it had its bytes before, or where somebody still holds a tensor over it.
     """
 
-    kernel: str
-    tensors: tuple[Tensor | None, ...]
-    settings: Mapping[str, Any]
-    phase: Phase
-    layer: str
-    scratch_bytes: int
+    nbytes: int
+    held: Block | None = None
+    fresh: ReferenceType[Block] | None = None
+    born: int = 0
+    died: int | None = None
+    name: str = ""
+    layer: str = ""
+    is_parameter: bool = False
+
+
+class Graph:
+    """The operations of a step, recorded by `device.recording()`, and run as often as wanted.
+
+    operations: in the order of recording. A block of bytes is an input, parameter or state if it had its bytes
+    before, an output if somebody still holds a tensor over it when the graph first runs, else an intermediate:
+    only these are placed in the arena, and their bytes may be used again within the step.
+    """
+
+    def __init__(self, device: Any, arena: Arena | None = None) -> None:
+        self.device = device
+        self.arena = arena if arena is not None else Arena(device)
+        self.instructions: list[Instruction] = []
+        self.blocks: list[RecordedBlock] = []
+        self.open_walks = 0
+        self.recording = True
+        self.failed = False
+        self._numbers: dict[int, int] = {}
+        self._used: set[int] = set()
+        self._writes: set[int] | None = None
+        self._placed: dict[str, Placed] = {}
+        self._bound: dict[str, Bound] = {}
+        #: Blocks made while recording that somebody holds: inputs without values yet, and outputs.
+        self._fresh: dict[int, Block] = {}
+
+    # ---- recording
+
+    def enter(self, block: Block) -> None:
+        """Note a block without bytes; it tells the graph when its last tensor dies."""
+        number = self._enter(block, RecordedBlock(block.nbytes, fresh=ref(block), born=len(self.instructions)))
+        block.set_give(partial(self._died, number, id(block)))
+
+    def append(self, operation: Operation) -> None:
+        """Note an operation instead of doing it."""
+        self.instructions.append(
+            Instruction(
+                len(self.instructions),
+                operation.kernel,
+                tuple(None if tensor is None else self._operand(tensor) for tensor in operation.tensors),
+                operation.settings,
+                operation.phase,
+                operation.layer,
+                operation.scratch_bytes,
+            )
+        )
+        for tensor in operation.writes:
+            block = self.blocks[self._numbers[id(tensor.block)]]
+            if not block.layer:
+                block.layer = operation.layer
+            block.name = block.name or tensor.name or operation.kernel
+
+    def knows(self, block: Block) -> bool:
+        """Whether an operation of the record uses the block."""
+        return self._numbers.get(id(block)) in self._used
+
+    def forget(self, block: Block) -> None:
+        """The block gets its bytes now: from here on it is one that had them before."""
+        number = self._numbers[id(block)]
+        self.blocks[number] = RecordedBlock(block.nbytes, held=block)
+
+    def close(self, failed: bool) -> None:
+        """The end of recording."""
+        self.recording, self.failed = False, failed
+
+    def _enter(self, block: Block, recorded: RecordedBlock) -> int:
+        self._numbers[id(block)] = len(self.blocks)
+        self.blocks.append(recorded)
+        return len(self.blocks) - 1
+
+    def _died(self, number: int, key: int) -> None:
+        if self._numbers.get(key) == number:
+            del self._numbers[key]
+        if self.blocks[number].fresh is not None:
+            self.blocks[number].died = len(self.instructions)
+
+    def _operand(self, tensor: Tensor) -> Operand:
+        block = tensor.block
+        number = self._numbers.get(id(block))
+        if number is None:
+            number = self._enter(block, RecordedBlock(block.nbytes, held=block, name=tensor.name))
+        self._used.add(number)
+        if tensor.stores_grad:
+            self.blocks[number].is_parameter = True
+        return Operand(number, tensor.shape, tensor.dtype, tensor.strides, tensor.offset)
+
+    # ---- looking
 
     @property
-    def reads(self) -> tuple[Tensor, ...]:
-        """Tensors whose values it needs, those that it updates included."""
-        return self._with_role("Read", "Update")
+    def operations(self) -> Sequence[Instruction]:
+        """What was recorded, in order."""
+        return tuple(self.instructions)
+
+    def role(self, number: int) -> Role:
+        """What the block with this number is to the step."""
+        block = self.blocks[number]
+        made_here = block.fresh is not None
+        if number not in self._written():
+            return Role.PARAMETER if block.is_parameter else Role.INPUT
+        if made_here:
+            return Role.OUTPUT if block.died is None else Role.INTERMEDIATE
+        return Role.PARAMETER if block.is_parameter else Role.STATE
+
+    def _written(self) -> set[int]:
+        if self._writes is None or self.recording:
+            self._writes = {operand.block for instruction in self.instructions for operand in instruction.writes}
+        return self._writes
 
     @property
-    def writes(self) -> tuple[Tensor, ...]:
-        """Tensors whose values it sets, those that it updates included."""
-        return self._with_role("Write", "Update")
+    def eager_bytes(self) -> int:
+        """Most bytes live at a time if every operation were done at once and freed when Python lets go of it."""
+        change = [0] * (len(self.instructions) + 2)
+        for block in self.blocks:
+            if block.fresh is not None:
+                change[block.born] += block.nbytes
+                change[len(self.instructions) + 1 if block.died is None else block.died] -= block.nbytes
+        level = most = 0
+        for place, instruction in enumerate(self.instructions):
+            level += change[place]
+            most = max(most, level + instruction.scratch_bytes)
+        return most
 
-    def _with_role(self, *wanted: str) -> tuple[Tensor, ...]:
-        roles = SIGNATURES[self.kernel].roles
-        pairs = zip(self.tensors, roles, strict=True)
-        return tuple(tensor for tensor, role in pairs if tensor is not None and role in wanted)
+    @property
+    def memory_plan(self) -> MemoryPlan:
+        """The plan of the recorded order; made now if the graph has not run yet."""
+        return self.plan("recorded")
+
+    def plan(self, order: str = "recorded") -> MemoryPlan:
+        """The plan for an order of running, see `run`. Nothing is allocated for it."""
+        rows = [
+            Row(block.name or f"block {number}", block.layer, self.role(number), block.nbytes, number)
+            for number, block in enumerate(self.blocks)
+        ]
+        return MemoryPlan(self._place(order), rows, self.eager_bytes)
+
+    # ---- running
+
+    def prepare(self, order: str = "recorded") -> None:
+        """Plan, prove and bind now what the first `run` in this order would."""
+        self._executable(order)
+
+    def run(self, order: str = "recorded") -> None:
+        """Replay the step. The first run plans it, proves the plan and binds every launch to its bytes.
+
+        order: "recorded" (or an equivalent one that needs less memory), or "dependencies": wave by wave, by a plan
+        that would also hold if the operations of a wave ran at the same time. The results are equal, bit for bit.
+        """
+        bound = self._bound.get(order)
+        if bound is None:
+            bound = self._executable(order)
+        bound.run()
+
+    def _executable(self, order: str) -> Bound:
+        if order not in self._bound:
+            placed = self._place(order)
+            for number, block in self._fresh.items():
+                if block.memory is None:
+                    self.device.bind(block)
+                    self.blocks[number].held = block
+            held = {number: b.held for number, b in enumerate(self.blocks) if b.held is not None}
+            checked = os.environ.get("SINGA_LITE_CHECKED", "") == "1"
+            self._bound[order] = Bound(placed, self.arena, held, checked)
+        return self._bound[order]
+
+    def _place(self, order: str) -> Placed:
+        """The placed program of an order; the first call decides which blocks are outputs, and holds them."""
+        if order not in ORDERS:
+            raise ValueError(f"order: wanted one of {ORDERS}, received {order!r}")
+        if order not in self._placed:
+            self._check_whole()
+            if not self._placed:
+                alive = {number: b.fresh() for number, b in enumerate(self.blocks) if b.fresh is not None}
+                self._fresh = {number: block for number, block in alive.items() if block is not None}
+            sizes = {n: b.nbytes for n, b in enumerate(self.blocks) if self.role(n) is Role.INTERMEDIATE}
+            if os.environ.get("SINGA_LITE_PLAN", "") == "off":
+                self._placed[order] = unshared(self.instructions, sizes)
+            else:
+                self._placed[order] = lower(self.instructions, sizes, parallel=order == "dependencies")
+        return self._placed[order]
+
+    def _check_whole(self) -> None:
+        if self.recording:
+            raise GraphError("run: wanted the recording to be finished, leave its with block first")
+        if self.failed:
+            raise GraphError("run: wanted a whole step, but its recording ended with an exception")
+        if self.open_walks:
+            raise GraphError("run: wanted a whole step, but a backward() was left before its end while recording")
+
+    def __repr__(self) -> str:
+        state = "recording" if self.recording else "failed" if self.failed else "recorded"
+        return f"<Graph {state}, {len(self.instructions)} operations, {len(self.blocks)} blocks>"

@@ -134,6 +134,8 @@ class Layer:
     def to_device(self, device: Any) -> None:
         """Move parameters and state."""
         context = self._placed()
+        if self.shared_with is not None:  # it may come after this layer, and must have moved by then
+            self.shared_with.to_device(device)
         for table in (self.parameters, self.states):
             for name, tensor in table.items():
                 if self.shared_with is not None and table is self.parameters:

@@ -86,6 +86,11 @@ class Loss(Criterion, ABC):
         return autograd.reduce_mean(self.forward(training, x, y))
 
 
+    def target_form(self, x_shape: Shape, dtype: np.dtype[Any]) -> tuple[Shape, np.dtype[Any]]:
+        """Shape and dtype of the usual target for scores of this shape and dtype: theirs."""
+        return x_shape, dtype
+
+
 class SoftmaxCrossEntropy(Loss):
     """-sum of t * log softmax(x) over the classes, the mean over a sample's positions.
 
@@ -95,6 +100,10 @@ class SoftmaxCrossEntropy(Loss):
 
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         return softmax_cross_entropy_values(x, target)
+
+    def target_form(self, x_shape: Shape, dtype: np.dtype[Any]) -> tuple[Shape, np.dtype[Any]]:
+        """Class ids, one for each position."""
+        return x_shape[:1] + x_shape[2:], np.dtype(np.int64)
 
     def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
         if check_labels(self._name, x_shape, target):

@@ -14,11 +14,13 @@ from singa_lite.autograd import no_grad
 from singa_lite.errors import GraphError
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.loss import Loss
+from singa_lite.memory_plan import MemoryPlan
 from singa_lite.metric import Metric
-from singa_lite.objective import Losses, Metrics, Objective, Outputs
+from singa_lite.objective import Losses, Metrics, Objective
 from singa_lite.optimizer import Optimizer
 from singa_lite.run import LayerGradients as LayerGradients
 from singa_lite.run import Run
+from singa_lite.step import Steps
 from singa_lite.tensor import Tensor, as_tensor
 
 
@@ -48,6 +50,7 @@ class FeedForwardNet(LayerGraph):
         self._run: Run | None = None
         self._unfinished: Run | None = None
         self._seen_batch = False
+        self._steps = Steps(self, graph=False)
 
     def to_device(self, device: Any) -> None:
         """Move parameters, state and the optimizer's state."""
@@ -56,7 +59,8 @@ class FeedForwardNet(LayerGraph):
             node.layer.to_device(device)
         if self.optimizer is not None:
             self.optimizer.to_device(device)
-        self.device, self._run = device, None
+        self.device = device
+        self.discard_step()
 
     # ---- forward and backward
 
@@ -112,6 +116,8 @@ class FeedForwardNet(LayerGraph):
     @property
     def unfinished_at(self) -> str:
         """The layer at which the last backward() was left before its end; "" after whole steps."""
+        if self._steps.interrupted:
+            return "(somewhere in a replayed step)"
         return self._unfinished.stopped_at if self._unfinished is not None else ""
 
     def _whole_step(self, where: str) -> None:
@@ -124,6 +130,11 @@ class FeedForwardNet(LayerGraph):
 
     def discard_step(self) -> None:
         """Forget a forward or an unfinished backward. Updates already made stay."""
+        self.forget_run()
+        self._steps = Steps(self, self._steps.graph)
+
+    def forget_run(self) -> None:
+        """Forget the last forward and backward."""
         self._run = self._unfinished = None
 
     # ---- training
@@ -139,8 +150,10 @@ class FeedForwardNet(LayerGraph):
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor.
 
-        graph: whether a step may be recorded once and replayed; this version runs every step operation by
-        operation either way, with equal results. freeze: layers before this one are not trained.
+        graph: record a step for each shape of batch, plan its memory into one arena, and replay it; else do each
+        operation at once, with equal results, bit for bit. Layers' and optimizer's settings are frozen in a
+        recorded step; the learning rate, random numbers and statistics are not. freeze: layers before this one
+        are not trained.
         """
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"compile: wanted an Optimizer, received {type(optimizer).__name__}")
@@ -150,6 +163,7 @@ class FeedForwardNet(LayerGraph):
         self.loss = loss if loss is not None else self.loss
         self.metric = metric if metric is not None else self.metric
         self.optimizer, self.freeze = optimizer, freeze
+        self._steps = Steps(self, graph)
 
     def train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """One step: forward, loss, and an update of each layer as soon as its gradients are there.
@@ -161,38 +175,31 @@ class FeedForwardNet(LayerGraph):
         self._whole_step("train_one_batch")
         if self.optimizer is None:
             raise GraphError("train_one_batch: wanted an optimizer, call compile(optimizer) first")
-        objective, inputs, targets = self._batch(x, y)
-        out = self.forward(True, inputs, freeze=self.freeze)
-        loss, metric = objective.loss(True, out, targets), objective.metric(out, targets)
-        del out, inputs, targets
-        self._update(objective.backward())
-        return loss, metric
+        return self._steps.train(*self._batch(x, y))
 
-    def _update(self, dy: Outputs) -> None:
-        if self.optimizer is None:
-            raise GraphError("wanted an optimizer")
-        self.optimizer.begin_step()
-        walk = self.backward(dy)
-        del dy
-        for names, values, gradients, _ in walk:
-            for name, value, gradient in zip(names, values, gradients, strict=True):
-                self.optimizer.update(name, value, gradient)
-
-    def _batch(self, x: Any, y: Any) -> tuple[Objective, dict[str, Tensor], dict[str, Tensor]]:
-        """Check a batch and its targets; then as tensors."""
+    def _batch(self, x: Any, y: Any) -> tuple[Objective, dict[str, Any], dict[str, Any]]:
+        """The net's objective, and a batch and its targets by layer, checked."""
         if self.loss is None:
             raise GraphError("wanted a loss, give one to the net or to compile()")
+        self._single_outputs()
         objective = Objective(self.loss, self.metric, self.output_names())
         arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
         count = next(iter(arrays.values())).shape[0]
         wanted = {name: (count, *self.output_shapes(name)[0]) for name in self.output_names()}
-        targets = objective.targets(y, wanted, self.dtype, self.device)
-        inputs = batch.as_tensors(arrays, self.device)
+        targets = objective.targets(y, wanted, self.dtype)
         if not self._seen_batch:
-            batch.warn_of_nan({f"input of layer {n!r}": t for n, t in inputs.items()})
-            batch.warn_of_nan({f"target of layer {n!r}": t for n, t in targets.items()})
+            batch.warn_of_nan({f"input of layer {n!r}": array for n, array in arrays.items()})
+            batch.warn_of_nan({f"target of layer {n!r}": array for n, array in targets.items()})
             self._seen_batch = True
-        return objective, inputs, targets
+        return objective, arrays, targets
+
+    def _single_outputs(self) -> None:
+        for name in self.output_names():
+            if len(self.output_shapes(name)) > 1:
+                raise GraphError(
+                    f"wanted a net whose last layers have one output each, received {name!r} "
+                    f"with {len(self.output_shapes(name))} outputs; use forward() and backward()"
+                )
 
     def gradients(self, x: Any, y: Any) -> dict[str, Tensor]:
         """All parameters' gradients of the loss's mean over a batch, by name; nothing is updated.
@@ -201,7 +208,7 @@ class FeedForwardNet(LayerGraph):
         """
         objective, inputs, targets = self._batch(x, y)
         out = self.forward(True, inputs, freeze=self.freeze)
-        objective.loss(True, out, targets)
+        objective.loss(True, out, batch.as_tensors(targets, self.device))
         collected = {}
         for names, _, gradients, _ in self.backward(objective.backward()):
             collected.update({n: g.detach() for n, g in zip(names, gradients, strict=True)})
@@ -213,16 +220,18 @@ class FeedForwardNet(LayerGraph):
 
     def evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """(loss, metric) of one batch, as 0-d tensors, without training."""
-        objective, inputs, targets = self._batch(x, y)
-        out = self.forward(False, inputs)
-        with no_grad():
-            return objective.loss(False, out, targets), objective.metric(out, targets)
+        return self._steps.evaluate(*self._batch(x, y))
+
+    def predict_one_batch(self, x: Any) -> Any:
+        """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call."""
+        return self._steps.predict(batch.checked_inputs(x, self.input_shapes(), self.dtype))
 
     def predict(self, x: Any, batch_size: int = 32) -> Any:
         """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.
 
         What the last layer gives, as it is: raw scores where the loss works on raw scores.
         """
+        self._single_outputs()
         return fit.predict(self, x, batch_size)
 
     def fit(
@@ -244,6 +253,38 @@ class FeedForwardNet(LayerGraph):
         return fit.fit(self, x, y, batch_size, epochs, validation_data, shuffle, verbose)
 
     # ---- looking and keeping
+
+    @property
+    def memory_plan(self) -> MemoryPlan:
+        """The memory plan of the last training step that was recorded. GraphError if there is none."""
+        return self._steps.plan()
+
+    def plan_batch(self, batch_size: int) -> MemoryPlan:
+        """The memory plan of a training step with batches of this size. Nothing runs and no batch is needed."""
+        if self.loss is None or self.optimizer is None:
+            raise GraphError("plan_batch: wanted a compiled net with a loss")
+        if not isinstance(batch_size, int | np.integer) or batch_size < 1:
+            raise ValueError(f"plan_batch: wanted a batch of at least 1 sample, received {batch_size}")
+        objective = Objective(self.loss, self.metric, self.output_names())
+        inputs = {name: ((batch_size, *shape), self.dtype) for name, shape in self.input_shapes().items()}
+        outputs = {name: (batch_size, *self.output_shapes(name)[0]) for name in self.output_names()}
+        return self._steps.planned(objective, {"input": inputs, "target": objective.forms(outputs, self.dtype)})
+
+    def largest_batch(self, nbytes: int) -> int:
+        """The most samples whose training step fits into `nbytes`, all counted; predicted, nothing is tried.
+
+        0 if not even one does.
+        """
+        fits = 0
+        while self.plan_batch(max(1, 2 * fits)).total_bytes <= nbytes:
+            fits = max(1, 2 * fits)
+        too_many = max(1, 2 * fits)
+        while too_many - fits > 1:
+            middle = (fits + too_many) // 2
+            fits, too_many = (
+                (middle, too_many) if self.plan_batch(middle).total_bytes <= nbytes else (fits, middle)
+            )
+        return fits
 
     def summary(self) -> str:
         """Print a table of the layers with shapes, parameters and bytes; returns its text."""

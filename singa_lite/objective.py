@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from singa_lite.autograd import add, no_grad
-from singa_lite.batch import as_array, as_tensors, by_name
+from singa_lite.batch import as_array, by_name
 from singa_lite.errors import GraphError
 from singa_lite.loss import Loss
 from singa_lite.metric import Metric
@@ -33,14 +35,18 @@ class Objective:
             self.metrics = dict(given)
         self._one_metric = isinstance(metric, Metric)
 
-    def targets(self, y: Any, shapes: Mapping[str, Shape], dtype: Any, device: Any) -> dict[str, Tensor]:
-        """Check the targets against the outputs' batch shapes, before anything runs; then as tensors."""
+    def targets(self, y: Any, shapes: Mapping[str, Shape], dtype: Any) -> dict[str, Any]:
+        """The targets by output, checked against the outputs' batch shapes before anything runs."""
         arrays = {name: as_array(v) for name, v in by_name(y, self.outputs, "targets of the net").items()}
         for name, array in arrays.items():
             for criterion in (self.losses[name], self.metrics.get(name)):
                 if criterion is not None:
                     criterion.check(shapes[name], dtype, array)
-        return as_tensors(arrays, device)
+        return arrays
+
+    def forms(self, shapes: Mapping[str, Shape], dtype: np.dtype[Any]) -> dict[str, tuple[Shape, np.dtype[Any]]]:
+        """Shape and dtype of the usual targets for outputs of these batch shapes."""
+        return {name: loss.target_form(shapes[name], dtype) for name, loss in self.losses.items()}
 
     def loss(self, training: bool, out: Outputs, targets: Mapping[str, Tensor]) -> Tensor:
         """The sum over the outputs of each loss's mean; () in the outputs' dtype."""

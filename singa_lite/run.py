@@ -76,7 +76,7 @@ class Run:
             left = [tensor for index, tensor in enumerate(outputs) if not uses[name, index]]
             if name in output:
                 results[name] = outputs if len(outputs) > 1 else outputs[0]
-            elif left:
+            elif len(left) == len(outputs):  # what is left of a layer that feeds others is nobody's
                 results[name] = left if len(left) > 1 else left[0]
             values.update({(name, index): t for index, t in enumerate(outputs) if uses[name, index]})
             del outputs, left
@@ -114,10 +114,24 @@ class Run:
         self, dys: Mapping[str, list[Tensor]], wanted: frozenset[str], freeze: str | None
     ) -> Iterator[LayerGradients]:
         """Check the derivatives and start the walk; each layer's turn comes when the next item is asked for."""
+        if not dys:
+            raise GraphError(f"backward: wanted derivatives by outputs, {list(self._seeds)}, received none")
         pairs = [pair for name, given in dys.items() for pair in self._seeded(name, given)]
         ports = [port for name in wanted for port in self._ports.get(name, [])]
+        tape = BackwardPass(pairs, ports)
+        self._check_reached(tape, wanted, freeze)
         self._seeds.clear()
-        return self._walk(BackwardPass(pairs, ports), wanted, freeze)
+        return self._walk(tape, wanted, freeze)
+
+    def _check_reached(self, tape: BackwardPass, wanted: frozenset[str], freeze: str | None) -> None:
+        """GraphError unless the walk will come to the inputs of all wanted layers."""
+        names = [node.layer.name for node in self.nodes]
+        walked = names[names.index(freeze) :] if freeze is not None else names
+        for name in wanted:
+            ports = self._ports.get(name, [])
+            if name not in walked or not ports or not all(map(tape.reaches, ports)):
+                tape.finish()
+                raise GraphError(f"backward: no derivative reaches the input of layer {name!r}, is it frozen?")
 
     def _seeded(self, name: str, dys: list[Tensor]) -> list[tuple[Edge, Tensor]]:
         """The derivatives by a layer's outputs, each with its place on the tape."""
@@ -150,6 +164,7 @@ class Run:
                     gradient.release()
                 del item
                 if name == freeze:
+                    tape.finish()
                     break
             self.stopped_at = ""
         finally:
@@ -166,7 +181,5 @@ class Run:
         return LayerGradients([p.name for p, _ in finished], [p for p, _ in finished], [g for _, g in finished], shared)
 
     def _captured(self, name: str, tape: BackwardPass) -> Any:
-        found = [tape.captured.pop(port, None) for port in self._ports.get(name, [])]
-        if not found or any(derivative is None for derivative in found):
-            raise GraphError(f"backward: no derivative reaches the input of layer {name!r}, is it frozen?")
+        found = [tape.captured.pop(port) for port in self._ports[name]]
         return found if len(found) > 1 else found[0]

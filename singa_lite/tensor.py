@@ -60,6 +60,10 @@ class Block:
         self.memory = memory
         self._give = give
 
+    def set_give(self, give: Callable[[], None]) -> None:
+        """What to call when the block dies, in the place of what was set before."""
+        self._give = give
+
     def __del__(self) -> None:
         if self._give is not None:
             self._give()
@@ -72,6 +76,9 @@ class Tensor:
     stores_grad: a parameter, whose gradient `autograd.backward` yields. requires_grad: derivatives pass through.
     creator, output_index: the operation of the tape that made it, and which of its outputs it is.
     """
+
+    #: Above NumPy's, so that `array + tensor` asks the tensor and stays on the tape.
+    __array_priority__ = 1000
 
     __slots__ = (
         "__weakref__",
@@ -203,6 +210,8 @@ class Tensor:
         return format(self.item(), spec) if spec else str(self)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("a tensor's values come as a copy; numpy.from_dlpack(tensor) shows them without one")
         return to_numpy(self).astype(dtype or self.dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
@@ -245,15 +254,32 @@ class Tensor:
         return _arithmetic("power", self, exponent)
 
     def __neg__(self) -> Tensor:
-        return _arithmetic("multiply", self, -1.0)
+        return _arithmetic("multiply", self, -1)
 
-    def __matmul__(self, other: Tensor) -> Tensor:
+    def __matmul__(self, other: Any) -> Tensor:
         return _arithmetic("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return _arithmetic("matmul", other, self)
 
 
 def _arithmetic(name: str, left: Any, right: Any) -> Tensor:
-    result: Tensor = _lent[name](left, right)
+    beside = left if isinstance(left, Tensor) else right
+    result: Tensor = _lent[name](_operand(left, beside), _operand(right, beside))
     return result
+
+
+def _operand(given: Any, beside: Tensor) -> Any:
+    """What the operations take: tensors, numbers beside floats, and anything else as a tensor like `beside`.
+
+    TypeError for values that its dtype would cut off, such as fractions beside integers.
+    """
+    if isinstance(given, Tensor) or (isinstance(given, int | float) and beside.dtype.kind == "f"):
+        return given
+    array = np.asarray(given, beside.dtype if isinstance(given, int) else None)
+    if not np.can_cast(array.dtype, beside.dtype, "same_kind"):
+        raise TypeError(f"wanted values that fit {beside!r}, received {array.dtype}")
+    return from_numpy(array.astype(beside.dtype), beside.device)
 
 
 def contiguous_strides(shape: Shape, dtype: np.dtype[Any]) -> Shape:

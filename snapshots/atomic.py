@@ -48,7 +48,7 @@ def _created(temporary: str, target: str) -> Iterator[FileIO]:
             yield file
         return
     if not os.path.isfile(target):
-        raise SnapshotError(f"{target}: wanted a file to replace, received a folder or a device")
+        raise OSError("wanted a file to replace, received a folder or a device")
     with open(temporary, "x+b", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         shutil.copymode(target, temporary)
         yield file

@@ -43,6 +43,7 @@ def load(net: FeedForwardNet, path: str | os.PathLike[str], optimizer: bool | No
     """
     name = os.fsdecode(path)
     with _reading(f"{name}: wanted a whole HDF5 file"):
+        os.stat(name)  # refuses a missing file in plain words, and a name with a NUL, which HDF5 would cut there
         file = h5py.File(name, "r")
     with file:
         tree.restore(net, _Snapshot(name, file), optimizer)
@@ -124,24 +125,36 @@ class _Snapshot:
     @cached_property
     def shapes(self) -> dict[str, tuple[Shape, np.dtype[Any]]]:
         """All datasets. SnapshotError for what does not lie in this file itself."""
-        found: dict[str, tuple[Shape, np.dtype[Any]]] = {}
-        with _reading(f"{self.path}: wanted a readable list of entries"):
-            self._file.visititems_links(lambda name, link: self._note(name, link, found))
-        return found
+        links = self._links()
+        members = {name: self._member(name, link) for name, link in links.items()}
+        return {name: member for name, member in members.items() if member is not None}
 
-    def _note(self, name: str, link: Any, found: dict[str, tuple[Shape, np.dtype[Any]]]) -> None:
+    def _links(self) -> dict[str, Any]:
+        """What the groups hold, by path; a group that can be reached in several ways is entered once."""
+        links: dict[str, Any] = {}
+
+        def note(name: str, link: Any) -> str | None:  # must not raise: h5py makes another error of it
+            links[name] = link
+            return name if name.count("/") > _DEPTH else None
+
+        with _reading(f"{self.path}: the list of entries cannot be read"):
+            deep = self._file.visititems_links(note)
+        if deep is not None:
+            raise SnapshotError(f"{self.path}: wanted groups at most {_DEPTH} deep, received entry {deep!r}")
+        return links
+
+    def _member(self, name: str, link: Any) -> tuple[Shape, np.dtype[Any]] | None:
+        """Shape and dtype of a dataset, None for a group."""
         where = f"{self.path}: entry {name!r}"
         if not isinstance(link, h5py.HardLink):
             raise SnapshotError(f"{where}: wanted a dataset or a group, received a link")
-        if name.count("/") >= _DEPTH:
-            raise SnapshotError(f"{where}: wanted groups at most {_DEPTH} deep")
         with _reading(f"{where} cannot be read"):
             member = self._file[name]
             if isinstance(member, h5py.Group):
-                return
+                return None
             if not isinstance(member, h5py.Dataset) or member.external or member.is_virtual:
                 raise SnapshotError(f"{where}: wanted a dataset stored in this file")
-            found[name] = member.shape, member.dtype
+            return member.shape, member.dtype
 
     def read(self, path: str) -> NDArray[Any]:
         """The array at a path."""

@@ -102,12 +102,12 @@ def _of_optimizer(optimizer: Optimizer | None, names: Collection[str]) -> dict[s
 
 
 def _names(net: FeedForwardNet, optimizer: Optimizer) -> list[str]:
-    """The parameters that there is state of. SnapshotError if there is other state, of which nobody could tell."""
+    """The net's parameters that there is state of, in its order. SnapshotError for state of anything else."""
     parameters = net.parameters()
     strangers = [key for key in optimizer.state if key not in parameters]
     if strangers:
         raise SnapshotError(f"save: wanted optimizer state by names of the net's parameters, received {strangers}")
-    return [str(key) for key in optimizer.state]
+    return [name for name in parameters if name in optimizer.state]
 
 
 def _check_format(source: Source) -> None:

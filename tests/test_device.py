@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import singa_lite
+from nets import forward_and_loss, state_of
 from singa_lite import FeedForwardNet, OutOfMemoryError, ShapeError, autograd, device, layers, loss, optimizer, tensor
 from singa_lite.errors import DeviceError
 
@@ -204,9 +205,7 @@ def test_stale_memory_is_nan_where_asked(monkeypatch, value, checked):
     assert np.isnan(stale).all() == checked
 
 
-def test_stale_gradients_are_nan_and_training_reads_none(monkeypatch):
-    monkeypatch.setenv("SINGA_LITE_CHECKED", "1")
-    rng = np.random.default_rng(0)
+def trained_net() -> FeedForwardNet:
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu())
     net.add(layers.Conv2D("conv", 3, input_sample_shape=(2, 5, 4)))
     net.add(layers.BatchNormalization("norm"))
@@ -215,17 +214,30 @@ def test_stale_gradients_are_nan_and_training_reads_none(monkeypatch):
     net.add(layers.Flatten("flat"))
     net.add(layers.Dense("dense", 4))
     net.compile(optimizer.Adam())
-    x, y = rng.standard_normal((6, 2, 5, 4)).astype("f"), rng.integers(0, 4, 6)
     for _ in range(3):
-        assert np.isfinite(float(net.train_one_batch(x, y)[0]))
-    net.loss.forward(True, net.forward(True, x), y)
+        net.train_one_batch(X, Y)
+    return net
+
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.standard_normal((6, 2, 5, 4)).astype("f"), RNG.integers(0, 4, 6)
+
+
+def test_stale_gradients_are_nan(monkeypatch):
+    monkeypatch.setenv("SINGA_LITE_CHECKED", "1")
+    net = trained_net()
     stale = []
-    for _, _, gradients, _ in net.backward(net.loss.backward()):
-        assert all(np.isnan(array).all() for array in stale)
+    for _, _, gradients, _ in net.backward(forward_and_loss(net, X, Y)):
         assert all(np.isfinite(tensor.to_numpy(g)).all() for g in gradients)
         stale += [g.array for g in gradients]
     assert len(stale) == 6
     assert all(np.isnan(array).all() for array in stale)
+
+
+def test_training_reads_no_stale_memory(monkeypatch):
+    plain = state_of(trained_net())
+    monkeypatch.setenv("SINGA_LITE_CHECKED", "1")
+    assert state_of(trained_net()) == plain
 
 
 PROGRAM = """

@@ -79,7 +79,7 @@ class Optimizer:
         """Rules for the parameters whose names match `pattern`, such as "*/bias"; the last that matches holds.
 
         lr_mult: multiplies the learning rate; decay_mult: weight decay and the regularizer; regularizer,
-        constraint: in the place of the optimizer's own. Nothing here changes a step that is already recorded.
+        constraint: in the place of the optimizer's own.
         """
         general = self._rules[0]
         rule = Rule(
@@ -97,6 +97,11 @@ class Optimizer:
         for rule in self._rules[1:]:
             if not any(fnmatchcase(name, rule.pattern) for name in names):
                 raise ValueError(f"register: wanted a pattern of parameters {names}, received {rule.pattern!r}")
+
+    @property
+    def rules(self) -> int:
+        """How many rules there are: a step recorded with fewer is out of date."""
+        return len(self._rules)
 
     @property
     def step(self) -> int:

@@ -32,9 +32,12 @@ def outputs_of(result: Any) -> list[Tensor]:
 
 
 def projections(outputs: Sequence[Tensor], seed: int = 7) -> list[np.ndarray]:
-    """Random weights for each output, fixed by the seed; the sum of products makes one number of them all."""
+    """Random weights for each output, fixed by the seed; the sum of products makes one number of them all.
+
+    They lie between 1/2 and 3/2, of both signs: a weight near 0 would hide its element.
+    """
     rng = np.random.default_rng(seed)
-    return [rng.standard_normal(output.shape) for output in outputs]
+    return [np.asarray(rng.uniform(0.5, 1.5, y.shape) * rng.choice((-1, 1), y.shape)) for y in outputs]
 
 
 def by_tape(

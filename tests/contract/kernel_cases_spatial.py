@@ -6,7 +6,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-
 from kernel_case import Case, Tensors, garbage
 
 Made = tuple[Tensors, dict[str, Any]]

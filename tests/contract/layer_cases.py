@@ -86,6 +86,8 @@ CASES: dict[str, Case] = {
         lambda: layers.AvgPooling1D("p", 4, 2, pad=(3, 0), count_pad=False), SEQUENCE
     ),
     "GlobalAvgPooling2D": Case(lambda: layers.GlobalAvgPooling2D("p"), IMAGE),
+    "Upsampling2D": Case(lambda: layers.Upsampling2D("u"), IMAGE),
+    "Upsampling2D:pair of factors": Case(lambda: layers.Upsampling2D("u", (3, 2)), IMAGE),
     "BatchNormalization:vectors": Case(
         lambda: layers.BatchNormalization("b"), ((4,),), batch=5, evaluation=_batch_normalization
     ),

@@ -160,6 +160,8 @@ POOLING = {
     ),
     "avg_pool2d:gaps": case((2, 3, 6, 7), kernel=(2, 1), stride=(3, 2)),
     "global_avg_pool2d": case((2, 3, 5, 4)),
+    "upsample_nearest": case((2, 3, 5, 4), factor=(2, 2)),
+    "upsample_nearest:unequal factors": case((2, 3, 4, 5), factor=(3, 1)),
 }
 
 NORMALIZATION = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from kernel_case import garbage, run
+
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 #: Odd, and larger than what the kernels draw at a time.
@@ -56,6 +56,13 @@ def test_dropout_keeps_what_one_float32_draw_says(shape, dtype):
     run(NUMPY, "dropout", [x, key(), y], {"p": 0.3})
     kept = generator(key()).random(shape, dtype=np.float32) >= np.float32(0.3)
     np.testing.assert_array_equal(y, np.where(kept, x / np.asarray(1 - 0.3, dtype), 0))
+
+
+def test_dropout_keeps_an_element_whose_number_is_exactly_p():
+    p = float(generator(key()).random(9, dtype=np.float32)[4])
+    y = garbage((9,), "float64")
+    run(NUMPY, "dropout", [np.ones(9), key(), y], {"p": p})
+    assert y[4] == 1 / (1 - p)
 
 
 def test_dropout_with_the_same_key_is_its_own_derivative():

@@ -35,7 +35,7 @@ Pad = tuple[int, int, int, int]
 
 
 class Layout(NamedTuple):
-    """How a convolution is cut: image rows of a tile, filters (of each group) of a product, and their scratch."""
+    """How a convolution is cut: image rows of a tile, filters of each group of a product, scratch."""
 
     groups: int
     rows: int
@@ -170,7 +170,7 @@ def conv2d_gradient(
 
 
 def _tiles(x: Array, y: Array, windows: Windows, layout: Layout, buffers: list[Array]) -> Iterator[Tile]:
-    """The tiles of a convolution of x to y in order. buffers: of columns and outputs, the same for all tiles."""
+    """The tiles of a convolution of x to y in order. buffers: of columns and of outputs, for all tiles."""
     columns, outputs = buffers
     x, y = _channels_first(x, layout.groups), _channels_first(y, layout.groups)
     for images, rows in boxes(y.shape[2:4], layout.rows):

@@ -1,0 +1,54 @@
+"""MobileNetV2: inverted residuals, depthwise convolutions, ReLU6 (Sandler and others, arXiv 1801.04381)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from singa_lite import FeedForwardNet, Layer
+from singa_lite.initializer import Spec
+from singa_lite.layers import Merge
+
+from .blocks import Blocks
+
+#: (expansion, channels, blocks, stride of the first block) of each stage: the paper's table 2.
+STAGES = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 2),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
+
+
+def mobilenet_v2(device: Any = None, seed: int = 0, *, init: Spec = "he_normal") -> FeedForwardNet:
+    """MobileNetV2 of width 1. Samples (3, 224, 224), 1000 classes."""
+    blocks = Blocks((3, 224, 224), device, seed, init)
+    x = _conv_norm_relu6(blocks, "stem", 32, 3, 2)
+    channels = 32
+    for stage, (expansion, kernels, count, stride) in enumerate(STAGES, 1):
+        for number in range(1, count + 1):
+            name, step = f"stage{stage}_{number}", stride if number == 1 else 1
+            x = _inverted_residual(blocks, name, x, channels * expansion, kernels, step)
+            channels = kernels
+    _conv_norm_relu6(blocks, "last", 1280, 1)
+    return blocks.averaged_scores(1000, dropout=0.2)
+
+
+def _conv_norm_relu6(
+    blocks: Blocks, name: str, kernels: int, kernel: int = 3, stride: int = 1, groups: int = 1
+) -> Layer:
+    blocks.conv_norm(name, kernels, kernel, stride, groups=groups)
+    return blocks.activation(name, "relu6")
+
+
+def _inverted_residual(blocks: Blocks, name: str, x: Layer, width: int, kernels: int, stride: int) -> Layer:
+    """Wide, depthwise, narrow; plus x where the shapes are equal. x: the layer added last."""
+    if width != x.get_output_sample_shape()[0]:
+        _conv_norm_relu6(blocks, f"{name}_expand", width, 1)
+    _conv_norm_relu6(blocks, f"{name}_depthwise", width, 3, stride, groups=width)
+    y = blocks.conv_norm(f"{name}_project", kernels, 1)
+    if x.get_output_sample_shape() != y.get_output_sample_shape():
+        return y
+    return blocks.add(Merge(f"{name}_sum"), [x, y])

@@ -1,0 +1,117 @@
+"""Arena: one span of bytes that several placed programs share, and the launches bound to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from weakref import WeakSet
+
+from singa_lite.operation import Instruction, Operand
+from singa_lite.passes.lower import Placed
+from singa_lite.tensor import Block
+
+Launch = Callable[[], Any]
+
+
+class Arena:
+    """Bytes from a device's pool. Programs never run at the same time, so the largest one's need is enough."""
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+        self.block: Block | None = None
+        self._bound: WeakSet[Bound] = WeakSet()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.block.nbytes if self.block is not None else 0
+
+    def reserve(self, nbytes: int) -> None:
+        """Make room for a program of this size. If the span must grow, all programs are bound anew."""
+        if nbytes <= self.nbytes:
+            return
+        for bound in self._bound:
+            bound.release()
+        self.block = None  # give the old span back before taking the larger one
+        self.block = self.device.new_block(nbytes)
+
+    def add(self, bound: Bound) -> None:
+        """Bind a program here when it next runs."""
+        self.reserve(bound.placed.arena_bytes)
+        self._bound.add(bound)
+
+
+class Bound:
+    """A placed program with every launch bound to its bytes. blocks: {held block: Block}."""
+
+    def __init__(self, placed: Placed, arena: Arena, blocks: Mapping[int, Block], checked: bool = False) -> None:
+        self.placed = placed
+        self.arena = arena
+        self.blocks = dict(blocks)
+        self.checked = checked
+        self._launches: list[Launch] | None = None
+        arena.add(self)
+
+    def run(self) -> None:
+        """Replay: nothing is allocated or looked up, the launches run one after the other."""
+        launches = self._launches
+        if launches is None:
+            launches = self._launches = self._bind()
+        for launch in launches:
+            launch()
+
+    def launches(self) -> list[Launch]:
+        """The launches in order, one an instruction."""
+        return [self._launch(instruction) for instruction in self.placed.program.instructions]
+
+    def release(self) -> None:
+        """Forget the launches, and with them the bytes; the next run binds anew."""
+        self._launches = None
+
+    def _bind(self) -> list[Launch]:
+        self.arena.reserve(self.placed.arena_bytes)
+        launches = self.launches()
+        if not self.checked:
+            return launches
+        dying = _dying(self.placed.program.instructions, self.placed.places)
+        return [one for place, launch in enumerate(launches) for one in (launch, *self._poison(dying.get(place, ())))]
+
+    def _launch(self, instruction: Instruction) -> Launch:
+        device = self.arena.device
+        arrays = tuple(None if operand is None else self._array(operand) for operand in instruction.operands)
+        scratch = None
+        if instruction.scratch_bytes:
+            scratch = self._bytes(self.placed.scratch[instruction.number], instruction.scratch_bytes)
+        launch: Launch = device.kernels.prepare(instruction.kernel, arrays, scratch, instruction.settings)
+        return launch
+
+    def _array(self, operand: Operand) -> Any:
+        offset = operand.offset
+        if operand.block in self.placed.places:
+            block = self.arena.block
+            offset += self.placed.places[operand.block]
+        else:
+            block = self.blocks[operand.block]
+        return self.arena.device.view(block, operand.shape, operand.dtype, operand.strides, offset)
+
+    def _bytes(self, offset: int, nbytes: int) -> Any:
+        return self.arena.device.view(self.arena.block, (nbytes,), "uint8", (1,), offset)
+
+    def _poison(self, blocks: Sequence[int]) -> list[Launch]:
+        """Fill these blocks with 0xFF, NaN in every float type: a read of them would show."""
+        sizes, places = self.placed.program.sizes, self.placed.places
+        return [_filler(self._bytes(places[block], sizes[block])) for block in blocks]
+
+
+def _filler(array: Any) -> Launch:
+    return lambda: array.fill(0xFF)
+
+
+def _dying(instructions: Sequence[Instruction], places: Mapping[int, int]) -> dict[int, list[int]]:
+    """{place in the order: blocks whose last use it is}."""
+    last = {o.block: place for place, i in enumerate(instructions) for o in i.operands if o is not None}
+    dying: dict[int, list[int]] = {}
+    for block, place in last.items():
+        if block in places:
+            dying.setdefault(place, []).append(block)
+    return dying

@@ -1,0 +1,143 @@
+"""What the exact search knows while it stacks requests upward: least offsets, remaining load, open boundaries.
+
+Ideas of MiniMalloc (M. Moffitt, ASPLOS 2023), in own words. In the placement with the smallest sum of offsets,
+read upward, each request lies at its *least* offset: on the highest of the earlier ones that it shares a
+section with. So a search need only choose which request comes next, by ascending (offset, rank).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from .floors import Floors
+from .table import Indices, Ints, Table
+
+
+@dataclass
+class Undo:
+    """What placing one request changed: it, and the old least offsets."""
+
+    request: int
+    offset: int
+    raised: Indices
+    before: Ints
+    settled: list[tuple[int, int]] = field(default_factory=list)  # others placed with it, and their offsets
+
+
+class Field:
+    """Requests still to be placed, in the order of their rank; offsets and sizes in units, lifespans in sections.
+
+    table: the requests. limit: offset above which each cannot lie. least: offset below which it cannot, of the
+    sentinel `placed` for what is placed. room: units that the requests of a section may take together.
+    load: units not yet placed, by section. crossing: requests not yet placed, by boundary between sections.
+    alive: how many are not yet placed.
+    """
+
+    def __init__(self, table: Table, limit: Ints, least: Ints, room: int) -> None:
+        self.table, self.limit, self.least, self.room = table, limit, least.copy(), room
+        self.placed = 2 * (room + int(table.alignment.max())) + 1
+        self.alive = len(table)
+        self.load = table.load.copy()
+        self.crossing = _count(table)
+        self._floors = Floors(table.first, table.stop, self.placed)
+        self._spans = list(zip(*(a.tolist() for a in (table.first, table.stop, table.size)), strict=True))
+        self._twin = _twins(table, limit)
+        self._by_first = np.argsort(table.first, kind="stable")
+
+    def candidates(self, offset: int, rank: int) -> list[int]:
+        """Those that may come next, after one at (offset, rank), lowest first.
+
+        None is at or above the least top of another, which could be put below it (dominance); and of equal
+        requests only the first.
+        """
+        least = self.least
+        lowest_top = (least + self.table.size).min()
+        found = np.flatnonzero((least < lowest_top) & (least >= offset))
+        values = least[found]
+        order = values.argsort(kind="stable")
+        pairs = zip(found[order].tolist(), values[order].tolist(), strict=True)
+        return [i for i, value in pairs if (value > offset or i > rank) and not self._has_twin(i)]
+
+    def _has_twin(self, i: int) -> bool:
+        return self._twin[i] >= 0 and bool(self.least[self._twin[i]] < self.placed)
+
+    def place(self, i: int) -> Undo:
+        """Put request i at its least offset and raise those that now lie above it."""
+        first, stop, size = self._spans[i]
+        offset = int(self.least[i])
+        top = offset + size
+        self.least[i] = self.placed
+        table = self.table
+        raised = np.flatnonzero((table.first < stop) & (table.stop > first) & (self.least < top))
+        undo = Undo(i, offset, raised, self.least[raised])
+        self.least[raised] = top if table.aligned else top + -top % table.alignment[raised]
+        self._take(i, 1)
+        return undo
+
+    def settle(self, i: int, undo: Undo) -> None:
+        """Place request i at its least offset without raising others; it goes back with `undo`."""
+        undo.settled.append((i, int(self.least[i])))
+        self.least[i] = self.placed
+        self._take(i, 1)
+
+    def take_back(self, undo: Undo) -> None:
+        """Be as before what `undo` tells of."""
+        self.least[undo.raised] = undo.before
+        for i, offset in [(undo.request, undo.offset), *undo.settled]:
+            self.least[i] = offset
+            self._take(i, -1)
+
+    def _take(self, i: int, count: int) -> None:
+        first, stop, size = self._spans[i]
+        self.load[first:stop] -= count * size
+        self.crossing[first : stop - 1] -= count
+        self.alive -= count
+
+    def possible(self, undo: Undo) -> bool:
+        """Whether the rest may still fit: each within its limit, and all of a section above the least of them.
+
+        Section inference, with the monotonic floor: what is not yet placed lies at the last offset or above.
+        """
+        if (self.least[undo.raised] > self.limit[undo.raised]).any():
+            return False
+        floors = self._floors(np.maximum(self.least, undo.offset))
+        return not ((floors + self.load > self.room) & (self.load > 0)).any()
+
+    def parts(self, i: int) -> list[Indices]:
+        """What is not yet placed, if placing i made it fall into parts that share no section; else one part."""
+        first, stop, _ = self._spans[i]
+        order = self._by_first[self.least[self._by_first] < self.placed]
+        if self.crossing[first : stop - 1].all() or not len(order):
+            return [order]
+        reach = np.maximum.accumulate(self.table.stop[order])
+        cuts = np.flatnonzero(self.table.first[order][1:] >= reach[:-1]) + 1
+        return [order[a:b] for a, b in pairwise([0, *cuts.tolist(), len(order)])]
+
+    def part(self, members: Indices) -> Field:
+        """A field of these requests alone, which are not yet placed, from their present least offsets on."""
+        return Field(self.table.subset(members), self.limit[members], self.least[members], self.room)
+
+
+def _count(table: Table) -> Indices:
+    """How many requests are alive on both sides of each boundary between sections."""
+    changes = np.bincount(table.first, minlength=len(table.load)) - np.bincount(
+        table.stop - 1, minlength=len(table.load)
+    )
+    return np.cumsum(changes)[:-1]
+
+
+def _twins(table: Table, limit: Ints) -> list[int]:
+    """For each request the last one before it with the same lifespan, size, alignment and limit; -1 for none.
+
+    The least offsets of such are equal as long as both are not placed.
+    """
+    columns = (table.first, table.stop, table.size, table.alignment, limit)
+    last: dict[tuple[int, ...], int] = {}
+    twins = []
+    for i, key in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        twins.append(last.get(key, -1))
+        last[key] = i
+    return twins

@@ -1,0 +1,151 @@
+"""Exact branch and bound, in the manner of MiniMalloc: is there a placement within so many bytes?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from .field import Field, Undo
+from .table import Indices, Ints, Table
+
+FIRST_NODES = 512  # of the first turn of each order
+SMALL = 32  # requests up to which a smaller field is not worth making
+
+
+class ExhaustedError(RuntimeError):
+    """The nodes or the time given to a search are used up; it knows neither a placement nor that none exists."""
+
+
+@dataclass
+class Budget:
+    """Nodes that a search may still visit, and when it must end, in seconds of time.perf_counter."""
+
+    nodes: float = inf
+    deadline: float = inf
+
+    def spend(self) -> None:
+        """Count one node; ExhaustedError if none is left or it is too late."""
+        self.nodes -= 1
+        if self.nodes < 0 or (self.deadline < inf and time.perf_counter() > self.deadline):
+            raise ExhaustedError(f"wanted to visit another node, received {max(self.nodes, 0):g} nodes")
+
+    def share(self, nodes: int) -> Budget:
+        """A budget of so many nodes, or fewer, taken out of this one; ExhaustedError if this one is used up."""
+        self.spend()
+        granted = min(nodes, self.nodes)
+        self.nodes -= granted
+        return Budget(granted, self.deadline)
+
+
+def decide(table: Table, capacity: int, budget: Budget) -> Ints | None:
+    """Offsets, in units, of a placement within `capacity` bytes; None if there is none.
+
+    ExhaustedError if neither is found within the budget.
+    """
+    offsets = np.zeros(len(table), table.size.dtype)
+    for part in table.parts():
+        solution = _decide_part(table.subset(part), capacity, budget)
+        if solution is None:
+            return None
+        offsets[part] = solution
+    return offsets
+
+
+def _decide_part(table: Table, capacity: int, budget: Budget) -> Ints | None:
+    """The same, of a part. The orders take turns, each with twice the nodes of the round before.
+
+    Which order serves best differs by magnitudes from one problem to the next.
+    """
+    limit = table.limits(capacity)
+    slack = int((table.size * table.unit - table.nbytes).max())
+    room = (capacity + slack) // table.unit
+    if (limit < 0).any() or (table.load > room).any():
+        return None
+    nodes = max(FIRST_NODES, 2 * len(table))  # enough to come to an end once
+    while True:
+        for order in orders(table):
+            turn = budget.share(nodes)
+            field = Field(table.subset(order), limit[order], np.zeros_like(limit), room)
+            try:
+                solution = solve(field, turn)
+            except ExhaustedError:
+                continue
+            budget.nodes += turn.nodes
+            if solution is not None:
+                solution[order] = solution.copy()
+            return solution
+        nodes *= 2
+
+
+def orders(table: Table) -> Iterator[Indices]:
+    """The static orders: mixes of the load that a request takes part in, the length of its life, and its area."""
+    length = table.stop - table.first
+    load = np.array([table.load[a:b].max() for a, b in zip(table.first, table.stop, strict=True)])
+    area = length * table.size
+    for keys in ((load, length, area), (length, area, load), (load, area, length)):
+        yield np.lexsort([-key for key in reversed(keys)])
+
+
+@dataclass
+class _Frame:
+    """One level of the search: what else may come next, and what the present choice has changed."""
+
+    candidates: Iterator[int]
+    undo: Undo | None = None
+
+
+def solve(field: Field, budget: Budget, offset: int = -1, rank: int = -1) -> Ints | None:
+    """Offsets for what is not yet placed in the field, all after (offset, rank); None if there are none.
+
+    Depth first on a list of its own, since a step may have more requests than Python has stack. Recursion is
+    only into fields of at most half the requests.
+    """
+    offsets = np.zeros(len(field.table), field.table.size.dtype)
+    frames = [_Frame(iter(field.candidates(offset, rank)))]
+    while frames:
+        frame = frames[-1]
+        if frame.undo is not None:
+            field.take_back(frame.undo)
+            frame.undo = None
+        i = next(frame.candidates, None)
+        if i is None:
+            frames.pop()
+            continue
+        budget.spend()
+        frame.undo = undo = field.place(i)
+        offsets[i] = undo.offset
+        if not field.possible(undo) or not _split(field, undo, budget, offsets):
+            continue
+        if not field.alive:
+            return offsets
+        frames.append(_Frame(iter(field.candidates(undo.offset, i))))
+    return None
+
+
+def _split(field: Field, undo: Undo, budget: Budget, offsets: Ints) -> bool:
+    """Solve the smaller parts that the field has fallen into, each for itself; False if one cannot be.
+
+    The largest stays in the field, unless so little is left of this that a smaller one is worth making.
+    """
+    parts = sorted(field.parts(undo.request), key=len)
+    if 2 * len(parts[-1]) > len(field.table) or len(field.table) <= SMALL:
+        parts.pop()
+    for part in parts:
+        members = np.sort(part)
+        rank = int(members.searchsorted(undo.request))  # of the first that comes after the request
+        if len(members) == 1:
+            least = int(field.least[members[0]])
+            found = (least, rank) < (undo.offset, 1)
+            solution = None if found else np.array([least])
+        else:
+            solution = solve(field.part(members), budget, undo.offset, rank - 1)
+        if solution is None:
+            return False
+        offsets[members] = solution
+        for member in members.tolist():
+            field.settle(member, undo)
+    return True

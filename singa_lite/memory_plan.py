@@ -1,0 +1,154 @@
+"""MemoryPlan: what a placed step takes, what it would take otherwise, and who is live at the peak."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from singa_lite.operation import Role
+from singa_lite.passes.lower import Placed
+from singa_lite.passes.program import lifespans, live_bytes, requests, rounded
+from singa_lite.passes.read_from import check_reads
+
+
+class Row(NamedTuple):
+    """A block of the step, as it was recorded."""
+
+    name: str
+    layer: str
+    role: Role
+    nbytes: int
+    number: int
+
+
+@dataclass(frozen=True)
+class PlacedRow:
+    """A block or scratch in the arena: steps [lower, upper), bytes [offset, offset + nbytes).
+
+    kind: the phase of the operation that first writes it, or "scratch".
+    """
+
+    name: str
+    layer: str
+    kind: str
+    nbytes: int
+    lower: int
+    upper: int
+    offset: int
+
+
+class MemoryPlan:
+    """The plan of a recorded step.
+
+    arena_bytes: of the arena, which holds every intermediate and all scratch. floor_bytes: the largest sum of live
+    bytes in the chosen order; no arena is smaller. recorded_floor_bytes: the same for the step as recorded.
+    unshared_bytes: the sum with bytes of its own for each. eager_bytes: the high water of doing each operation at
+    once. by_role: {role: bytes}, of the blocks outside the arena as they are, of the intermediates their sum.
+    rows: what lies in the arena.
+    """
+
+    def __init__(self, placed: Placed, blocks: Sequence[Row], eager_bytes: int) -> None:
+        self.placed = placed
+        self.arena_bytes = placed.plan.arena
+        self.floor_bytes = placed.plan.floor
+        self.recorded_floor_bytes = placed.recorded_floor
+        self.eager_bytes = eager_bytes
+        self.proved = placed.plan.proved
+        self.order = placed.order
+        self.seconds = dict(placed.seconds)
+        self.operations = len(placed.program.instructions)
+        self.unshared_bytes = sum(r.size for r in requests(placed.recorded))
+        self.by_role = {str(role): sum(b.nbytes for b in blocks if b.role is role) for role in Role}
+        self.rows = _rows(placed, blocks)
+
+    @property
+    def gap_bytes(self) -> int:
+        """Bytes of the arena above the floor."""
+        return self.arena_bytes - self.floor_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes outside the arena: inputs, parameters, state and outputs."""
+        return sum(nbytes for role, nbytes in self.by_role.items() if role != Role.INTERMEDIATE)
+
+    @property
+    def total_bytes(self) -> int:
+        """All that the step needs: the arena and what is outside it."""
+        return self.arena_bytes + self.held_bytes
+
+    @property
+    def peak_step(self) -> int:
+        """The step at which most bytes are live."""
+        live = live_bytes(self.placed.program)
+        return live.index(max(live)) if live else 0
+
+    def at_peak(self) -> list[PlacedRow]:
+        """What is live at the peak step, largest first."""
+        peak = self.peak_step
+        return sorted((r for r in self.rows if r.lower <= peak < r.upper), key=lambda r: (-r.nbytes, r.name))
+
+    def by_kind(self) -> dict[str, int]:
+        """Bytes in the arena by what they are: the sum over all steps, each with bytes of its own."""
+        sums: dict[str, int] = {}
+        for row in self.rows:
+            sums[row.kind] = sums.get(row.kind, 0) + row.nbytes
+        return sums
+
+    def check(self) -> None:
+        """Prove the plan once more. PlanError names what is wrong."""
+        from singa_lite.memory.check import check
+
+        placed = self.placed
+        check(requests(placed.program), placed.plan.offsets, placed.plan.arena)
+        check_reads(placed.recorded.instructions, placed.program.instructions, placed.places)
+
+    def summary(self) -> str:
+        """The plan in words and a table of what is live at the peak."""
+        held = {role: nbytes for role, nbytes in self.by_role.items() if role != Role.INTERMEDIATE}
+        proof = "proved least" if self.proved else "not proved least"
+        lines = [
+            f"{self.operations} operations in {self.order!r} order",
+            f"arena      {_mib(self.arena_bytes)}, {proof} for this order",
+            f"floor      {_mib(self.floor_bytes)} (gap {self.gap_bytes:,} bytes), as recorded "
+            f"{_mib(self.recorded_floor_bytes)}",
+            f"unshared   {_mib(self.unshared_bytes)}, eager high water {_mib(self.eager_bytes)}",
+            "outside    " + ", ".join(f"{role} {_mib(nbytes)}" for role, nbytes in held.items()),
+            f"together   {_mib(self.total_bytes)}",
+        ]
+        peak = self.peak_step
+        if self.rows:
+            at = self.placed.program.instructions[peak]
+            lines.append(f"live at the peak, step {peak} ({at.kernel}, layer {at.layer!r}):")
+        lines += [f"  {_mib(r.nbytes)}  {r.kind:10}  {r.layer} {r.name}" for r in self.at_peak()[:20]]
+        return "\n".join(lines)
+
+    def to_html(self, path: str) -> None:
+        """Write one self-contained page: the arena as rectangles of time and offset, and the live bytes above."""
+        from singa_lite.plan_page import write
+
+        write(self, path)
+
+    def __repr__(self) -> str:
+        return f"<MemoryPlan arena {_mib(self.arena_bytes)}, floor {_mib(self.floor_bytes)}>"
+
+
+def _rows(placed: Placed, blocks: Sequence[Row]) -> list[PlacedRow]:
+    spans = lifespans(placed.program)
+    kinds = {o.block: i.phase for i in reversed(placed.program.instructions) for o in i.writes}
+    rows = []
+    for number, span in spans.items():
+        block = blocks[number]
+        kind = str(kinds.get(number, "forward"))
+        offset = placed.places[number]
+        rows.append(PlacedRow(block.name, block.layer, kind, block.nbytes, span.lower, span.upper, offset))
+    for step, instruction in enumerate(placed.program.instructions):
+        if instruction.scratch_bytes:
+            offset, nbytes = placed.scratch[instruction.number], rounded(instruction.scratch_bytes)
+            name = f"scratch of {instruction.kernel}"
+            rows.append(PlacedRow(name, instruction.layer, "scratch", nbytes, step, step + 1, offset))
+    return rows
+
+
+def _mib(nbytes: int) -> str:
+    return f"{nbytes / 2**20:10.2f} MiB"

@@ -1,0 +1,51 @@
+"""Upsampling of images by repeated pixels."""
+
+from __future__ import annotations
+
+from singa_lite.errors import ShapeError
+from singa_lite.ops.op import Op
+from singa_lite.ops.windows import Pair
+from singa_lite.tensor import Tensor
+
+
+class UpsampleNearest(Op):
+    """y = each element of x as a block of factor[0] x factor[1] equal ones."""
+
+    def __init__(self, factor: Pair) -> None:
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows, columns = self.factor
+        if x.ndim != 4:
+            raise ShapeError(f"upsample_nearest: wanted x (n, c, h, w), received {x.shape}")
+        if rows < 1 or columns < 1:
+            raise ValueError(f"upsample_nearest: wanted factors of at least 1, received {self.factor}")
+        self.shape = n, c, h, w = x.shape
+        per_image, per_channel, per_row, per_column = x.strides
+        y: Tensor = self.device.empty((n, c, h * rows, w * columns), x.dtype)
+        single = x.view((n, c, h, 1, w, 1), (per_image, per_channel, per_row, 0, per_column, 0))
+        self.device.run("copy", single, _in_blocks(y, self.factor))
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        dx: Tensor = self.device.empty(self.shape, dys[0].dtype)
+        self.device.run("reduce_sum", _in_blocks(dys[0], self.factor), dx, axes=(3, 5), alpha=1.0)
+        return dx
+
+
+def _in_blocks(y: Tensor, factor: Pair) -> Tensor:
+    """The view (n, c, h, rows, w, columns) of y (n, c, h * rows, w * columns), whatever its strides."""
+    n, c, height, width = y.shape
+    per_image, per_channel, per_row, per_column = y.strides
+    rows, columns = factor
+    shape = n, c, height // rows, rows, width // columns, columns
+    return y.view(shape, (per_image, per_channel, per_row * rows, per_row, per_column * columns, per_column))
+
+
+def upsample_nearest(x: Tensor, factor: Pair) -> Tensor:
+    """Nearest-neighbor upsampling: each pixel as a block of equal ones.
+
+    x: (n, c, h, w); factor: (rows, columns), at least 1; result (n, c, h * rows, w * columns).
+    """
+    result: Tensor = UpsampleNearest(factor)(x)
+    return result

@@ -1,0 +1,53 @@
+"""Which instructions must come before which: read after write, write after write, write after read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from singa_lite.operation import Instruction
+
+
+def predecessors(instructions: Sequence[Instruction]) -> list[list[int]]:
+    """For each place in the order, the places that it depends on directly, rising.
+
+    A block is taken as a whole: a read follows the last write of any part of it, a write follows the last write
+    and all reads since.
+    """
+    writer: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
+    result = []
+    for place, instruction in enumerate(instructions):
+        before: set[int] = set()
+        written = {operand.block for operand in instruction.writes}
+        read = {operand.block for operand in instruction.reads}
+        for block in read | written:
+            if block in writer:
+                before.add(writer[block])
+        for block in written:
+            before.update(readers.pop(block, ()))
+            writer[block] = place
+        for block in read - written:
+            readers.setdefault(block, []).append(place)
+        before.discard(place)
+        result.append(sorted(before))
+    return result
+
+
+def successors(before: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The same relation the other way round."""
+    after: list[list[int]] = [[] for _ in before]
+    for place, earlier in enumerate(before):
+        for one in earlier:
+            after[one].append(place)
+    return after
+
+
+def ancestors(before: Sequence[Sequence[int]]) -> list[int]:
+    """For each place, all that it depends on, directly or not, and itself, as a bit set."""
+    sets: list[int] = []
+    for place, earlier in enumerate(before):
+        bits = 1 << place
+        for one in earlier:
+            bits |= sets[one]
+        sets.append(bits)
+    return sets

@@ -1,0 +1,108 @@
+"""From a record to a placed program: passes, the order of least floor, placement, and the proofs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from singa_lite.memory.problem import Plan
+from singa_lite.operation import Instruction
+from singa_lite.passes.concat import assembled_in_place
+from singa_lite.passes.dead import without_dead
+from singa_lite.passes.in_place import in_place
+from singa_lite.passes.order import orders
+from singa_lite.passes.parallel import conflicts, ready_order
+from singa_lite.passes.program import Program, floor, requests, rounded
+from singa_lite.passes.read_from import check_reads
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A program with a place for each block.
+
+    recorded: the instructions as they were recorded, dead ones left out; places: {block: offset in the arena};
+    scratch: {number of an instruction: offset of its scratch}; order: name of the order chosen; recorded_floor:
+    the floor of the record as it was; seconds: {stage: time it took}.
+    """
+
+    recorded: Program
+    program: Program
+    plan: Plan
+    places: dict[int, int]
+    scratch: dict[int, int]
+    order: str
+    recorded_floor: int
+    seconds: dict[str, float]
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the arena."""
+        return self.plan.arena
+
+
+def lower(
+    instructions: Sequence[Instruction], sizes: dict[int, int], *, search_seconds: float = 2.0, parallel: bool = False
+) -> Placed:
+    """Plan a record so that it needs as little memory as the passes can reach, and prove the result.
+
+    sizes: {intermediate block: bytes}; blocks that are not in it are held elsewhere. search_seconds: for the exact
+    placement, if the first ones leave a gap. parallel: two blocks share bytes only if every use of one comes
+    before every use of the other by dependencies, so instructions may run in any order that keeps these.
+    """
+    try:
+        from singa_lite.memory.check import check
+        from singa_lite.memory.planner import plan
+    except ImportError:
+        from singa_lite._temporary import check, plan
+
+    start = time.perf_counter()
+    recorded = without_dead(Program(tuple(instructions), sizes))
+    views = assembled_in_place(recorded)
+    name, program = _parallel(views) if parallel else _best(views)
+    passed = time.perf_counter()
+    wanted = requests(program)
+    pairs = conflicts(program) if parallel else None
+    placed = plan(wanted, seconds=search_seconds, conflicts=pairs)
+    planned = time.perf_counter()
+    check(wanted, placed.offsets, placed.arena, conflicts=pairs)
+    places = {int(key[1:]): offset for key, offset in placed.offsets.items() if key[0] == "b"}
+    scratch = {int(key[1:]): offset for key, offset in placed.offsets.items() if key[0] == "s"}
+    check_reads(recorded.instructions, program.instructions, places)
+    seconds = {
+        "passes": passed - start,
+        "placement": planned - passed,
+        "proof": time.perf_counter() - planned,
+    }
+    return Placed(recorded, program, placed, places, scratch, name, floor(recorded), seconds)
+
+
+def unshared(instructions: Sequence[Instruction], sizes: dict[int, int]) -> Placed:
+    """The same record with bytes of its own for every block: what sharing is compared with."""
+    recorded = without_dead(Program(tuple(instructions), sizes))
+    wanted, offsets, top = requests(recorded), {}, 0
+    for request in wanted:
+        offsets[request.id] = top
+        top += rounded(request.size)
+    placed = Plan(offsets, top, floor(recorded), False, 0.0, "unshared")
+    places = {int(key[1:]): offset for key, offset in offsets.items() if key[0] == "b"}
+    scratch = {int(key[1:]): offset for key, offset in offsets.items() if key[0] == "s"}
+    return Placed(recorded, recorded, placed, places, scratch, "recorded", floor(recorded), {})
+
+
+def _best(views: Program) -> tuple[str, Program]:
+    """The order whose floor, after in-place writing, is lowest; the recorded one where others only tie."""
+    best: tuple[int, str, Program] | None = None
+    for name, candidate in orders(views):
+        program = in_place(candidate)
+        height = floor(program)
+        if best is None or height < best[0]:
+            best = height, name, program
+    if best is None:
+        return "recorded", views
+    return best[1], best[2]
+
+
+def _parallel(views: Program) -> tuple[str, Program]:
+    """In dependency order; writing in place only where that order cannot change who reads last."""
+    return "dependencies", views.with_instructions(ready_order(views.instructions))

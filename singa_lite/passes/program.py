@@ -1,0 +1,84 @@
+"""Program: instructions in an order to run them, and the blocks that they use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from singa_lite.memory.problem import Request
+from singa_lite.operation import Instruction
+
+#: Bytes; offsets in an arena are multiples of it (a cache line, and the widest vector register).
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Program:
+    """Instructions in the order to run them. sizes: {intermediate block: bytes}; all other blocks are held."""
+
+    instructions: tuple[Instruction, ...]
+    sizes: dict[int, int]
+
+    def with_instructions(self, instructions: Sequence[Instruction]) -> Program:
+        """The same blocks under other instructions."""
+        return replace(self, instructions=tuple(instructions))
+
+
+@dataclass(frozen=True, slots=True)
+class Lifespan:
+    """Steps from the first use of a block (inclusive) to behind the last one (exclusive)."""
+
+    lower: int
+    upper: int
+
+
+def lifespans(program: Program) -> dict[int, Lifespan]:
+    """The lifespan of each intermediate block that is used."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    sizes = program.sizes
+    for step, instruction in enumerate(program.instructions):
+        for operand in instruction.operands:
+            if operand is not None and operand.block in sizes:
+                first.setdefault(operand.block, step)
+                last[operand.block] = step
+    return {block: Lifespan(step, last[block] + 1) for block, step in first.items()}
+
+
+def requests(program: Program) -> list[Request]:
+    """What the planner must place: each intermediate block, and each instruction's scratch for its one step.
+
+    The id is "b<block>", or "s<number of the instruction>" for scratch.
+    """
+    spans = lifespans(program)
+    wanted = [Request(f"b{b}", s.lower, s.upper, rounded(program.sizes[b]), ALIGNMENT) for b, s in spans.items()]
+    wanted += [
+        Request(f"s{instruction.number}", step, step + 1, rounded(instruction.scratch_bytes), ALIGNMENT)
+        for step, instruction in enumerate(program.instructions)
+        if instruction.scratch_bytes
+    ]
+    return wanted
+
+
+def live_bytes(program: Program) -> list[int]:
+    """Bytes live at each step, sizes rounded up to the alignment; its largest entry is the floor."""
+    changes = [0] * (len(program.instructions) + 1)
+    for block, span in lifespans(program).items():
+        size = rounded(program.sizes[block])
+        changes[span.lower] += size
+        changes[span.upper] -= size
+    live, level = [], 0
+    for step, instruction in enumerate(program.instructions):
+        level += changes[step]
+        live.append(level + rounded(instruction.scratch_bytes))
+    return live
+
+
+def floor(program: Program) -> int:
+    """The largest sum of live bytes: no placement in this order needs less."""
+    return max(live_bytes(program), default=0)
+
+
+def rounded(nbytes: int) -> int:
+    """nbytes rounded up to the alignment."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT

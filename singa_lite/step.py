@@ -1,0 +1,213 @@
+"""Steps: one batch trained, evaluated or predicted; recorded once for each shape of batch and then replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from singa_lite.arena import Arena
+from singa_lite.batch import as_tensors
+from singa_lite.errors import GraphError
+from singa_lite.graph import Graph
+from singa_lite.memory_plan import MemoryPlan
+from singa_lite.objective import Objective
+from singa_lite.tensor import Tensor, as_tensor
+
+#: {"input": {layer: batch}, "target": {layer: targets}}; arrays of the user's, or tensors.
+Feeds = Mapping[str, Mapping[str, Any]]
+#: What a step does with its feeds as tensors; gives tensors, alone, in a tuple or in a dict, or None.
+Body = Callable[[Mapping[str, dict[str, Tensor]]], Any]
+
+
+@dataclass
+class RecordedStep:
+    """A step for batches of one form. feeds: tensors that each batch is copied into; results: read after a run."""
+
+    graph: Graph
+    feeds: dict[str, dict[str, Tensor]]
+    results: Any
+
+    def feed(self, feeds: Feeds) -> None:
+        """Copy a batch in."""
+        for kind, arrays in feeds.items():
+            for name, array in arrays.items():
+                _copy(array, self.feeds[kind][name])
+
+
+class Steps:
+    """How a net does a batch. Its recorded steps share one arena, as they never run at the same time.
+
+    net: the net; graph: record and replay, or do each operation at once. interrupted: whether a replay ended before
+    its last operation, so that some layers are updated and others are not.
+    """
+
+    def __init__(self, net: Any, graph: bool) -> None:
+        self.net = net
+        self.graph = graph
+        self.interrupted = False
+        self.arena = Arena(net.device)
+        self._recorded: dict[Any, RecordedStep] = {}
+        self._trained: RecordedStep | None = None
+
+    def train(self, objective: Objective, inputs: Mapping[str, Any], targets: Mapping[str, Any]) -> tuple[Tensor, Any]:
+        """One batch: forward, loss, and each layer's update as soon as its gradients are there; (loss, metric)."""
+        net, feeds = self.net, {"input": inputs, "target": targets}
+
+        def body(tensors: Mapping[str, dict[str, Tensor]]) -> tuple[Tensor, Any]:
+            out = net.forward(True, tensors["input"], freeze=net.freeze)
+            values = objective.loss(True, out, tensors["target"]), objective.metric(out, tensors["target"])
+            del out
+            self._update(objective.backward())
+            return values
+
+        if not self.graph:
+            loss, metric = body(self._tensors(feeds))
+            return loss, metric
+        step = self._find("train", feeds)
+        before = net.optimizer.step
+        try:
+            if step is None:
+                step = self._record("train", body, feeds)
+            else:
+                step.feed(feeds)
+                net.optimizer.begin_step()
+            step.graph.prepare()
+        except BaseException:
+            net.optimizer.restore_step(before)
+            net.forget_run()
+            raise
+        self._trained = step
+        self._replay(step)
+        loss, metric = _copies(step.results)
+        return loss, metric
+
+    def evaluate(
+        self, objective: Objective, inputs: Mapping[str, Any], targets: Mapping[str, Any]
+    ) -> tuple[Tensor, Any]:
+        """(loss, metric) of one batch, without training."""
+
+        def body(tensors: Mapping[str, dict[str, Tensor]]) -> tuple[Tensor, Any]:
+            out = self.net.forward(False, tensors["input"])
+            return objective.loss(False, out, tensors["target"]), objective.metric(out, tensors["target"])
+
+        loss, metric = self._do("evaluate", body, {"input": inputs, "target": targets})
+        return loss, metric
+
+    def predict(self, inputs: Mapping[str, Any]) -> Any:
+        """The net's output for one batch; valid until the next call."""
+        return self._do("predict", lambda tensors: self.net.forward(False, tensors["input"]), {"input": inputs})
+
+    def plan(self) -> MemoryPlan:
+        """The plan of the last recorded training step. GraphError if there is none."""
+        if self._trained is None:
+            raise GraphError("memory_plan: wanted a recorded step, train a batch first with compile(graph=True)")
+        return self._trained.graph.memory_plan
+
+    def planned(self, objective: Objective, forms: Mapping[str, Mapping[str, tuple[Any, Any]]]) -> MemoryPlan:
+        """The plan of a training step for batches of these (shape, dtype) forms. No batch is needed, nothing runs."""
+        net = self.net
+        before = net.optimizer.step
+        try:
+            with net.device.recording(Arena(net.device)) as graph:
+                tensors = {
+                    kind: {name: net.device.empty(*form) for name, form in given.items()}
+                    for kind, given in forms.items()
+                }
+                out = net.forward(True, tensors["input"], freeze=net.freeze)
+                loss = objective.loss(True, out, tensors["target"])
+                metric = objective.metric(out, tensors["target"])
+                del out
+                self._update(objective.backward())
+            plan: MemoryPlan = graph.memory_plan
+            del loss, metric, tensors
+            return plan
+        finally:
+            net.optimizer.restore_step(before)
+            net.forget_run()
+
+    def _update(self, dy: Any) -> None:
+        """Drain backward, and update each layer's parameters in its turn."""
+        optimizer = self.net.optimizer
+        optimizer.begin_step()
+        walk = self.net.backward(dy)
+        del dy
+        for names, values, gradients, _ in walk:
+            for name, value, gradient in zip(names, values, gradients, strict=True):
+                with self.net.device.scope(layer=name.partition("/")[0]):
+                    optimizer.update(name, value, gradient)
+
+    def _do(self, kind: str, body: Body, feeds: Feeds) -> Any:
+        if not self.graph:
+            return body(self._tensors(feeds))
+        step = self._find(kind, feeds)
+        if step is None:
+            step = self._record(kind, body, feeds)
+        else:
+            step.feed(feeds)
+        step.graph.run()
+        return _copies(step.results) if kind == "evaluate" else step.results
+
+    def _find(self, kind: str, feeds: Feeds) -> RecordedStep | None:
+        return self._recorded.get(self._key(kind, feeds))
+
+    def _record(self, kind: str, body: Body, feeds: Feeds) -> RecordedStep:
+        device = self.net.device
+        tensors = {
+            name: {key: device.empty(array.shape, _dtype(array)) for key, array in arrays.items()}
+            for name, arrays in feeds.items()
+        }
+        step = RecordedStep(Graph(device, self.arena), tensors, None)
+        step.feed(feeds)  # before recording, which looks at the targets' values
+        with device.recording(self.arena) as step.graph:
+            step.results = body(tensors)
+        self._recorded[self._key(kind, feeds)] = step
+        return step
+
+    def _key(self, kind: str, feeds: Feeds) -> Any:
+        """What a recorded step holds for: the forms of its feeds, and the optimizer's rules when it trains."""
+        return kind, self.net.optimizer.rules if kind == "train" else None, _form(feeds)
+
+    def _replay(self, step: RecordedStep) -> None:
+        self.interrupted = True
+        step.graph.run()
+        self.interrupted = False
+
+    def _tensors(self, feeds: Feeds) -> dict[str, dict[str, Tensor]]:
+        return {kind: as_tensors(arrays, self.net.device) for kind, arrays in feeds.items()}
+
+
+def _dtype(array: Any) -> np.dtype[Any]:
+    return np.dtype(str(array.dtype).removeprefix("torch."))
+
+
+def _form(feeds: Feeds) -> Any:
+    """The shapes and dtypes of a batch, to find its recorded step by."""
+    return tuple(
+        (kind, name, tuple(array.shape), str(array.dtype).removeprefix("torch."))
+        for kind, arrays in feeds.items()
+        for name, array in arrays.items()
+    )
+
+
+def _copy(array: Any, tensor: Tensor) -> None:
+    """Overwrite a tensor with a batch from wherever it is."""
+    if isinstance(array, np.ndarray):
+        tensor.device.copy_in(tensor, array)
+    else:
+        tensor.device.run("copy", as_tensor(array, tensor.device), tensor)
+
+
+def _copies(results: Any) -> Any:
+    """The results as tensors of their own, which the next replay does not overwrite."""
+    if isinstance(results, tuple):
+        return tuple(_copies(result) for result in results)
+    if isinstance(results, dict):
+        return {name: _copies(result) for name, result in results.items()}
+    if results is None:
+        return None
+    copy = results.device.empty(results.shape, results.dtype)
+    results.device.run("copy", results, copy)
+    return copy

@@ -1,0 +1,304 @@
+"""Replacing a file: the new one or the old one, whatever fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from singa_lite import SnapshotError
+from singa_lite.snapshots.atomic import replacing
+
+posix = pytest.mark.skipif(os.name == "nt", reason="permissions, links and folder fsync as POSIX has them")
+
+
+def replace(path: Any, content: bytes) -> None:
+    with replacing(path) as file:
+        file.write(content)
+
+
+def mode(path: Path | str) -> int:
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A file that is there already."""
+    path = tmp_path / "net.h5"
+    path.write_bytes(b"old")
+    return path
+
+
+def assert_untouched(old: Path) -> None:
+    assert old.read_bytes() == b"old"
+    assert os.listdir(old.parent) == [old.name]
+
+
+# ---- what is written, and where
+
+
+def test_a_new_file(tmp_path):
+    path = tmp_path / "net.h5"
+    replace(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["net.h5"]
+
+
+def test_an_old_file_stands_until_the_end(old):
+    with replacing(old) as file:
+        file.write(b"new")
+        assert old.read_bytes() == b"old"
+        (other,) = set(os.listdir(old.parent)) - {"net.h5"}
+        assert other.startswith(".net.h5.") and other.endswith(".tmp")
+    assert old.read_bytes() == b"new"
+    assert os.listdir(old.parent) == ["net.h5"]
+
+
+@pytest.mark.parametrize("kind", [str, Path, os.fsencode])
+def test_kinds_of_paths(old, kind):
+    replace(kind(old), b"new")
+    assert old.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("path", ["net.h5", "./net.h5", "../{folder}/net.h5"])
+def test_relative_paths(old, path, monkeypatch):
+    monkeypatch.chdir(old.parent)
+    replace(path.format(folder=old.parent.name), b"new")
+    assert old.read_bytes() == b"new"
+
+
+def test_a_relative_path_means_the_folder_of_the_beginning(tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with replacing("net.h5") as file:
+        file.write(b"new")
+        monkeypatch.chdir(tmp_path / "other")
+    assert (tmp_path / "net.h5").read_bytes() == b"new"
+
+
+@posix
+def test_a_name_that_is_not_utf8(tmp_path):
+    path = os.fsencode(tmp_path) + b"/\xff\xe9.h5"
+    replace(path, b"new")
+    replace(os.fsdecode(path), b"newer")
+    with open(path, "rb") as file:
+        assert file.read() == b"newer"
+
+
+@posix
+def test_a_link_is_followed_and_stays(old):
+    link = old.parent / "best"
+    link.symlink_to("net.h5")
+    replace(link, b"new")
+    assert link.is_symlink()
+    assert old.read_bytes() == b"new"
+    assert not old.is_symlink()
+
+
+@posix
+def test_a_link_to_another_folder(old, tmp_path_factory):
+    link = tmp_path_factory.mktemp("links") / "best"
+    link.symlink_to(old)
+    replace(link, b"new")
+    assert old.read_bytes() == b"new"
+    assert os.listdir(link.parent) == ["best"]
+
+
+@posix
+def test_a_link_to_nothing_makes_its_target(tmp_path):
+    link = tmp_path / "best"
+    link.symlink_to("net.h5")
+    replace(link, b"new")
+    assert link.is_symlink()
+    assert (tmp_path / "net.h5").read_bytes() == b"new"
+
+
+def test_two_at_once_are_both_whole(old):
+    with replacing(old) as first:
+        first.write(b"first")
+        with replacing(old) as second:
+            second.write(b"second")
+        first.write(b" of two")
+        assert old.read_bytes() == b"second"
+    assert old.read_bytes() == b"first of two"
+    assert os.listdir(old.parent) == ["net.h5"]
+
+
+# ---- permissions
+
+
+@posix
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_a_new_file_has_what_the_mask_allows(tmp_path, mask):
+    with umask(mask):
+        replace(tmp_path / "net.h5", b"new")
+    assert mode(tmp_path / "net.h5") == 0o666 & ~mask
+
+
+@posix
+@pytest.mark.parametrize("before", [0o600, 0o640, 0o664, 0o444])
+def test_a_replaced_file_keeps_its_permissions_from_the_start(old, before):
+    old.chmod(before)
+    with umask(0), replacing(old) as file:
+        assert mode(file.fileno()) == before
+        file.write(b"new")
+    assert mode(old) == before
+    assert old.read_bytes() == b"new"
+
+
+# ---- failures
+
+
+class Stop(Exception):
+    """Raised by a body."""
+
+
+@pytest.mark.parametrize("error", [Stop, KeyboardInterrupt, MemoryError])
+def test_an_error_of_the_body_passes_and_changes_nothing(old, error):
+    with pytest.raises(error), replacing(old) as file:
+        file.write(b"half of the n")
+        raise error
+    assert_untouched(old)
+
+
+def test_an_error_before_the_first_file_leaves_none(tmp_path):
+    with pytest.raises(Stop), replacing(tmp_path / "net.h5") as file:
+        file.write(b"half of the n")
+        raise Stop
+    assert not os.listdir(tmp_path)
+
+
+def test_an_oserror_of_the_body_becomes_one_that_names_the_path(old):
+    with pytest.raises(SnapshotError, match=r"net\.h5: cannot be written.*No space") as caught, replacing(old):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert str(old) in str(caught.value)
+    assert caught.value.__cause__.errno == errno.ENOSPC
+    assert_untouched(old)
+
+
+def test_a_snapshot_error_of_the_body_passes_as_it_is(old):
+    with pytest.raises(SnapshotError, match=r"^of the body$"), replacing(old):
+        raise SnapshotError("of the body")
+    assert_untouched(old)
+
+
+def failing(number: int) -> Any:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_call_to_the_system_that_fails_changes_nothing(old, monkeypatch, call):
+    monkeypatch.setattr(os, call, failing(errno.EIO))
+    with pytest.raises(SnapshotError, match=r"net\.h5: cannot be written"):
+        replace(old, b"new")
+    monkeypatch.undo()
+    assert_untouched(old)
+
+
+def fail_for_folders(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let fsync refuse folders only."""
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(number, os.strerror(number))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+
+@posix
+def test_after_the_rename_an_error_says_that_the_new_file_is_there(old, monkeypatch):
+    fail_for_folders(monkeypatch, errno.EIO)
+    with pytest.raises(SnapshotError, match=r"net\.h5: is written, but a power cut may undo it"):
+        replace(old, b"new")
+    assert old.read_bytes() == b"new"
+    assert os.listdir(old.parent) == ["net.h5"]
+
+
+@posix
+def test_file_systems_without_fsync_of_folders_are_served(old, monkeypatch):
+    fail_for_folders(monkeypatch, errno.EINVAL)
+    replace(old, b"new")
+    assert old.read_bytes() == b"new"
+
+
+@posix
+def test_the_file_is_synced_before_the_rename_and_the_folder_after(old, monkeypatch):
+    """What a power cut would show: the order of calls is the only trace that a test can see."""
+    calls = []
+    real_fsync, real_replace = os.fsync, os.replace
+
+    def fsync(handle: int) -> None:
+        status = os.fstat(handle)
+        calls.append(("fsync", "folder" if stat.S_ISDIR(status.st_mode) else status.st_size))
+        real_fsync(handle)
+
+    def rename(source: str, target: str) -> None:
+        calls.append(("replace", Path(target)))
+        real_replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", rename)
+    replace(old, b"newer")
+    assert calls == [("fsync", 5), ("replace", old), ("fsync", "folder")]
+
+
+def test_a_missing_folder(tmp_path):
+    with pytest.raises(SnapshotError, match=r"none.net\.h5: cannot be written.*No such file"):
+        replace(tmp_path / "none" / "net.h5", b"new")
+    assert not os.listdir(tmp_path)
+
+
+def test_a_file_in_the_place_of_the_folder(old):
+    with pytest.raises(SnapshotError, match=r"net\.h5.inner: cannot be written"):
+        replace(old / "inner", b"new")
+    assert_untouched(old)
+
+
+@posix
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write into any folder")
+def test_a_folder_that_may_not_be_written(old):
+    old.parent.chmod(0o555)
+    try:
+        with pytest.raises(SnapshotError, match=r"net\.h5: cannot be written.*Permission denied"):
+            replace(old, b"new")
+    finally:
+        old.parent.chmod(0o755)
+    assert_untouched(old)
+
+
+@posix
+@pytest.mark.parametrize("make", ["mkdir", "mkfifo"])
+def test_only_files_are_replaced(tmp_path, make):
+    getattr(os, make)(tmp_path / "net.h5")
+    before = os.stat(tmp_path / "net.h5").st_ino
+    with pytest.raises(SnapshotError, match=r"net\.h5: .*wanted a file to replace, received a folder or a device"):
+        replace(tmp_path / "net.h5", b"new")
+    assert os.stat(tmp_path / "net.h5").st_ino == before
+    assert os.listdir(tmp_path) == ["net.h5"]
+
+
+def test_a_file_that_cannot_be_removed_does_not_hide_the_error(old, monkeypatch):
+    monkeypatch.setattr(os, "unlink", failing(errno.EIO))
+    with pytest.raises(SnapshotError, match="No space"), replacing(old):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert old.read_bytes() == b"old"

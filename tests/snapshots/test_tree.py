@@ -1,0 +1,409 @@
+"""The tree of a net: what it holds, and strict restoring from any source; here from a dict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from snapshot_nets import OPTIMIZERS, batches, every_tensor, make_net, train, trained
+
+from nets import explicit_step, forward_and_loss, state_of
+from singa_lite import FeedForwardNet, Layer, OutOfMemoryError, SnapshotError, Tensor, device, layers, loss, optimizer
+from singa_lite import tensor as tensors
+from singa_lite.snapshots import tree
+
+
+class Memory:
+    """A snapshot in memory, as `tree.Source`. A read fails once `reads` have been done."""
+
+    def __init__(self, net: FeedForwardNet) -> None:
+        contents = tree.of_net(net)
+        self.path = "memory.x"
+        self.arrays = {path: tensors.to_numpy(entry) for path, entry in contents.tensors.items()}
+        self.attributes: dict[str, Any] = dict(contents.attributes)
+        self.reads: int | None = None
+
+    @property
+    def shapes(self) -> dict[str, Any]:
+        return {path: (array.shape, array.dtype) for path, array in self.arrays.items()}
+
+    def attribute(self, name: str) -> Any:
+        return self.attributes.get(name)
+
+    def read(self, path: str) -> np.ndarray:
+        if self.reads is not None:
+            if self.reads == 0:
+                raise SnapshotError(f"{self.path}: entry {path!r} cannot be read")
+            self.reads -= 1
+        return self.arrays[path]
+
+
+# ---- what the tree holds
+
+
+def test_paths_of_a_net_that_is_not_compiled():
+    contents = tree.of_net(make_net())
+    assert set(contents.tensors) == {
+        *(f"parameters/{name}" for name in ("conv/weight", "conv/bias", "norm/gamma", "norm/beta")),
+        *(f"parameters/{name}" for name in ("dense/weight", "dense/bias", "first/weight", "first/bias")),
+        *(f"state/{name}" for name in ("norm/running_mean", "norm/running_var", "drop/random")),
+    }
+    assert contents.attributes == {"format": "singa_lite", "version": 1, "entries": 11}
+
+
+def test_paths_of_an_optimizer():
+    net = trained("SGD with momentum", steps=2)
+    contents = tree.of_net(net)
+    mine = {path for path in contents.tensors if path.startswith("optimizer/")}
+    assert mine == {f"optimizer/{name}/{slot}" for name in net.param_names() for slot in ("velocity", "count")}
+    assert contents.attributes == {
+        "format": "singa_lite",
+        "version": 1,
+        "entries": 11 + 16,
+        "optimizer": "SGD",
+        "step": 2,
+    }
+
+
+def test_the_tree_holds_the_net_s_own_tensors():
+    net = trained()
+    assert {id(entry) for entry in tree.of_net(net).tensors.values()} == {id(entry) for entry in every_tensor(net)}
+
+
+@pytest.mark.parametrize("key", ["nobody/weight", None])
+def test_optimizer_state_that_belongs_to_no_name_of_the_net_is_refused(key):
+    net = trained("Adam", steps=1)
+    stranger = tensors.ones((2, 3))
+    stranger.name = "nobody/weight"
+    net.optimizer.update(key, stranger, tensors.ones((2, 3)))
+    with pytest.raises(SnapshotError, match=r"save: wanted optimizer state by names.*nobody/weight"):
+        tree.of_net(net)
+
+
+# ---- half a step
+
+
+def half_a_step(net: FeedForwardNet, count: int) -> Any:
+    """Update the last `count` layers with parameters; the generator."""
+    x, y = batches(1)[0]
+    walk = net.backward(forward_and_loss(net, x, y))
+    for names, values, gradients, _ in walk:
+        for name, value, gradient in zip(names, values, gradients, strict=True):
+            net.optimizer.update(name, value, gradient)
+        count -= bool(names)
+        if not count:
+            return walk
+    raise AssertionError("the net has fewer layers with parameters")
+
+
+@pytest.mark.parametrize(("count", "layer"), [(1, "first"), (2, "dense"), (4, "conv")])
+@pytest.mark.parametrize("close", [True, False], ids=["closed", "open"])
+def test_half_a_step_is_refused(count, layer, close):
+    net = trained()
+    walk = half_a_step(net, count)
+    if close:
+        walk.close()
+    with pytest.raises(SnapshotError, match=f"save: wanted a whole step.*left at layer '{layer}'"):
+        tree.of_net(net)
+
+
+def test_restoring_clears_half_a_step():
+    net = trained()
+    before, source = state_of(net), Memory(net)
+    half_a_step(net, 2).close()
+    assert state_of(net) != before
+    tree.restore(net, source, None)
+    assert state_of(net) == before
+    tree.of_net(net)
+    whole = trained()
+    assert train(net, batches(2)) == train(whole, batches(2))
+    assert state_of(net) == state_of(whole)
+
+
+def test_a_refused_restore_leaves_half_a_step_as_it_is():
+    net = trained()
+    source = Memory(net)
+    source.attributes["version"] = 2
+    half_a_step(net, 2).close()
+    before = state_of(net)
+    with pytest.raises(SnapshotError, match="version"):
+        tree.restore(net, source, None)
+    assert net.unfinished_at == "dense"
+    assert state_of(net) == before
+
+
+def test_a_forward_without_its_backward_is_whole_and_forgotten():
+    net = trained()
+    x, y = batches(1)[0]
+    dy = forward_and_loss(net, x, y)
+    source = Memory(net)
+    tree.restore(net, source, None)
+    with pytest.raises(RuntimeError, match="wanted forward"):
+        net.backward(dy)
+
+
+# ---- restoring
+
+
+def test_tensors_stay_and_values_change():
+    net, other = trained(), trained(seed=8, steps=1)
+    kept = every_tensor(net)
+    tree.restore(net, Memory(other), None)
+    assert [id(entry) for entry in every_tensor(net)] == [id(entry) for entry in kept]
+    assert state_of(net) == state_of(other)
+
+
+@pytest.mark.parametrize("compiled", OPTIMIZERS)
+def test_a_source_from_before_the_first_step_starts_the_optimizer_anew(compiled):
+    """State of parameters that were not updated yet is not in the file; the net's own must not stay."""
+    source = Memory(make_net(compiled, seed=8))
+    assert not [path for path in source.arrays if path.startswith("optimizer/")]
+    net, wanted = trained(compiled), make_net(compiled, seed=8)
+    tree.restore(net, source, None)
+    assert net.optimizer.step == 0
+    assert train(net, batches(2)) == train(wanted, batches(2))
+    assert state_of(net) == state_of(wanted)
+
+
+def test_a_frozen_layer_has_no_optimizer_state_and_gets_none():
+    def frozen(seed: int) -> FeedForwardNet:
+        net = make_net(seed=seed)
+        net.compile(optimizer.Adam(), freeze="dense")
+        return net
+
+    net, other = frozen(3), frozen(8)
+    train(net, batches(2))
+    tree.restore(other, Memory(net), None)
+    assert state_of(other) == state_of(net)
+    assert set(other.optimizer.state) == {"dense/weight", "dense/bias", "first/weight", "first/bias"}
+
+
+def test_the_optimizer_may_be_left_out():
+    source, net = Memory(trained("SGD")), trained("Adam", seed=8, steps=1)
+    before = state_of(net)
+    tree.restore(net, source, False)
+    after = state_of(net)
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed == {name for name in before if name.startswith(("conv:", "norm:", "drop:", "dense:", "first:"))} | {
+        "second: weight",
+        "second: bias",
+    }
+    assert np.array_equal(tensors.to_numpy(net.parameters()["conv/bias"]), source.arrays["parameters/conv/bias"])
+
+
+def test_a_net_that_is_not_compiled_takes_parameters_and_state():
+    source, net = Memory(trained("Adam")), make_net(seed=8)
+    tree.restore(net, source, None)
+    wanted = make_net()
+    tree.restore(wanted, Memory(trained("Adam")), False)
+    assert state_of(net) == state_of(wanted)
+    with pytest.raises(SnapshotError, match=r"memory\.x: wanted a compiled net"):
+        tree.restore(net, source, True)
+
+
+def test_from_one_device_to_another():
+    net, other = trained(), trained(seed=8, on=device.new_cpu(), steps=1)
+    tree.restore(other, Memory(net), None)
+    assert state_of(other) == state_of(net)
+    assert {entry.device for entry in every_tensor(other)} == {other.device}
+
+
+# ---- strictness: each error names source and entry, and changes nothing
+
+
+def without(*paths: str) -> Callable[[Memory], None]:
+    def change(source: Memory) -> None:
+        for path in paths:
+            del source.arrays[path]
+
+    return change
+
+
+def having(path: str, array: Any) -> Callable[[Memory], None]:
+    return lambda source: source.arrays.__setitem__(path, np.asarray(array))
+
+
+def told(**attributes: Any) -> Callable[[Memory], None]:
+    """With these attributes; None: without."""
+
+    def change(source: Memory) -> None:
+        source.attributes.update(attributes)
+
+    return change
+
+
+MOMENT = "optimizer/dense/weight/first_moment"
+
+#: What is wrong with the source, and what the error says of it.
+REFUSED: dict[str, tuple[Callable[[Memory], None], str]] = {
+    "missing parameter": (without("parameters/conv/bias"), "wanted an entry 'parameters/conv/bias'"),
+    "missing state": (without("state/norm/running_var"), "wanted an entry 'state/norm/running_var'"),
+    "missing random state": (without("state/drop/random"), "wanted an entry 'state/drop/random'"),
+    "missing slot": (without(MOMENT), f"wanted an entry '{MOMENT}'"),
+    "missing slots of a parameter": (
+        without(*(f"optimizer/dense/weight/{slot}" for slot in ("first_moment", "second_moment", "count"))),
+        "wanted the 35 entries written, received 32",
+    ),
+    "extra parameter": (having("parameters/conv/scale", [1.0]), "received an entry 'parameters/conv/scale'"),
+    "extra layer": (having("parameters/last/bias", [1.0]), "received an entry 'parameters/last/bias'"),
+    "shared parameter twice": (having("parameters/second/bias", np.ones(6)), "an entry 'parameters/second/bias'"),
+    "extra state": (having("state/conv/random", [1]), "received an entry 'state/conv/random'"),
+    "extra kind": (having("notes", [1]), "received an entry 'notes'"),
+    "extra slot": (having("optimizer/dense/weight/velocity", [1]), "an entry 'optimizer/dense/weight/velocity'"),
+    "slots of no parameter": (having("optimizer/last/bias/count", 1), "an entry 'optimizer/last/bias/count'"),
+    "dataset for optimizer": (having("optimizer", 1), "received an entry 'optimizer'"),
+    "shape": (
+        having("parameters/dense/weight", np.ones((60, 7), "f4")),
+        r"entry 'parameters/dense/weight': wanted shape \(60, 6\), received \(60, 7\)",
+    ),
+    "transposed": (
+        having("parameters/dense/weight", np.ones((6, 60), "f4")),
+        r"entry 'parameters/dense/weight': wanted shape \(60, 6\), received \(6, 60\)",
+    ),
+    "shape of a state": (having("state/norm/running_var", np.ones((1, 3), "f4")), r"running_var': wanted shape \(3,\)"),
+    "shape of a slot": (having("optimizer/conv/bias/count", [1]), r"conv/bias/count': wanted shape \(\)"),
+    "dtype": (
+        having("parameters/norm/beta", np.ones(3)),
+        "entry 'parameters/norm/beta': wanted float32, received float64",
+    ),
+    "dtype of a state": (having("state/drop/random", np.ones(3, "i8")), "random': wanted uint64, received int64"),
+    "dtype of a slot": (having("optimizer/conv/bias/count", 1.0), "count': wanted int64, received float64"),
+    "byte order": (having("parameters/norm/beta", np.ones(3, ">f4")), "beta': wanted float32, received >f4"),
+    "no format": (told(format=None), "wanted a snapshot of singa_lite, received format None"),
+    "other format": (told(format="keras"), "wanted a snapshot of singa_lite, received format 'keras'"),
+    "odd format": (told(format=np.array(["singa_lite"])), "wanted a snapshot of singa_lite"),
+    "newer version": (told(version=2), "wanted a snapshot of version 1 to 1, received 2"),
+    "version 0": (told(version=0), "wanted a snapshot of version 1 to 1, received 0"),
+    "no version": (told(version=None), "attribute 'version': wanted a number from 0, received None"),
+    "odd version": (told(version="1"), "attribute 'version': wanted a number from 0, received '1'"),
+    "no step": (told(step=None), "attribute 'step': wanted a number from 0, received None"),
+    "negative step": (told(step=-1), "attribute 'step': wanted a number from 0, received -1"),
+    "broken step": (told(step=2.5), "attribute 'step': wanted a number from 0, received 2.5"),
+    "no entries": (told(entries=None), "attribute 'entries': wanted a number from 0, received None"),
+    "other optimizer": (
+        told(optimizer="AdamW"),
+        r"wanted the state of optimizer Adam, received AdamW; load\(path, optimizer=False\)",
+    ),
+    "no optimizer": (
+        told(optimizer=None),
+        r"wanted the state of optimizer Adam, received None; load\(path, optimizer=False\)",
+    ),
+    "odd optimizer": (told(optimizer=np.array(["Adam"])), "wanted the state of optimizer Adam"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_fit_is_refused_and_changes_nothing(name):
+    change, message = REFUSED[name]
+    source, net = Memory(trained()), trained(seed=8, steps=2)
+    change(source)
+    before = state_of(net)
+    with pytest.raises(SnapshotError, match=rf"^memory\.x: .*{message}"):
+        tree.restore(net, source, None)
+    assert state_of(net) == before
+
+
+def test_the_table_starts_from_a_source_that_fits():
+    net = trained(seed=8, steps=2)
+    tree.restore(net, Memory(trained()), None)
+    assert state_of(net) == state_of(trained())
+
+
+@pytest.mark.parametrize(
+    ("written", "reading", "message"),
+    [
+        ("SGD", "SGD with momentum", "wanted an entry 'optimizer/conv/weight/velocity'"),
+        ("SGD with momentum", "SGD", "received an entry 'optimizer/conv/weight/velocity'"),
+        ("SGD with momentum", "Nesterov", "wanted the state of optimizer Nesterov, received SGD"),
+        ("Adam", "AdamW", "wanted the state of optimizer AdamW, received Adam"),
+    ],
+)
+def test_optimizers_that_differ(written, reading, message):
+    source, net = Memory(trained(written)), trained(reading, seed=8)
+    before = state_of(net)
+    with pytest.raises(SnapshotError, match=message):
+        tree.restore(net, source, None)
+    assert state_of(net) == before
+
+
+def test_a_net_of_another_dtype():
+    source, net = Memory(trained(dtype="float64")), trained()
+    before = state_of(net)
+    with pytest.raises(SnapshotError, match="entry 'parameters/conv/weight': wanted float32, received float64"):
+        tree.restore(net, source, None)
+    assert state_of(net) == before
+
+
+def test_an_entry_that_cannot_be_read_changes_nothing():
+    source, net = Memory(trained()), make_net("Adam", seed=8)
+    before = state_of(net)
+    for reads in range(len(source.arrays)):
+        source.reads = reads
+        with pytest.raises(SnapshotError, match="cannot be read"):
+            tree.restore(net, source, None)
+        assert state_of(net) == before, f"after {reads} reads"
+
+
+def test_too_little_memory_for_the_optimizer_s_state_changes_nothing():
+    def large(seed: int) -> FeedForwardNet:
+        net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(), seed=seed)
+        net.add(layers.Dense("small", 300, input_sample_shape=(2,)))
+        net.add(layers.Dense("large", 1100))
+        net.compile(optimizer.Adam())
+        return net
+
+    net, other = large(3), large(8)
+    x, y = np.ones((1, 2), "f4"), np.ones((1, 1100), "f4")
+    explicit_step(net, x, y)
+    source, before, pool = Memory(net), state_of(other), other.device.pool
+    pool.release_free()
+    pool.set_limit(pool.total + 2 * 1100 * 300 * 4 - 64)
+    with pytest.raises(OutOfMemoryError):
+        tree.restore(other, source, None)
+    assert state_of(other) == before
+    assert not other.optimizer.state
+    pool.set_limit(None)
+    tree.restore(other, source, None)
+    assert state_of(other) == state_of(net)
+
+
+# ---- nets of other kinds
+
+
+class Counter(Layer):
+    """State of unusual dtypes and shapes; its input passes."""
+
+    def setup(self, *shapes: Any) -> Any:
+        """The shape is kept."""
+        self.add_state("seen", (), dtype=np.bool_)
+        self.add_state("calls", (2, 3), dtype=np.int16)
+        self.add_state("nothing", (0, 4), dtype=np.float16)
+        return shapes[0]
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """The input."""
+        return x
+
+
+def test_state_of_any_dtype_and_shape():
+    def counting() -> FeedForwardNet:
+        net = FeedForwardNet(seed=1)
+        net.add(Counter("count", input_sample_shape=(3,)))
+        return net
+
+    net, other = counting(), counting()
+    for entry in net.states().values():
+        entry.copy_from_numpy(np.ones(entry.shape, entry.dtype))
+    tree.restore(other, Memory(net), None)
+    assert state_of(other) == state_of(net) != state_of(counting())
+
+
+def test_a_net_without_parameters():
+    net = FeedForwardNet(seed=1)
+    net.add(layers.Flatten("flat", input_sample_shape=(2, 3)))
+    net.compile(optimizer.Adam())
+    source = Memory(net)
+    assert not source.arrays
+    tree.restore(net, source, None)

@@ -1,0 +1,1057 @@
+"""FeedForwardNet: the contract that scripts rely on, by results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from nets import (
+    all_bits,
+    assert_close,
+    bits,
+    differences,
+    explicit_step,
+    forward_and_loss,
+    gradients_of,
+    state_of,
+)
+from singa_lite import (
+    FeedForwardNet,
+    GraphError,
+    Layer,
+    LayerGradients,
+    ShapeError,
+    Tensor,
+    autograd,
+    device,
+    layers,
+    loss,
+    metric,
+    optimizer,
+    tensor,
+)
+
+RNG = np.random.default_rng(4)
+
+
+def uniform(*shape: int, dtype: str = "float64") -> np.ndarray:
+    return RNG.uniform(-1, 1, shape).astype(dtype)
+
+
+def net64(*pairs: tuple[Layer, Any], on: Any = None, **options: Any) -> FeedForwardNet:
+    """A float64 net of (layer, source) pairs."""
+    net = FeedForwardNet(device=on or device.new_cpu(), dtype="float64", seed=3, **options)
+    for layer, source in pairs:
+        net.add(layer, src=source)
+    return net
+
+
+def values(net: FeedForwardNet) -> dict[str, np.ndarray]:
+    return {name: tensor.to_numpy(value) for name, value in net.parameters().items()}
+
+
+def dense(given: dict[str, np.ndarray], name: str, x: np.ndarray) -> np.ndarray:
+    return x @ given[f"{name}/weight"] + given[f"{name}/bias"]
+
+
+def projected(net: FeedForwardNet, x: Any, weights: dict[str, np.ndarray]) -> Callable[[], float]:
+    """The sum of all outputs times fixed weights, in training mode, as a function to differentiate."""
+
+    def value() -> float:
+        out = net.forward(True, x)
+        named = out if isinstance(out, dict) else dict.fromkeys(weights, out)
+        return sum(float(np.vdot(tensor.to_numpy(named[name]), weight)) for name, weight in weights.items())
+
+    return value
+
+
+def images(on: Any = None, **options: Any) -> FeedForwardNet:
+    """A float32 net with all that has state, for images (2, 5, 4) in 4 classes."""
+    options = {"seed": 9, "device": on or device.new_cpu(), **options}
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), **options)
+    net.add(layers.Conv2D("conv", 3, 3, input_sample_shape=(2, 5, 4)))
+    net.add(layers.BatchNormalization("norm"))
+    net.add(layers.Activation("act"))
+    net.add(layers.Dropout("drop", 0.3))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("dense", 4))
+    return net
+
+
+LAST, NORM, FIRST = ["dense/weight", "dense/bias"], ["norm/gamma", "norm/beta"], ["conv/weight", "conv/bias"]
+X, Y = uniform(6, 2, 5, 4, dtype="float32"), RNG.integers(0, 4, 6)
+
+
+# --- building -----------------------------------------------------------------------------------------------
+
+
+def test_add_returns_the_layer_and_follows_the_last_one():
+    net = FeedForwardNet()
+    first = layers.Dense("first", 4, input_sample_shape=(3,))
+    assert net.add(first) is first
+    second = net.add(layers.Dense("second", 5))
+    third = net.add(layers.Dense("third", 6), src=first)
+    assert [x.get_output_sample_shape() for x in (first, second, third)] == [(4,), (5,), (6,)]
+    assert tensor.to_numpy(third.parameters["weight"]).shape == (4, 6)
+    assert net.output_names() == ["second", "third"]
+
+
+def test_layers_may_be_added_in_any_order_that_names_their_sources():
+    net = net64(
+        (layers.Dense("out", 2), ["sum"]),
+        (layers.Merge("sum"), ["left", "right"]),
+        (layers.Dense("right", 5), "x"),
+        (layers.Dense("left", 5), "x"),
+    )
+    with pytest.raises(GraphError, match="whose input shapes are known"):
+        net.layers["left"].get_output_sample_shape()
+    with pytest.raises(GraphError, match=r"'x'"):
+        net.param_names()
+    net.add(layers.Dense("x", 4, input_sample_shape=(3,)), src=[])
+    assert net.param_names() == [f"{n}/{p}" for n in ("x", "left", "right", "out") for p in ("weight", "bias")]
+    x, v = uniform(6, 3), values(net)
+    hidden = dense(v, "x", x)
+    wanted = dense(v, "out", dense(v, "left", hidden) + dense(v, "right", hidden))
+    np.testing.assert_allclose(tensor.to_numpy(net.forward(False, x)), wanted, rtol=1e-12)
+
+
+def test_names_and_values_of_parameters_run_in_topological_order():
+    net = images()
+    names = ["conv/weight", "conv/bias", "norm/gamma", "norm/beta", "dense/weight", "dense/bias"]
+    assert net.param_names() == names
+    assert [value.name for value in net.param_values()] == names
+    assert [value.shape for value in net.param_values()] == [(3, 2, 3, 3), (3,), (3,), (3,), (60, 4), (4,)]
+    assert list(net.states()) == ["norm/running_mean", "norm/running_var", "drop/random"]
+    assert net.layers["conv"].param_names() == names[:2]
+
+
+def test_the_nets_dtype_is_that_of_parameters_state_and_outputs():
+    net = images(dtype="float64")
+    net.compile(optimizer.Adam())
+    loss_value, metric_value = net.train_one_batch(X.astype("float64"), Y)
+    tensors = [*net.param_values(), loss_value, metric_value, net.forward(False, X.astype("float64"))]
+    assert {t.dtype for t in tensors} == {np.dtype("float64")}
+    assert net.states()["norm/running_var"].dtype == np.float64
+    with pytest.raises(TypeError, match="float dtype, received int32"):
+        FeedForwardNet(dtype="int32")
+
+
+def test_equal_seeds_give_equal_nets_and_different_ones_do_not():
+    on = device.new_cpu()
+    nets = [images(seed=5), images(seed=5, on=on), images(seed=6), images(seed=None), images(seed=None)]
+    for net in nets:
+        net.compile(optimizer.SGD(lr=0.1))
+        for _ in range(2):
+            net.train_one_batch(X, Y)
+    first, again, other, default, same_default = map(state_of, nets)
+    assert first == again
+    assert default == same_default  # each the first net of a new device
+    for name in ("conv: weight", "dense: weight"):
+        assert len({first[name], other[name], default[name]}) == 3
+
+
+def test_nets_of_one_device_differ_and_a_script_repeats_itself():
+    on = device.new_cpu()
+    first, second = images(seed=None, on=on), images(seed=None, on=on)
+    assert state_of(first) != state_of(second)
+    on.set_random_seed(0)
+    assert state_of(images(seed=None, on=on)) == state_of(first)
+
+
+def test_a_layers_first_values_do_not_depend_on_the_other_layers():
+    alone = net64((layers.Dense("d", 4, input_sample_shape=(3,)), None))
+    among = net64(
+        (layers.Dense("before", 3, input_sample_shape=(2,)), None),
+        (layers.Dense("d", 4), None),
+        (layers.Dense("after", 4), None),
+    )
+    np.testing.assert_array_equal(values(alone)["d/weight"], values(among)["d/weight"])
+    assert not np.array_equal(values(among)["d/weight"][:, 0], values(among)["after/weight"][:3, 0])
+
+
+# --- several inputs and outputs -----------------------------------------------------------------------------
+
+
+def two_inputs_two_outputs() -> FeedForwardNet:
+    return net64(
+        (layers.Dense("a", 4, input_sample_shape=(3,)), []),
+        (layers.Dense("b", 5, input_sample_shape=(2,)), []),
+        (layers.Concat("both", 1), ["a", "b"]),
+        (layers.Dense("scores", 3), "both"),
+        (layers.Dense("number", 1), ["both"]),
+    )
+
+
+def test_inputs_and_outputs_by_name():
+    net = two_inputs_two_outputs()
+    x = {"a": uniform(7, 3), "b": uniform(7, 2)}
+    v = values(net)
+    both = np.concatenate([dense(v, "a", x["a"]), dense(v, "b", x["b"])], axis=1)
+    for training in (False, True):
+        out = net.forward(training, x)
+        assert set(out) == {"scores", "number"}
+        for name in out:
+            np.testing.assert_allclose(tensor.to_numpy(out[name]), dense(v, name, both), rtol=1e-12)
+    assert list(net.input_shapes().items()) == [("a", (3,)), ("b", (2,))]
+
+
+def test_derivatives_of_two_outputs_add_up():
+    net = two_inputs_two_outputs()
+    x = {"a": uniform(7, 3), "b": uniform(7, 2)}
+    weights = {"scores": uniform(7, 3), "number": uniform(7, 1)}
+    net.forward(True, x)
+    found = gradients_of(net.backward(weights))
+    assert set(found) == set(net.param_names())
+    for name, moved in net.parameters().items():
+        assert_close(found[name], differences(projected(net, x, weights), moved))
+
+
+def test_one_of_two_outputs_trains_only_what_leads_to_it():
+    net = two_inputs_two_outputs()
+    net.forward(True, {"a": uniform(7, 3), "b": uniform(7, 2)})
+    found = gradients_of(net.backward({"number": uniform(7, 1)}))
+    assert set(found) == {f"{n}/{p}" for n in ("number", "a", "b") for p in ("weight", "bias")}
+
+
+@pytest.mark.parametrize(
+    "x",
+    [uniform(4, 3), {"a": uniform(4, 3)}, {"a": uniform(4, 3), "b": uniform(4, 2), "c": uniform(4, 2)}],
+    ids=["no dict", "one missing", "one too many"],
+)
+def test_inputs_must_be_named_exactly(x):
+    with pytest.raises(GraphError, match=r"\['a', 'b'\]"):
+        two_inputs_two_outputs().forward(False, x)
+
+
+def test_inputs_must_have_equally_many_samples():
+    with pytest.raises(ShapeError, match=r"'a': 4.*'b': 5"):
+        two_inputs_two_outputs().forward(False, {"a": uniform(4, 3), "b": uniform(5, 2)})
+
+
+def test_a_net_of_several_losses():
+    """The loss is the sum of the losses, metrics come by name, and one step equals the explicit one."""
+    x = {"a": uniform(7, 3), "b": uniform(7, 2)}
+    y = {"scores": RNG.integers(0, 3, 7), "number": uniform(7, 1)}
+    nets = [two_inputs_two_outputs() for _ in range(2)]
+    for net in nets:
+        losses = {"number": loss.SquaredError(), "scores": loss.SoftmaxCrossEntropy()}
+        net.compile(optimizer.SGD(lr=0.3), losses, {"scores": metric.Accuracy()})
+    out = {name: tensor.to_numpy(value) for name, value in nets[0].forward(False, x).items()}
+    z = out["scores"] - out["scores"].max(axis=1, keepdims=True)
+    cross = np.mean(np.log(np.exp(z).sum(axis=1)) - z[np.arange(7), y["scores"]])
+    wanted = cross + np.mean((out["number"] - y["number"]) ** 2 / 2)
+    loss_value, metric_value = nets[0].train_one_batch(x, y)
+    assert float(loss_value) == pytest.approx(wanted, rel=1e-12)
+    assert float(metric_value["scores"]) == np.mean(out["scores"].argmax(axis=1) == y["scores"])
+    assert list(metric_value) == ["scores"]
+
+    named = nets[1].forward(True, x)
+    dy = {}
+    for name, each in nets[1].loss.items():
+        each.forward(True, named[name], y[name])
+        dy[name] = each.backward()
+    for item in nets[1].backward(dy):
+        for each in zip(*item[:3], strict=True):
+            nets[1].optimizer.update(*each)
+    assert all_bits(nets[0].parameters()) == all_bits(nets[1].parameters())
+
+
+def test_losses_and_metrics_must_be_named_exactly():
+    x = {"a": uniform(7, 3), "b": uniform(7, 2)}
+    y = {"scores": RNG.integers(0, 3, 7), "number": uniform(7, 1)}
+    both = {"number": loss.SquaredError(), "scores": loss.SoftmaxCrossEntropy()}
+    for losses, metrics, targets in (
+        (loss.SquaredError(), None, y),
+        ({"scores": loss.SoftmaxCrossEntropy()}, None, y),
+        (both, metric.Accuracy(), y),
+        (both, {"nobody": metric.Accuracy()}, y),
+        (both, None, y["scores"]),
+        (both, None, {"scores": y["scores"]}),
+    ):
+        net = two_inputs_two_outputs()
+        net.compile(optimizer.SGD(lr=0.1), losses, metrics)
+        with pytest.raises(GraphError, match=r"'scores', 'number'"):
+            net.train_one_batch(x, targets)
+
+
+def test_losses_and_metrics_of_a_wrong_kind():
+    net = images()
+    with pytest.raises(TypeError, match="wanted a Loss, received Accuracy"):
+        net.compile(optimizer.SGD(lr=0.1), metric.Accuracy())
+    with pytest.raises(TypeError, match="wanted a Metric, received SquaredError"):
+        net.compile(optimizer.SGD(lr=0.1), None, {"dense": loss.SquaredError()})
+    with pytest.raises(TypeError, match="wanted an Optimizer, received float"):
+        net.compile(0.1)
+
+
+# --- one output to many, and layers with many outputs -------------------------------------------------------
+
+
+def test_one_output_may_feed_many_and_their_derivatives_are_summed():
+    net = net64(
+        (layers.Dense("x", 4, input_sample_shape=(3,)), None),
+        (layers.Activation("tanh", "tanh"), "x"),
+        (layers.Activation("sigmoid", "sigmoid"), "x"),
+        (layers.Multiply("product"), ["tanh", "sigmoid"]),
+        (layers.Merge("sum"), ["product", "x", "tanh", "x"]),
+    )
+    x, weight = uniform(6, 3), uniform(6, 4)
+    h = dense(values(net), "x", x)
+    wanted = np.tanh(h) / (1 + np.exp(-h)) + 2 * h + np.tanh(h)
+    np.testing.assert_allclose(tensor.to_numpy(net.forward(True, x)), wanted, rtol=1e-12)
+    found = gradients_of(net.backward(weight))
+    for name, moved in net.parameters().items():
+        assert_close(found[name], differences(projected(net, x, {"sum": weight}), moved))
+
+
+def sliced(*consumers: tuple[str, Any]) -> FeedForwardNet:
+    """A Slice of (5,) into 2, 1 and 2 numbers, each consumer a Dense, joined where there are several."""
+    net = net64((layers.Slice("cut", 1, [2, 3], input_sample_shape=(5,)), None))
+    for name, source in consumers:
+        net.add(layers.Dense(name, 3), src=source)
+    if len(consumers) > 1:
+        net.add(layers.Concat("joined", 1), src=[name for name, _ in consumers])
+    return net
+
+
+PIECES = [slice(0, 2), slice(2, 3), slice(3, 5)]
+
+
+@pytest.mark.parametrize(
+    ("consumers", "taken"),
+    [
+        ([("a", "cut"), ("b", "cut"), ("c", "cut")], [0, 1, 2]),
+        ([("a", ("cut", 2)), ("b", ("cut", 0)), ("c", ("cut", 1))], [2, 0, 1]),
+        ([("a", ("cut", 2)), ("b", ("cut", 2)), ("c", "cut"), ("d", "cut")], [2, 2, 0, 1]),
+        ([("a", [("cut", 1)]), ("b", "cut")], [1, 0]),
+        ([("a", ("cut", 1))], [1]),
+    ],
+    ids=["in order", "by number", "both", "one left over", "two left over"],
+)
+def test_pieces_go_to_their_consumers_by_order_or_number(consumers, taken):
+    net = sliced(*consumers)
+    x = uniform(4, 5)
+    names = [name for name, _ in consumers]
+    v = values(net)
+    parts = [dense(v, name, x[:, PIECES[piece]]) for name, piece in zip(names, taken, strict=True)]
+    out = net.forward(True, x, output=["cut"])
+    assert [p.shape for p in out["cut"]] == [(4, 2), (4, 1), (4, 2)]
+    (end,) = net.output_names()
+    np.testing.assert_allclose(tensor.to_numpy(out[end]), np.concatenate(parts, axis=1), rtol=1e-12)
+
+    weight = uniform(4, 3 * len(names))
+    assert isinstance(net.forward(True, x), Tensor)
+    found = gradients_of(net.backward(weight, output=["cut"]))
+    assert set(found) == set(net.param_names())
+    assert_close(found["a/weight"], x[:, PIECES[taken[0]]].T @ weight[:, :3])
+
+
+def test_left_over_pieces_hinder_no_training_and_get_no_derivative():
+    net = sliced(("a", "cut"))
+    net.compile(optimizer.SGD(lr=0.1), loss.SquaredError())
+    x = uniform(4, 5)
+    net.train_one_batch(x, uniform(4, 3))
+    net.forward(True, x)
+    for item in net.backward(uniform(4, 3), output=["cut"]):
+        derivative = item.layer_gradients.get("cut")
+    assert tensor.to_numpy(derivative)[:, :2].any()
+    assert not tensor.to_numpy(derivative)[:, 2:].any()
+
+
+def test_split_gives_the_same_to_each():
+    net = net64(
+        (layers.Split("split", 2, input_sample_shape=(4,)), None),
+        (layers.Dense("a", 4), "split"),
+        (layers.Merge("sum"), ["a", "split"]),
+    )
+    x = uniform(3, 4)
+    wanted = dense(values(net), "a", x) + x
+    np.testing.assert_allclose(tensor.to_numpy(net.forward(False, x)), wanted, rtol=1e-12)
+    net.forward(True, x)
+    dy, v = uniform(3, 4), values(net)
+    for item in net.backward(dy, output=["split"]):
+        found = item.layer_gradients
+    np.testing.assert_allclose(tensor.to_numpy(found["split"]), dy + dy @ v["a/weight"].T, rtol=1e-12)
+
+
+def test_a_layer_with_several_outputs_may_be_the_last():
+    net = net64(
+        (layers.Dense("x", 5, input_sample_shape=(3,)), None),
+        (layers.Slice("cut", 1, [2]), None),
+    )
+    x = uniform(4, 3)
+    whole = dense(values(net), "x", x)
+    left, right = net.forward(True, x)
+    np.testing.assert_allclose(tensor.to_numpy(left), whole[:, :2], rtol=1e-12)
+    np.testing.assert_allclose(tensor.to_numpy(right), whole[:, 2:], rtol=1e-12)
+    dys = [uniform(4, 2), uniform(4, 3)]
+    found = gradients_of(net.backward({"cut": dys}))
+    np.testing.assert_allclose(found["x/weight"], x.T @ np.concatenate(dys, axis=1), rtol=1e-12)
+    with pytest.raises(GraphError, match=r"'cut'"):
+        net.predict(x)
+    net.compile(optimizer.SGD(lr=0.1), loss.SquaredError())
+    before = state_of(net)
+    with pytest.raises(GraphError, match=r"'cut'.*2 outputs"):
+        net.train_one_batch(x, uniform(4, 2))
+    assert state_of(net) == before
+
+
+# --- more out of forward and backward -----------------------------------------------------------------------
+
+
+def test_activations_of_named_layers_come_along():
+    net = images()
+    plain = tensor.to_numpy(net.forward(False, X))
+    out = net.forward(False, X, output=["norm", "conv", "dense"])
+    assert list(out) == ["conv", "norm", "dense"]
+    v = values(net)
+    np.testing.assert_array_equal(tensor.to_numpy(out["dense"]), plain)
+    with autograd.no_grad():
+        conv = autograd.conv2d(tensor.from_numpy(X, net.device), *net.param_values()[:2], pad=(1, 1, 1, 1))
+    np.testing.assert_allclose(tensor.to_numpy(out["conv"]), tensor.to_numpy(conv), rtol=1e-6)
+    scale = np.sqrt(1 + 1e-5)
+    np.testing.assert_allclose(tensor.to_numpy(out["norm"]), tensor.to_numpy(conv) / scale, rtol=1e-5)
+    assert v["norm/gamma"].tolist() == [1, 1, 1]
+
+
+def test_a_named_activation_beside_the_output_even_where_it_is_not_the_last():
+    net = net64(
+        (layers.Dense("x", 4, input_sample_shape=(3,)), None),
+        (layers.Activation("act", "tanh"), None),
+        (layers.Dense("out", 2), None),
+    )
+    x = uniform(5, 3)
+    out = net.forward(True, x, output=["act"])
+    v = values(net)
+    act = np.tanh(dense(v, "x", x))
+    assert set(out) == {"act", "out"}
+    np.testing.assert_allclose(tensor.to_numpy(out["act"]), act, rtol=1e-12)
+    np.testing.assert_allclose(tensor.to_numpy(out["out"]), dense(v, "out", act), rtol=1e-12)
+
+
+def chain() -> FeedForwardNet:
+    return net64(
+        (layers.Dense("x", 4, input_sample_shape=(3,)), None),
+        (layers.Activation("act", "tanh"), None),
+        (layers.Dense("mid", 5), None),
+        (layers.Merge("sum"), ["mid", "mid"]),
+        (layers.Dense("out", 2), None),
+    )
+
+
+def test_derivatives_by_the_inputs_of_named_layers():
+    """Also of the first layer, and a list where a layer has several inputs. Gradients are the same without."""
+    net, x, dy = chain(), uniform(6, 3), uniform(6, 2)
+    net.forward(True, x)
+    plain = gradients_of(net.backward(dy))
+    net.forward(True, x)
+    found: dict[str, Any] = {}
+    gradients: dict[str, np.ndarray] = {}
+    dicts = set()
+    for names, _, grads, layer_grads in net.backward(dy, output=["x", "act", "sum", "out"]):
+        gradients |= {name: tensor.to_numpy(grad) for name, grad in zip(names, grads, strict=True)}
+        dicts.add(id(layer_grads))
+        found = layer_grads
+    assert len(dicts) == 1
+    assert list(found) == ["out", "sum", "act", "x"]
+    assert all_bits(gradients) == all_bits(plain)
+    w = values(net)
+    act = np.tanh(dense(w, "x", x))
+    by_out = dy @ w["out/weight"].T
+    np.testing.assert_allclose(tensor.to_numpy(found["out"]), by_out, rtol=1e-12)
+    for each in found["sum"]:
+        np.testing.assert_allclose(tensor.to_numpy(each), by_out, rtol=1e-12)
+    by_act = 2 * by_out @ w["mid/weight"].T
+    np.testing.assert_allclose(tensor.to_numpy(found["act"]), by_act * (1 - act**2), rtol=1e-12)
+    held = tensor.from_numpy(x, net.device)
+    assert_close(found["x"], differences(projected(net, held, {"out": dy}), held))
+
+
+def test_the_dict_of_derivatives_fills_up_as_the_walk_goes():
+    net = chain()
+    net.forward(True, uniform(6, 3))
+    seen = [list(item.layer_gradients) for item in net.backward(uniform(6, 2), output=["act", "out"])]
+    assert seen == [["out"], ["out"], ["out"], ["out", "act"], ["out", "act"]]
+
+
+def test_a_derivative_by_a_named_activation_may_be_added():
+    net, x = chain(), uniform(6, 3)
+    weights = {"out": uniform(6, 2), "act": uniform(6, 4)}
+    net.forward(True, x, output=["act"])
+    found = gradients_of(net.backward(weights))
+
+    def value() -> float:
+        out = net.forward(False, x, output=["act"])
+        return sum(float(np.vdot(tensor.to_numpy(out[name]), weight)) for name, weight in weights.items())
+
+    for name in ("x/weight", "mid/bias"):
+        assert_close(found[name], differences(value, net.parameters()[name]))
+
+
+@pytest.mark.parametrize("use", ["forward", "backward"])
+def test_names_that_are_not_in_the_net(use):
+    net = chain()
+    if use == "forward":
+        with pytest.raises(GraphError, match="'nobody'"):
+            net.forward(True, uniform(2, 3), output=["nobody"])
+        with pytest.raises(GraphError, match="'nobody'"):
+            net.forward(True, uniform(2, 3), freeze="nobody")
+        return
+    net.forward(True, uniform(2, 3))
+    for options in ({"output": ["nobody"]}, {"freeze": "nobody"}):
+        with pytest.raises(GraphError, match="'nobody'"):
+            net.backward(uniform(2, 2), **options)
+    assert len(list(net.backward(uniform(2, 2)))) == 5
+
+
+# --- the generator ------------------------------------------------------------------------------------------
+
+
+def test_one_item_a_layer_last_layer_first_parameterless_ones_too():
+    net = images()
+    items = []
+    for item in net.backward(forward_and_loss(net, X, Y)):
+        assert isinstance(item, LayerGradients) and isinstance(item, tuple) and len(item) == 4
+        names, values_, grads, layer_grads = item
+        assert [value.name for value in values_] == names
+        assert [g.shape for g in grads] == [v.shape for v in values_]
+        assert [g.name for g in grads] == names
+        assert layer_grads == {}
+        items.append(names)
+    assert items == [LAST, [], [], [], NORM, FIRST]
+
+
+def test_the_values_yielded_are_the_parameters_themselves():
+    net = images()
+    parameters = net.parameters()
+    for names, given, _, _ in net.backward(forward_and_loss(net, X, Y)):
+        assert all(parameters[name] is value for name, value in zip(names, given, strict=True))
+
+
+def test_a_layers_gradients_die_when_the_next_layer_is_asked_for():
+    net = images()
+    before: list[Tensor] = []
+    for _, _, grads, _ in net.backward(forward_and_loss(net, X, Y)):
+        for old in before:
+            with pytest.raises(GraphError, match=r"given back.*copy it"):
+                tensor.to_numpy(old)
+        before += [g for g in grads if tensor.to_numpy(g) is not None]
+    assert len(before) == 6
+    assert all("given back" in repr(old) for old in before)
+
+
+def test_updates_inside_the_loop_change_no_later_gradient():
+    """The derivative through a layer is taken before its parameters are handed out, whatever is done to them."""
+    net, x, y = images(), X, Y
+    state = {name: tensor.to_numpy(value) for name, value in {**net.parameters(), **net.states()}.items()}
+    plain = gradients_of(net.backward(forward_and_loss(net, x, y)))
+    for name, value in {**net.parameters(), **net.states()}.items():
+        value.copy_from_numpy(state[name])
+    found = {}
+    for names, values_, grads, _ in net.backward(forward_and_loss(net, x, y)):
+        for name, value, grad in zip(names, values_, grads, strict=True):
+            found[name] = tensor.to_numpy(grad)
+            value.copy_from_numpy(np.full(value.shape, 1e6, "f"))
+            grad.copy_from_numpy(np.full(value.shape, -1e6, "f"))
+    assert all_bits(found) == all_bits(plain)
+
+
+def test_nothing_is_computed_for_a_layer_before_its_turn():
+    net = images()
+    dy = forward_and_loss(net, X, Y)
+    ran: list[str] = []
+    with net.device.watch(lambda operation: ran.append(operation.layer)):
+        walk = net.backward(dy)
+        assert ran == []
+        turns = []
+        for _ in walk:
+            turns.append(set(ran))
+            ran.clear()
+    assert turns[0] == {"dense"}
+    assert turns[-1] == {"conv"}
+
+
+def test_backward_needs_a_forward_each_time():
+    net, x, dy = chain(), uniform(6, 3), uniform(6, 2)
+    with pytest.raises(GraphError, match=r"forward\(True, x\)"):
+        net.backward(dy)
+    net.forward(False, x)
+    with pytest.raises(GraphError, match=r"forward\(True, x\)"):
+        net.backward(dy)
+    net.forward(True, x)
+    list(net.backward(dy))
+    with pytest.raises(GraphError, match=r"forward\(True, x\)"):
+        net.backward(dy)
+
+
+def test_an_evaluation_between_forward_and_backward_does_no_harm():
+    net, x, dy = chain(), uniform(6, 3), uniform(6, 2)
+    net.forward(True, x)
+    wanted = gradients_of(net.backward(dy))
+    net.forward(True, x)
+    net.forward(False, uniform(4, 3))
+    net.predict(uniform(4, 3))
+    assert all_bits(gradients_of(net.backward(dy))) == all_bits(wanted)
+
+
+def test_a_second_forward_takes_the_place_of_the_first():
+    net, x, dy = chain(), uniform(6, 3), uniform(6, 2)
+    net.forward(True, x)
+    wanted = gradients_of(net.backward(dy))
+    net.forward(True, uniform(5, 3))
+    net.forward(True, x)
+    assert all_bits(gradients_of(net.backward(dy))) == all_bits(wanted)
+
+
+@pytest.mark.parametrize(
+    ("dy", "error", "words"),
+    [
+        (uniform(6, 3), ShapeError, r"'out'.*\(6, 2\), received \(6, 3\)"),
+        (uniform(5, 2), ShapeError, r"\(6, 2\), received \(5, 2\)"),
+        (uniform(6, 2, dtype="float32"), TypeError, r"float64, received float32"),
+        ({"mid": uniform(6, 5)}, GraphError, r"'mid'"),
+        ({"nobody": uniform(6, 5)}, GraphError, r"'nobody'"),
+        ({}, GraphError, r"'out'.*received none"),
+        ({"out": [uniform(6, 2)] * 2}, GraphError, r"received 2 for 'out'"),
+    ],
+    ids=["features", "samples", "dtype", "not an output", "unknown", "none", "too many"],
+)
+def test_derivatives_that_do_not_fit_are_refused_and_the_forward_stays_good(dy, error, words):
+    net, x, good = chain(), uniform(6, 3), uniform(6, 2)
+    net.forward(True, x)
+    with pytest.raises(error, match=words):
+        net.backward(dy)
+    assert len(gradients_of(net.backward(good))) == 6
+
+
+def test_an_unfinished_walk_stops_the_net_until_it_is_discarded():
+    net = images()
+    net.compile(optimizer.SGD(lr=0.1))
+    walk = net.backward(forward_and_loss(net, X, Y))
+    next(walk)
+    for use in (
+        lambda: net.train_one_batch(X, Y),
+        lambda: net.forward(True, X),
+        lambda: net.gradients(X, Y),
+        lambda: net.backward(uniform(6, 4, dtype="float32")),
+        lambda: net.to_device(device.new_cpu()),
+    ):
+        with pytest.raises(GraphError, match=r"'dense'.*discard_step"):
+            use()
+    assert net.unfinished_at == "dense"
+    assert net.forward(False, X).shape == (6, 4)
+    walk.close()
+    with pytest.raises(GraphError, match="'dense'"):
+        net.train_one_batch(X, Y)
+    net.discard_step()
+    assert net.unfinished_at == ""
+    net.train_one_batch(X, Y)
+
+
+def test_a_walk_that_never_began_is_no_unfinished_step():
+    net = images()
+    net.compile(optimizer.SGD(lr=0.1))
+    net.backward(forward_and_loss(net, X, Y))
+    net.train_one_batch(X, Y)
+
+
+# --- training -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [lambda: optimizer.SGD(lr=0.1, momentum=0.9), optimizer.Adam], ids=["sgd", "adam"])
+def test_train_one_batch_is_the_explicit_loop_bit_for_bit(make):
+    nets = [images() for _ in range(2)]
+    for net in nets:
+        net.compile(make())
+    for step in range(4):
+        x, y = X + step, (Y + step) % 4
+        nets[0].train_one_batch(x, y)
+        explicit_step(nets[1], x, y)
+        assert state_of(nets[0]) == state_of(nets[1])
+
+
+def test_gradients_are_those_of_the_generator_and_change_no_parameter():
+    nets = [images() for _ in range(2)]
+    before = all_bits(nets[0].parameters())
+    collected = nets[0].gradients(X, Y)
+    wanted = gradients_of(nets[1].backward(forward_and_loss(nets[1], X, Y)))
+    assert set(collected) == set(nets[0].param_names())
+    assert all_bits(collected) == all_bits(wanted)
+    assert all_bits(nets[0].parameters()) == before
+    nets[0].gradients(X, Y)
+    assert all_bits(collected) == all_bits(wanted), "collected gradients stay"
+
+
+def test_gradients_are_those_of_the_loss():
+    net = chain()
+    net.loss = loss.SquaredError()
+    x, y = uniform(6, 3), uniform(6, 2)
+    found = net.gradients(x, y)
+    for name, moved in net.parameters().items():
+        assert_close(found[name], differences(lambda: net.evaluate(x, y)[0], moved))
+
+
+def test_loss_and_metric_are_numbers_from_before_the_update():
+    net = net64((layers.Dense("d", 4, input_sample_shape=(3,)), None))
+    net.compile(optimizer.SGD(lr=0.5), loss.SoftmaxCrossEntropy(), metric.Accuracy())
+    x, y = uniform(7, 3), RNG.integers(0, 4, 7)
+    wanted = net.evaluate(x, y)
+    loss_value, metric_value = net.train_one_batch(x, y)
+    assert loss_value.shape == metric_value.shape == ()
+    assert float(loss_value) == pytest.approx(wanted[0], rel=1e-12)
+    assert float(metric_value) == wanted[1]
+    assert net.evaluate(x, y)[0] < wanted[0]
+
+
+def test_a_net_without_a_metric_gives_none():
+    net = net64((layers.Dense("d", 4, input_sample_shape=(3,)), None))
+    net.compile(optimizer.SGD(lr=0.5), loss.SoftmaxCrossEntropy())
+    x, y = uniform(7, 3), RNG.integers(0, 4, 7)
+    assert net.train_one_batch(x, y)[1] is net.evaluate(x, y)[1] is None
+
+
+def test_compile_gives_loss_and_metric_in_the_place_of_the_constructors():
+    net = images()
+    first = net.loss
+    net.compile(optimizer.SGD(lr=0.1))
+    assert net.loss is first
+    net.compile(optimizer.SGD(lr=0.1), loss.SquaredError(), metric.TopKAccuracy(2), graph=False)
+    assert isinstance(net.loss, loss.SquaredError) and isinstance(net.metric, metric.TopKAccuracy)
+
+
+def test_steps_are_equal_with_graph_and_without():
+    nets = [images() for _ in range(2)]
+    for net, graph in zip(nets, (True, False), strict=True):
+        net.compile(optimizer.Adam(), graph=graph)
+        for _ in range(3):
+            net.train_one_batch(X, Y)
+    assert state_of(nets[0]) == state_of(nets[1])
+
+
+@pytest.mark.parametrize("kind", ["tensor", "dlpack", "tensor elsewhere"])
+def test_batches_of_any_kind_train_alike(kind):
+    nets = [images() for _ in range(2)]
+    for net in nets:
+        net.compile(optimizer.SGD(lr=0.1))
+    nets[0].train_one_batch(X, Y)
+    on = nets[1].device if kind == "tensor" else device.new_cpu()
+    x, y = tensor.from_numpy(X, on), tensor.from_numpy(Y, on)
+    if kind == "dlpack":
+        x, y = np.from_dlpack(x), np.from_dlpack(y)
+    nets[1].train_one_batch(x, y)
+    assert state_of(nets[0]) == state_of(nets[1])
+    assert bits(x) == bits(X) and bits(y) == bits(Y)
+
+
+@pytest.mark.peer
+def test_torch_batches_train_alike():
+    torch = pytest.importorskip("torch", reason="the peer whose tensors are tried")
+    nets = [images() for _ in range(2)]
+    for net, batch in zip(nets, ((X, Y), (torch.from_numpy(X), torch.from_numpy(Y))), strict=True):
+        net.compile(optimizer.SGD(lr=0.1))
+        net.train_one_batch(*batch)
+    assert state_of(nets[0]) == state_of(nets[1])
+
+
+def test_a_batch_of_another_size_is_just_another_batch():
+    net = images()
+    net.compile(optimizer.SGD(lr=0.1))
+    for count in (6, 1, 4, 6):
+        loss_value, _ = net.train_one_batch(X[:count], Y[:count])
+        assert np.isfinite(float(loss_value))
+
+
+def test_operations_of_a_step_state_phase_layer_reads_and_writes():
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device.new_cpu())
+    net.add(layers.Dense("first", 5, input_sample_shape=(3,)))
+    net.add(layers.Activation("act"))
+    net.add(layers.Dense("second", 4))
+    net.compile(optimizer.SGD(lr=0.1, momentum=0.9), graph=False)
+    x, y = uniform(7, 3, dtype="float32"), RNG.integers(0, 4, 7)
+    net.train_one_batch(x, y)
+    seen: list[Seen] = []
+    with net.device.watch(lambda operation: seen.append(noted(operation))):
+        net.train_one_batch(x, y)
+    assert [(o.phase, o.layer, o.kernel) for o in seen if o.layer] == [
+        ("forward", "first", "linear"),
+        ("forward", "act", "relu"),
+        ("forward", "second", "linear"),
+        ("derivative", "second", "matmul"),
+        ("gradient", "second", "matmul"),
+        ("gradient", "second", "bias_gradient"),
+        ("update", "second", "sgd"),
+        ("update", "second", "sgd"),
+        ("derivative", "act", "relu_derivative"),
+        ("gradient", "first", "matmul"),
+        ("gradient", "first", "bias_gradient"),
+        ("update", "first", "sgd"),
+        ("update", "first", "sgd"),
+    ]
+    outside = [o.phase for o in seen if not o.layer]  # the loss and the metric
+    assert set(outside) == {"forward", "derivative"} and outside == sorted(outside, reverse=True)
+    assert_reads_follow_writes(net, seen)
+
+
+class Seen(NamedTuple):
+    """An operation as it was when it ran; holding the blocks keeps their addresses from being used again."""
+
+    kernel: str
+    phase: str
+    layer: str
+    reads: list[Any]
+    writes: list[Any]
+
+
+def noted(operation: Any) -> Seen:
+    blocks = [[t.block for t in tensors] for tensors in (operation.reads, operation.writes)]
+    return Seen(operation.kernel, str(operation.phase), operation.layer, *blocks)
+
+
+def assert_reads_follow_writes(net: FeedForwardNet, seen: list[Seen]) -> None:
+    """Each operation reads only what the net holds, or what an earlier one wrote, or the batch."""
+    parameters = {id(t.block): name for name, t in net.parameters().items()}
+    states = {id(t.block) for slots in net.optimizer.state.values() for t in slots.values()}
+    written: set[int] = set()
+    foreign: set[int] = set()
+    for operation in seen:
+        assert operation.writes
+        foreign |= {id(block) for block in operation.reads} - written - states - parameters.keys()
+        written |= {id(block) for block in operation.writes}
+    assert len(foreign) == 3  # x, the targets, and the learning rate
+    assert parameters.keys() | states <= written
+    for phase, names in (("update", LASTS + FIRSTS), ("gradient", []), ("derivative", [])):
+        blocks = [block for o in seen if o.phase == phase for block in o.writes]
+        assert [parameters[id(block)] for block in blocks if id(block) in parameters] == names
+
+
+FIRSTS, LASTS = ["first/weight", "first/bias"], ["second/weight", "second/bias"]
+
+
+# --- freezing -----------------------------------------------------------------------------------------------
+
+
+def deep(on: Any, count: int = 6) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=on, seed=1)
+    for i in range(count):
+        net.add(layers.Dense(f"d{i}", 20, input_sample_shape=None if i else (20,)))
+        net.add(layers.BatchNormalization(f"n{i}"))
+        net.add(layers.Activation(f"a{i}"))
+    return net
+
+
+def test_layers_before_the_frozen_one_get_no_gradients_and_keep_nothing():
+    on = device.new_cpu()
+    net, x = deep(on), uniform(32, 20, dtype="float32")
+    level = on.pool.used
+    used = {}
+    for freeze in (None, "d5"):
+        out = net.forward(True, x, freeze=freeze)
+        used[freeze] = on.pool.used - level
+        names = [name for item in net.backward(out * 1.0) for name in item.names]
+        del out
+        assert on.pool.used == level
+        last = ["n5/gamma", "n5/beta", "d5/weight", "d5/bias"]
+        assert names == last if freeze else set(names) == set(net.param_names())
+    block = 32 * 20 * 4
+    # d5 keeps its input, n5 its input and two numbers a channel, a5 its output, which is also the net's.
+    assert used["d5"] == 3 * block + 2 * 128
+    # Each layer's output but that of n0, n1, ... (a keeps its own), the input, and n's two numbers a channel.
+    assert used[None] == (1 + 2 * 6) * block + 6 * 2 * 128
+
+
+def test_frozen_layers_run_as_in_evaluation():
+    net = images()
+    net.compile(optimizer.SGD(lr=0.1), freeze="flat")
+    before = state_of(net)
+    plain = tensor.to_numpy(net.forward(False, X))
+    np.testing.assert_array_equal(tensor.to_numpy(net.forward(True, X, freeze="flat")), plain)
+    net.discard_step()
+    net.train_one_batch(X, Y)
+    after = state_of(net)
+    changed = {name for name in after if before.get(name) != after[name]}
+    assert {"dense: weight", "dense: bias"} <= changed
+    assert not [name for name in changed if name.startswith(("conv:", "norm:", "drop:"))]
+    assert set(net.optimizer.state) == {"dense/weight", "dense/bias"}
+    assert set(net.gradients(X, Y)) == {"dense/weight", "dense/bias"}
+
+
+def test_freezing_before_the_first_layer_freezes_nothing():
+    nets = [images() for _ in range(2)]
+    for net, freeze in zip(nets, (None, "conv"), strict=True):
+        net.compile(optimizer.SGD(lr=0.1), freeze=freeze)
+        net.train_one_batch(X, Y)
+    assert state_of(nets[0]) == state_of(nets[1])
+
+
+def test_backward_may_stop_at_a_layer():
+    nets = [images() for _ in range(2)]
+    found = gradients_of(nets[0].backward(forward_and_loss(nets[0], X, Y), freeze="norm"))
+    wanted = gradients_of(nets[1].backward(forward_and_loss(nets[1], X, Y)))
+    assert list(found) == LAST + NORM
+    assert all_bits(found) == {name: bits(wanted[name]) for name in found}
+    assert nets[0].unfinished_at == ""
+    assert len(list(nets[0].backward(forward_and_loss(nets[0], X, Y)))) == 6
+
+
+def test_derivatives_by_frozen_inputs_are_refused_before_anything_is_handed_out():
+    net = images()
+    net.loss.forward(True, net.forward(True, X, freeze="flat"), Y)
+    dy = net.loss.backward()
+    with pytest.raises(GraphError, match=r"'conv'.*frozen"):
+        net.backward(dy, output=["conv"])
+    with pytest.raises(GraphError, match=r"'flat'.*frozen"):
+        net.backward(dy, output=["flat"], freeze="dense")
+    assert len(list(net.backward(dy, output=["dense", "flat"]))) == 6
+
+
+def test_derivatives_that_the_given_ones_do_not_reach_are_refused_at_once():
+    net = two_inputs_two_outputs()
+    net.forward(True, {"a": uniform(7, 3), "b": uniform(7, 2)})
+    with pytest.raises(GraphError, match="'scores'"):
+        net.backward({"number": uniform(7, 1)}, output=["scores"])
+    assert len(list(net.backward({"number": uniform(7, 1)}, output=["number", "a"]))) == 5
+
+
+def test_compile_with_an_unknown_layer_to_freeze():
+    with pytest.raises(GraphError, match="'nobody'"):
+        images().compile(optimizer.SGD(lr=0.1), freeze="nobody")
+
+
+# --- shared parameters --------------------------------------------------------------------------------------
+
+
+def tied(**options: Any) -> FeedForwardNet:
+    """x -> owner -> tanh -> user -> tanh -> owner's weights once more -> out."""
+    owner = layers.Dense("owner", 4, input_sample_shape=(4,))
+    pairs: list[tuple[Layer, Any]] = [(owner, None)]
+    for name in ("second", "third"):
+        pairs.append((layers.Activation(f"{name} act", "tanh"), None))
+        pairs.append((layers.Dense(name, 4).share_parameters(owner), None))
+    return net64(*pairs, (layers.Dense("out", 3), None), **options)
+
+
+def test_a_shared_parameter_has_one_gradient_the_sum_yielded_once_at_its_last_contribution():
+    net, x, dy = tied(), uniform(6, 4), uniform(6, 3)
+    assert net.param_names() == ["owner/weight", "owner/bias", "out/weight", "out/bias"]
+    net.forward(True, x)
+    items = [(names, [tensor.to_numpy(g) for g in grads]) for names, _, grads, _ in net.backward(dy)]
+    assert [names for names, _ in items] == [["out/weight", "out/bias"], [], [], [], [], ["owner/weight", "owner/bias"]]
+    found = dict(zip(*items[-1], strict=True))
+    for name in ("owner/weight", "owner/bias"):
+        assert_close(found[name], differences(projected(net, x, {"out": dy}), net.parameters()[name]))
+
+
+def test_shared_parameters_stay_shared_while_training():
+    net = tied()
+    net.compile(optimizer.Adam(0.01), loss.SquaredError())
+    for _ in range(3):
+        net.train_one_batch(uniform(6, 4), uniform(6, 3))
+    owner, second = net.layers["owner"], net.layers["second"]
+    assert second.parameters["weight"] is owner.parameters["weight"]
+    assert second.param_names() == ["owner/weight", "owner/bias"]
+    assert set(net.optimizer.state) == set(net.param_names())
+    assert [int(slots["count"]) for slots in net.optimizer.state.values()] == [3] * 4
+
+
+def siamese(owner: str, on: Any) -> FeedForwardNet:
+    """Two branches side by side with one set of weights; `owner` says which of them has it."""
+    made = {name: layers.Dense(name, 3, input_sample_shape=(4,)) for name in ("left", "right")}
+    other = "right" if owner == "left" else "left"
+    made[other].share_parameters(made[owner])
+    pairs = [(made[name], []) for name in (owner, other)]
+    return net64(*pairs, (layers.Concat("both", 1), ["left", "right"]), on=on)
+
+
+@pytest.mark.parametrize("owner", ["left", "right"])
+def test_two_branches_share_their_weights_on_any_device(owner):
+    on = device.new_cpu()
+    net = siamese(owner, on)
+    x, dy = {"left": uniform(5, 4), "right": uniform(5, 4)}, uniform(5, 6)
+    wanted = x["left"].T @ dy[:, :3] + x["right"].T @ dy[:, 3:]
+    net.forward(True, x)
+    np.testing.assert_allclose(gradients_of(net.backward(dy))[f"{owner}/weight"], wanted, rtol=1e-12)
+    there = device.new_cpu()
+    net.to_device(there)
+    assert on.pool.used == 0
+    assert len({id(layer.parameters["weight"]) for layer in (net.layers["left"], net.layers["right"])}) == 1
+    net.forward(True, x)
+    np.testing.assert_allclose(gradients_of(net.backward(dy))[f"{owner}/weight"], wanted, rtol=1e-12)
+
+
+def test_parameters_of_other_shapes_or_of_a_layer_outside_cannot_be_shared():
+    net = FeedForwardNet(dtype="float64")
+    owner = net.add(layers.Dense("owner", 4, input_sample_shape=(4,)))
+    with pytest.raises(ShapeError, match=r"'user'.*\(4, 5\).*\(4, 4\)"):
+        net.add(layers.Dense("user", 5).share_parameters(owner))
+    with pytest.raises(ShapeError, match="'user'"):
+        net.add(layers.Dense("user", 4, use_bias=False).share_parameters(owner))
+    with pytest.raises(GraphError, match=r"'user'.*'outside'"):
+        net.add(layers.Dense("user", 4).share_parameters(layers.Dense("outside", 4)))
+    with pytest.raises(GraphError, match="before the layer is in a net"):
+        owner.share_parameters(owner)
+    assert list(net.layers) == ["owner"]
+
+
+# --- devices ------------------------------------------------------------------------------------------------
+
+
+def test_a_net_moves_with_all_it_has_and_trains_on_as_before():
+    first, second = device.new_cpu(), device.new_cpu()
+    moved, stayed = images(on=first), images()
+    for net in (moved, stayed):
+        net.compile(optimizer.Adam())
+        net.train_one_batch(X, Y)
+    net = moved
+    net.to_device(second)
+    assert net.device is second
+    tensors = [*net.param_values(), *net.states().values()]
+    tensors += [t for slots in net.optimizer.state.values() for t in slots.values()]
+    assert all(t.device is second for t in tensors)
+    assert all(value.stores_grad for value in net.param_values())
+    for each in (moved, stayed):
+        each.train_one_batch(X, Y)
+    assert state_of(moved) == state_of(stayed)
+    net.optimizer = None
+    assert first.pool.used <= 64  # the optimizer's learning rate there
+    net.to_device(second)
+    assert state_of(moved)["conv: weight"] == state_of(stayed)["conv: weight"]
+
+
+# --- evaluation ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 7, 13, 50])
+def test_evaluation_in_batches_equals_the_whole(batch_size):
+    net = images()
+    x, y = uniform(13, 2, 5, 4, dtype="float32"), RNG.integers(0, 4, 13)
+    whole = net.forward(False, x)
+    predicted = net.predict(x, batch_size=batch_size)
+    np.testing.assert_allclose(tensor.to_numpy(predicted), tensor.to_numpy(whole), rtol=1e-5, atol=1e-6)
+    loss_value, metric_value = net.evaluate(x, y, batch_size=batch_size)
+    assert loss_value == pytest.approx(float(net.loss.evaluate(False, whole, y)), rel=1e-6)
+    assert metric_value == pytest.approx(np.mean(tensor.to_numpy(whole).argmax(axis=1) == y))
+    assert isinstance(loss_value, float) and isinstance(metric_value, float)
+
+
+def test_evaluation_changes_nothing():
+    net = images()
+    net.compile(optimizer.Adam())
+    net.train_one_batch(X, Y)
+    before = state_of(net)
+    net.evaluate(X, Y)
+    net.predict(X)
+    net.forward(False, X, output=["norm"])
+    assert state_of(net) == before
+
+
+def test_predictions_of_several_outputs_come_by_name():
+    net = two_inputs_two_outputs()
+    x = {"a": uniform(7, 3), "b": uniform(7, 2)}
+    whole = net.forward(False, x)
+    parts = net.predict(x, batch_size=3)
+    assert {name: value.shape for name, value in parts.items()} == {"scores": (7, 3), "number": (7, 1)}
+    for name, part in parts.items():
+        np.testing.assert_allclose(tensor.to_numpy(part), tensor.to_numpy(whole[name]), rtol=1e-12)
