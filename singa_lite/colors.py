@@ -10,3 +10,12 @@ COLORS = {
     "update": "#CC79A7",
     "scratch": "#999999",
 }
+
+#: Darker shades of the same, for edges: blocks too thin to show anything else keep their hue.
+EDGES = {
+    "forward": "#2E86B8",
+    "derivative": "#A87300",
+    "gradient": "#006B4E",
+    "update": "#9A4C77",
+    "scratch": "#666666",
+}

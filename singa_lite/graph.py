@@ -10,14 +10,15 @@ from typing import Any
 from weakref import ReferenceType, ref
 
 from singa_lite.arena import Arena, Bound
+from singa_lite.dot import to_dot
 from singa_lite.errors import GraphError
 from singa_lite.memory_plan import MemoryPlan, Row
 from singa_lite.operation import Instruction as Instruction
-from singa_lite.operation import Operand
+from singa_lite.operation import Operand, Role
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
-from singa_lite.operation import Role
 from singa_lite.passes.lower import Placed, lower, unshared
+from singa_lite.profile import Profile, measure
 from singa_lite.tensor import Block, Tensor
 
 ORDERS = ("recorded", "dependencies")
@@ -169,10 +170,17 @@ class Graph:
     def plan(self, order: str = "recorded") -> MemoryPlan:
         """The plan for an order of running, see `run`. Nothing is allocated for it."""
         rows = [
-            Row(block.name or f"block {number}", block.layer, self.role(number), block.nbytes, number)
+            Row(self._name(number), block.layer, self.role(number), block.nbytes, number)
             for number, block in enumerate(self.blocks)
         ]
         return MemoryPlan(self._place(order), rows, self.eager_bytes)
+
+    def to_dot(self) -> str:
+        """The record in the language of Graphviz: operations colored by phase, and what each directly depends on."""
+        return to_dot(self.instructions, [self._name(number) for number in range(len(self.blocks))])
+
+    def _name(self, number: int) -> str:
+        return self.blocks[number].name or f"block {number}"
 
     # ---- running
 
@@ -190,6 +198,14 @@ class Graph:
         if bound is None:
             bound = self._executable(order)
         bound.run()
+
+    def profile(self, runs: int = 10) -> Profile:
+        """Time each operation of the planned step by itself: the median over `runs`, at least 1, in seconds.
+
+        This really runs the step: its parameters and state move `runs` times.
+        """
+        bound = self._executable("recorded")
+        return measure(bound.placed.program.instructions, bound.launches(), runs)
 
     def _executable(self, order: str) -> Bound:
         if order not in self._bound:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from singa_lite.memory.check import check
 from singa_lite.operation import Role
 from singa_lite.passes.lower import Placed
 from singa_lite.passes.program import lifespans, live_bytes, requests, rounded
@@ -97,8 +98,6 @@ class MemoryPlan:
 
     def check(self) -> None:
         """Prove the plan once more. PlanError names what is wrong."""
-        from singa_lite.memory.check import check
-
         placed = self.placed
         check(requests(placed.program), placed.plan.offsets, placed.plan.arena)
         check_reads(placed.recorded.instructions, placed.program.instructions, placed.places)

@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike
 from singa_lite import batch, fit, summary
 from singa_lite.autograd import no_grad
 from singa_lite.errors import GraphError
+from singa_lite.graph import Graph
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.loss import Loss
 from singa_lite.memory_plan import MemoryPlan
@@ -255,20 +256,31 @@ class FeedForwardNet(LayerGraph):
     # ---- looking and keeping
 
     @property
+    def training_graph(self) -> Graph:
+        """The last training step that was recorded. GraphError if there is none. Running it trains."""
+        return self._steps.training_graph
+
+    @property
     def memory_plan(self) -> MemoryPlan:
         """The memory plan of the last training step that was recorded. GraphError if there is none."""
-        return self._steps.plan()
+        return self.training_graph.memory_plan
 
-    def plan_batch(self, batch_size: int) -> MemoryPlan:
-        """The memory plan of a training step with batches of this size. Nothing runs and no batch is needed."""
-        if self.loss is None or self.optimizer is None:
-            raise GraphError("plan_batch: wanted a compiled net with a loss")
+    def plan_batch(self, batch_size: int, training: bool = True) -> MemoryPlan:
+        """The memory plan of a step with batches of this size. Nothing runs and no batch is needed.
+
+        training: a training step of the compiled net, else a prediction.
+        """
         if not isinstance(batch_size, int | np.integer) or batch_size < 1:
             raise ValueError(f"plan_batch: wanted a batch of at least 1 sample, received {batch_size}")
+        forms = {"input": {name: ((batch_size, *shape), self.dtype) for name, shape in self.input_shapes().items()}}
+        if not training:
+            return self._steps.planned(None, forms)
+        if self.loss is None or self.optimizer is None:
+            raise GraphError("plan_batch: wanted a compiled net with a loss")
         objective = Objective(self.loss, self.metric, self.output_names())
-        inputs = {name: ((batch_size, *shape), self.dtype) for name, shape in self.input_shapes().items()}
         outputs = {name: (batch_size, *self.output_shapes(name)[0]) for name in self.output_names()}
-        return self._steps.planned(objective, {"input": inputs, "target": objective.forms(outputs, self.dtype)})
+        forms["target"] = objective.forms(outputs, self.dtype)
+        return self._steps.planned(objective, forms)
 
     def largest_batch(self, nbytes: int) -> int:
         """The most samples whose training step fits into `nbytes`, all counted; predicted, nothing is tried.

@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from singa_lite.colors import COLORS
+from singa_lite.colors import COLORS, EDGES
 from singa_lite.memory_plan import MemoryPlan, PlacedRow
 from singa_lite.operation import Role
 from singa_lite.passes.program import live_bytes
@@ -19,10 +19,15 @@ Trace = dict[str, Any]
 _AT_PEAK = 20
 _BLOCK_HOVER = (
     "<b>%{customdata[0]}</b><br>layer %{customdata[1]}<br>%{customdata[2]}, %{customdata[3]} bytes<br>"
-    "steps %{customdata[4]}<br>offset %{customdata[5]}<extra></extra>"
+    "steps %{customdata[4]}<br>offset %{customdata[5]} bytes<extra></extra>"
 )
 _LIVE_HOVER = "step %{x}: %{customdata[0]}<br>layer %{customdata[1]}<br>%{customdata[2]} bytes live<extra></extra>"
-_CONFIG = {"displaylogo": False, "responsive": True, "scrollZoom": True}
+# The page sends nothing anywhere: the button that uploads the chart is left out.
+_CONFIG = {
+    "displaylogo": False,
+    "responsive": True,
+    "modeBarButtonsToRemove": ["sendChartToCloud", "select2d", "lasso2d"],
+}
 
 
 def write(plan: MemoryPlan, path: str | os.PathLike[str]) -> None:
@@ -50,11 +55,9 @@ def figure(plan: MemoryPlan) -> dict[str, Any]:
     x: steps; y: offset, and y2: live bytes, both in KiB, or MiB where the arena has at least one.
     """
     unit, scale = _unit(plan.arena_bytes)
-    blocks = [_blocks(kind, [r for r in plan.rows if r.kind == kind], scale) for kind in COLORS]
-    return {
-        "data": [*blocks, *_curves(plan, scale)],
-        "layout": _layout(plan, unit, scale),
-    }
+    rows = {kind: [row for row in plan.rows if row.kind == kind] for kind in COLORS}
+    blocks = [_blocks(kind, of_kind, scale) for kind, of_kind in rows.items() if of_kind]
+    return {"data": [*blocks, *_curves(plan, scale)], "layout": _layout(plan, unit, scale)}
 
 
 def _blocks(kind: str, rows: Sequence[PlacedRow], scale: int) -> Trace:
@@ -69,7 +72,7 @@ def _blocks(kind: str, rows: Sequence[PlacedRow], scale: int) -> Trace:
         "y": [row.nbytes / scale for row in rows],
         "customdata": [_told(row) for row in rows],
         "hovertemplate": _BLOCK_HOVER,
-        "marker": {"color": COLORS[kind], "line": {"width": 0.5, "color": "rgba(0, 0, 0, 0.45)"}},
+        "marker": {"color": COLORS[kind], "line": {"width": 0.5, "color": EDGES[kind]}},
     }
 
 
@@ -122,11 +125,12 @@ def _layout(plan: MemoryPlan, unit: str, scale: int) -> dict[str, Any]:
     return {
         "barmode": "overlay",
         "hovermode": "closest",
+        "hoverlabel": {"bgcolor": "white", "font": {"color": "#222222"}},
         "template": "none",
         "height": 760,
-        "margin": {"l": 80, "r": 20, "t": 50, "b": 50},
+        "margin": {"l": 80, "r": 20, "t": 76, "b": 50},
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "xaxis": {**axis, "title": {"text": "step"}, "range": [0, max(steps, 1)], "anchor": "y"},
+        "xaxis": {**axis, "title": {"text": "step", "standoff": 6}, "range": [0, max(steps, 1)], "anchor": "y"},
         "yaxis": {**axis, "title": {"text": f"offset ({unit})"}, "range": [0, top], "domain": [0, 0.68]},
         "yaxis2": {**axis, "title": {"text": f"live ({unit})"}, "range": [0, top * 1.08], "domain": [0.73, 1]},
         "shapes": [_peak_line(plan.peak_step)] if plan.rows else [],
@@ -185,7 +189,7 @@ def _unit(nbytes: int) -> tuple[str, int]:
 
 def _size(nbytes: int) -> str:
     unit, scale = _unit(nbytes)
-    return f"{nbytes / scale:,.2f} {unit}"
+    return f"{nbytes / scale:,.2f} {unit}" if nbytes >= scale else f"{nbytes} bytes"
 
 
 _PAGE = Template("""<!DOCTYPE html>
@@ -205,13 +209,13 @@ i { display: inline-block; width: 10px; height: 10px; margin-right: 6px; }
 </style>
 </head>
 <body>
-<h1>Memory plan of a training step</h1>
+<h1>Memory plan</h1>
 <p>$facts</p>
 <p>$outside</p>
 $chart
 <h2>$peak</h2>
 <table>
-<thead><tr><th>name<th>layer<th>kind<th class=n>size<th class=n>bytes<th class=n>steps<th class=n>offset</tr></thead>
+<thead><tr><th>name<th>layer<th>kind<th class=n>size<th class=n>bytes<th class=n>steps<th class=n>offset in bytes</tr></thead>
 <tbody>
 $rows
 </tbody>

@@ -57,11 +57,7 @@ class Steps:
         net, feeds = self.net, {"input": inputs, "target": targets}
 
         def body(tensors: Mapping[str, dict[str, Tensor]]) -> tuple[Tensor, Any]:
-            out = net.forward(True, tensors["input"], freeze=net.freeze)
-            values = objective.loss(True, out, tensors["target"]), objective.metric(out, tensors["target"])
-            del out
-            self._update(objective.backward())
-            return values
+            return self._trained_once(objective, tensors)
 
         if not self.graph:
             loss, metric = body(self._tensors(feeds))
@@ -100,33 +96,44 @@ class Steps:
         """The net's output for one batch; valid until the next call."""
         return self._do("predict", lambda tensors: self.net.forward(False, tensors["input"]), {"input": inputs})
 
-    def plan(self) -> MemoryPlan:
-        """The plan of the last recorded training step. GraphError if there is none."""
+    @property
+    def training_graph(self) -> Graph:
+        """The last recorded training step. GraphError if there is none."""
         if self._trained is None:
-            raise GraphError("memory_plan: wanted a recorded step, train a batch first with compile(graph=True)")
-        return self._trained.graph.memory_plan
+            raise GraphError("wanted a recorded training step, train a batch first with compile(graph=True)")
+        return self._trained.graph
 
-    def planned(self, objective: Objective, forms: Mapping[str, Mapping[str, tuple[Any, Any]]]) -> MemoryPlan:
-        """The plan of a training step for batches of these (shape, dtype) forms. No batch is needed, nothing runs."""
-        net = self.net
-        before = net.optimizer.step
+    def planned(self, objective: Objective | None, forms: Mapping[str, Mapping[str, tuple[Any, Any]]]) -> MemoryPlan:
+        """The plan of a step for batches of these (shape, dtype) forms. No batch is needed, nothing runs.
+
+        objective: of a training step; None: the plan of a prediction.
+        """
+        net, device = self.net, self.net.device
+        before = net.optimizer.step if net.optimizer is not None else 0
         try:
-            with net.device.recording(Arena(net.device)) as graph:
+            with device.recording(Arena(device)) as graph:
                 tensors = {
-                    kind: {name: net.device.empty(*form) for name, form in given.items()}
-                    for kind, given in forms.items()
+                    kind: {name: device.empty(*form) for name, form in given.items()} for kind, given in forms.items()
                 }
-                out = net.forward(True, tensors["input"], freeze=net.freeze)
-                loss = objective.loss(True, out, tensors["target"])
-                metric = objective.metric(out, tensors["target"])
-                del out
-                self._update(objective.backward())
+                if objective is None:
+                    results = net.forward(False, tensors["input"])
+                else:
+                    results = self._trained_once(objective, tensors)
             plan: MemoryPlan = graph.memory_plan
-            del loss, metric, tensors
+            del tensors, results  # alive until here: inputs and outputs of the plan
             return plan
         finally:
-            net.optimizer.restore_step(before)
+            if net.optimizer is not None:
+                net.optimizer.restore_step(before)
             net.forget_run()
+
+    def _trained_once(self, objective: Objective, tensors: Mapping[str, dict[str, Tensor]]) -> tuple[Tensor, Any]:
+        """The operations of a training step; (loss, metric)."""
+        out = self.net.forward(True, tensors["input"], freeze=self.net.freeze)
+        values = objective.loss(True, out, tensors["target"]), objective.metric(out, tensors["target"])
+        del out
+        self._update(objective.backward())
+        return values
 
     def _update(self, dy: Any) -> None:
         """Drain backward, and update each layer's parameters in its turn."""

@@ -23,7 +23,11 @@ FLOORS = (
     ("memory",),
     ("kernels",),
     ("tensor",),
-    ("arena",),
+    ("operation",),
+    ("passes",),
+    ("colors",),
+    ("arena", "dot", "memory_plan", "profile"),
+    ("plan_page",),
     ("graph",),
     ("device",),
     ("ops",),
@@ -49,7 +53,7 @@ CLOSED = {
 }
 
 # (importer, imported) that may break the rule of the floors, inside a function only.
-UPWARD_IN_FUNCTIONS = {("net", "snapshots")}
+UPWARD_IN_FUNCTIONS = {("memory_plan", "plan_page"), ("net", "snapshots")}
 
 # Libraries that a module may import when it is itself imported. All others are imported where they are used.
 LIBRARIES = {
@@ -58,7 +62,7 @@ LIBRARIES = {
     "cupy": ("kernels.cuda_kernels",),
 }
 
-SLOW_LIBRARIES = ("cupy", "h5py", "matplotlib", "scipy", "sklearn", "torch", "tqdm")
+SLOW_LIBRARIES = ("cupy", "h5py", "matplotlib", "plotly", "scipy", "sklearn", "torch", "tqdm")
 IMPORT_SECONDS = 0.3
 
 

@@ -51,10 +51,12 @@ def equal_layers(count: int, make: Callable[[], optimizer.Optimizer] = OPTIMIZER
 
 
 class Peak:
-    """What the pool held at most inside a block, above what it held at its beginning, and the largest scratch."""
+    """What the pool held at most inside a block, above what it held at its beginning, and each phase's scratch."""
 
     nbytes = 0
-    scratch = 0
+
+    def __init__(self) -> None:
+        self.scratch: dict[str, int] = {}
 
 
 @contextmanager
@@ -62,7 +64,8 @@ def peak(on: device.Device) -> Iterator[Peak]:
     found = Peak()
 
     def note(operation: Any) -> None:
-        found.scratch = max(found.scratch, lines(operation.scratch_bytes))
+        before = found.scratch.get(operation.phase, 0)
+        found.scratch[str(operation.phase)] = max(before, lines(operation.scratch_bytes))
 
     level = on.pool.used
     on.pool.reset_high_water()
@@ -84,17 +87,18 @@ STEPS: dict[str, Callable[[FeedForwardNet], object]] = {
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
 @pytest.mark.parametrize("count", [2, 8])
 def test_a_step_with_updates_in_the_loop_costs_one_layers_gradients(make, step, count):
-    """Above parameters, optimizer state and activations. `count` activations are kept: each layer's input.
+    """Above parameters, optimizer state and activations, of which `count` are kept: each layer's input.
 
-    The last layer's own output has died by then, and the derivative by an output has taken the place of that.
+    While a layer's gradients are computed, its input and the derivatives by its output and by its input are there.
+    While they are applied, of these only the derivative by its input is: the layer's place among the activations.
     """
     net = equal_layers(count, make)
     with peak(net.device) as found:
         step(net)
-    activations = count * ACTIVATION
-    derivatives = 2 * ACTIVATION  # by a layer's output and by its input
-    above = found.nbytes - activations
-    assert GRADIENTS < above <= GRADIENTS + derivatives + found.scratch + RESULTS
+    above = found.nbytes - count * ACTIVATION
+    computing = 2 * ACTIVATION + found.scratch["gradient"]
+    applying = found.scratch["update"]
+    assert GRADIENTS < above <= GRADIENTS + max(computing, applying) + RESULTS
     assert above < 2 * GRADIENTS
 
 
@@ -137,7 +141,7 @@ def test_collected_gradients_cost_all_layers(count):
         collected = net.gradients(X, Y)
     assert net.device.pool.used - level == count * GRADIENTS
     beside = 3 * ACTIVATION + lines(Y.nbytes)  # the batch, the output and a derivative by an input
-    assert count * GRADIENTS <= found.nbytes <= count * GRADIENTS + beside + found.scratch
+    assert count * GRADIENTS <= found.nbytes <= count * GRADIENTS + beside + found.scratch["gradient"]
     del collected
     assert net.device.pool.used == level
 

@@ -118,6 +118,23 @@ def test_layers_may_be_added_in_any_order_that_names_their_sources():
     np.testing.assert_allclose(tensor.to_numpy(net.forward(False, x)), wanted, rtol=1e-12)
 
 
+def test_a_source_that_does_not_fit_those_who_wait_for_it_leaves_them_waiting():
+    """`good` could be set up when x comes, `bad` could not: the net is as before, and takes another x."""
+    net = net64(
+        (layers.Dense("good", 4), "x"),
+        (layers.Dense("bad", 2, input_sample_shape=(5,)), "x"),
+        (layers.Concat("both", 1), ["good", "bad"]),
+    )
+    level = net.device.pool.used
+    with pytest.raises(ShapeError, match=r"'bad'.*\(5,\).*\(3,\).*'x'"):
+        net.add(layers.Dense("x", 3, input_sample_shape=(6,)), src=[])
+    assert list(net.layers) == ["good", "bad", "both"]
+    assert net.device.pool.used == level
+    net.add(layers.Dense("x", 5, input_sample_shape=(6,)), src=[])
+    assert [value.shape for value in net.param_values()] == [(6, 5), (5,), (5, 4), (4,), (5, 2), (2,)]
+    assert net.forward(False, uniform(3, 6)).shape == (3, 6)
+
+
 def test_names_and_values_of_parameters_run_in_topological_order():
     net = images()
     names = ["conv/weight", "conv/bias", "norm/gamma", "norm/beta", "dense/weight", "dense/bias"]

@@ -41,6 +41,7 @@ class Field:
         self.placed = 2 * (room + int(table.alignment.max())) + 1
         self.alive = len(table)
         self.load = table.load.copy()
+        self._smallest = int(table.size.min())
         self.crossing = _count(table)
         self._floors = Floors(table.first, table.stop, self.placed)
         self._spans = list(zip(*(a.tolist() for a in (table.first, table.stop, table.size)), strict=True))
@@ -103,8 +104,28 @@ class Field:
         """
         if (self.least[undo.raised] > self.limit[undo.raised]).any():
             return False
-        floors = self._floors(np.maximum(self.least, undo.offset))
+        floors = self._floors(self._bounds(undo))
         return not ((floors + self.load > self.room) & (self.load > 0)).any()
+
+    def _bounds(self, undo: Undo) -> Ints:
+        """Offsets that what is not yet placed cannot lie below, since all come after the last one.
+
+        Those passed over, whose own turn would have been before it, must be raised by another, that is, lie on
+        its top at least.
+        """
+        offset, least = undo.offset, self.least
+        bounds = np.maximum(least, offset)
+        passed = least < offset
+        passed[: undo.request] |= least[: undo.request] == offset
+        waiting = np.flatnonzero(passed)
+        if len(waiting):
+            bounds[waiting] = offset + self._smallest
+            tops = np.where(least < self.placed, bounds + self.table.size, self.placed)
+            lowest = np.append(self._floors(tops), self.placed)
+            spans = np.stack([self.table.first[waiting], self.table.stop[waiting]], axis=1).ravel()
+            raised = np.minimum.reduceat(lowest, spans)[::2]
+            bounds[waiting] = np.maximum(bounds[waiting], raised)
+        return bounds
 
     def parts(self, i: int) -> list[Indices]:
         """What is not yet placed, if placing i made it fall into parts that share no section; else one part."""

@@ -12,7 +12,7 @@ from operator import index
 
 
 class PlanError(ValueError):
-    """A request that makes no sense, a plan that breaks a rule, or a capacity that does not suffice."""
+    """A request that makes no sense, a plan that breaks a rule, or a capacity in which no plan was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,10 @@ class Plan:
 
     offsets: by id, in the order of the requests, in bytes from the start of the arena.
     arena: bytes, the largest offset + size.
-    floor: bytes that no placement can do without, see `floor`; raised where a search proved more.
+    floor: bytes that no placement can do without, see `floor`.
     proved: no placement has a smaller arena, either since arena = floor or since the search was exhausted.
     seconds: time taken to plan.
-    method: what found the offsets, such as "greedy by size", "repair" or "search".
+    method: what found the offsets, such as "greedy by size" or "search".
     """
 
     offsets: dict[str, int]
@@ -65,6 +65,22 @@ class Plan:
     proved: bool
     seconds: float
     method: str
+
+
+class CapacityError(PlanError):
+    """No placement within a capacity was found.
+
+    capacity: bytes. proved: there is none; otherwise the nodes or the time did not suffice to tell.
+    best: the plan with the smallest arena that was found instead.
+    """
+
+    def __init__(self, capacity: int, proved: bool, best: Plan) -> None:
+        self.capacity, self.proved, self.best = capacity, proved, best
+        said = "proved that there is none" if proved else "found none within the limit, though there may be one"
+        super().__init__(
+            f"wanted a placement within {capacity} bytes, {said}: "
+            f"the floor is {best.floor} bytes, the best placement found takes {best.arena}"
+        )
 
 
 def check_ids(requests: Sequence[Request]) -> None:

@@ -27,15 +27,20 @@ class Budget:
     nodes: float = inf
     deadline: float = inf
 
+    def used_up(self) -> bool:
+        """Whether no node is left, or it is too late."""
+        return self.nodes <= 0 or (self.deadline < inf and time.perf_counter() > self.deadline)
+
     def spend(self) -> None:
-        """Count one node; ExhaustedError if none is left or it is too late."""
+        """Count one node; ExhaustedError if the budget is used up."""
+        if self.used_up():
+            raise ExhaustedError("wanted to visit one more node, received a budget that is used up")
         self.nodes -= 1
-        if self.nodes < 0 or (self.deadline < inf and time.perf_counter() > self.deadline):
-            raise ExhaustedError(f"wanted to visit another node, received {max(self.nodes, 0):g} nodes")
 
     def share(self, nodes: int) -> Budget:
         """A budget of so many nodes, or fewer, taken out of this one; ExhaustedError if this one is used up."""
-        self.spend()
+        if self.used_up():
+            raise ExhaustedError(f"wanted {nodes} nodes, received a budget that is used up")
         granted = min(nodes, self.nodes)
         self.nodes -= granted
         return Budget(granted, self.deadline)
@@ -47,16 +52,24 @@ def decide(table: Table, capacity: int, budget: Budget) -> Ints | None:
     ExhaustedError if neither is found within the budget.
     """
     offsets = np.zeros(len(table), table.size.dtype)
-    for part in table.parts():
-        solution = _decide_part(table.subset(part), capacity, budget)
+    for members in table.parts():
+        part, turn = table.subset(members), 0
+        while True:
+            try:
+                solution = attempt(part, capacity, turn, budget)
+                break
+            except ExhaustedError:
+                if budget.used_up():
+                    raise
+                turn += 1
         if solution is None:
             return None
-        offsets[part] = solution
+        offsets[members] = solution
     return offsets
 
 
-def _decide_part(table: Table, capacity: int, budget: Budget) -> Ints | None:
-    """The same, of a part. The orders take turns, each with twice the nodes of the round before.
+def attempt(table: Table, capacity: int, turn: int, budget: Budget) -> Ints | None:
+    """One round of `decide`: each of the static orders, with twice the nodes of the turn before; turn 0 is the first.
 
     Which order serves best differs by magnitudes from one problem to the next.
     """
@@ -65,29 +78,34 @@ def _decide_part(table: Table, capacity: int, budget: Budget) -> Ints | None:
     room = (capacity + slack) // table.unit
     if (limit < 0).any() or (table.load > room).any():
         return None
-    nodes = max(FIRST_NODES, 2 * len(table))  # enough to come to an end once
-    while True:
-        for order in orders(table):
-            turn = budget.share(nodes)
-            field = Field(table.subset(order), limit[order], np.zeros_like(limit), room)
-            try:
-                solution = solve(field, turn)
-            except ExhaustedError:
-                continue
-            budget.nodes += turn.nodes
-            if solution is not None:
-                solution[order] = solution.copy()
-            return solution
-        nodes *= 2
+    nodes = max(FIRST_NODES, 2 * len(table)) << turn  # enough to come to an end once
+    for order in orders(table):
+        share = budget.share(nodes)
+        field = Field(table.subset(order), limit[order], np.zeros_like(limit), room)
+        try:
+            solution = solve(field, share)
+        except ExhaustedError:
+            continue
+        budget.nodes += share.nodes
+        if solution is not None:
+            solution[order] = solution.copy()
+        return solution
+    raise ExhaustedError(f"wanted an answer in {nodes} nodes of each order, received none")
 
 
 def orders(table: Table) -> Iterator[Indices]:
-    """The static orders: mixes of the load that a request takes part in, the length of its life, and its area."""
+    """The static orders: by load, length of life, area, conflicts, and from both ends of time."""
     length = table.stop - table.first
-    load = np.array([table.load[a:b].max() for a, b in zip(table.first, table.stop, strict=True)])
     area = length * table.size
-    for keys in ((load, length, area), (length, area, load), (load, area, length)):
-        yield np.lexsort([-key for key in reversed(keys)])
+    keys = (
+        (-table.peak, -length, -area),
+        (-area, -length, -table.peak),
+        (-table.conflicts, -length, -area),
+        (-table.stop, -length, -area),
+        (table.first, -length, -area),
+    )
+    for columns in keys:
+        yield np.lexsort(columns[::-1])
 
 
 @dataclass

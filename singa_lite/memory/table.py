@@ -52,6 +52,18 @@ class Table:
         return np.cumsum(changes)[:-1]
 
     @cached_property
+    def peak(self) -> Ints:
+        """The largest load in the lifespan of each request."""
+        spans = zip(self.first.tolist(), self.stop.tolist(), strict=True)
+        return np.array([self.load[a:b].max() for a, b in spans], self.size.dtype)
+
+    @cached_property
+    def conflicts(self) -> Indices:
+        """How many requests share a section with each one, itself included."""
+        started, ended = np.sort(self.first), np.sort(self.stop)
+        return started.searchsorted(self.stop) - ended.searchsorted(self.first, side="right")
+
+    @cached_property
     def aligned(self) -> bool:
         """Whether every offset is good, since all alignments are one unit."""
         return bool((self.alignment == 1).all())
@@ -63,6 +75,18 @@ class Table:
     def arena(self, offsets: Ints) -> int:
         """Bytes up to the largest end, for offsets in units."""
         return int((offsets * self.unit + self.nbytes).max(initial=0))
+
+    def next_arena(self, nbytes: int) -> int:
+        """The smallest arena above so many bytes that offsets in whole units can lead to."""
+        return int(nbytes + 1 + ((self.nbytes - nbytes - 1) % self.unit).min())
+
+    def stacked(self, members: Indices) -> int:
+        """Bytes that these requests need if all conflict with each other; the floor is the most over all steps.
+
+        Each but the topmost takes whole units, as in `problem.floor`.
+        """
+        whole = self.size[members] * self.unit
+        return int(whole.sum() - (whole - self.nbytes[members]).max())
 
     def subset(self, chosen: Indices) -> Table:
         """The table of these requests alone, in sections of the same numbers less those before the first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand
@@ -20,31 +21,41 @@ def in_place(program: Program) -> Program:
     return program.with_instructions([walk.rewritten(place, i) for place, i in enumerate(program.instructions)])
 
 
+@cache
+def _pairs(kernel: str) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """For each output that may share bytes, its position among the arguments, and those of the inputs it may use."""
+    signature = SIGNATURES[kernel]
+    position = signature.tensors.index
+    return tuple((position(output), tuple(map(position, inputs))) for output, inputs in signature.overwrites.items())
+
+
 class _Walk:
     def __init__(self, program: Program) -> None:
         self.sizes = program.sizes
         self.home: dict[int, int] = {}  # merged block: the block whose bytes it uses
         self.first: dict[int, int] = {}
         self.last: dict[int, int] = {}
+        first, last = self.first, self.last
         for place, instruction in enumerate(program.instructions):
             for operand in instruction.operands:
                 if operand is not None:
-                    self.first.setdefault(operand.block, place)
-                    self.last[operand.block] = place
+                    block = operand.block
+                    if block not in first:
+                        first[block] = place
+                    last[block] = place
 
     def rewritten(self, place: int, instruction: Instruction) -> Instruction:
-        signature = SIGNATURES[instruction.kernel]
-        operands = [self._moved(operand) for operand in instruction.operands]
-        for output, inputs in signature.overwrites.items():
-            target = signature.tensors.index(output)
-            for name in inputs:
-                source = signature.tensors.index(name)
-                if self._fits(place, operands, target, source):
-                    self._merge(operands, target, source)
-                    break
-        if all(a is b for a, b in zip(operands, instruction.operands, strict=True)):
+        home, pairs = self.home, _pairs(instruction.kernel)
+        moved = any(o is not None and o.block in home for o in instruction.operands)
+        if not moved and not pairs:
             return instruction
-        return replace(instruction, operands=tuple(operands))
+        operands = [self._moved(operand) for operand in instruction.operands] if moved else [*instruction.operands]
+        for target, sources in pairs:
+            source = next((s for s in sources if self._fits(place, operands, target, s)), None)
+            if source is not None:
+                self._merge(operands, target, source)
+                moved = True
+        return replace(instruction, operands=tuple(operands)) if moved else instruction
 
     def _moved(self, operand: Operand | None) -> Operand | None:
         if operand is None or operand.block not in self.home:
@@ -55,14 +66,12 @@ class _Walk:
         output, given = operands[target], operands[source]
         if output is None or given is None or output.block == given.block:
             return False
-        sizes = self.sizes
-        if output.block not in sizes or given.block not in sizes or sizes[output.block] != sizes[given.block]:
+        if self.first[output.block] != place or self.last[given.block] != place or output[1:] != given[1:]:
             return False
-        alike = output[1:] == given[1:] and output.nbytes == sizes[output.block]
-        used_again = any(o is not None and o.block == given.block for i, o in enumerate(operands) if i != source)
-        return (
-            alike and not used_again and self.first[output.block] == place and self.last[given.block] == place
-        )
+        size = self.sizes.get(output.block)
+        if size is None or size != self.sizes.get(given.block) or size != output.nbytes:
+            return False
+        return not any(o is not None and o.block == given.block for i, o in enumerate(operands) if i != source)
 
     def _merge(self, operands: list[Operand | None], target: int, source: int) -> None:
         output, given = operands[target], operands[source]

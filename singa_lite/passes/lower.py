@@ -6,10 +6,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from singa_lite.memory.check import check
+from singa_lite.memory.planner import plan
 from singa_lite.memory.problem import Plan
 from singa_lite.operation import Instruction
 from singa_lite.passes.concat import assembled_in_place
 from singa_lite.passes.dead import without_dead
+from singa_lite.passes.improve import improved
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.order import orders
 from singa_lite.passes.parallel import conflicts, ready_order
@@ -50,19 +53,13 @@ def lower(
     placement, if the first ones leave a gap. parallel: two blocks share bytes only if every use of one comes
     before every use of the other by dependencies, so instructions may run in any order that keeps these.
     """
-    try:
-        from singa_lite.memory.check import check
-        from singa_lite.memory.planner import plan
-    except ImportError:
-        from singa_lite._temporary import check, plan
-
     start = time.perf_counter()
     recorded = without_dead(Program(tuple(instructions), sizes))
     views = assembled_in_place(recorded)
     name, program = _parallel(views) if parallel else _best(views)
     passed = time.perf_counter()
     wanted = requests(program)
-    pairs = conflicts(program) if parallel else None
+    pairs = conflicts(program, wanted) if parallel else None
     placed = plan(wanted, seconds=search_seconds, conflicts=pairs)
     planned = time.perf_counter()
     check(wanted, placed.offsets, placed.arena, conflicts=pairs)
@@ -91,16 +88,13 @@ def unshared(instructions: Sequence[Instruction], sizes: dict[int, int]) -> Plac
 
 
 def _best(views: Program) -> tuple[str, Program]:
-    """The order whose floor, after in-place writing, is lowest; the recorded one where others only tie."""
-    best: tuple[int, str, Program] | None = None
-    for name, candidate in orders(views):
-        program = in_place(candidate)
-        height = floor(program)
-        if best is None or height < best[0]:
-            best = height, name, program
-    if best is None:
-        return "recorded", views
-    return best[1], best[2]
+    """The order whose floor, after in-place writing, is lowest, improved; the recorded one where others only tie."""
+    candidates = [(name, candidate, in_place(candidate)) for name, candidate in orders(views)]
+    name, candidate, program = min(candidates, key=lambda entry: floor(entry[2]))
+    improvement = improved(candidate)
+    if improvement is candidate:
+        return name, program
+    return f"{name}, improved", in_place(improvement)
 
 
 def _parallel(views: Program) -> tuple[str, Program]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from singa_lite.memory.problem import Request
 from singa_lite.operation import Instruction
 from singa_lite.passes.dependencies import ancestors, predecessors, successors
 from singa_lite.passes.program import Program
@@ -28,12 +29,12 @@ def ready_order(instructions: Sequence[Instruction]) -> list[Instruction]:
     return [instructions[place] for place in order]
 
 
-def conflicts(program: Program) -> dict[str, set[str]]:
-    """{request: all that must not share bytes with it}, by the ids of `program.requests`.
+def conflicts(program: Program, wanted: Sequence[Request]) -> list[set[int]]:
+    """For each of `program.requests`, the places of those before it that must not share bytes with it.
 
-    Two blocks may share only if every use of one depends, directly or not, on ... every use of the other being
-    done. That is a partial order on uses (vector clocks of OmniMalloc, tokens of Caffe2's memonger), kept here as
-    a bit set of ancestors for each instruction.
+    Two blocks may share only if all uses of one are done, by dependencies, before any use of the other starts.
+    That is a partial order on uses (vector clocks of OmniMalloc, tokens of Caffe2's memonger), kept here as a bit
+    set of ancestors for each instruction.
     """
     clocks = ancestors(predecessors(program.instructions))
     users: dict[str, list[int]] = {}
@@ -43,17 +44,19 @@ def conflicts(program: Program) -> dict[str, set[str]]:
                 users.setdefault(f"b{operand.block}", []).append(place)
         if instruction.scratch_bytes:
             users[f"s{instruction.number}"] = [place]
-    masks = {name: sum(1 << place for place in set(places)) for name, places in users.items()}
-    common = {name: _common(clocks, places) for name, places in users.items()}
-    found: dict[str, set[str]] = {name: set() for name in users}
-    names = list(users)
-    for index, one in enumerate(names):
-        for other in names[:index]:
-            ordered = masks[other] & ~common[one] == 0 or masks[one] & ~common[other] == 0
-            if not ordered or masks[one] & masks[other]:
-                found[one].add(other)
-                found[other].add(one)
+    uses = [sum(1 << place for place in set(users[request.id])) for request in wanted]
+    before_all = [_common(clocks, users[request.id]) for request in wanted]
+    found: list[set[int]] = []
+    for one in range(len(wanted)):
+        found.append({other for other in range(one) if not _ordered(uses, before_all, one, other)})
     return found
+
+
+def _ordered(uses: Sequence[int], before_all: Sequence[int], one: int, other: int) -> bool:
+    """Whether one of the two is done before the other starts."""
+    if uses[one] & uses[other]:
+        return False
+    return uses[other] & ~before_all[one] == 0 or uses[one] & ~before_all[other] == 0
 
 
 def _common(clocks: Sequence[int], places: Sequence[int]) -> int:

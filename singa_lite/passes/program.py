@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from singa_lite.memory.problem import Request
 from singa_lite.operation import Instruction
@@ -24,8 +25,7 @@ class Program:
         return replace(self, instructions=tuple(instructions))
 
 
-@dataclass(frozen=True, slots=True)
-class Lifespan:
+class Lifespan(NamedTuple):
     """Steps from the first use of a block (inclusive) to behind the last one (exclusive)."""
 
     lower: int
@@ -40,8 +40,10 @@ def lifespans(program: Program) -> dict[int, Lifespan]:
     for step, instruction in enumerate(program.instructions):
         for operand in instruction.operands:
             if operand is not None and operand.block in sizes:
-                first.setdefault(operand.block, step)
-                last[operand.block] = step
+                block = operand.block
+                if block not in first:
+                    first[block] = step
+                last[block] = step
     return {block: Lifespan(step, last[block] + 1) for block, step in first.items()}
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from singa_lite.memory.problem import PlanError
 from singa_lite.operation import Instruction, Operand
+from singa_lite.tensor import Shape
 
 #: (offset within the operand's elements in bytes, length, number of the writing instruction or -1, its offset)
 Piece = tuple[int, int, int, int]
@@ -100,20 +102,23 @@ class _Writes:
 def runs(operand: Operand) -> Iterator[tuple[int, int]]:
     """(start, length) of the operand's bytes in its block, in the order of its elements; contiguous ones together.
 
-    Axes in another order than in memory give one run of all bytes if they fill it without gaps, else runs of
-    single rows or elements.
+    Axes in another order than in memory give runs of single rows or elements.
     """
-    shape, strides = list(operand.shape), list(operand.strides)
-    length = operand.dtype.itemsize
-    while shape and (strides[-1] == length or shape[-1] == 1):
-        length *= shape.pop()
-        strides.pop()
-    starts = [operand.offset]
-    for extent, stride in zip(shape, strides, strict=True):
+    starts, length = _runs(operand.shape, operand.strides, operand.dtype.itemsize)
+    return ((operand.offset + start, length) for start in starts)
+
+
+@lru_cache(maxsize=1024)
+def _runs(shape: Shape, strides: Shape, itemsize: int) -> tuple[list[int], int]:
+    """Starts of the runs, counted from the first element, and the length of each."""
+    outer, length = len(shape), itemsize
+    while outer and (strides[outer - 1] == length or shape[outer - 1] == 1):
+        outer -= 1
+        length *= shape[outer]
+    starts = [0] if length else []
+    for extent, stride in zip(shape[:outer], strides[:outer], strict=True):
         starts = [start + index * stride for start in starts for index in range(extent)]
-    for start in starts:
-        if length:
-            yield start, length
+    return starts, length
 
 
 def _read(memory: dict[int, _Writes], operand: Operand, places: Mapping[int, int]) -> list[Piece]:

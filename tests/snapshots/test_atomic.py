@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -159,6 +160,22 @@ def test_a_replaced_file_keeps_its_permissions_from_the_start(old, before):
         file.write(b"new")
     assert mode(old) == before
     assert old.read_bytes() == b"new"
+
+
+@posix
+def test_nobody_reads_a_file_that_is_private_while_it_is_made(old, monkeypatch):
+    """Between the making of the new file and its permissions."""
+    real, seen = shutil.copymode, []
+
+    def copymode(source: str, target: str) -> None:
+        seen.append(mode(target) & 0o077)
+        real(source, target)
+
+    monkeypatch.setattr(shutil, "copymode", copymode)
+    old.chmod(0o600)
+    with umask(0):
+        replace(old, b"new")
+    assert seen == [0]
 
 
 # ---- failures

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import random
 import signal
@@ -10,7 +11,9 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from snapshot_nets import OPTIMIZERS, batches, make_net, number_in, set_all, tra
 
 from nets import state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer, tensor
+from singa_lite.snapshots import hdf5
 
 #: How many savers are killed.
 KILLS = int(os.environ.get("SINGA_LITE_TEST_KILLS", "40"))
@@ -396,24 +400,90 @@ def test_an_error_midway(saved, monkeypatch):
     assert len(calls) == 5
 
 
-def test_a_disk_that_is_full_at_any_byte(saved):
-    """The system's limit of a file's size stands for the disk's end. HDF5 itself would crash the process here."""
+@contextmanager
+def disk_of(length: int) -> Iterator[None]:
+    """Files end at this byte: the system's limit of a file's size stands for a full disk."""
     resource = pytest.importorskip("resource", reason="needs a system with limits of a file's size")
-    net, before = trained(seed=8), saved.read_bytes()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (length, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_disk_that_is_full_at_any_byte(saved):
+    """Left to itself, HDF5 would lose such errors, or crash the process when it closes the file."""
+    net, before = trained(seed=8), saved.read_bytes()
     for length in [*range(0, len(before), 499), len(before) - 1]:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (length, limits[1]))
-        try:
-            with pytest.raises(SnapshotError, match=r"net\.h5: cannot be written.*File too large"):
-                net.save(saved)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        assert saved.read_bytes() == before, f"full at {length} bytes"
-        assert os.listdir(saved.parent) == ["net.h5"]
+        with disk_of(length):
+            assert_not_written(net, saved, before, "File too large")
     net.save(saved)
     other = make_net("Adam")
     other.load(saved)
     assert state_of(other) == state_of(net)
+
+
+def test_a_disk_that_gets_full_when_the_file_is_closed(saved, monkeypatch):
+    close = h5py.File.close
+
+    def close_without_space(file: h5py.File) -> None:
+        with disk_of(0):
+            close(file)
+
+    monkeypatch.setattr(h5py.File, "close", close_without_space)
+    assert_not_written(trained(seed=8), saved, saved.read_bytes(), "File too large")
+
+
+def test_a_full_disk_stops_the_writing(saved, monkeypatch):
+    names, create = [], h5py.Group.create_dataset
+
+    def note(group: h5py.Group, name: str, **options: Any) -> h5py.Dataset:
+        names.append(name)
+        return create(group, name, **options)
+
+    monkeypatch.setattr(h5py.Group, "create_dataset", note)
+    with disk_of(0):
+        assert_not_written(trained(seed=8), saved, saved.read_bytes(), "File too large")
+    assert len(names) <= 1
+
+
+def write_through(monkeypatch: pytest.MonkeyPatch, kind: type[FileIO]) -> None:
+    """Put a kind of file below the one that HDF5 writes to."""
+    monkeypatch.setattr(hdf5, "_Disk", type("Disk", (hdf5._Disk, kind), {}))
+
+
+def test_calls_that_write_less_than_asked(saved, monkeypatch):
+    """As Linux does for more than 2 GiB."""
+
+    class Short(FileIO):
+        def write(self, data: Any) -> int:
+            return super().write(data[:101])
+
+    net = trained(seed=8)
+    write_through(monkeypatch, Short)
+    net.save(saved)
+    other = make_net("Adam")
+    other.load(saved)
+    assert state_of(other) == state_of(net)
+
+
+@pytest.mark.parametrize("number", [0, 1, 9, 40])
+def test_an_interrupt_while_hdf5_writes(saved, monkeypatch, number):
+    """Ctrl-C in the middle passes on, and the old file stands."""
+    before, calls = saved.read_bytes(), itertools.count()
+
+    class Interrupted(FileIO):
+        def write(self, data: Any) -> int:
+            if next(calls) == number:
+                raise KeyboardInterrupt
+            return super().write(data)
+
+    write_through(monkeypatch, Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trained(seed=8).save(saved)
+    assert saved.read_bytes() == before
+    assert os.listdir(saved.parent) == ["net.h5"]
 
 
 def test_a_missing_folder(tmp_path):
@@ -437,8 +507,8 @@ def test_permissions_and_links(saved):
 
 # ---- kills
 
-# Forks savers, one a line of input, that save 1, 2, 3 and so on above the line's number and report each when it
-# is saved. Forking spares each the start of Python; a saver that has been killed is reported as 0.
+# Forks savers, one a line of input. Each tells its process id, saves 1, 2, 3 and so on above the line's number and
+# tells each when it is saved; after its end comes 0. Forking spares each the start of Python.
 SAVERS = """
 import os, sys
 from snapshot_nets import set_all, trained
@@ -446,13 +516,13 @@ net = trained()
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
+        os.write(1, b"%d\\n" % os.getpid())
         number = int(line)
         while True:
             number += 1
             set_all(net, number)
             net.save(sys.argv[1])
             os.write(1, b"%d\\n" % number)
-    os.write(1, b"%d\\n" % child)
     os.waitpid(child, 0)
     os.write(1, b"0\\n")
 """
@@ -460,6 +530,7 @@ for line in sys.stdin:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_killed_saver_leaves_the_old_file_or_the_new_one(tmp_path):
+    """Each is killed after a save or two, at a random moment within the next two."""
     path, net, delays = tmp_path / "net.h5", trained(), random.Random(5)
     set_all(net, 0)
     net.save(path)
@@ -471,10 +542,11 @@ def test_a_killed_saver_leaves_the_old_file_or_the_new_one(tmp_path):
             savers.stdin.write(f"{last}\n")
             savers.stdin.flush()
             child = int(savers.stdout.readline())
-            time.sleep(delays.uniform(0, 0.15))
+            start = time.monotonic()
+            reported = [int(savers.stdout.readline()) for _ in range(delays.randint(1, 2))]
+            time.sleep(delays.uniform(0, 2) * (time.monotonic() - start) / len(reported))
             os.kill(child, signal.SIGKILL)
-            reported = [int(line) for line in iter(savers.stdout.readline, "0\n")]
-            last = max([last, *reported])
+            last = max([*reported, *(int(line) for line in iter(savers.stdout.readline, "0\n"))])
             net.load(path)
             assert number_in(net) in (last, last + 1)
             last = number_in(net)
@@ -484,7 +556,6 @@ def test_a_killed_saver_leaves_the_old_file_or_the_new_one(tmp_path):
                 leftovers += 1
         savers.stdin.close()
     assert savers.returncode == 0
-    assert last > KILLS, "most savers should have saved something"
     assert leftovers, "no saver was killed while it wrote"
 
 

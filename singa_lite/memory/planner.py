@@ -1,0 +1,143 @@
+"""From requests to offsets: greedy placements first, then exact search where they do not reach the floor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from . import problem
+from .conflicts import Graph
+from .greedy import greedy
+from .problem import CapacityError, Plan, PlanError, Request, check_ids
+from .search import Budget, ExhaustedError, attempt
+from .table import Ints, Table, tabulate
+
+
+def plan(
+    requests: Sequence[Request],
+    *,
+    capacity: int | None = None,
+    seconds: float = 5.0,
+    nodes: float = inf,
+    conflicts: Sequence[Collection[int]] | None = None,
+) -> Plan:
+    """Offsets for all requests, in the smallest arena that is found; or in one within `capacity` bytes.
+
+    A portfolio of greedy placements comes first. Where none reaches the floor, branch and bound goes on until
+    the arena is proved smallest, `seconds` have passed, or that many `nodes` of it were visited. Only the
+    seconds make a result depend on the machine. With a capacity, the first placement within it is taken.
+
+    conflicts: for each request the positions of those that must not share bytes with it, instead of lifespans,
+    for operations that may run at the same time. A pair counts if it is named once. Placement is only greedy then.
+
+    CapacityError if no placement within the capacity was found: its message and `proved` say whether there is
+    none. PlanError for ids that are not unique, conflicts with what is not there, or limits below 0.
+    """
+    start = time.perf_counter()
+    _check_limits(capacity, seconds, nodes)
+    check_ids(requests)
+    table = tabulate(requests)
+    deadline = start + seconds
+    if conflicts is None:
+        floor = problem.floor(requests)
+        enough = floor if capacity is None else max(floor, capacity)
+        parts = [_Part.place(table, members, enough, deadline) for members in table.parts()]
+        if capacity is None or floor <= capacity:
+            _search(parts, enough, capacity is not None, Budget(nodes, deadline))
+    else:
+        graph = Graph(table, conflicts, len(requests))
+        floor = graph.floor()
+        parts = [_Part(table, *graph.place(floor if capacity is None else capacity, deadline))]
+    largest = max(parts, key=lambda part: part.arena, default=None)
+    arena, bound = (largest.arena, max(largest.bound, floor)) if largest else (0, 0)
+    result = Plan(
+        _by_id(requests, parts),
+        arena,
+        floor,
+        arena == bound,
+        time.perf_counter() - start,
+        largest.method if largest else "nothing to place",
+    )
+    if capacity is not None and arena > capacity:
+        raise CapacityError(capacity, bound > capacity, result)
+    return result
+
+
+def _check_limits(capacity: int | None, seconds: float, nodes: float) -> None:
+    for name, value in (("capacity in bytes", capacity), ("seconds", seconds), ("nodes", nodes)):
+        if value is not None and not value >= 0:  # so that NaN does not pass
+            raise PlanError(f"wanted a {name} of 0 or more, received {value}")
+
+
+@dataclass
+class _Part:
+    """Requests apart from all others in time, their best offsets so far, and what their arena is proved to need.
+
+    offsets: in units of the table. bound, arena: in bytes.
+    """
+
+    table: Table
+    method: str
+    offsets: Ints
+    bound: int = 0
+
+    @classmethod
+    def place(cls, table: Table, members: Ints, enough: int, deadline: float) -> _Part:
+        """The part of these requests of the table, in greedy placement."""
+        table = table.subset(members)
+        return cls(table, *greedy(table, enough, deadline))
+
+    @property
+    def arena(self) -> int:
+        """Bytes of the best placement so far."""
+        return self.table.arena(self.offsets)
+
+    def targets(self, enough: int, decision: bool) -> list[int]:
+        """Arenas to try next, in bytes: the least that could be and, except for a decision, one halfway."""
+        low = max(self.bound, enough)
+        if decision or self.table.next_arena(low) >= self.arena:
+            return [low]
+        return [low, (low + self.arena) // 2]
+
+    def narrow(self, target: int, turn: int, budget: Budget) -> None:
+        """Find a placement within `target` bytes or prove that there is none; ExhaustedError if neither."""
+        found = attempt(self.table, target, turn, budget)
+        if found is None:
+            self.bound = self.table.next_arena(target)
+        else:
+            self.offsets, self.method = found, "search"
+
+
+def _search(parts: list[_Part], enough: int, decision: bool, budget: Budget) -> None:
+    """Improve the largest part until it is at most `enough`, proved to be smallest, or the budget is used up.
+
+    Each target has its turn, then each one with twice the nodes, and so on: any may be the easy one. A gap below
+    one unit, which only sizes that are no multiples of their alignment can leave, is not worth a second turn.
+    """
+    turn = 0
+    while parts and not budget.used_up():
+        part = max(parts, key=lambda part: part.arena)
+        gap = part.arena - max(part.bound, enough)
+        if gap <= 0 or (decision and part.bound > enough) or (turn and gap < part.table.unit):
+            return
+        for target in part.targets(enough, decision):
+            try:
+                part.narrow(target, turn, budget)
+                break
+            except ExhaustedError:
+                continue
+        else:
+            turn += 1
+
+
+def _by_id(requests: Sequence[Request], parts: list[_Part]) -> dict[str, int]:
+    """Offsets in bytes by id; 0 for requests of no bytes."""
+    offsets = {request.id: 0 for request in requests}
+    for part in parts:
+        for row, offset in zip(part.table.rows.tolist(), part.offsets.tolist(), strict=True):
+            offsets[requests[row].id] = offset * part.table.unit
+    return offsets

@@ -1,0 +1,73 @@
+"""Local improvement of an order: move single instructions out of the peak, as long as the floor falls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from singa_lite.passes.dependencies import predecessors, successors
+from singa_lite.passes.in_place import in_place
+from singa_lite.passes.program import Program, floor, lifespans, live_bytes
+
+#: Moves tried in all, and for one peak; each costs a walk over the program.
+TRIALS = 8
+TRIALS_OF_A_PEAK = 4
+
+
+class Move(NamedTuple):
+    """An instruction taken from one place in the order and put before another. nbytes: of the block it is about."""
+
+    nbytes: int
+    origin: int
+    target: int
+
+
+def improved(program: Program) -> Program:
+    """The program in an order whose floor, after in-place writing, is at most that of the order given.
+
+    At the peak, a block that is not in use there either waits for its first reader, and its producer may come
+    later, or is kept for its last reader, which may come earlier. Such moves are tried, those of the largest
+    blocks first, and kept if the floor falls.
+    """
+    placed = in_place(program)
+    best, trials = floor(placed), TRIALS
+    while trials > 0:
+        live = live_bytes(placed)
+        moves = sorted(_moves(program, live.index(max(live))), key=lambda move: (-move.nbytes, move.origin))
+        found = None
+        for move in moves[: min(trials, TRIALS_OF_A_PEAK)]:
+            trials -= 1
+            candidate = _moved(program, move)
+            lowered = in_place(candidate)
+            if floor(lowered) < best:
+                found = candidate, lowered
+                break
+        if found is None:
+            return program
+        program, placed = found
+        best = floor(placed)
+    return program
+
+
+def _moves(program: Program, peak: int) -> Iterator[Move]:
+    """Moves that end a lifespan before the peak, or begin it after; each keeps every dependency."""
+    before = predecessors(program.instructions)
+    after = successors(before)
+    touched = {o.block for o in program.instructions[peak].operands if o is not None}
+    for block, span in lifespans(program).items():
+        if block in touched or not span.lower < peak < span.upper:
+            continue
+        first_reader = min(after[span.lower], default=0)
+        if first_reader > peak:
+            yield Move(program.sizes[block], span.lower, first_reader)
+        last = span.upper - 1
+        if max(before[last], default=-1) < peak:
+            yield Move(program.sizes[block], last, peak)
+
+
+def _moved(program: Program, move: Move) -> Program:
+    """The program with one instruction in its new place."""
+    order = list(program.instructions)
+    instruction = order.pop(move.origin)
+    order.insert(move.target - (move.origin < move.target), instruction)
+    return program.with_instructions(order)

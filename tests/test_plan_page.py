@@ -1,0 +1,308 @@
+"""The page of a memory plan, read back: its data against a plan placed by hand, and that it needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from html.parser import HTMLParser
+from math import inf
+
+import numpy as np
+import pytest
+
+from singa_lite import autograd, device, tensor
+from singa_lite.memory.problem import Plan
+from singa_lite.memory_plan import MemoryPlan, Row
+from singa_lite.operation import Instruction, Operand, Phase, Role
+from singa_lite.passes.lower import Placed
+from singa_lite.passes.program import Program, floor
+from singa_lite.plan_page import write
+
+EVIL = "<script>alert(1)</script> & co"
+
+# (kernel, blocks, phase, layer, scratch bytes) of each step. Blocks 0 and 5 are held.
+STEPS = [
+    ("relu", (0, 1), Phase.FORWARD, "one", 0),
+    ("scale", (1, 2), Phase.FORWARD, EVIL, 100),
+    ("relu_derivative", (2, 1, 3), Phase.DERIVATIVE, "one", 0),
+    ("multiply", (3, 1, 4), Phase.GRADIENT, "one", 0),
+    ("scale", (4, 6), Phase.UPDATE, "", 0),
+    ("copy", (6, 5), Phase.UPDATE, "", 0),
+]
+SIZES = {1: 2000, 2: 1000, 3: 700, 4: 300, 6: 64}
+OFFSETS = {"b1": 0, "b2": 2048, "b3": 3072, "b4": 2048, "b6": 0, "s1": 3072}
+NAMES = ["x", "hidden", "scaled/out", "dx", "dw", "weight", "moved"]
+LIVE = [2048, 2048 + 1024 + 128, 2048 + 1024 + 704, 2048 + 704 + 320, 320 + 64, 64]
+
+# {(kind, name): (first step, steps, offset, bytes)}
+RECTANGLES = {
+    ("forward", "hidden"): (0, 4, 0, 2000),
+    ("forward", "scaled/out"): (1, 2, 2048, 1000),
+    ("derivative", "dx"): (2, 2, 3072, 700),
+    ("gradient", "dw"): (3, 2, 2048, 300),
+    ("update", "moved"): (4, 2, 0, 64),
+    ("scratch", "scratch of scale"): (1, 1, 3072, 128),
+}
+
+
+def placed_by_hand(factor: int = 1, proved: bool = True) -> MemoryPlan:
+    """The plan of STEPS, all bytes times `factor`."""
+
+    def operand(block: int) -> Operand:
+        return Operand(block, (factor * SIZES.get(block, 24),), np.dtype(np.uint8), (1,), 0)
+
+    program = Program(
+        tuple(
+            Instruction(number, kernel, tuple(map(operand, blocks)), {}, phase, layer, factor * scratch)
+            for number, (kernel, blocks, phase, layer, scratch) in enumerate(STEPS)
+        ),
+        {block: factor * size for block, size in SIZES.items()},
+    )
+    offsets = {name: factor * offset for name, offset in OFFSETS.items()}
+    roles = {0: Role.INPUT, 5: Role.PARAMETER}
+    rows = [
+        Row(name, "one", roles.get(number, Role.INTERMEDIATE), factor * SIZES.get(number, 24), number)
+        for number, name in enumerate(NAMES)
+    ]
+    return MemoryPlan(placed(program, offsets, factor * 3776, proved), rows, factor * 4096)
+
+
+def placed(program: Program, offsets: dict[str, int], arena: int, proved: bool = True) -> Placed:
+    """A placement of a program by offsets found by hand."""
+    plan = Plan(offsets, arena, floor(program), proved, 0.0, "by hand")
+    places = {int(name[1:]): offset for name, offset in offsets.items() if name[0] == "b"}
+    scratch = {int(name[1:]): offset for name, offset in offsets.items() if name[0] == "s"}
+    return Placed(program, program, plan, places, scratch, "recorded", floor(program), {})
+
+
+def side_by_side(count: int) -> MemoryPlan:
+    """A plan with `count` blocks, the number i of (i + 1) * 64 bytes, all live at once."""
+    sizes = {block: 64 * (block + 1) for block in range(count)}
+    operands = [Operand(block, (size,), np.dtype(np.uint8), (1,), 0) for block, size in sizes.items()]
+    fills = [("fill", (operand,)) for operand in operands]
+    reads = [("copy", (operand, operand._replace(block=count))) for operand in operands]
+    instructions = [
+        Instruction(number, kernel, used, {}, Phase.FORWARD, "wide", 0)
+        for number, (kernel, used) in enumerate(fills + reads)
+    ]
+    offsets = {f"b{block}": sum(64 * (low + 1) for low in range(block)) for block in sizes}
+    rows = [Row(f"part {block}", "wide", Role.INTERMEDIATE, size, block) for block, size in sizes.items()]
+    return MemoryPlan(placed(Program(tuple(instructions), sizes), offsets, sum(sizes.values())), rows, 0)
+
+
+class Page(HTMLParser):
+    """What a browser would find: data, layout and config of the figure, the text, table cells, and what it loads."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.text: list[str] = []
+        self.cells: list[list[str]] = []
+        self.loads: list[str] = []
+        self._script = False
+        self._in_cell = False
+        self.feed(source)
+        self.words = " ".join(" ".join(self.text).split())
+        self.data, self.layout, self.config = figure_of(source)
+        self.traces = {trace["name"]: trace for trace in self.data}
+
+    def handle_starttag(self, tag, attributes):
+        self._script = tag in ("script", "style")
+        self.loads += [f"{tag} {key}={value}" for key, value in attributes if key in ("src", "href", "srcset", "data")]
+        if tag == "tr":
+            self.cells.append([])
+        self._in_cell = tag == "td" or (self._in_cell and tag == "i")
+        if tag == "td":
+            self.cells[-1].append("")
+
+    def handle_endtag(self, tag):
+        self._script = False
+        self._in_cell = self._in_cell and tag == "i"
+
+    def handle_data(self, data):
+        if not self._script:
+            self.text.append(data)
+        if self._in_cell:
+            self.cells[-1][-1] += data
+
+    @property
+    def table(self) -> list[list[str]]:
+        """The rows of the table, its head left out."""
+        return [row for row in self.cells if row]
+
+
+def figure_of(source: str) -> list:
+    """The three JSON arguments of the page's one call that draws."""
+    rest = source[source.rindex("Plotly.newPlot(") :]
+    found = []
+    rest = rest[rest.index("[") :]
+    for _ in range(3):
+        value, end = json.JSONDecoder().raw_decode(rest)
+        found.append(value)
+        rest = rest[end:].lstrip(", \n")
+    return found
+
+
+def page_of(plan: MemoryPlan, folder) -> Page:
+    """The page of a plan, written and read."""
+    write(plan, folder / "plan.html")
+    return Page((folder / "plan.html").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Page:
+    return page_of(placed_by_hand(), tmp_path_factory.mktemp("page"))
+
+
+def rectangles(page: Page, scale: int) -> dict:
+    """As RECTANGLES, from the bars of the page."""
+    found = {}
+    for bars in (trace for trace in page.data if trace["type"] == "bar"):
+        assert bars["offset"] == 0, "a bar starts at its x"
+        assert len({len(bars[key]) for key in ("x", "width", "base", "y", "customdata")}) == 1
+        for x, width, base, y, told in zip(*(bars[k] for k in ("x", "width", "base", "y", "customdata")), strict=True):
+            found[bars["name"], told[0]] = x, width, base * scale, y * scale
+    return found
+
+
+# --- the figure ---------------------------------------------------------------------------------------------
+
+
+def test_a_rectangle_for_each_block_and_scratch(page):
+    assert rectangles(page, 1024) == RECTANGLES
+    assert page.layout["barmode"] == "overlay"
+    assert page.layout["yaxis"]["title"]["text"] == "offset (KiB)"
+
+
+def test_hover_tells_name_layer_kind_bytes_lifespan_and_offset(page):
+    assert page.traces["forward"]["customdata"] == [
+        ["hidden", "one", "forward", "2,000", "0 to 3", "0"],
+        ["scaled/out", "one", "forward", "1,000", "1 to 2", "2,048"],
+    ]
+    (told,) = page.traces["scratch"]["customdata"]
+    assert told[2:] == ["scratch", "128", "1", "3,072"]
+    assert all(f"customdata[{i}]" in page.traces["forward"]["hovertemplate"] for i in range(6))
+
+
+def test_kinds_have_a_color_and_a_legend_entry_each(page):
+    bars = [trace for trace in page.data if trace["type"] == "bar"]
+    assert [trace["name"] for trace in bars] == ["forward", "derivative", "gradient", "update", "scratch"]
+    assert len({trace["marker"]["color"] for trace in bars}) == 5
+    assert all(trace.get("showlegend", True) for trace in bars)
+
+
+def test_live_bytes_floor_and_arena_above(page):
+    curve, arena, low = (page.traces[name] for name in ("live bytes", "arena", "floor"))
+    assert curve["x"] == list(range(7))
+    assert [y * 1024 for y in curve["y"]] == [*LIVE, LIVE[-1]]
+    assert curve["line"]["shape"] == "hv"
+    assert [y * 1024 for y in arena["y"]] == [3776, 3776] == [y * 1024 for y in low["y"]]
+    assert {trace["yaxis"] for trace in (curve, arena, low)} == {"y2"}
+    assert all("xaxis" not in trace for trace in page.data), "one x axis for all"
+    assert page.layout["yaxis"]["domain"][1] < page.layout["yaxis2"]["domain"][0]
+
+
+def test_the_peak_is_marked(page):
+    (line,) = page.layout["shapes"]
+    assert line["x0"] == line["x1"] == 2.5
+
+
+def test_large_plans_are_told_in_mib(tmp_path):
+    page = page_of(placed_by_hand(factor=1024), tmp_path)
+    wanted = {key: (x, steps, 1024 * base, 1024 * y) for key, (x, steps, base, y) in RECTANGLES.items()}
+    wanted["scratch", "scratch of scale"] = 1, 1, 1024 * 3072, 1024 * 100  # 100 KiB need no rounding
+    assert rectangles(page, 2**20) == wanted
+    assert page.layout["yaxis"]["title"]["text"] == "offset (MiB)"
+    assert "arena 3.69 MiB" in page.words
+
+
+# --- the text -----------------------------------------------------------------------------------------------
+
+
+def test_the_title_line(page):
+    wanted = "arena 3.69 KiB · floor 3.69 KiB · gap 0 bytes · unshared 4.19 KiB · eager 4.00 KiB"
+    assert f"{wanted} · proved least for this order" in page.words
+    assert "6 operations in recorded order, 6 blocks in the arena" in page.words
+    assert "input 24 bytes, parameter 24 bytes" in page.words
+
+
+def test_a_plan_that_is_not_proved(tmp_path):
+    assert "not proved least" in page_of(placed_by_hand(proved=False), tmp_path).words
+
+
+def test_the_table_of_the_peak(page):
+    assert "Live at the peak: step 2 (relu_derivative, layer one)" in page.words
+    assert page.table == [
+        ["hidden", "one", "forward", "1.95 KiB", "2,000", "0 to 3", "0"],
+        ["scaled/out", "one", "forward", "1000 bytes", "1,000", "1 to 2", "2,048"],
+        ["dx", "one", "derivative", "700 bytes", "700", "2 to 3", "3,072"],
+    ]
+
+
+def test_the_table_ends_after_twenty(tmp_path):
+    page = page_of(side_by_side(23), tmp_path)
+    assert [row[0] for row in page.table] == [f"part {block}" for block in range(22, 2, -1)]
+    assert f"and 3 more, {64 * (1 + 2 + 3)} bytes together" in page.words
+
+
+def test_names_are_text_and_not_markup(tmp_path):
+    plan = placed_by_hand()
+    plan.rows = [row._replace(name=EVIL) if hasattr(row, "_replace") else row for row in plan.rows]
+    write(plan, tmp_path / "plan.html")
+    source = (tmp_path / "plan.html").read_text(encoding="utf-8")
+    assert "<script>alert(1)" not in source
+    (told,) = Page(source).traces["scratch"]["customdata"]
+    assert told[1] == "&lt;script&gt;alert(1)&lt;/script&gt; &amp; co"
+
+
+# --- the file -----------------------------------------------------------------------------------------------
+
+
+def test_the_page_loads_nothing_and_sends_nothing(page):
+    assert page.loads == []
+    assert "sendChartToCloud" in page.config["modeBarButtonsToRemove"]
+
+
+def test_the_same_plan_gives_the_same_page(tmp_path):
+    write(placed_by_hand(), tmp_path / "one.html")
+    write(placed_by_hand(), str(tmp_path / "two.html"))
+    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
+
+
+def test_a_step_without_intermediates(tmp_path):
+    copy = Instruction(
+        0,
+        "copy",
+        (Operand(0, (3,), np.dtype("f4"), (4,), 0), Operand(1, (3,), np.dtype("f4"), (4,), 0)),
+        {},
+        Phase.FORWARD,
+        "",
+        0,
+    )
+    rows = [Row("x", "", Role.INPUT, 12, 0), Row("y", "", Role.OUTPUT, 12, 1)]
+    page = page_of(MemoryPlan(placed(Program((copy,), {}), {}, 0), rows, 12), tmp_path)
+    assert "Nothing lies in the arena" in page.words
+    assert rectangles(page, 1) == {} == dict(enumerate(page.table))
+    assert page.layout["yaxis"]["range"][1] > 0 and page.layout["xaxis"]["range"] == [0, 1]
+
+
+def test_without_plotly_the_error_names_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    monkeypatch.setitem(sys.modules, "plotly.io", None)
+    with pytest.raises(ImportError, match=r"plotly.*pip install 'singa-lite\[report\]'"):
+        write(placed_by_hand(), tmp_path / "plan.html")
+    assert not (tmp_path / "plan.html").exists()
+
+
+def test_the_page_of_a_recorded_graph(tmp_path):
+    cpu = device.new_cpu()
+    x, w = (tensor.from_numpy(np.full(shape, 0.5, np.float32), cpu) for shape in ((5, 3), (3, 4)))
+    w.stores_grad = True
+    with cpu.recording() as graph:
+        for value, gradient in autograd.backward(autograd.reduce_sum(autograd.relu(autograd.matmul(x, w)))):
+            cpu.run("scale", gradient, value, alpha=-inf, beta=0.0)
+    plan = graph.memory_plan
+    plan.to_html(str(tmp_path / "plan.html"))
+    page = Page((tmp_path / "plan.html").read_text(encoding="utf-8"))
+    bars = [trace for trace in page.data if trace["type"] == "bar"]
+    assert sorted(told[0] for trace in bars for told in trace["customdata"]) == sorted(row.name for row in plan.rows)
+    assert len(plan.rows) > 2
