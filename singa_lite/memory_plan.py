@@ -100,7 +100,7 @@ class MemoryPlan:
         """Prove the plan once more. PlanError names what is wrong."""
         placed = self.placed
         check(requests(placed.program), placed.plan.offsets, placed.plan.arena)
-        check_reads(placed.recorded.instructions, placed.program.instructions, placed.places)
+        check_reads(placed.recorded, placed.program, placed.places)
 
     def summary(self) -> str:
         """The plan in words and a table of what is live at the peak."""

@@ -77,8 +77,8 @@ def _blocks(kind: str, rows: Sequence[PlacedRow], scale: int) -> Trace:
 
 
 def _told(row: PlacedRow) -> list[str]:
-    steps = f"{row.lower} to {row.upper - 1}" if row.upper - row.lower > 1 else f"{row.lower}"
-    return [escape(row.name), escape(row.layer) or "none", row.kind, f"{row.nbytes:,}", steps, f"{row.offset:,}"]
+    names = [escape(row.name), escape(row.layer) or "none", row.kind]
+    return [*names, f"{row.nbytes:,}", _steps(row), f"{row.offset:,}"]
 
 
 def _curves(plan: MemoryPlan, scale: int) -> list[Trace]:
@@ -175,12 +175,17 @@ def _peak_title(plan: MemoryPlan) -> str:
 def _table_row(row: PlacedRow) -> str:
     color = f'<i style="background:{COLORS[row.kind]}"></i>'
     cells = [escape(row.name), escape(row.layer), f"{color}{row.kind}"]
-    numbers = [_size(row.nbytes), f"{row.nbytes:,}", f"{row.lower} to {row.upper - 1}", f"{row.offset:,}"]
+    numbers = [_size(row.nbytes), f"{row.nbytes:,}", _steps(row), f"{row.offset:,}"]
     return "<tr>" + "".join(f"<td>{c}</td>" for c in cells) + "".join(f"<td class=n>{c}</td>" for c in numbers)
 
 
 def _rest(rows: Sequence[PlacedRow]) -> str:
     return f"and {len(rows)} more, {_size(sum(row.nbytes for row in rows))} together" if rows else ""
+
+
+def _steps(row: PlacedRow) -> str:
+    last = row.upper - 1
+    return f"{row.lower} to {last}" if last > row.lower else f"{last}"
 
 
 def _unit(nbytes: int) -> tuple[str, int]:
@@ -215,7 +220,9 @@ i { display: inline-block; width: 10px; height: 10px; margin-right: 6px; }
 $chart
 <h2>$peak</h2>
 <table>
-<thead><tr><th>name<th>layer<th>kind<th class=n>size<th class=n>bytes<th class=n>steps<th class=n>offset in bytes</tr></thead>
+<thead><tr>
+<th>name<th>layer<th>kind<th class=n>size<th class=n>bytes<th class=n>steps<th class=n>offset in bytes
+</tr></thead>
 <tbody>
 $rows
 </tbody>

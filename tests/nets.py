@@ -64,17 +64,17 @@ def gradients_of(walk: Iterator[Any]) -> dict[str, np.ndarray]:
     return found
 
 
-def difference(function: Any, moved: Tensor, place: tuple[int, ...]) -> float:
+def difference(function: Any, moved: Tensor, place: tuple[int, ...], step: float = STEP) -> float:
     """The slope of function() by one element of a float64 tensor, which is left as it was."""
     start = tensor.to_numpy(moved)
     sides = []
-    for step in (STEP, -STEP):
+    for change in (step, -step):
         array = start.copy()
-        array[place] += step
+        array[place] += change
         moved.copy_from_numpy(array)
         sides.append(float(function()))
     moved.copy_from_numpy(start)
-    return (sides[0] - sides[1]) / (2 * STEP)
+    return (sides[0] - sides[1]) / (2 * step)
 
 
 def differences(function: Any, moved: Tensor) -> np.ndarray:

@@ -101,6 +101,12 @@ COMPOSITES: dict[str, Callable[[Tensors], Tensor]] = {
         m.parameter(4, 3, name="a") * m.constant(4, 3) / m.parameter(3, name="b") * m.parameter(4, 1, name="c")
     ),
     "equal shapes added": lambda m: (m.parameter(4, 3, name="a") * 2.0 + m.parameter(4, 3, name="b")) * m.constant(3),
+    "parameters in views, pieces and sums": lambda m: (
+        autograd.concat([autograd.reshape(m.parameter(2, 6, name="a"), (4, 3)), m.parameter(4, 2, name="b")], 1)
+        - autograd.transpose(m.parameter(5, 4, name="c"))
+        + autograd.split(m.parameter(4, 7, name="d"), 1, (5,))[0]
+        + m.parameter(5, name="e")
+    ),
     "conv2d": lambda m: autograd.conv2d(
         autograd.conv2d(m.constant(2, 3, 5, 4), m.parameter(4, 3, 3, 3, name="w0"), m.parameter(4, name="b0")),
         m.parameter(2, 4, 2, 1, name="w1"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from math import inf
 
@@ -246,12 +247,14 @@ def test_the_table_ends_after_twenty(tmp_path):
 
 def test_names_are_text_and_not_markup(tmp_path):
     plan = placed_by_hand()
-    plan.rows = [row._replace(name=EVIL) if hasattr(row, "_replace") else row for row in plan.rows]
+    plan.rows = [replace(row, name=EVIL) for row in plan.rows]
     write(plan, tmp_path / "plan.html")
     source = (tmp_path / "plan.html").read_text(encoding="utf-8")
     assert "<script>alert(1)" not in source
-    (told,) = Page(source).traces["scratch"]["customdata"]
-    assert told[1] == "&lt;script&gt;alert(1)&lt;/script&gt; &amp; co"
+    page = Page(source)
+    (told,) = page.traces["scratch"]["customdata"]
+    assert told[0] == told[1] == "&lt;script&gt;alert(1)&lt;/script&gt; &amp; co"
+    assert [row[0] for row in page.table] == [EVIL] * 3
 
 
 # --- the file -----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ section with. So a search need only choose which request comes next, by ascendin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -48,8 +49,8 @@ class Field:
         self._twin = _twins(table, limit)
         self._by_first = np.argsort(table.first, kind="stable")
 
-    def candidates(self, offset: int, rank: int) -> list[int]:
-        """Those that may come next, after one at (offset, rank), lowest first.
+    def candidates(self, offset: int, rank: int) -> Iterator[int]:
+        """Those that may come next, after one at (offset, rank), lowest first; to be read in this same state.
 
         None is at or above the least top of another, which could be put below it (dominance); and of equal
         requests only the first.
@@ -57,13 +58,10 @@ class Field:
         least = self.least
         lowest_top = (least + self.table.size).min()
         found = np.flatnonzero((least < lowest_top) & (least >= offset))
-        values = least[found]
-        order = values.argsort(kind="stable")
-        pairs = zip(found[order].tolist(), values[order].tolist(), strict=True)
-        return [i for i, value in pairs if (value > offset or i > rank) and not self._has_twin(i)]
-
-    def _has_twin(self, i: int) -> bool:
-        return self._twin[i] >= 0 and bool(self.least[self._twin[i]] < self.placed)
+        for i in found[least[found].argsort(kind="stable")].tolist():
+            twin = self._twin[i]
+            if (least[i] > offset or i > rank) and (twin < 0 or least[twin] == self.placed):
+                yield i
 
     def place(self, i: int) -> Undo:
         """Put request i at its least offset and raise those that now lie above it."""
@@ -86,10 +84,10 @@ class Field:
 
     def take_back(self, undo: Undo) -> None:
         """Be as before what `undo` tells of."""
-        self.least[undo.raised] = undo.before
-        for i, offset in [(undo.request, undo.offset), *undo.settled]:
+        for i, offset in [*undo.settled, (undo.request, undo.offset)]:
             self.least[i] = offset
             self._take(i, -1)
+        self.least[undo.raised] = undo.before  # last, since some of these were settled after they were raised
 
     def _take(self, i: int, count: int) -> None:
         first, stop, size = self._spans[i]

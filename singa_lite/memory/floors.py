@@ -45,4 +45,5 @@ class Floors:
             upper, lower, half = rows[level], rows[level - 1], 1 << (level - 1)
             np.minimum(lower, upper, out=lower)
             np.minimum(lower[half:], upper[:-half], out=lower[half:])
-        return rows[0]
+        least: Ints = rows[0]
+        return least

@@ -7,8 +7,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import inf
 
-import numpy as np
-
 from . import problem
 from .conflicts import Graph
 from .greedy import greedy

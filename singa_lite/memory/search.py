@@ -123,7 +123,7 @@ def solve(field: Field, budget: Budget, offset: int = -1, rank: int = -1) -> Int
     only into fields of at most half the requests.
     """
     offsets = np.zeros(len(field.table), field.table.size.dtype)
-    frames = [_Frame(iter(field.candidates(offset, rank)))]
+    frames = [_Frame(field.candidates(offset, rank))]
     while frames:
         frame = frames[-1]
         if frame.undo is not None:
@@ -140,7 +140,7 @@ def solve(field: Field, budget: Budget, offset: int = -1, rank: int = -1) -> Int
             continue
         if not field.alive:
             return offsets
-        frames.append(_Frame(iter(field.candidates(undo.offset, i))))
+        frames.append(_Frame(field.candidates(undo.offset, i)))
     return None
 
 
@@ -154,11 +154,10 @@ def _split(field: Field, undo: Undo, budget: Budget, offsets: Ints) -> bool:
         parts.pop()
     for part in parts:
         members = np.sort(part)
-        rank = int(members.searchsorted(undo.request))  # of the first that comes after the request
-        if len(members) == 1:
+        rank = int(members.searchsorted(undo.request))  # how many have a rank below the request's
+        if len(members) == 1:  # rests where it is, if its turn is still to come
             least = int(field.least[members[0]])
-            found = (least, rank) < (undo.offset, 1)
-            solution = None if found else np.array([least])
+            solution = np.array([least]) if (least, -rank) >= (undo.offset, 0) else None
         else:
             solution = solve(field.part(members), budget, undo.offset, rank - 1)
         if solution is None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from itertools import pairwise
 
+from singa_lite.kernels.interface import STRIDES_MATTER
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
-from singa_lite.tensor import Shape, contiguous_strides
+from singa_lite.tensor import contiguous_strides
 
 
 def assembled_in_place(program: Program) -> Program:
@@ -15,7 +17,7 @@ def assembled_in_place(program: Program) -> Program:
 
     That holds for the pieces of a concatenation, and for chains of them (a densely connected net: all in one
     block). The copied block must be an intermediate that is used only through views in its own layout and not
-    written after the copy, and the other block must be written by such copies only.
+    written after the copy, by kernels whose results strides cannot change, and the other block must be written by such copies only, each to bytes of its own.
     """
     return _Assembly(program).result()
 
@@ -68,27 +70,78 @@ class _Assembly:
             return False
         if part.strides != contiguous_strides(part.shape, part.dtype):
             return False
-        if not self.writers[piece.block] <= self.allowed[piece.block]:
+        if not self.writers[piece.block] <= self.allowed[piece.block] or not self._is_alone(place, piece):
             return False
         if any(writer > place for writer in self.writers[part.block]):
             return False
-        return all(self._is_plain(user, position, part.strides) for user, position in self.uses[part.block])
+        return all(self._is_plain(user, position, part) for user, position in self.uses[part.block])
 
-    def _is_plain(self, user: int, position: int, strides: Shape) -> bool:
+    def _is_alone(self, place: int, piece: Operand) -> bool:
+        """Whether no other instruction writes bytes of the piece."""
+        return all(
+            _are_apart(piece, operand)
+            for writer in self.writers[piece.block] - {place}
+            for operand in self._written(writer)
+            if operand.block == piece.block
+        )
+
+    def _written(self, place: int) -> list[Operand]:
+        instruction = self.instructions[place]
+        return instruction.writes if instruction is not None else []
+
+    def _is_plain(self, user: int, position: int, part: Operand) -> bool:
         """Whether an operand sees its block in the block's own layout, perhaps only a part of it."""
         instruction = self.instructions[user]
         operand = instruction.operands[position] if instruction is not None else None
-        return operand is None or operand.strides == strides
+        if instruction is None or operand is None:
+            return True
+        if instruction.kernel in STRIDES_MATTER:
+            return False
+        # Equal strides are not enough: of a column (3, 1), the transpose (1, 3) has the same.
+        return operand.strides == part.strides and all(
+            index + extent <= limit
+            for index, extent, limit in zip(_indices(operand), operand.shape, part.shape, strict=True)
+        )
 
     def _move(self, user: int, position: int, part: Operand, piece: Operand) -> None:
         instruction = self.instructions[user]
         operand = instruction.operands[position] if instruction is not None else None
         if instruction is None or operand is None:
             return
-        offset, rest = piece.offset, operand.offset
-        for inner, outer in zip(part.strides, piece.strides, strict=True):
-            index, rest = divmod(rest, inner)
-            offset += index * outer
+        offset = piece.offset + sum(i * outer for i, outer in zip(_indices(operand), piece.strides, strict=True))
         moved = Operand(piece.block, operand.shape, operand.dtype, piece.strides, offset)
         operands = (*instruction.operands[:position], moved, *instruction.operands[position + 1 :])
         self.instructions[user] = replace(instruction, operands=operands)
+
+
+def _indices(operand: Operand) -> list[int]:
+    """Where the operand begins along each axis of a layout with its strides, which fall."""
+    indices, rest = [], operand.offset
+    for stride in operand.strides:
+        index, rest = divmod(rest, stride)
+        indices.append(index)
+    return indices
+
+
+def _are_apart(a: Operand, b: Operand) -> bool:
+    """Whether two views of a block share no byte; False where that is not easily seen."""
+    if _end(a) <= b.offset or _end(b) <= a.offset:
+        return True
+    if a.strides != b.strides or not (_is_box(a) and _is_box(b)):
+        return False
+    return any(
+        start + extent <= other or other + length <= start
+        for start, extent, other, length in zip(_indices(a), a.shape, _indices(b), b.shape, strict=True)
+    )
+
+
+def _end(operand: Operand) -> int:
+    last = sum((extent - 1) * stride for extent, stride in zip(operand.shape, operand.strides, strict=True))
+    return operand.offset + last + operand.dtype.itemsize
+
+
+def _is_box(operand: Operand) -> bool:
+    """Whether the operand's strides fall, and it stays within the extents that they imply."""
+    limits = (outer // inner for outer, inner in pairwise(operand.strides))
+    inside = zip(_indices(operand)[1:], operand.shape[1:], limits, strict=True)
+    return all(index + extent <= limit for index, extent, limit in inside)

@@ -3,53 +3,114 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
+from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.memory.problem import PlanError
 from singa_lite.operation import Instruction, Operand
+from singa_lite.passes.program import Program
 from singa_lite.tensor import Shape
 
 #: (offset within the operand's elements in bytes, length, number of the writing instruction or -1, its offset)
 Piece = tuple[int, int, int, int]
 
 
-def check_reads(
-    recorded: Sequence[Instruction], planned: Sequence[Instruction], places: Mapping[int, int]
-) -> None:
-    """PlanError unless each planned instruction reads, byte for byte, what the recorded one of its number reads.
+def check_reads(recorded: Program, planned: Program, places: Mapping[int, int]) -> None:
+    """PlanError unless the planned program leaves in each held block, byte for byte, what the recorded one does.
 
-    recorded: every block has bytes of its own. places: {block: offset in the arena} for the planned ones; blocks
-    that are not in it have bytes of their own there too. A byte is named by the instruction that wrote it and by
-    its place among the elements written, so moved and restrided operands compare equal. Copies that the plan left
-    out are seen through: what a copy wrote is named by what it read.
+    places: {block: offset in the arena} for the planned program; blocks that are not in it have bytes of their own
+    there too, as every block has for the recorded one. Each planned instruction must be a recorded one, once, read
+    what that reads, and write over what it reads only as its kernel allows. A byte is named by the instruction that
+    wrote it and by its place among the elements written, so moved and restrided operands compare equal. Copies that
+    the plan left out are seen through: what a copy wrote is named by what it read.
     """
-    wanted = _sources(recorded, {}, {i.number for i in recorded} - {i.number for i in planned})
-    found = _sources(planned, places, set())
-    for number, reads in found.items():
-        for position, pieces in enumerate(reads):
-            if pieces != wanted[number][position]:
-                name = next(i for i in planned if i.number == number)
+    originals = {i.number: i for i in recorded.instructions}
+    for instruction in planned.instructions:
+        original = originals.pop(instruction.number, None)
+        if original is None:
+            raise PlanError(f"{_called(instruction)}: wanted a recorded one, and only once")
+        _check_call(original, instruction, places)
+    wanted, wanted_memory = _sources(recorded.instructions, {}, originals.keys())
+    found, memory = _sources(planned.instructions, places, ())
+    for instruction in planned.instructions:
+        pairs = zip(found[instruction.number], wanted[instruction.number], strict=True)
+        for position, (received, expected) in enumerate(pairs):
+            if received != expected:
                 raise PlanError(
-                    f"instruction {number} ({name.kernel}, layer {name.layer!r}), read {position}: wanted the bytes "
-                    f"written as {wanted[number][position][:3]}, received {pieces[:3]}"
+                    f"{_called(instruction)}, read {position}: wanted the bytes written as {expected[:3]}, "
+                    f"received {received[:3]}"
                 )
+    for block in (wanted_memory.keys() | memory.keys()) - recorded.sizes.keys() - {-1}:
+        left, left_wanted = (m[block].merged() if block in m else [] for m in (memory, wanted_memory))
+        if left != left_wanted:
+            raise PlanError(f"held block {block}: wanted it left written as {left_wanted[:3]}, received {left[:3]}")
+
+
+def _called(instruction: Instruction) -> str:
+    return f"instruction {instruction.number} ({instruction.kernel}, layer {instruction.layer!r})"
+
+
+def _check_call(original: Instruction, planned: Instruction, places: Mapping[int, int]) -> None:
+    """PlanError unless it is the same call, and its outputs share bytes with its other operands only as allowed."""
+    if original is planned:
+        return
+    forms = [[o and (o.shape, o.dtype) for o in i.operands] for i in (original, planned)]
+    if (original.kernel, original.settings) != (planned.kernel, planned.settings) or forms[0] != forms[1]:
+        raise PlanError(f"{_called(planned)}: wanted the call {original}, received {planned}")
+    signature = SIGNATURES[planned.kernel]
+    for name, role, target, before in zip(
+        signature.tensors, signature.roles, planned.operands, original.operands, strict=True
+    ):
+        if target is None or before is None or role == "Read":
+            continue
+        for other, operand, source in zip(signature.tensors, planned.operands, original.operands, strict=True):
+            if operand is None or source is None or other == name or source.block == before.block:
+                continue
+            allowed = other in signature.overwrites.get(name, ()) and _coincide(target, operand, places)
+            if not allowed and _overlap(target, operand, places):
+                raise PlanError(f"{_called(planned)}: wanted {name!r} apart from {other!r}, received shared bytes")
+
+
+def _coincide(a: Operand, b: Operand, places: Mapping[int, int]) -> bool:
+    """Whether each element of one has the bytes of the same element of the other."""
+    (span, base), (other, other_base) = _span(a, places), _span(b, places)
+    return (span, base + a.offset, a[1:4]) == (other, other_base + b.offset, b[1:4])
+
+
+def _overlap(a: Operand, b: Operand, places: Mapping[int, int]) -> bool:
+    """Whether they share a byte."""
+    (span, base), (other, other_base) = _span(a, places), _span(b, places)
+    if span != other:
+        return False
+    ends = [(base + at, base + at + length) for at, length in runs(a)]
+    ends += [(other_base + at, other_base + at + length) for at, length in runs(b)]
+    return any(end > start for (_, end), (start, _) in pairwise(sorted(ends)))
 
 
 def _sources(
-    instructions: Sequence[Instruction], places: Mapping[int, int], seen_through: set[int]
-) -> dict[int, list[list[Piece]]]:
-    """For each instruction, for each of its reads, who wrote each of its bytes."""
+    instructions: Sequence[Instruction], places: Mapping[int, int], left_out: Collection[int]
+) -> tuple[dict[int, list[list[Piece]]], dict[int, _Writes]]:
+    """For each instruction, for each of its reads, who wrote each of its bytes; and who did at the end, by span."""
     memory: dict[int, _Writes] = {}
     sources: dict[int, list[list[Piece]]] = {}
     for instruction in instructions:
         reads = [_read(memory, operand, places) for operand in instruction.reads]
         sources[instruction.number] = reads
-        through = instruction.number in seen_through and instruction.kernel == "copy"
+        through = instruction.number in left_out and _moves_bytes(instruction)
         for index, operand in enumerate(instruction.writes):
             pieces = reads[0] if through else [(0, operand.nbytes, instruction.number * 8 + index, 0)]
             _write(memory, operand, places, pieces)
-    return sources
+    return sources, memory
+
+
+def _moves_bytes(instruction: Instruction) -> bool:
+    """Whether it is a copy that neither repeats nor converts."""
+    if instruction.kernel != "copy":
+        return False
+    (x,), (y,) = instruction.reads, instruction.writes
+    return x.shape == y.shape and x.dtype == y.dtype
 
 
 class _Writes:
@@ -79,6 +140,16 @@ class _Writes:
         kept.insert(place, (end, writer, inner))
         self.starts[first:last] = kept_starts
         self.pieces[first:last] = kept
+
+    def merged(self) -> list[tuple[int, int, int, int]]:
+        """(start, end, writer, inner offset) of all that was written, neighbors of one write together."""
+        found: list[tuple[int, int, int, int]] = []
+        for start, (end, writer, inner) in zip(self.starts, self.pieces, strict=True):
+            if found and found[-1][1:3] == (start, writer) and found[-1][3] + start - found[-1][0] == inner:
+                found[-1] = (found[-1][0], end, writer, found[-1][3])
+            else:
+                found.append((start, end, writer, inner))
+        return found
 
     def get(self, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
         """(start, end, writer, inner offset) of all that lies in [start, end); writer -1 where nothing was written."""

@@ -13,7 +13,7 @@ import pytest
 
 from kernel_case import Tensors, garbage, run
 from kernel_cases import CASES, POINTWISE, SPATIAL
-from singa_lite.kernels.interface import SIGNATURES, Signature
+from singa_lite.kernels.interface import SIGNATURES, STRIDES_MATTER, Signature
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
 
@@ -24,6 +24,9 @@ SIZES = [("float32", False), ("float64", False), ("float32", True)]
 
 #: Tensors that the interface wants contiguous.
 CONTIGUOUS = {("matmul", "y")}
+
+#: Tensors that are parameters, never pieces of something.
+WEIGHTS = {"weight", "dweight", "gamma", "dgamma", "beta", "dbeta"}
 
 #: Kernels whose tensors have a fixed, small size.
 NEVER_BIG = {"draw_key"}
@@ -223,6 +226,22 @@ def test_tensors_may_be_strided(make):
     for name, memory in memories.items():
         _, untouched = strided(gapped.tensors[name])
         assert memory.tobytes() == untouched.tobytes(), f"{name}: written between its elements"
+
+
+def test_a_piece_of_a_concatenation_gives_equal_bits(make):
+    """Activations whose samples lie further apart, as pieces of a larger tensor do; weights stay as they are."""
+    plain, apart = make(), make()
+    if plain.signature.name in STRIDES_MATTER:
+        return
+    for name, tensor in apart.present.items():
+        if tensor.ndim >= 2 and name not in WEIGHTS:
+            whole = np.full((tensor.shape[0], tensor.shape[1] + 5, *tensor.shape[2:]), 7).astype(tensor.dtype)
+            apart.tensors[name] = whole[:, 2:-3]
+            apart.tensors[name][...] = tensor
+    plain.run()
+    apart.run()
+    for name, wanted in plain.results.items():
+        assert np.array_equal(apart.tensors[name], wanted, equal_nan=True), name
 
 
 def test_outputs_are_written_fully_and_inputs_stay(make):

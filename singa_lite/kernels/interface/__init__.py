@@ -20,10 +20,12 @@ from singa_lite.kernels.interface import (
     update,
 )
 from singa_lite.kernels.interface.signature import SIGNATURES as SIGNATURES
+from singa_lite.kernels.interface.signature import STRIDES_MATTER as STRIDES_MATTER
 from singa_lite.kernels.interface.signature import Signature as Signature
 
 __all__ = [
     "SIGNATURES",
+    "STRIDES_MATTER",
     "Signature",
     "activation",
     "convolution",

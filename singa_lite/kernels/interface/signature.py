@@ -38,6 +38,10 @@ class Signature:
     doc: str = ""
 
 
+#: Kernels that may sum in another order, and so round otherwise, where tensors have other strides: of a tensor of any
+#: other kernel the outermost stride may be larger than its extents need, and the result is the same, bit for bit.
+STRIDES_MATTER = frozenset({"matmul", "linear", "reduce_sum", "clip_norm"})
+
 #: Every kernel by name. Filled by the modules of this folder, complete once the folder is imported.
 SIGNATURES: dict[str, Signature] = {}
 
