@@ -52,8 +52,11 @@ def training_row(name: str, batch: int, plan: MemoryPlan, seconds: float) -> str
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("nets", nargs="*", choices=[*BATCHES, []], default=list(BATCHES))
-    chosen = parser.parse_args().nets
+    parser.add_argument("nets", nargs="*", metavar="NET", help=f"of {', '.join(BATCHES)}; all if none is named")
+    chosen = parser.parse_args().nets or list(BATCHES)
+    for name in chosen:
+        if name not in BATCHES:
+            parser.error(f"wanted nets of {', '.join(BATCHES)}, received {name}")
     print(
         "| net, batch | operations | blocks | unshared | eager | floor as recorded | floor | arena | gap | order "
         "| seconds | in all | saved | of transient bytes |\n|" + "---|" * 14

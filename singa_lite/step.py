@@ -137,13 +137,15 @@ class Steps:
 
     def _update(self, dy: Any) -> None:
         """Drain backward, and update each layer's parameters in its turn."""
-        optimizer = self.net.optimizer
-        optimizer.begin_step()
-        walk = self.net.backward(dy)
+        net, optimizer = self.net, self.net.optimizer
+        walk, begun = net.backward(dy), False
         del dy
         for names, values, gradients, _ in walk:
             for name, value, gradient in zip(names, values, gradients, strict=True):
-                with self.net.device.scope(layer=name.partition("/")[0]):
+                if not begun:  # not before the first gradient: an error until then must not count a step
+                    optimizer.begin_step()
+                    begun = True
+                with net.device.scope(layer=name.partition("/")[0]):
                     optimizer.update(name, value, gradient)
 
     def _do(self, kind: str, body: Body, feeds: Feeds) -> Any:
@@ -174,8 +176,9 @@ class Steps:
         return step
 
     def _key(self, kind: str, feeds: Feeds) -> Any:
-        """What a recorded step holds for: the forms of its feeds, and the optimizer's rules when it trains."""
-        return kind, self.net.optimizer.rules if kind == "train" else None, _form(feeds)
+        """What a recorded step holds for: the layers, the forms of its feeds, the optimizer's rules if it trains."""
+        rules = self.net.optimizer.rules if kind == "train" else 0
+        return kind, len(self.net.layers), rules, _form(feeds)
 
     def _replay(self, step: RecordedStep) -> None:
         self.interrupted = True

@@ -68,9 +68,10 @@ def nothing(net: FeedForwardNet) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """error, words: what is raised, and what it must say. prepare: brings a net to where the bad call, which it
+    """A row of the table.
 
-    returns, can be made; path: a folder to write in. recover: what a user does next. make: the net.
+    error, words: what is raised, and what it must say. prepare(net, folder): brings a net to where the bad call can
+    be made, and returns that call. recover: what a user does next. make: the net.
     """
 
     error: type[BaseException]
@@ -422,9 +423,10 @@ MOVING = ("step", "norm: running_mean", "norm: running_var", "drop: random")
 
 @pytest.mark.parametrize("graph", [True, False])
 def test_memory_that_ends_anywhere_in_a_step_leaves_no_half_step_without_a_word(graph):
-    """At limits from far too small to large enough. A recorded step changes nothing at all; one that is done at once
+    """At limits from far too small to large enough.
 
-    may have moved statistics and random state, or have stopped midway, which it says then.
+    A recorded step changes nothing at all. One that is done at once may have moved statistics and random state, or
+    have stopped midway, which the net says then.
     """
     reference = with_a_large_first_layer(graph)
     before, used = state_of(reference), reference.device.pool.used

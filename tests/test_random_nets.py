@@ -128,9 +128,11 @@ def normalization(draw: st.DrawFn, plan: Plan, end: End) -> None:
 
 def merge(draw: st.DrawFn, plan: Plan, end: End) -> None:
     equal = [other for other, width in plan.widths.items() if width == plan.widths[end]]
-    ends = [end, *draw(st.lists(st.sampled_from(equal), min_size=1, max_size=3))]
+    ends = [end, *draw(st.lists(st.sampled_from(equal), min_size=1, max_size=2))]
     kind = draw(st.sampled_from([layers.Merge, layers.Multiply]))
-    plan.add(Step(lambda name, _: kind(name), ends, [plan.widths[end]]))
+    made = plan.add(Step(lambda name, _: kind(name), ends, [plan.widths[end]]))
+    if kind is layers.Multiply:  # products of products would soon leave the floats
+        plan.add(Step(lambda name, _: layers.Activation(name, "tanh"), [(made, None)], [plan.widths[end]]))
 
 
 def concat(draw: st.DrawFn, plan: Plan, end: End) -> None:
@@ -165,7 +167,7 @@ def batch(net: FeedForwardNet, seed: int = 0) -> tuple[dict[str, np.ndarray], di
 
 
 def with_losses(net: FeedForwardNet) -> FeedForwardNet:
-    net.compile(optimizer.SGD(lr=0.01, momentum=0.5), {name: loss.SquaredError() for name in net.output_names()})
+    net.compile(optimizer.SGD(lr=1e-3, momentum=0.5), {name: loss.SquaredError() for name in net.output_names()})
     return net
 
 
@@ -245,7 +247,7 @@ def slope(function: Callable[[], float], moved: Tensor, place: tuple[int, ...]) 
 @given(plans())
 def test_training_in_one_call_is_the_explicit_loop_bit_for_bit(plan):
     nets = [with_losses(plan.net()) for _ in range(2)]
-    for seed in range(3):
+    for seed in range(2):
         x, y = batch(nets[0], seed)
         nets[0].train_one_batch(x, y)
         _, dy = loss_and_derivatives(nets[1], x, y)

@@ -13,7 +13,8 @@ from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
 from singa_lite.tensor import Shape
 
-#: (offset within the operand's elements in bytes, length, number of the writing instruction or -1, its offset)
+#: (offset within the operand's elements in bytes, length, who wrote them, offset in what that wrote). Who: a number
+#: for each output of an instruction; below 0 for bytes that were there before, -1 where nobody knows what they held.
 Piece = tuple[int, int, int, int]
 
 
@@ -32,8 +33,8 @@ def check_reads(recorded: Program, planned: Program, places: Mapping[int, int]) 
         if original is None:
             raise PlanError(f"{_called(instruction)}: wanted a recorded one, and only once")
         _check_call(original, instruction, places)
-    wanted, wanted_memory = _sources(recorded.instructions, {}, originals.keys())
-    found, memory = _sources(planned.instructions, places, ())
+    wanted, wanted_memory = _sources(recorded, {}, originals.keys())
+    found, memory = _sources(planned, places, ())
     for instruction in planned.instructions:
         pairs = zip(found[instruction.number], wanted[instruction.number], strict=True)
         for position, (received, expected) in enumerate(pairs):
@@ -90,13 +91,13 @@ def _overlap(a: Operand, b: Operand, places: Mapping[int, int]) -> bool:
 
 
 def _sources(
-    instructions: Sequence[Instruction], places: Mapping[int, int], left_out: Collection[int]
+    program: Program, places: Mapping[int, int], left_out: Collection[int]
 ) -> tuple[dict[int, list[list[Piece]]], dict[int, _Writes]]:
     """For each instruction, for each of its reads, who wrote each of its bytes; and who did at the end, by span."""
     memory: dict[int, _Writes] = {}
     sources: dict[int, list[list[Piece]]] = {}
-    for instruction in instructions:
-        reads = [_read(memory, operand, places) for operand in instruction.reads]
+    for instruction in program.instructions:
+        reads = [_read(memory, operand, places, operand.block in program.sizes) for operand in instruction.reads]
         sources[instruction.number] = reads
         through = instruction.number in left_out and _moves_bytes(instruction)
         for index, operand in enumerate(instruction.writes):
@@ -192,21 +193,23 @@ def _runs(shape: Shape, strides: Shape, itemsize: int) -> tuple[list[int], int]:
     return starts, length
 
 
-def _read(memory: dict[int, _Writes], operand: Operand, places: Mapping[int, int]) -> list[Piece]:
+def _read(
+    memory: dict[int, _Writes], operand: Operand, places: Mapping[int, int], is_intermediate: bool
+) -> list[Piece]:
     span, base = _span(operand, places)
     writes = memory.setdefault(span, _Writes())
     pieces: list[Piece] = []
     done = 0
     for start, length in runs(operand):
         for at, end, writer, inner in writes.get(base + start, base + start + length):
-            # Bytes never written are named by their place in a held block; in the arena that would be an error.
-            named = inner if writer >= 0 else at - base
+            if writer == -1:  # never written: named by the held block that they are in
+                writer, inner = -1 if is_intermediate else -2 - operand.block, at - base
             before = pieces[-1] if pieces else None
             offset = done + at - base - start
-            if before and before[2] == writer and before[3] + before[1] == named and before[0] + before[1] == offset:
+            if before and before[2] == writer and before[3] + before[1] == inner and before[0] + before[1] == offset:
                 pieces[-1] = (before[0], before[1] + end - at, writer, before[3])
             else:
-                pieces.append((offset, end - at, writer, named))
+                pieces.append((offset, end - at, writer, inner))
         done += length
     return pieces
 

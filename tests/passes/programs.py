@@ -8,6 +8,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.operation import Instruction, Operand, Phase
@@ -309,3 +311,9 @@ class Maker:
 
 def factors(count: int) -> list[tuple[int, int]]:
     return [(rows, count // rows) for rows in range(1, count + 1) if count % rows == 0]
+
+
+#: Valid programs of a `Maker`.
+random_programs = st.randoms(use_true_random=False).map(lambda source: Maker(source).made())
+#: How many of them a property is tried on.
+thorough = settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

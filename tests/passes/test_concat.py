@@ -1,0 +1,256 @@
+"""Producers write into their piece of a concatenation where that changes nothing, and copies stay elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from programs import (
+    Call,
+    add,
+    assert_same,
+    call,
+    clip,
+    copy,
+    double,
+    extents,
+    fill,
+    numbers,
+    part,
+    program,
+    random_programs,
+    relu,
+    reshaped,
+    tanh,
+    thorough,
+    turned,
+    update,
+    whole,
+)
+from singa_lite.operation import Operand
+from singa_lite.passes.concat import assembled_in_place
+from singa_lite.passes.dead import without_dead
+from singa_lite.passes.program import Program
+
+INPUT, RESULT, SECOND = whole(0, 3, 4), whole(1, 3, 8), whole(2, 3, 4)
+HELD = [0, 1, 2]
+A, B, WHOLE = whole(10, 3, 4), whole(11, 3, 4), whole(12, 3, 8)
+LEFT, RIGHT = part(WHOLE, 1, 0, 4), part(WHOLE, 1, 4, 8)
+#: Two parts, made and put together; the copies are numbers 2 and 3.
+TOGETHER = (double(INPUT, A), tanh(A, B), copy(A, LEFT), copy(B, RIGHT))
+
+
+def assembled(*calls: Call, held: list[int] = HELD) -> Program:
+    """The calls after the pass, which left all results as they were."""
+    made = program(*calls, held=held)
+    result = assembled_in_place(made)
+    assert_same(made, result)
+    return result
+
+
+def copies_left(given: Program) -> list[int]:
+    """Numbers of the copies into intermediates."""
+    return [i.number for i in given.instructions if i.kernel == "copy" and i.writes[0].block in given.sizes]
+
+
+def test_parts_are_written_where_they_will_be_read():
+    made = assembled(*TOGETHER, copy(WHOLE, RESULT))
+    assert numbers(made) == [0, 1, 4]
+    assert extents(made.instructions).keys() == {0, 1, 12}
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_along_any_axis(axis):
+    shape = [2, 3, 4]
+    extent = shape[axis]
+    given = whole(0, 2, 3, 4)
+    a, b = whole(10, 2, 3, 4), part(whole(11, *(n - (i == axis) for i, n in enumerate(shape))), axis, 0, extent - 1)
+    shape[axis] = 2 * extent - 1
+    joined, result = whole(12, *shape), whole(1, *shape)
+    made = assembled(
+        double(given, a), tanh(part(given, axis, 1, extent), b),
+        copy(b, part(joined, axis, 0, extent - 1)), copy(a, part(joined, axis, extent - 1, 2 * extent - 1)),
+        copy(joined, result),
+    )  # fmt: skip
+    assert copies_left(made) == []
+
+
+def test_a_part_used_after_the_copy_is_read_from_the_whole():
+    made = assembled(*TOGETHER, copy(WHOLE, RESULT), copy(A, SECOND))
+    assert copies_left(made) == []
+    assert made.instructions[-1].reads[0] == LEFT
+
+
+def test_a_piece_of_a_part_is_read_from_the_whole():
+    corner = part(part(A, 0, 1, 3), 1, 2, 3)
+    made = assembled(*TOGETHER, copy(WHOLE, RESULT), copy(corner, part(part(SECOND, 0, 0, 2), 1, 0, 1)))
+    assert copies_left(made) == []
+    assert made.instructions[-1].reads[0] == part(part(LEFT, 0, 1, 3), 1, 2, 3)
+
+
+ROW_OF = reshaped(A, 2, 6)
+STAYS: dict[str, tuple[Call, ...]] = {
+    "part read under another shape later": (*TOGETHER, copy(ROW_OF, reshaped(SECOND, 2, 6))),
+    "part read under another shape before": (
+        *TOGETHER[:2], copy(ROW_OF, reshaped(SECOND, 2, 6)), *TOGETHER[2:],
+    ),
+    "part read from the side": (*TOGETHER, copy(turned(A), reshaped(SECOND, 4, 3))),
+    "part written after the copy": (*TOGETHER, clip(A), copy(A, SECOND)),
+    "piece of the part written after the copy": (*TOGETHER, fill(part(A, 0, 0, 1)), copy(A, SECOND)),
+    "part made under another shape": (call("scale", reshaped(INPUT, 2, 6), ROW_OF, alpha=2.0, beta=0.5), *TOGETHER[1:]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("calls", STAYS.values(), ids=STAYS.keys())
+def test_the_copy_of_such_a_part_stays(calls):
+    made = assembled(*calls, copy(WHOLE, RESULT))
+    assert len(copies_left(made)) == 1
+    assert A.block in extents(made.instructions)
+    assert B.block not in extents(made.instructions)
+
+
+WRITTEN: dict[str, tuple[Call, ...]] = {
+    "filled before": (fill(WHOLE), *TOGETHER),
+    "a piece filled before": (fill(part(WHOLE, 0, 0, 1)), *TOGETHER),
+    "changed in place after": (*TOGETHER, clip(WHOLE)),
+    "a piece of it changed in place after": (*TOGETHER, update(INPUT, RIGHT)),
+    "changed in place between the copies": (*TOGETHER[:3], clip(LEFT), TOGETHER[3]),
+}
+
+
+@pytest.mark.parametrize("calls", WRITTEN.values(), ids=WRITTEN.keys())
+def test_copies_stay_where_somebody_else_writes_the_whole(calls):
+    made = assembled(*calls, copy(WHOLE, RESULT), copy(A, SECOND))
+    assert len(copies_left(made)) == 2
+
+
+def test_a_part_that_the_user_holds_is_copied():
+    made = assembled(*TOGETHER, copy(WHOLE, RESULT), held=[0, 1, 10])
+    assert copies_left(made) == [2]
+    assert made.instructions[0].writes[0] == A
+
+
+def test_nothing_moves_into_a_whole_that_the_user_holds():
+    held = whole(1, 3, 8)
+    given = program(double(INPUT, A), tanh(A, B), copy(A, part(held, 1, 0, 4)), copy(B, part(held, 1, 4, 8)), held=HELD)
+    assert assembled_in_place(given) is given
+
+
+def test_the_user_s_own_tensor_as_a_part_is_copied():
+    made = assembled(tanh(INPUT, B), copy(INPUT, LEFT), copy(B, RIGHT), copy(WHOLE, RESULT))
+    assert copies_left(made) == [1]
+    assert B.block not in extents(made.instructions)
+
+
+def test_one_part_twice_is_copied_once():
+    made = assembled(double(INPUT, A), copy(A, LEFT), copy(A, RIGHT), copy(WHOLE, RESULT))
+    assert len(copies_left(made)) == 1
+
+
+def test_a_piece_of_a_block_as_a_part_is_copied():
+    wide = whole(10, 3, 8)
+    made = assembled(tanh(RESULT, wide), copy(part(wide, 1, 2, 6), LEFT), copy(part(wide, 1, 0, 4), RIGHT),
+                     copy(WHOLE, whole(3, 3, 8)), held=[1, 3])  # fmt: skip
+    assert len(copies_left(made)) == 2
+
+
+def test_chains_of_concatenations_are_one_block():
+    """A densely connected net: each layer sees all before it."""
+    calls, seen = [double(INPUT, A)], A
+    for number in range(4):
+        new = whole(20 + 2 * number, 3, 2)
+        joined = whole(21 + 2 * number, 3, seen.shape[1] + 2)
+        calls += [
+            tanh(part(seen, 1, 0, 2), new),
+            copy(seen, part(joined, 1, 0, seen.shape[1])),
+            copy(new, part(joined, 1, seen.shape[1], joined.shape[1])),
+        ]
+        seen = joined
+    result = whole(1, *seen.shape)
+    made = assembled(*calls, copy(seen, result), held=[0, 1])
+    assert copies_left(made) == []
+    assert extents(made.instructions).keys() == {0, 1, seen.block}
+    assert made.sizes[seen.block] == 4 * 3 * 12
+
+
+def test_chains_along_unequal_axes():
+    above = whole(13, 5, 8)
+    rows = whole(14, 2, 8)
+    made = assembled(
+        *TOGETHER, fill(rows), copy(WHOLE, part(above, 0, 2, 5)), copy(rows, part(above, 0, 0, 2)),
+        copy(above, whole(1, 5, 8)), held=[0, 1],
+    )  # fmt: skip
+    assert extents(made.instructions).keys() == {0, 1, 13}
+
+
+def test_pieces_that_overlap_keep_their_order():
+    """The second copy overwrites a column of the first, whose producer runs later."""
+    joined = whole(12, 3, 7)
+    calls = (tanh(INPUT, B), double(INPUT, A), copy(A, part(joined, 1, 0, 4)), copy(B, part(joined, 1, 3, 7)))
+    made = assembled(*calls, copy(joined, whole(1, 3, 7)), copy(A, SECOND))
+    assert len(copies_left(made)) >= 1
+
+
+def test_a_piece_written_again_after_it_was_read():
+    calls = (double(INPUT, A), tanh(INPUT, B), copy(A, LEFT), copy(LEFT, SECOND), copy(B, LEFT), copy(B, RIGHT))
+    assembled(*calls, copy(WHOLE, RESULT))
+
+
+def test_the_transpose_of_a_column_has_its_strides_and_is_not_taken_for_it():
+    h, g, joined, across = whole(10, 3, 1), whole(11, 3, 1), whole(12, 3, 2), whole(13, 1, 3)
+    given = whole(0, 3, 1)
+    made = assembled(
+        double(given, h), tanh(given, g), double(turned(h), across),
+        copy(h, part(joined, 1, 0, 1)), copy(g, part(joined, 1, 1, 2)),
+        copy(joined, whole(1, 3, 2)), copy(across, whole(2, 1, 3)),
+    )  # fmt: skip
+    assert copies_left(made) == [3]
+
+
+def test_other_dtypes_and_shapes_are_copied():
+    numbers_ = whole(10, 3, 4, dtype="i4")
+    row = whole(11, 4)
+    made = assembled(
+        copy(INPUT, numbers_), copy(part(reshaped(INPUT, 12), 0, 0, 4), row), copy(numbers_, LEFT), copy(row, RIGHT),
+        copy(WHOLE, RESULT),
+    )  # fmt: skip
+    assert copies_left(made) == [0, 1, 2, 3]
+
+
+def test_parts_without_elements_are_no_trouble():
+    nothing = whole(13, 3, 0)
+    made = assembled(copy(whole(3, 3, 0), nothing), *TOGETHER, copy(nothing, part(WHOLE, 1, 8, 8)),
+                     copy(WHOLE, RESULT), held=[0, 1, 2, 3])  # fmt: skip
+    assert len(copies_left(made)) == 2
+
+
+def test_a_whole_copy_into_a_block_of_the_same_shape_is_left_out_too():
+    same = whole(12, 3, 4)
+    made = assembled(double(INPUT, A), copy(A, same), copy(same, SECOND), copy(A, part(RESULT, 1, 0, 4)))
+    assert numbers(made) == [0, 2, 3]
+
+
+def test_derivatives_of_pieces_flow_into_one_block():
+    """What the backward of a split does: three derivatives side by side."""
+    shares = [whole(10 + i, 3, width) for i, width in enumerate((1, 2, 4))]
+    joined = whole(20, 3, 7)
+    calls, start = [], 0
+    for share in shares:
+        calls += [fill(share, 1.0 + start), copy(share, part(joined, 1, start, start + share.shape[1]))]
+        start += share.shape[1]
+    total = whole(21, 3, 7)
+    made = assembled(*calls, add(joined, joined, total), relu(total, whole(1, 3, 7)), held=[1])
+    assert copies_left(made) == []
+
+
+def pieces_of(given: Program) -> list[Operand]:
+    return [i.writes[0] for i in given.instructions if i.kernel == "copy"]
+
+
+@thorough
+@given(random_programs)
+def test_random_programs_keep_their_results(made: Program):
+    lean = without_dead(made)
+    result = assembled_in_place(lean)
+    assert_same(lean, result)
+    assert len(pieces_of(result)) <= len(pieces_of(lean))
