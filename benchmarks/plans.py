@@ -12,7 +12,6 @@ import argparse
 import time
 
 from nets import NETS
-
 from singa_lite import device, optimizer
 from singa_lite.memory_plan import MemoryPlan
 

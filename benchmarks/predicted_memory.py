@@ -2,9 +2,9 @@
 
     pip install . && python benchmarks/predicted_memory.py [NET BATCH]
 
-Each net trains three steps in a process of its own. Predicted: arena + inputs + parameters + state + outputs of the
-plan, known before the first step. Measured: VmHWM over what was resident before the net was built, after a warm-up in which BLAS
-makes its own buffers. Linux only.
+Each net trains three steps in a process of its own. Predicted: arena + inputs + parameters + state + outputs of the plan,
+known before the first step. Measured: VmHWM over what was resident before the net was built, after a warm-up in which
+BLAS makes its own buffers. Linux only.
 """
 
 import argparse
@@ -13,8 +13,8 @@ import subprocess
 import sys
 
 import numpy as np
-from nets import NETS, batch
 
+from nets import NETS, batch
 from singa_lite import device, optimizer
 
 DEFAULT = (("vgg16", 8), ("resnet50", 16), ("mobilenet_v2", 32), ("densenet121", 16), ("unet", 8))

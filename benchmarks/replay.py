@@ -11,7 +11,6 @@ import statistics
 import time
 
 from nets import NETS, batch
-
 from singa_lite import FeedForwardNet, device, optimizer
 from singa_lite.kernels.kernel_set import Kernel, KernelSet
 

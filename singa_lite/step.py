@@ -60,8 +60,7 @@ class Steps:
             return self._trained_once(objective, tensors)
 
         if not self.graph:
-            loss, metric = body(self._tensors(feeds))
-            return loss, metric
+            return self._trained_once(objective, self._tensors(feeds))
         step = self._find("train", feeds)
         before = net.optimizer.step
         try:
@@ -131,7 +130,7 @@ class Steps:
         """The operations of a training step; (loss, metric)."""
         out = self.net.forward(True, tensors["input"], freeze=self.net.freeze)
         values = objective.loss(True, out, tensors["target"]), objective.metric(out, tensors["target"])
-        del out
+        del out, tensors  # nothing of the batch outlives its last use, where the caller does not hold it
         self._update(objective.backward())
         return values
 

@@ -1,6 +1,7 @@
 """The generator's promise in pool bytes: one layer's gradients at a time, and no activation longer than it is needed.
 
-All steps here are done operation by operation. Bytes are counted as the pool does, in whole lines of 64.
+Steps are done operation by operation, but where recorded ones are named. Bytes are counted as the pool does, in
+whole lines of 64.
 """
 
 from __future__ import annotations
@@ -350,11 +351,12 @@ def uses(net: FeedForwardNet) -> dict[str, Callable[[], object]]:
     }
 
 
+@pytest.mark.parametrize("graph", [False, True], ids=["at once", "recorded"])
 @pytest.mark.parametrize("use", uses(convolutional(device.new_cpu())))
-def test_nothing_leaks(use):
+def test_nothing_leaks(use, graph):
     """Without the garbage collector: what the pool holds after 3 and after 30 times is the same."""
     net = convolutional(device.new_cpu())
-    net.compile(optimizer.Adam(), graph=False)
+    net.compile(optimizer.Adam(), graph=graph)
     do = uses(net)[use]
     used = {}
     gc.collect()

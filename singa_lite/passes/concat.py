@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import replace
 from itertools import pairwise
 
-from singa_lite.kernels.interface import STRIDES_MATTER
+from singa_lite.kernels.interface import INNER_STRIDES_MATTER, STRIDES_MATTER
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
 from singa_lite.tensor import contiguous_strides
@@ -16,8 +17,9 @@ def assembled_in_place(program: Program) -> Program:
     """Leave out each copy of a whole block into a piece of another; the first block becomes that piece.
 
     That holds for the pieces of a concatenation, and for chains of them (a densely connected net: all in one
-    block). The copied block must be an intermediate that is used only through views in its own layout and not
-    written after the copy, by kernels whose results strides cannot change, and the other block must be written by such copies only, each to bytes of its own.
+    block). The copied block must be an intermediate that is used only through views in its own layout, by kernels
+    whose results its new strides cannot change, and not written after the copy. The other block must be written by
+    such copies only, each to bytes of its own.
     """
     return _Assembly(program).result()
 
@@ -74,7 +76,9 @@ class _Assembly:
             return False
         if any(writer > place for writer in self.writers[part.block]):
             return False
-        return all(self._is_plain(user, position, part) for user, position in self.uses[part.block])
+        uses = [(user, position) for user, position in self.uses[part.block] if user != place]
+        particular = STRIDES_MATTER if part.strides[1:] == piece.strides[1:] else INNER_STRIDES_MATTER
+        return all(self._is_plain(user, position, part, particular) for user, position in uses)
 
     def _is_alone(self, place: int, piece: Operand) -> bool:
         """Whether no other instruction writes bytes of the piece."""
@@ -89,13 +93,16 @@ class _Assembly:
         instruction = self.instructions[place]
         return instruction.writes if instruction is not None else []
 
-    def _is_plain(self, user: int, position: int, part: Operand) -> bool:
-        """Whether an operand sees its block in the block's own layout, perhaps only a part of it."""
+    def _is_plain(self, user: int, position: int, part: Operand, particular: Collection[str]) -> bool:
+        """Whether an operand sees its block in the block's own layout, perhaps only a part of it.
+
+        particular: kernels whose results the strides may change.
+        """
         instruction = self.instructions[user]
         operand = instruction.operands[position] if instruction is not None else None
         if instruction is None or operand is None:
             return True
-        if instruction.kernel in STRIDES_MATTER:
+        if instruction.kernel in particular:
             return False
         # Equal strides are not enough: of a column (3, 1), the transpose (1, 3) has the same.
         return operand.strides == part.strides and all(

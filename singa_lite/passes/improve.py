@@ -31,7 +31,7 @@ def improved(program: Program) -> Program:
     """
     placed = in_place(program)
     best, trials = floor(placed), TRIALS
-    while trials > 0:
+    while trials > 0 and program.instructions:
         live = live_bytes(placed)
         moves = sorted(_moves(program, live.index(max(live))), key=lambda move: (-move.nbytes, move.origin))
         found = None

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+
 from kernel_case import Case, Tensors, garbage
 
 Made = tuple[Tensors, dict[str, Any]]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from gradient_check import spread
 
+from gradient_check import spread
 from singa_lite import autograd
 
 Arrays = list[np.ndarray]

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from gradient_check import by_tape, check_gradients, outputs_of, projections, relative_error, spread
 from layer_cases import CASES, Case
-
 from singa_lite import autograd, device, layers, tensor
 from singa_lite.layer import Context, Layer
 from singa_lite.tensor import Tensor

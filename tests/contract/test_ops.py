@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from gradient_check import by_tape, check_gradients, outputs_of, spread
 from op_cases import CASES, Case
-
 from singa_lite import autograd, device, ops, tensor
 from singa_lite.ops.op import Op
 from singa_lite.tensor import Tensor

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_case import garbage, run
 
+from kernel_case import garbage, run
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 Array = np.ndarray

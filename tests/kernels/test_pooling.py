@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_case import garbage, run
 
+from kernel_case import garbage, run
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 #: (x's shape, settings) by what is special about them.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_case import garbage, run
 
+from kernel_case import garbage, run
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 #: Odd, and larger than what the kernels draw at a time.

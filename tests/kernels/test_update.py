@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_case import run
 
+from kernel_case import run
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 #: Larger than what the kernels update at a time.

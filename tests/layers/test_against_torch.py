@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_layer import RNG, random_layer, run, state
 
+from run_layer import RNG, random_layer, run, state
 from singa_lite import autograd, layers, tensor
 from singa_lite.layer import Layer
 

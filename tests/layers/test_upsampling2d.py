@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 import pytest
-from run_layer import prepared, run
 
+from run_layer import prepared, run
 from singa_lite import autograd, layers, tensor
 from singa_lite.errors import ShapeError
 

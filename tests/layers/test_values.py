@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_layer import RNG, prepared, random_layer, run, state
 
+from run_layer import RNG, prepared, random_layer, run, state
 from singa_lite import device, layers, tensor
 
 # ---- Dense

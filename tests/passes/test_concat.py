@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 
+from kernel_case import run as run_kernel
+from kernel_cases import CASES
 from programs import (
     Call,
     add,
@@ -27,6 +30,8 @@ from programs import (
     update,
     whole,
 )
+from singa_lite.kernels.interface import INNER_STRIDES_MATTER
+from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.operation import Operand
 from singa_lite.passes.concat import assembled_in_place
 from singa_lite.passes.dead import without_dead
@@ -136,7 +141,7 @@ def test_nothing_moves_into_a_whole_that_the_user_holds():
     assert assembled_in_place(given) is given
 
 
-def test_the_user_s_own_tensor_as_a_part_is_copied():
+def test_a_tensor_of_the_user_s_own_as_a_part_is_copied():
     made = assembled(tanh(INPUT, B), copy(INPUT, LEFT), copy(B, RIGHT), copy(WHOLE, RESULT))
     assert copies_left(made) == [1]
     assert B.block not in extents(made.instructions)
@@ -241,6 +246,43 @@ def test_derivatives_of_pieces_flow_into_one_block():
     total = whole(21, 3, 7)
     made = assembled(*calls, add(joined, joined, total), relu(total, whole(1, 3, 7)), held=[1])
     assert copies_left(made) == []
+
+
+def along(array: np.ndarray, axis: int) -> np.ndarray:
+    """The same values as a piece of a larger array along an axis."""
+    shape = [extent + 5 * (place == axis) for place, extent in enumerate(array.shape)]
+    piece = np.full(shape, 7).astype(array.dtype).swapaxes(0, axis)[2:-3].swapaxes(0, axis)
+    piece[...] = array
+    return piece
+
+
+@pytest.mark.parametrize("key", [key for key in CASES if key.split(":")[0] not in INNER_STRIDES_MATTER])
+def test_a_piece_along_any_axis_gives_equal_bits(key):
+    """What the pass relies on for all kernels but those named."""
+    name = key.split(":")[0]
+    tensors, settings = CASES[key].build(np.random.default_rng(7), np.dtype("f4"), False)
+    wanted = [None if t is None else t.copy() for t in tensors]
+    run_kernel(NUMPY, name, wanted, settings)
+    for place, array in enumerate(tensors):
+        for axis in range(1, 0 if array is None else array.ndim):
+            moved = [None if t is None else t.copy() for t in tensors]
+            moved[place] = along(array, axis)
+            run_kernel(NUMPY, name, moved, settings)
+            for found, expected in zip(moved, wanted, strict=True):
+                assert found is None or np.array_equal(found, expected, equal_nan=True), (place, axis)
+
+
+def test_convolutions_keep_their_copies_where_inner_strides_would_change():
+    x, weight = whole(0, 2, 3, 5, 4), whole(1, 6, 3, 1, 1)
+    y, other = whole(10, 2, 6, 5, 4), whole(11, 2, 6, 5, 3)
+    settings = {"stride": (1, 1), "pad": (0, 0, 0, 0), "dilation": (1, 1), "groups": 1}
+    joined = whole(12, 2, 6, 5, 7)
+    made = assembled(
+        call("conv2d", x, weight, None, y, **settings), fill(other),
+        copy(y, part(joined, 3, 0, 4)), copy(other, part(joined, 3, 4, 7)),
+        copy(joined, whole(2, 2, 6, 5, 7)),
+    )  # fmt: skip
+    assert copies_left(made) == [2]
 
 
 def pieces_of(given: Program) -> list[Operand]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -63,7 +64,7 @@ def test_an_output_takes_the_bytes_of_an_input_that_dies():
 def test_a_chain_is_one_block():
     chain = [whole(number, 3, 4) for number in range(10, 20)]
     calls = [double(INPUT, chain[0])]
-    calls += [relu(x, y) if x.block % 2 else double(x, y) for x, y in zip(chain, chain[1:], strict=False)]
+    calls += [relu(x, y) if x.block % 2 else double(x, y) for x, y in pairwise(chain)]
     assert blocks(lowered(*calls, copy(chain[-1], RESULT))) == {10}
 
 

@@ -20,11 +20,11 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from snapshot_nets import OPTIMIZERS, batches, make_net, number_in, set_all, train, trained
 
 from nets import state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer, tensor
 from singa_lite.snapshots import hdf5
+from snapshot_nets import OPTIMIZERS, batches, make_net, number_in, set_all, train, trained
 
 #: How many savers are killed.
 KILLS = int(os.environ.get("SINGA_LITE_TEST_KILLS", "40"))

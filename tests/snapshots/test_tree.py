@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from snapshot_nets import OPTIMIZERS, batches, every_tensor, make_net, train, trained
 
 from nets import explicit_step, forward_and_loss, state_of
 from singa_lite import FeedForwardNet, Layer, OutOfMemoryError, SnapshotError, Tensor, device, layers, loss, optimizer
 from singa_lite import tensor as tensors
 from singa_lite.snapshots import tree
+from snapshot_nets import OPTIMIZERS, batches, every_tensor, make_net, train, trained
 
 
 class Memory:

@@ -19,11 +19,13 @@ from singa_lite.kernels.interface import (
     reduction,
     update,
 )
+from singa_lite.kernels.interface.signature import INNER_STRIDES_MATTER as INNER_STRIDES_MATTER
 from singa_lite.kernels.interface.signature import SIGNATURES as SIGNATURES
 from singa_lite.kernels.interface.signature import STRIDES_MATTER as STRIDES_MATTER
 from singa_lite.kernels.interface.signature import Signature as Signature
 
 __all__ = [
+    "INNER_STRIDES_MATTER",
     "SIGNATURES",
     "STRIDES_MATTER",
     "Signature",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
-
+from singa_lite.kernels.interface.signature import Read, Write, kernel
 
 # Shapes of all three: x (n, c, h, w); weight (k, c / groups, kh, kw); y (n, k, oh, ow) with
 # oh = (h + top + bottom - dilation_h * (kh - 1) - 1) // stride_h + 1, and ow likewise.

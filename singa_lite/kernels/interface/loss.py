@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
-
+from singa_lite.kernels.interface.signature import Read, Write, kernel
 
 # Classes lie along axis 1 of x: (n, c, ...). A target of class ids is an integer tensor of shape (n, ...), one
 # of rows has the shape of x and any dtype: non-negative weights, normalised to sum 1 along axis 1.

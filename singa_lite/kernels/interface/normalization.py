@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
 
-
 # Batch normalisation: x, y, dy, dx (n, c, ...); the rest (c,). Statistics over all axes but axis 1, m values each.
 # Layer normalisation: x, y, dy, dx (rows..., *shape); gamma, beta (*shape); mean, inv_std (rows...).
 

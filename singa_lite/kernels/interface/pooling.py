@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
-
+from singa_lite.kernels.interface.signature import Read, Write, kernel
 
 # Shapes of all: x (n, c, h, w); y (n, c, oh, ow) with oh = (h + top + bottom - kh) // stride_h + 1, ow likewise.
 # kernel, stride: (height, width); pad: (top, bottom, left, right), each less than the kernel's extent, so every

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
 
-
 # A key is uint64 (3,): (seed, stream, counter). It stands for np.random.Philox(key=[seed, stream],
 # counter=[0, 0, 0, counter]), from which a kernel draws in C order of the elements.
 

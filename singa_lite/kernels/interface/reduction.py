@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
+from singa_lite.kernels.interface.signature import Read, Write, kernel
 
 
 @kernel()

@@ -42,6 +42,9 @@ class Signature:
 #: other kernel the outermost stride may be larger than its extents need, and the result is the same, bit for bit.
 STRIDES_MATTER = frozenset({"matmul", "linear", "reduce_sum", "clip_norm"})
 
+#: The same for strides of any axis.
+INNER_STRIDES_MATTER = STRIDES_MATTER | {"conv2d", "conv2d_derivative", "conv2d_gradient"}
+
 #: Every kernel by name. Filled by the modules of this folder, complete once the folder is imported.
 SIGNATURES: dict[str, Signature] = {}
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
-
+from singa_lite.kernels.interface.signature import Read, Update, kernel
 
 # gradient, value and all state of an element-wise kind: one shape. rate: float64 (), the learning rate, read anew
 # at each run. count: int64 (), updates of this parameter so far; the kernel adds one first and calls the result t.

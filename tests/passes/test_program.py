@@ -1,0 +1,95 @@
+"""Lifespans, requests and live bytes of programs, counted by hand."""
+
+from __future__ import annotations
+
+from hypothesis import given
+
+from programs import add, call, copy, double, fill, part, program, random_programs, relu, thorough, turned, whole
+from singa_lite.memory.problem import floor as floor_of_requests
+from singa_lite.passes.program import ALIGNMENT, Lifespan, Program, floor, lifespans, live_bytes, requests, rounded
+
+INPUT, RESULT = whole(0, 3, 4), whole(1, 3, 4)
+A, B = whole(10, 3, 4), whole(11, 3, 4)  # 48 bytes, 64 in the arena
+WIDE = whole(12, 5, 8)  # 160 bytes, 192 in the arena
+
+
+def test_sizes_are_whole_lines():
+    assert [rounded(n) for n in (0, 1, 63, 64, 65)] == [0, 64, 64, 64, 128]
+    assert ALIGNMENT == 64
+
+
+def test_a_lifespan_goes_from_the_first_use_to_behind_the_last():
+    made = program(relu(INPUT, A), fill(WIDE), double(A, B), copy(B, RESULT), copy(A, part(WIDE, 0, 0, 3)), held=[0, 1])
+    assert lifespans(made) == {10: Lifespan(0, 5), 12: Lifespan(1, 5), 11: Lifespan(2, 4)}
+
+
+def test_uses_through_views_count():
+    made = program(fill(A), fill(B), copy(turned(A), whole(1, 4, 3)), held=[1])
+    assert lifespans(made)[10] == Lifespan(0, 3)
+
+
+def test_blocks_that_are_held_or_not_used_have_none():
+    made = Program(program(relu(INPUT, RESULT), held=[0, 1]).instructions, {10: 48})
+    assert lifespans(made) == {}
+    assert requests(made) == []
+    assert live_bytes(made) == [0]
+
+
+def test_requests_are_rounded_aligned_and_named():
+    made = program(relu(INPUT, A), fill(WIDE), copy(A, RESULT), copy(WIDE, whole(2, 5, 8)), held=[0, 1, 2])
+    assert [(r.id, r.lower, r.upper, r.size, r.alignment) for r in requests(made)] == [
+        ("b10", 0, 3, 64, 64),
+        ("b12", 1, 4, 192, 64),
+    ]
+
+
+def test_scratch_is_wanted_for_its_one_step():
+    """The softmax wants scratch."""
+    made = program(
+        fill(A), call("softmax", whole(0, 70, 40), whole(2, 70, 40), axis=1), relu(A, RESULT), held=[0, 1, 2]
+    )
+    scratch = made.instructions[1].scratch_bytes
+    assert scratch > 0
+    assert [(r.id, r.lower, r.upper, r.size) for r in requests(made)] == [
+        ("b10", 0, 3, 64),
+        ("s1", 1, 2, rounded(scratch)),
+    ]
+    assert live_bytes(made) == [64, 64 + rounded(scratch), 64]
+    assert floor(made) == 64 + rounded(scratch)
+
+
+def test_scratch_keeps_the_number_of_its_instruction_when_the_order_changes():
+    softmax = call("softmax", whole(0, 70, 40), whole(2, 70, 40), axis=1)
+    made = program(fill(A), softmax, relu(A, RESULT), held=[0, 1, 2])
+    first, second, third = made.instructions
+    turned_round = made.with_instructions([second, first, third])
+    assert [(r.id, r.lower) for r in requests(turned_round)] == [("b10", 1), ("s1", 0)]
+
+
+def test_live_bytes_and_floor_by_hand():
+    made = program(
+        relu(INPUT, A),  # A: 64
+        fill(WIDE),  # A, WIDE: 256
+        add(A, part(part(WIDE, 0, 0, 3), 1, 0, 4), B),  # A, WIDE, B: 320
+        copy(B, RESULT),  # B: 64
+        held=[0, 1],
+    )
+    assert live_bytes(made) == [64, 256, 320, 64]
+    assert floor(made) == 320
+
+
+def test_blocks_without_bytes_cost_nothing():
+    made = program(fill(whole(10, 0, 4)), relu(whole(10, 0, 4), whole(1, 0, 4)), held=[1])
+    assert live_bytes(made) == [0, 0]
+    assert [r.size for r in requests(made)] == [0]
+
+
+def test_an_empty_program_has_a_floor_of_nothing():
+    made = Program((), {10: 48})
+    assert (floor(made), live_bytes(made), requests(made)) == (0, [], [])
+
+
+@thorough
+@given(random_programs)
+def test_the_floor_is_the_planner_s(made: Program):
+    assert floor(made) == floor_of_requests(requests(made)) if requests(made) else floor(made) == 0
