@@ -2,7 +2,7 @@
 
     pip install . && python benchmarks/predicted_memory.py [NET BATCH]
 
-Each net trains three steps in a process of its own. Predicted: arena + inputs + parameters + state + outputs of the plan,
+Each net trains three steps in a process of its own. Predicted: arena + inputs + parameters + state + outputs,
 known before the first step. Measured: VmHWM over what was resident before the net was built, after a warm-up in which
 BLAS makes its own buffers. Linux only.
 """

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -125,7 +126,11 @@ class Device:
 
     @contextmanager
     def watch(self, watcher: Watcher) -> Iterator[None]:
-        """Call `watcher` with every operation inside, after it ran. Keeping the operation keeps its memory."""
+        """Call `watcher` with every operation inside, after it ran or was recorded; replays are not reported.
+
+        An operation that is kept keeps its tensors' memory, but for gradients, whose tensors are given back after
+        their turn.
+        """
         self._watchers.append(watcher)
         try:
             yield
@@ -198,16 +203,23 @@ def cpu(kernels: str = "auto") -> Device:
 
 @cache
 def _cpu(kernels: str) -> Device:
-    return new_cpu()
+    return _new_cpu("cpu", None)
+
+
+_further = count(1)
 
 
 def new_cpu(limit: int | None = None) -> Device:
-    """A CPU device with a pool of its own. limit: the most bytes that the pool may hold."""
+    """A further CPU device, with a pool of its own. limit: the most bytes that the pool may hold."""
+    return _new_cpu(f"cpu#{next(_further)}", limit)
+
+
+def _new_cpu(name: str, limit: int | None) -> Device:
     from singa_lite.kernels.numpy_kernels import NUMPY
 
     pool = Pool(limit)
     pool.checked = os.environ.get("SINGA_LITE_CHECKED", "") == "1"
-    return Device("cpu", NUMPY, pool)
+    return Device(name, NUMPY, pool)
 
 
 def cuda(index: int = 0) -> Device:

@@ -203,13 +203,15 @@ class FeedForwardNet(LayerGraph):
                 )
 
     def gradients(self, x: Any, y: Any) -> dict[str, Tensor]:
-        """All parameters' gradients of the loss's mean over a batch, by name; nothing is updated.
+        """All parameters' gradients of the loss's mean over a batch, by name.
 
+        Parameters stay as they are; running statistics and random state move, as in any training forward.
         All of them are in memory at once: for training, `train_one_batch` needs one layer's at a time.
         """
         objective, inputs, targets = self._batch(x, y)
         out = self.forward(True, inputs, freeze=self.freeze)
         objective.loss(True, out, batch.as_tensors(targets, self.device))
+        del out, inputs, targets
         collected = {}
         for names, _, gradients, _ in self.backward(objective.backward()):
             collected.update({n: g.detach() for n, g in zip(names, gradients, strict=True)})

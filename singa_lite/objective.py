@@ -35,6 +35,11 @@ class Objective:
             self.metrics = dict(given)
         self._one_metric = isinstance(metric, Metric)
 
+    @property
+    def criteria(self) -> tuple[Loss | Metric, ...]:
+        """All losses, then all metrics."""
+        return *self.losses.values(), *self.metrics.values()
+
     def targets(self, y: Any, shapes: Mapping[str, Shape], dtype: Any) -> dict[str, Any]:
         """The targets by output, checked against the outputs' batch shapes before anything runs."""
         arrays = {name: as_array(v) for name, v in by_name(y, self.outputs, "targets of the net").items()}

@@ -61,11 +61,11 @@ class Steps:
 
         if not self.graph:
             return self._trained_once(objective, self._tensors(feeds))
-        step = self._find("train", feeds)
+        step = self._recorded.get(self._key("train", objective, feeds))
         before = net.optimizer.step
         try:
             if step is None:
-                step = self._record("train", body, feeds)
+                step = self._record("train", objective, body, feeds)
             else:
                 step.feed(feeds)
                 net.optimizer.begin_step()
@@ -88,12 +88,16 @@ class Steps:
             out = self.net.forward(False, tensors["input"])
             return objective.loss(False, out, tensors["target"]), objective.metric(out, tensors["target"])
 
-        loss, metric = self._do("evaluate", body, {"input": inputs, "target": targets})
+        loss, metric = self._do("evaluate", objective, body, {"input": inputs, "target": targets})
         return loss, metric
 
     def predict(self, inputs: Mapping[str, Any]) -> Any:
         """The net's output for one batch; valid until the next call."""
-        return self._do("predict", lambda tensors: self.net.forward(False, tensors["input"]), {"input": inputs})
+
+        def body(tensors: Mapping[str, dict[str, Tensor]]) -> Any:
+            return self.net.forward(False, tensors["input"])
+
+        return self._do("predict", None, body, {"input": inputs})
 
     @property
     def training_graph(self) -> Graph:
@@ -147,21 +151,18 @@ class Steps:
                 with net.device.scope(layer=name.partition("/")[0]):
                     optimizer.update(name, value, gradient)
 
-    def _do(self, kind: str, body: Body, feeds: Feeds) -> Any:
+    def _do(self, kind: str, objective: Objective | None, body: Body, feeds: Feeds) -> Any:
         if not self.graph:
             return body(self._tensors(feeds))
-        step = self._find(kind, feeds)
+        step = self._recorded.get(self._key(kind, objective, feeds))
         if step is None:
-            step = self._record(kind, body, feeds)
+            step = self._record(kind, objective, body, feeds)
         else:
             step.feed(feeds)
         step.graph.run()
         return _copies(step.results) if kind == "evaluate" else step.results
 
-    def _find(self, kind: str, feeds: Feeds) -> RecordedStep | None:
-        return self._recorded.get(self._key(kind, feeds))
-
-    def _record(self, kind: str, body: Body, feeds: Feeds) -> RecordedStep:
+    def _record(self, kind: str, objective: Objective | None, body: Body, feeds: Feeds) -> RecordedStep:
         device = self.net.device
         tensors = {
             name: {key: device.empty(array.shape, _dtype(array)) for key, array in arrays.items()}
@@ -171,13 +172,14 @@ class Steps:
         step.feed(feeds)  # before recording, which looks at the targets' values
         with device.recording(self.arena) as step.graph:
             step.results = body(tensors)
-        self._recorded[self._key(kind, feeds)] = step
+        self._recorded[self._key(kind, objective, feeds)] = step
         return step
 
-    def _key(self, kind: str, feeds: Feeds) -> Any:
-        """What a recorded step holds for: the layers, the forms of its feeds, the optimizer's rules if it trains."""
+    def _key(self, kind: str, objective: Objective | None, feeds: Feeds) -> Any:
+        """What a recorded step holds for: layers, losses and metrics, the optimizer's rules, the batch's form."""
         rules = self.net.optimizer.rules if kind == "train" else 0
-        return kind, len(self.net.layers), rules, _form(feeds)
+        criteria = objective.criteria if objective is not None else ()
+        return kind, len(self.net.layers), criteria, rules, _form(feeds)
 
     def _replay(self, step: RecordedStep) -> None:
         self.interrupted = True

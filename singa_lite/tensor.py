@@ -265,11 +265,11 @@ class Tensor:
 
 def _arithmetic(name: str, left: Any, right: Any) -> Tensor:
     beside = left if isinstance(left, Tensor) else right
-    result: Tensor = _lent[name](_operand(left, beside), _operand(right, beside))
+    result: Tensor = _lent[name](operand(left, beside), operand(right, beside))
     return result
 
 
-def _operand(given: Any, beside: Tensor) -> Any:
+def operand(given: Any, beside: Tensor) -> Any:
     """What the operations take: tensors, numbers beside floats, and anything else as a tensor like `beside`.
 
     TypeError for values that its dtype would cut off, such as fractions beside integers.

@@ -7,6 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import inf
 
+import numpy as np
+
 from . import problem
 from .conflicts import Graph
 from .greedy import greedy
@@ -38,30 +40,23 @@ def plan(
     start = time.perf_counter()
     _check_limits(capacity, seconds, nodes)
     check_ids(requests)
-    table = tabulate(requests)
-    deadline = start + seconds
+    budget = Budget(nodes, start + seconds)
     if conflicts is None:
-        floor = problem.floor(requests)
-        enough = floor if capacity is None else max(floor, capacity)
-        parts = [_Part.place(table, members, enough, deadline) for members in table.parts()]
-        if capacity is None or floor <= capacity:
-            _search(parts, enough, capacity is not None, Budget(nodes, deadline))
+        floor, parts = _by_lifespans(requests, capacity, budget)
     else:
-        graph = Graph(table, conflicts, len(requests))
-        floor = graph.floor()
-        parts = [_Part(table, *graph.place(floor if capacity is None else capacity, deadline))]
-    largest = max(parts, key=lambda part: part.arena, default=None)
-    arena, bound = (largest.arena, max(largest.bound, floor)) if largest else (0, 0)
+        floor, parts = _by_conflicts(requests, conflicts, capacity, budget)
+    largest = max(parts, key=lambda part: part.arena, default=_NOTHING)
+    proved_floor = max(floor, largest.bound)
     result = Plan(
         _by_id(requests, parts),
-        arena,
+        largest.arena,
         floor,
-        arena == bound,
+        largest.arena == proved_floor,
         time.perf_counter() - start,
-        largest.method if largest else "nothing to place",
+        largest.method,
     )
-    if capacity is not None and arena > capacity:
-        raise CapacityError(capacity, bound > capacity, result)
+    if capacity is not None and result.arena > capacity:
+        raise CapacityError(capacity, proved_floor > capacity, result)
     return result
 
 
@@ -108,6 +103,28 @@ class _Part:
             self.bound = self.table.next_arena(target)
         else:
             self.offsets, self.method = found, "search"
+
+
+_NOTHING = _Part(tabulate([]), "nothing to place", np.zeros(0, np.int64))
+
+
+def _by_lifespans(requests: Sequence[Request], capacity: int | None, budget: Budget) -> tuple[int, list[_Part]]:
+    """The floor, and the parts as well placed as the capacity asks for or the budget allows."""
+    table, floor = tabulate(requests), problem.floor(requests)
+    enough = floor if capacity is None else max(floor, capacity)
+    parts = [_Part.place(table, members, enough, budget.deadline) for members in table.parts()]
+    if capacity is None or floor <= capacity:
+        _search(parts, enough, capacity is not None, budget)
+    return floor, parts
+
+
+def _by_conflicts(
+    requests: Sequence[Request], conflicts: Sequence[Collection[int]], capacity: int | None, budget: Budget
+) -> tuple[int, list[_Part]]:
+    """The floor, and all requests as one part in greedy placement."""
+    graph = Graph(tabulate(requests), conflicts, len(requests))
+    floor = graph.floor()
+    return floor, [_Part(graph.table, *graph.place(floor if capacity is None else capacity, budget.deadline))]
 
 
 def _search(parts: list[_Part], enough: int, decision: bool, budget: Budget) -> None:

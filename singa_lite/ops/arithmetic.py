@@ -11,7 +11,7 @@ import numpy as np
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op
 from singa_lite.ops.shape import contiguous
-from singa_lite.tensor import Shape, Tensor, from_numpy, lend
+from singa_lite.tensor import Shape, Tensor, lend, operand
 
 
 class _Broadcasting(Op):
@@ -198,11 +198,7 @@ class ReduceSum(Op):
 
 def _binary(op: type[_Broadcasting], a: Any, b: Any) -> Tensor:
     """Apply to two tensors, or to a tensor and anything NumPy makes an array of, in the tensor's dtype."""
-    if not isinstance(a, Tensor):
-        a = from_numpy(np.asarray(a, b.dtype), b.device)
-    if not isinstance(b, Tensor):
-        b = from_numpy(np.asarray(b, a.dtype), a.device)
-    result: Tensor = op()(a, b)
+    result: Tensor = op()(a if isinstance(a, Tensor) else operand(np.asarray(a), b), operand(b, a))
     return result
 
 

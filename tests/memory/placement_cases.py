@@ -37,9 +37,15 @@ KNOWN = {
         ),
         7_200_256,
     ),
-    "above its floor": (  # live bytes are at most 4 at any step
-        requests_of((0, 2, 2), (0, 3, 1), (1, 4, 1), (2, 6, 2), (3, 5, 1), (4, 7, 1), (5, 7, 1)),
-        None,
+    "above its floor of 5": (
+        requests_of((1, 3, 2), (2, 5, 3), (4, 6, 1), (4, 7, 1), (5, 7, 2), (6, 10, 2), (9, 10, 3)),
+        6,
+    ),
+    "above its floor of 8": (
+        requests_of(
+            (1, 3, 7), (2, 5, 1), (3, 4, 2), (3, 6, 4), (3, 7, 1), (4, 7, 1), (5, 6, 2), (6, 7, 5)
+        ),
+        9,
     ),
 }  # fmt: skip
 
@@ -103,7 +109,7 @@ def training_step(count: int, seed: int) -> list[Request]:
 
 
 def cut_rectangle(count: int, seed: int, steps: int = 300, size: int = 512) -> list[Request]:
-    """`count` requests cut from a rectangle of steps by bytes: the smallest arena is `size`, without a byte to spare."""
+    """`count` requests cut from a rectangle of steps by bytes: the smallest arena is `size`, without a free byte."""
     draw = random.Random(seed)
     pieces = [(0, steps, size)]
     while len(pieces) < count:

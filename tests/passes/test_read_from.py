@@ -1,0 +1,384 @@
+"""The proof that a plan changes no value: faults planted into good plans are found, each of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from programs import (
+    Call,
+    add,
+    bits,
+    clip,
+    copy,
+    double,
+    end,
+    extents,
+    fill,
+    matmul,
+    normed,
+    part,
+    program,
+    random_programs,
+    relu,
+    reshaped,
+    run,
+    start_of,
+    subtract,
+    tanh,
+    thorough,
+    turned,
+    update,
+    whole,
+)
+from singa_lite.memory.check import check
+from singa_lite.memory.problem import PlanError
+from singa_lite.operation import Instruction, Operand
+from singa_lite.passes.dead import without_dead
+from singa_lite.passes.dependencies import ancestors, predecessors
+from singa_lite.passes.lower import lower
+from singa_lite.passes.program import Program, requests
+from singa_lite.passes.read_from import check_reads, runs
+
+INPUT, RESULT, WEIGHT = whole(0, 3, 4), whole(1, 3, 8), whole(2, 3, 4)
+HELD = [0, 1, 2]
+A, B, C, D = (whole(number, 3, 4) for number in range(10, 14))
+JOINED = whole(14, 3, 8)
+
+#: Fan-out, an update of a weight, a concatenation whose second part dies there, and a result. Numbers 0 to 9.
+STEP: tuple[Call, ...] = (
+    double(INPUT, A),
+    tanh(A, B),
+    subtract(A, B, C),
+    add(B, C, D),
+    update(D, WEIGHT),
+    tanh(WEIGHT, whole(15, 3, 4)),
+    copy(C, part(JOINED, 1, 0, 4)),
+    copy(whole(15, 3, 4), part(JOINED, 1, 4, 8)),
+    copy(JOINED, RESULT),
+    clip(WEIGHT),
+)
+
+
+@dataclass
+class Planned:
+    """A record and a plan of it, to be spoilt."""
+
+    recorded: Program
+    program: Program
+    places: dict[int, int]
+    scratch: dict[int, int]
+
+    @classmethod
+    def of(cls, made: Program) -> Planned:
+        placed = lower(made.instructions, made.sizes)
+        return cls(placed.recorded, placed.program, dict(placed.places), placed.scratch)
+
+    def check(self) -> None:
+        """Both proofs, as they run on every plan."""
+        offsets = {f"b{b}": at for b, at in self.places.items()} | {f"s{n}": at for n, at in self.scratch.items()}
+        wanted = requests(self.program)
+        top = max((offsets[r.id] + r.size for r in wanted), default=0)
+        check(wanted, {r.id: offsets[r.id] for r in wanted}, top)
+        check_reads(self.recorded, self.program, self.places)
+
+    def change(self, number: int, position: int, operand: Operand) -> None:
+        """Another operand for one instruction."""
+        made = []
+        for instruction in self.program.instructions:
+            if instruction.number == number:
+                operands = list(instruction.operands)
+                operands[position] = operand
+                instruction = replace(instruction, operands=tuple(operands))
+            made.append(instruction)
+        self.program = self.program.with_instructions(made)
+
+    def reorder(self, order: list[Instruction]) -> None:
+        self.program = self.program.with_instructions(order)
+
+
+def step() -> Planned:
+    return Planned.of(program(*STEP, held=HELD))
+
+
+def unshared(*calls: Call, held: list[int] = HELD) -> Planned:
+    """The record itself as the plan, each block at offsets far apart."""
+    made = program(*calls, held=held)
+    scratch = {i.number: 4096 * (len(made.sizes) + i.number) for i in made.instructions if i.scratch_bytes}
+    return Planned(made, made, {block: 4096 * place for place, block in enumerate(made.sizes)}, scratch)
+
+
+def assert_found(spoilt: Planned, match: str | None = None) -> None:
+    with pytest.raises(PlanError, match=match):
+        check_reads(spoilt.recorded, spoilt.program, spoilt.places)
+
+
+def test_good_plans_pass():
+    step().check()
+    unshared(*STEP).check()
+
+
+# --- planted faults -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dropped", range(len(STEP)))
+def test_a_dropped_instruction(dropped):
+    """Also the last one, which nobody in the step reads after."""
+    spoilt = unshared(*STEP)
+    spoilt.reorder([i for i in spoilt.program.instructions if i.number != dropped])
+    assert_found(spoilt)
+
+
+def test_a_dropped_copy_is_no_fault_only_if_its_source_is_read_instead():
+    made = unshared(double(INPUT, A), copy(A, B), copy(B, WEIGHT))
+    made.reorder([i for i in made.program.instructions if i.number != 1])
+    assert_found(made)
+    made.change(2, 0, A)
+    made.check()
+
+
+def test_a_dropped_copy_of_held_bytes_is_not_taken_for_bytes_that_nobody_wrote():
+    spoilt = unshared(copy(WEIGHT, A), tanh(A, INPUT))
+    spoilt.reorder([spoilt.program.instructions[1]])
+    assert_found(spoilt)
+
+
+@pytest.mark.parametrize(
+    "x", [whole(10, 3, 4, dtype="f8"), whole(10, 3, 4, dtype="i4"), whole(10, 4)], ids=["wider", "integers", "a row"]
+)
+def test_a_dropped_copy_that_converts_or_repeats(x):
+    spoilt = unshared(fill(x), copy(x, B), copy(B, WEIGHT))
+    spoilt.reorder([i for i in spoilt.program.instructions if i.number != 1])
+    spoilt.change(2, 0, whole(10, 3, 4))
+    assert_found(spoilt)
+
+
+def test_two_dependent_instructions_the_other_way_round():
+    made = program(*STEP, held=HELD)
+    earlier = ancestors(predecessors(made.instructions))
+    found = 0
+    for place in range(len(STEP) - 1):
+        pieces_of_one_block = place == 6  # they are ordered, but need not be
+        if earlier[place + 1] >> place & 1 and not pieces_of_one_block:
+            spoilt = unshared(*STEP)
+            order = list(spoilt.program.instructions)
+            order[place : place + 2] = order[place + 1], order[place]
+            spoilt.reorder(order)
+            assert_found(spoilt)
+            found += 1
+    assert found >= 5
+
+
+def test_two_writes_of_a_held_block_the_other_way_round():
+    spoilt = unshared(copy(INPUT, WEIGHT), fill(WEIGHT))
+    spoilt.reorder(list(reversed(spoilt.program.instructions)))
+    assert_found(spoilt, "held block 2")
+
+
+def test_an_instruction_twice():
+    for place in range(len(STEP)):
+        spoilt = unshared(*STEP)
+        order = list(spoilt.program.instructions)
+        order.insert(place, order[place])
+        spoilt.reorder(order)
+        assert_found(spoilt, "once")
+
+
+def test_an_instruction_that_was_not_recorded():
+    spoilt = unshared(*STEP)
+    spoilt.reorder([*spoilt.program.instructions, replace(spoilt.program.instructions[-1], number=77)])
+    assert_found(spoilt, "instruction 77")
+
+
+def test_swapped_offsets():
+    """Of two blocks of unequal size that live at the same time. Either proof finds it."""
+    spoilt = unshared(double(INPUT, A), fill(JOINED), tanh(A, B), copy(JOINED, RESULT), add(A, B, C), copy(C, WEIGHT))
+    spoilt.places = {10: 0, 14: 64, 11: 192, 12: 256}
+    spoilt.check()
+    spoilt.places |= {10: 64, 14: 0}
+    assert_found(spoilt, "instruction 2.*read 0")
+    with pytest.raises(PlanError, match="overlap"):
+        spoilt.check()
+
+
+def test_a_block_over_one_that_is_still_read():
+    """The check of reads alone finds it, without the check of bytes and steps."""
+    spoilt = unshared(double(INPUT, A), tanh(INPUT, B), matmul(A, turned(B), whole(12, 3, 3)),
+                      copy(whole(12, 3, 3), whole(1, 3, 3)))  # fmt: skip
+    spoilt.places[11] = spoilt.places[10] + 16
+    assert_found(spoilt, r"instruction 2 \(matmul.*read 0")
+
+
+@pytest.mark.parametrize("shift", [-4, 4, 8, 16])
+def test_a_part_at_a_wrong_place_of_its_whole(shift):
+    good = step()
+    written = {i.number: i for i in good.program.instructions}[2]
+    position = 2
+    operand = written.operands[position]
+    assert operand.block == JOINED.block, "written in place"
+    good.change(2, position, operand._replace(offset=max(operand.offset + shift, 4)))
+    assert_found(good)
+
+
+def test_parts_in_each_other_s_place():
+    good = step()
+    by_number = {i.number: i for i in good.program.instructions}
+    left, right = by_number[2].operands[2], by_number[5].operands[1]
+    assert left.block == right.block == JOINED.block
+    good.change(2, 2, right)
+    good.change(5, 1, left)
+    assert_found(good)
+
+
+def test_exchanged_operands():
+    spoilt = unshared(*STEP)
+    spoilt.change(2, 0, B)
+    spoilt.change(2, 1, A)
+    assert_found(spoilt, "instruction 2.*read 0")
+
+
+@pytest.mark.parametrize(
+    "view", [part(A, 0, 1, 3), reshaped(A, 4, 3), turned(A), A._replace(dtype=whole(0, 1, dtype="i4").dtype)]
+)
+def test_another_view_of_the_right_block(view):
+    spoilt = unshared(double(INPUT, A), tanh(A, B), copy(B, WEIGHT))
+    spoilt.change(1, 0, view)
+    assert_found(spoilt)
+
+
+def test_another_setting_or_kernel():
+    for spoiling in ({"settings": {"alpha": 3.0, "beta": 1.0}}, {"kernel": "exp"}):
+        spoilt = unshared(double(INPUT, A), copy(A, WEIGHT))
+        first, second = spoilt.program.instructions
+        spoilt.reorder([replace(first, **spoiling), second])
+        assert_found(spoilt, "instruction 0")
+
+
+def test_a_result_into_the_wrong_held_block():
+    spoilt = unshared(double(INPUT, A), copy(A, WEIGHT))
+    spoilt.change(1, 1, INPUT)
+    assert_found(spoilt, "held block")
+
+
+def test_writing_over_an_input_that_the_kernel_still_reads():
+    """The interface does not let a matrix product overwrite anything."""
+    square, result = whole(10, 3, 3), whole(11, 3, 3)
+    spoilt = unshared(fill(square), matmul(square, square, result), copy(result, whole(2, 3, 3)))
+    spoilt.change(1, 2, square)
+    spoilt.change(2, 0, square)
+    assert_found(spoilt, "apart from 'a'")
+
+
+def test_writing_over_an_input_shifted():
+    """What is allowed in place is allowed for the same elements only."""
+    long = whole(10, 6)
+    spoilt = unshared(fill(long), double(part(long, 0, 1, 6), whole(11, 5)), copy(whole(11, 5), whole(2, 5)))
+    spoilt.change(1, 1, part(long, 0, 0, 5))
+    spoilt.change(2, 0, part(long, 0, 0, 5))
+    assert_found(spoilt, "apart from 'x'")
+
+
+def test_the_second_output_over_an_input_that_only_the_first_may_take():
+    row, y, norm = whole(10, 5), whole(11, 5), whole(12, 5)
+    spoilt = unshared(fill(row), normed(row, y, norm), copy(y, whole(1, 5)), copy(norm, whole(2, 5)))
+    spoilt.change(1, 2, row)
+    spoilt.change(3, 0, row)
+    assert_found(spoilt, "'norm' apart from 'x'")
+
+
+def test_an_allowed_write_over_an_input_passes():
+    made = unshared(double(INPUT, A), relu(A, B), copy(B, WEIGHT))
+    made.change(1, 1, A)
+    made.change(2, 0, A)
+    check_reads(made.recorded, made.program, made.places)
+
+
+# --- bytes --------------------------------------------------------------------------------------------------
+
+
+def test_runs_join_what_lies_in_a_row():
+    assert list(runs(whole(0, 2, 3))) == [(0, 24)]
+    assert list(runs(part(whole(0, 2, 3), 1, 1, 3))) == [(4, 8), (16, 8)]
+    assert list(runs(part(whole(0, 4, 3), 0, 1, 3))) == [(12, 24)]
+    assert list(runs(turned(whole(0, 2, 3)))) == [(0, 4), (12, 4), (4, 4), (16, 4), (8, 4), (20, 4)]
+    assert list(runs(whole(0, 2, 0))) == []
+    assert list(runs(whole(0))) == [(0, 4)]
+
+
+def test_a_partial_overwrite_is_seen():
+    calls = (fill(A), tanh(INPUT, B), copy(part(B, 1, 1, 2), part(A, 1, 2, 3)), copy(A, WEIGHT))
+    unshared(*calls).check()
+    spoilt = unshared(*calls)
+    spoilt.change(2, 1, part(A, 1, 1, 2))
+    assert_found(spoilt, "instruction 3")
+
+
+# --- soundness ----------------------------------------------------------------------------------------------
+
+
+def drop(made: Planned, source: random.Random) -> None:
+    order = list(made.program.instructions)
+    del order[source.randrange(len(order))]
+    made.reorder(order)
+
+
+def move(made: Planned, source: random.Random) -> None:
+    order = list(made.program.instructions)
+    order.insert(source.randint(0, len(order) - 1), order.pop(source.randrange(len(order))))
+    made.reorder(order)
+
+
+def exchange(made: Planned, source: random.Random) -> None:
+    one, other = source.choice(sorted(made.places)), source.choice(sorted(made.places))
+    made.places[one], made.places[other] = made.places[other], made.places[one]
+
+
+def displace(made: Planned, source: random.Random) -> None:
+    made.places[source.choice(sorted(made.places))] = 64 * source.randrange(5)
+
+
+def redirect(made: Planned, source: random.Random) -> None:
+    """Another block, or other bytes of it."""
+    instruction = source.choice(made.program.instructions)
+    position = source.randrange(len(instruction.operands))
+    operand = instruction.operands[position]
+    sizes = extents(made.program.instructions)
+    if source.random() < 0.5:
+        spoilt = operand._replace(block=source.choice(sorted(sizes)))
+    else:
+        spoilt = operand._replace(offset=operand.offset + source.choice((-16, -4, 4, 12)))
+    if spoilt.offset >= 0 and end(spoilt) <= sizes[spoilt.block]:
+        made.change(instruction.number, position, spoilt)
+
+
+SPOILING: list[Callable[[Planned, random.Random], None]] = [drop, move, exchange, displace, redirect]
+
+
+@pytest.mark.parametrize("spoil", SPOILING, ids=lambda spoil: spoil.__name__)
+def test_what_passes_both_proofs_gives_the_recorded_results(spoil):
+    outcomes = set()
+
+    @thorough
+    @given(random_programs, st.randoms(use_true_random=False))
+    def try_one(made: Program, source: random.Random) -> None:
+        spoilt = Planned.of(without_dead(made))
+        if not spoilt.places:
+            return
+        spoil(spoilt, source)
+        try:
+            spoilt.check()
+        except PlanError:
+            outcomes.add("refused")
+            return
+        outcomes.add("passed")
+        start = start_of(spoilt.recorded)
+        assert bits(run(spoilt.program, start, spoilt.places)) == bits(run(spoilt.recorded, start))
+
+    try_one()
+    assert "refused" in outcomes
+    assert "passed" in outcomes or spoil is drop
