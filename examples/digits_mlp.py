@@ -74,7 +74,7 @@ def high_water(step) -> int:
 
 def generated(net: FeedForwardNet, sgd: optimizer.Optimizer) -> None:
     """One step as above: each layer's gradients are used and dropped."""
-    net.compile(sgd)
+    net.compile(sgd, graph=False)  # each operation at once, as in the loop above
     net.train_one_batch(x[:32], y[:32])
 
 

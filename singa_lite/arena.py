@@ -54,11 +54,14 @@ class Bound:
 
     def run(self) -> None:
         """Replay: nothing is allocated or looked up, the launches run one after the other."""
-        launches = self._launches
-        if launches is None:
-            launches = self._launches = self._bind()
-        for launch in launches:
+        for launch in self._launches or self.prepare():
             launch()
+
+    def prepare(self) -> list[Launch]:
+        """Bind the launches, if they are not: all that a run needs beside the kernels. Returns them."""
+        if self._launches is None:
+            self._launches = self._bind()
+        return self._launches
 
     def launches(self) -> list[Launch]:
         """The launches in order, one an instruction."""

@@ -153,20 +153,39 @@ class Device:
         return np.ndarray(shape, dtype, block.memory, offset, strides)
 
     def export(self, tensor: Tensor) -> Array:
-        """The NumPy array over the tensor's bytes, no copy, which keeps the block alive."""
+        """The NumPy array over the tensor's bytes, no copy, which keeps the block alive. GraphError while recording."""
+        self._check_readable(tensor)
         return np.asarray(_Export(tensor, self.array(tensor)))
 
     def copy_in(self, tensor: Tensor, array: Array) -> None:
-        """Overwrite the tensor's values with a host array of its shape."""
-        if tensor.block.memory is None and self.graph is not None and not self.graph.knows(tensor.block):
+        """Overwrite the tensor's values with a host array of its shape.
+
+        GraphError for a tensor that an operation of the present recording uses: this would be done now, and not
+        again, in its turn, at each replay.
+        """
+        if self.graph is not None and self.graph.knows(tensor.block):
+            raise GraphError(
+                f"overwriting a tensor of shape {tensor.shape} with host values: wanted one that no operation "
+                "recorded so far uses; do it before or after the recording, or with an operation"
+            )
+        if tensor.block.memory is None and self.graph is not None:
             # Host values that a recorded step reads: they are there before it, so they have bytes of their own.
             self.graph.forget(tensor.block)
             self.bind(tensor.block)
         np.copyto(self.array(tensor), array, casting="same_kind")
 
     def copy_out(self, tensor: Tensor) -> Array:
-        """A host array with a copy of the tensor's values."""
+        """A host array with a copy of the tensor's values. GraphError while recording."""
+        self._check_readable(tensor)
         return np.array(self.array(tensor), order="C")
+
+    def _check_readable(self, tensor: Tensor) -> None:
+        """Host code that reads while recording runs once; what it makes of the value would be frozen in the record."""
+        if self.graph is not None:
+            raise GraphError(
+                f"reading a tensor of shape {tensor.shape}: wanted no recording on {self.name} meanwhile, as nothing "
+                "runs until the graph does; read before or after it"
+            )
 
     def set_random_seed(self, seed: int) -> None:
         """Start the sequence of seeds anew: what is built from now on gets the same random numbers each time."""

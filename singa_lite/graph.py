@@ -186,7 +186,7 @@ class Graph:
 
     def prepare(self, order: str = "recorded") -> None:
         """Plan, prove and bind now what the first `run` in this order would."""
-        self._executable(order)
+        self._executable(order).prepare()
 
     def run(self, order: str = "recorded") -> None:
         """Replay the step. The first run plans it, proves the plan and binds every launch to its bytes.
@@ -195,7 +195,7 @@ class Graph:
         that would also hold if the operations of a wave ran at the same time. The results are equal, bit for bit.
         """
         bound = self._bound.get(order)
-        if bound is None:
+        if bound is None or self.device.graph is not None:
             bound = self._executable(order)
         bound.run()
 
@@ -208,6 +208,8 @@ class Graph:
         return measure(bound.placed.program.instructions, bound.launches(), runs)
 
     def _executable(self, order: str) -> Bound:
+        if not self.recording and self.device.graph is not None:
+            raise GraphError("run: wanted no recording on this device meanwhile; run the graph before or after it")
         if order not in self._bound:
             placed = self._place(order)
             for number, block in self._fresh.items():
@@ -228,6 +230,7 @@ class Graph:
             if not self._placed:
                 alive = {number: b.fresh() for number, b in enumerate(self.blocks) if b.fresh is not None}
                 self._fresh = {number: block for number, block in alive.items() if block is not None}
+            self._check_written()
             sizes = {n: b.nbytes for n, b in enumerate(self.blocks) if self.role(n) is Role.INTERMEDIATE}
             if os.environ.get("SINGA_LITE_PLAN", "") == "off":
                 self._placed[order] = unshared(self.instructions, sizes)
@@ -242,6 +245,17 @@ class Graph:
             raise GraphError("run: wanted a whole step, but its recording ended with an exception")
         if self.open_walks:
             raise GraphError("run: wanted a whole step, but a backward() was left before its end while recording")
+
+    def _check_written(self) -> None:
+        """GraphError if something reads a tensor made in the record that nothing writes and nobody can fill."""
+        for instruction in self.instructions:
+            for operand in instruction.reads:
+                block = self.blocks[operand.block]
+                if block.fresh is not None and block.died is not None and operand.block not in self._written():
+                    raise GraphError(
+                        f"run: {instruction.kernel!r} (layer {instruction.layer!r}) wanted a tensor with values, "
+                        f"received one of shape {operand.shape} that was made in the recording and never written"
+                    )
 
     def __repr__(self) -> str:
         state = "recording" if self.recording else "failed" if self.failed else "recorded"

@@ -164,7 +164,9 @@ class FeedForwardNet(LayerGraph):
         self.loss = loss if loss is not None else self.loss
         self.metric = metric if metric is not None else self.metric
         self.optimizer, self.freeze = optimizer, freeze
+        interrupted = self._steps.interrupted
         self._steps = Steps(self, graph)
+        self._steps.interrupted = interrupted
 
     def train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """One step: forward, loss, and an update of each layer as soon as its gradients are there.
@@ -277,6 +279,7 @@ class FeedForwardNet(LayerGraph):
         forms = {"input": {name: ((batch_size, *shape), self.dtype) for name, shape in self.input_shapes().items()}}
         if not training:
             return self._steps.planned(None, forms)
+        self._whole_step("plan_batch")
         if self.loss is None or self.optimizer is None:
             raise GraphError("plan_batch: wanted a compiled net with a loss")
         objective = Objective(self.loss, self.metric, self.output_names())

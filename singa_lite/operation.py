@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.tensor import Shape, Tensor
+
+Argument = TypeVar("Argument")
 
 _READING = frozenset({"Read", "Update"})
 _WRITING = frozenset({"Write", "Update"})
@@ -53,17 +55,14 @@ class Operation:
     scratch_bytes: int
 
     @property
-    def reads(self) -> tuple[Tensor, ...]:
+    def reads(self) -> list[Tensor]:
         """Tensors whose values it needs, those that it updates included."""
-        return tuple(t for t, role in self._pairs() if t is not None and role in _READING)
+        return _of_roles(self.kernel, self.tensors, _READING)
 
     @property
-    def writes(self) -> tuple[Tensor, ...]:
+    def writes(self) -> list[Tensor]:
         """Tensors whose values it sets, those that it updates included."""
-        return tuple(t for t, role in self._pairs() if t is not None and role in _WRITING)
-
-    def _pairs(self) -> zip[tuple[Tensor | None, str]]:
-        return zip(self.tensors, SIGNATURES[self.kernel].roles, strict=True)
+        return _of_roles(self.kernel, self.tensors, _WRITING)
 
 
 class Operand(NamedTuple):
@@ -99,14 +98,14 @@ class Instruction:
     @property
     def reads(self) -> list[Operand]:
         """Operands whose values it needs, those that it updates included."""
-        return [o for o, role in zip(self.operands, self.roles, strict=True) if o is not None and role in _READING]
+        return _of_roles(self.kernel, self.operands, _READING)
 
     @property
     def writes(self) -> list[Operand]:
         """Operands whose values it sets, those that it updates included."""
-        return [o for o, role in zip(self.operands, self.roles, strict=True) if o is not None and role in _WRITING]
+        return _of_roles(self.kernel, self.operands, _WRITING)
 
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """"Read", "Update" or "Write" for each operand."""
-        return SIGNATURES[self.kernel].roles
+
+def _of_roles(kernel: str, arguments: Sequence[Argument | None], roles: frozenset[str]) -> list[Argument]:
+    pairs = zip(arguments, SIGNATURES[kernel].roles, strict=True)
+    return [argument for argument, role in pairs if argument is not None and role in roles]

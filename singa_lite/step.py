@@ -60,7 +60,9 @@ class Steps:
             return self._trained_once(objective, tensors)
 
         if not self.graph:
-            return self._trained_once(objective, self._tensors(feeds))
+            values = self._trained_once(objective, self._tensors(feeds))
+            net.optimizer.restore_step(net.optimizer.step)  # an update by hand that follows begins a step of its own
+            return values
         step = self._recorded.get(self._key("train", objective, feeds))
         before = net.optimizer.step
         try:
@@ -76,6 +78,7 @@ class Steps:
             raise
         self._trained = step
         self._replay(step)
+        net.optimizer.restore_step(net.optimizer.step)
         loss, metric = _copies(step.results)
         return loss, metric
 
@@ -112,7 +115,7 @@ class Steps:
         objective: of a training step; None: the plan of a prediction.
         """
         net, device = self.net, self.net.device
-        before = net.optimizer.step if net.optimizer is not None else 0
+        before = net.optimizer.step if objective is not None else 0
         try:
             with device.recording(Arena(device)) as graph:
                 tensors = {
@@ -126,9 +129,9 @@ class Steps:
             del tensors, results  # alive until here: inputs and outputs of the plan
             return plan
         finally:
-            if net.optimizer is not None:
+            if objective is not None:
                 net.optimizer.restore_step(before)
-            net.forget_run()
+                net.forget_run()
 
     def _trained_once(self, objective: Objective, tensors: Mapping[str, dict[str, Tensor]]) -> tuple[Tensor, Any]:
         """The operations of a training step; (loss, metric)."""

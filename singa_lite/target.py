@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import ShapeError
-from singa_lite.tensor import Array, Shape, Tensor, as_tensor, to_numpy
+from singa_lite.tensor import Array, Shape, Tensor, as_tensor
 
 Target = Array | Tensor
 
@@ -52,7 +52,7 @@ class Criterion:
 
 def received(given: Any) -> Target:
     """`given` itself if it is a Tensor, else a NumPy array of it (from a list, CuPy, DLPack)."""
-    return given if isinstance(given, Tensor | np.ndarray) else to_numpy(as_tensor(given))
+    return given if isinstance(given, Tensor | np.ndarray) else np.array(as_tensor(given).array)
 
 
 def readable(target: Target) -> Array | None:
@@ -60,7 +60,7 @@ def readable(target: Target) -> Array | None:
     if not isinstance(target, Tensor):
         return target
     on_host = target.device.name.startswith("cpu") and target.block.memory is not None
-    return to_numpy(target) if on_host else None
+    return np.array(target.array) if on_host else None
 
 
 def check_labels(where: str, x_shape: Shape, target: Target) -> bool:

@@ -58,7 +58,7 @@ class Field:
         least = self.least
         lowest_top = (least + self.table.size).min()
         found = np.flatnonzero((least < lowest_top) & (least >= offset))
-        for i in found[least[found].argsort(kind="stable")].tolist():
+        for i in map(int, found[least[found].argsort(kind="stable")]):
             twin = self._twin[i]
             if (least[i] > offset or i > rank) and (twin < 0 or least[twin] == self.placed):
                 yield i

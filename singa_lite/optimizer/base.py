@@ -118,12 +118,13 @@ class Optimizer:
         A net calls this once a batch. Without a net it happens by itself, at the first update and at each
         parameter that was updated in this step already. ValueError if the schedule gives no usable rate.
         """
-        self._rate = at_least_zero(f"schedule at step {self._step}", self.schedule(self._step))
+        rate = at_least_zero(f"schedule at step {self._step}", self.schedule(self._step))
+        for tensor in self._rates.values() if rate != self._rate else ():
+            tensor.copy_from_numpy(rate)
+        self._rate = rate
         self._step += 1
         self._begun = True
         self._updated.clear()
-        for tensor in self._rates.values():
-            tensor.copy_from_numpy(self._rate)
 
     def rate(self, device: Any) -> Tensor:
         """The learning rate of this step on a device: float64 (), overwritten when a step begins."""

@@ -1,0 +1,63 @@
+"""The example scripts run, and reach what they claim."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples are in the checkout only")
+
+
+def run(name: str, folder: Path, *options: str) -> str:
+    """What the script prints, run in an empty folder."""
+    environment = {**os.environ, "MPLCONFIGDIR": str(folder), "OMP_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *options],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def number(pattern: str, text: str) -> float:
+    """The first number that the pattern's group finds."""
+    found = re.search(pattern, text)
+    assert found, f"{pattern!r} not in {text[-1000:]}"
+    return float(found[1])
+
+
+def test_digits_cnn_is_right_on_98_percent_of_the_held_out_fifth(tmp_path):
+    text = run("digits_cnn.py", tmp_path)
+    assert number(r"accuracy ([\d.]+)%", text) >= 98
+    assert (tmp_path / "digits_cnn.h5").stat().st_size > 100_000
+    assert (tmp_path / "digits_cnn.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_digits_mlp_learns_and_saves_memory(tmp_path):
+    text = run("digits_mlp.py", tmp_path)
+    assert number(r"held-out fifth: ([\d.]+)%", text) >= 96
+    assert number(r"([\d.]+) MiB layer by layer", text) < 0.9 * number(r"([\d.]+) MiB collected", text)
+
+
+def test_two_inputs_two_losses_learns_both_ways(tmp_path):
+    text = run("two_inputs_two_losses.py", tmp_path)
+    assert number(r"by hand: ([\d.]+)%", text) >= 94
+    assert number(r"by name: ([\d.]+)%", text) >= 94
+
+
+def test_custom_layer_has_right_gradients_and_learns(tmp_path):
+    text = run("custom_layer.py", tmp_path)
+    tape, numeric = number(r"tape ([-\d.]+)", text), number(r"central difference ([-\d.]+)", text)
+    assert abs(tape - numeric) < 1e-8
+    assert number(r"last epoch ([\d.]+)", text) < number(r"first epoch ([\d.]+)", text) / 50
