@@ -1,4 +1,4 @@
-"""Recording: nothing runs meanwhile, what is held keeps its values, the rest may go, and an unfinished step is refused."""
+"""Recording: nothing runs meanwhile, what is held keeps its values, and an unfinished step is refused."""
 
 from __future__ import annotations
 

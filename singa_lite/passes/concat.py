@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import replace
 from itertools import pairwise
 
 from singa_lite.kernels.interface import INNER_STRIDES_MATTER, STRIDES_MATTER
@@ -118,7 +117,7 @@ class _Assembly:
         offset = piece.offset + sum(i * outer for i, outer in zip(_indices(operand), piece.strides, strict=True))
         moved = Operand(piece.block, operand.shape, operand.dtype, piece.strides, offset)
         operands = (*instruction.operands[:position], moved, *instruction.operands[position + 1 :])
-        self.instructions[user] = replace(instruction, operands=operands)
+        self.instructions[user] = instruction.with_operands(operands)
 
 
 def _indices(operand: Operand) -> list[int]:

@@ -9,9 +9,10 @@ from singa_lite.passes.dependencies import predecessors, successors
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.program import Program, floor, lifespans, live_bytes
 
-#: Moves tried in all, and for one peak; each costs a walk over the program.
+#: Moves tried in all, and for one peak. Each costs a walk over the program: long ones get fewer.
 TRIALS = 8
 TRIALS_OF_A_PEAK = 4
+INSTRUCTIONS_WALKED = 8_000
 
 
 class Move(NamedTuple):
@@ -30,7 +31,7 @@ def improved(program: Program) -> Program:
     blocks first, and kept if the floor falls.
     """
     placed = in_place(program)
-    best, trials = floor(placed), TRIALS
+    best, trials = floor(placed), min(TRIALS, 1 + INSTRUCTIONS_WALKED // (1 + len(program.instructions)))
     while trials > 0 and program.instructions:
         live = live_bytes(placed)
         moves = sorted(_moves(program, live.index(max(live))), key=lambda move: (-move.nbytes, move.origin))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 from singa_lite.kernels.interface import SIGNATURES
@@ -55,7 +54,7 @@ class _Walk:
             if source is not None:
                 self._merge(operands, target, source)
                 moved = True
-        return replace(instruction, operands=tuple(operands)) if moved else instruction
+        return instruction.with_operands(tuple(operands)) if moved else instruction
 
     def _moved(self, operand: Operand | None) -> Operand | None:
         if operand is None or operand.block not in self.home:

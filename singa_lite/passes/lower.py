@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from singa_lite.memory.check import check
@@ -53,6 +55,25 @@ def lower(
     placement, if the first ones leave a gap. parallel: two blocks share bytes only if every use of one comes
     before every use of the other by dependencies, so instructions may run in any order that keeps these.
     """
+    with _collector_paused():
+        return _lower(instructions, sizes, search_seconds, parallel)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No garbage collection inside: passes make many objects and no cycles, and walks over them cost a third."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _lower(
+    instructions: Sequence[Instruction], sizes: dict[int, int], search_seconds: float, parallel: bool
+) -> Placed:
     start = time.perf_counter()
     recorded = without_dead(Program(tuple(instructions), sizes))
     views = assembled_in_place(recorded)
