@@ -4,8 +4,8 @@
 
 Nothing is trained: a step is recorded and planned. All float32, SGD with momentum. MiB, but for the gap, which is in
 bytes. unshared: every tensor and all scratch with bytes of its own. eager: high water of doing each operation at once
-and freeing what Python lets go of. seconds: passes, placement, proof (the independent checks). saved: by recycling,
-of arena + parameters + state. The last table is of prediction, the forward pass alone.
+and freeing what Python lets go of. seconds: passes, placement, proof (both independent checks). in all: recording and
+planning. saved: by recycling, of arena + parameters + state. The last table is of prediction, the forward pass alone.
 """
 
 import argparse
@@ -28,7 +28,7 @@ BATCHES = {
 MIB = 2**20
 
 
-def training_row(name: str, batch: int, plan: MemoryPlan, seconds: float) -> str:
+def training_row(name: str, batch: int, plan: MemoryPlan, proof: float, seconds: float) -> str:
     """A line of the first table."""
     held = plan.by_role["parameter"] + plan.by_role["state"]
     saved = 1 - (plan.arena_bytes + held) / (plan.unshared_bytes + held)
@@ -40,7 +40,7 @@ def training_row(name: str, batch: int, plan: MemoryPlan, seconds: float) -> str
         *(f"{nbytes / MIB:.1f}" for nbytes in (plan.floor_bytes, plan.arena_bytes)),
         f"{plan.gap_bytes}" + (" proved" if plan.proved else ""),
         plan.order,
-        " + ".join(f"{plan.seconds[stage]:.3f}" for stage in ("passes", "placement", "proof")),
+        " + ".join(f"{seconds:.3f}" for seconds in (plan.seconds["passes"], plan.seconds["placement"], proof)),
         f"{seconds:.2f}",
         f"{saved:.1%}",
         f"{1 - plan.arena_bytes / plan.unshared_bytes:.1%}",
@@ -67,7 +67,10 @@ def main() -> None:
             net.compile(optimizer.SGD(lr=0.1, momentum=0.9))
             start = time.perf_counter()
             plan = net.plan_batch(batch)
-            print(training_row(name, batch, plan, time.perf_counter() - start), flush=True)
+            planned = time.perf_counter()
+            plan.check()
+            proved = time.perf_counter()
+            print(training_row(name, batch, plan, proved - planned, planned - start), flush=True)
             predictions.append((name, batch, net.plan_batch(batch, training=False)))
     print("\n| prediction: net, batch | operations | unshared | floor | arena | gap |\n|---|---|---|---|---|---|")
     for name, batch, plan in predictions:

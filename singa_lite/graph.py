@@ -17,7 +17,7 @@ from singa_lite.operation import Instruction as Instruction
 from singa_lite.operation import Operand, Role
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
-from singa_lite.passes.lower import Placed, lower, unshared
+from singa_lite.passes.lower import Placed, lower, prove, unshared
 from singa_lite.profile import Profile, measure
 from singa_lite.tensor import Block, Tensor
 
@@ -212,6 +212,7 @@ class Graph:
             raise GraphError("run: wanted no recording on this device meanwhile; run the graph before or after it")
         if order not in self._bound:
             placed = self._place(order)
+            prove(placed)
             for number, block in self._fresh.items():
                 if block.memory is None:
                     self.device.bind(block)

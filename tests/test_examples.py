@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples are 
 
 def run(name: str, folder: Path, *options: str) -> str:
     """What the script prints, run in an empty folder."""
-    environment = {**os.environ, "MPLCONFIGDIR": str(folder), "OMP_NUM_THREADS": "2"}
+    environment = {**os.environ, "MPLCONFIGDIR": str(folder)}
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / name), *options],
         cwd=folder,

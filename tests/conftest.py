@@ -1,0 +1,8 @@
+"""One BLAS thread for all tests: theirs are small matrices, for which threads that wait for each other cost more
+than they do, many times so where other processes want the cores."""
+
+import os
+
+# Before NumPy is imported, which reads them once; scripts that tests start inherit them.
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
