@@ -43,6 +43,7 @@ def convolutional() -> FeedForwardNet:
     right = net.add(layers.MaxPooling2D("right", 3, 1, pad=1), norm)
     joined = net.add(layers.Concat("joined", 1), [left, right])
     net.add(layers.Dropout("drop", 0.3), joined)
+    net.add(layers.AvgPooling2D("pool", 4, 4, pad=0))
     net.add(layers.Flatten("flat"))
     net.add(layers.Dense("dense", 5))
     net.compile(optimizer.Adam())
@@ -134,9 +135,8 @@ def test_the_parts_of_a_training_step_by_hand():
     kinds = plan.by_kind()
     assert kinds["gradient"] == weights
     assert set(kinds) >= {"forward", "derivative", "gradient"}
-    # The peak is where the larger gradient is made, beside the derivative that it is made of.
-    assert {(row.layer, row.kind) for row in plan.at_peak()} >= {("first", "gradient"), ("tanh", "derivative")}
-    assert not any(row.layer == "second" and row.kind == "gradient" for row in plan.at_peak())
+    # The peak is the update of the larger weight, long after the other gradient died.
+    assert {(row.layer, row.kind) for row in plan.at_peak()} == {("first", "gradient"), ("first", "scratch")}
 
 
 def test_frozen_layers_have_no_gradients_and_nothing_is_kept_for_them():
@@ -270,7 +270,7 @@ def test_the_summary_holds_the_numbers():
     ):
         assert wanted in text
     for row in plan.at_peak()[:20]:
-        assert f"{mib(row.nbytes)} {row.kind} {row.layer} {row.name}" in text
+        assert " ".join(f"{mib(row.nbytes)} {row.kind} {row.layer} {row.name}".split()) in text
     assert "proved least" in text
     assert repr(plan).startswith("<MemoryPlan arena")
 
@@ -285,7 +285,7 @@ def numbers(plan: MemoryPlan) -> tuple[object, ...]:
 
 
 @every_net
-@pytest.mark.parametrize("count", [1, 5, 32])
+@pytest.mark.parametrize("count", [1, 6, 32])
 def test_a_predicted_plan_is_that_of_a_trained_batch(make, count):
     net = make()
     predicted = net.plan_batch(count)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.memory.problem import PlanError
@@ -40,8 +41,8 @@ def check_reads(recorded: Program, planned: Program, places: Mapping[int, int]) 
         for position, (received, expected) in enumerate(pairs):
             if received != expected:
                 raise PlanError(
-                    f"{_called(instruction)}, read {position}: wanted the bytes written as {expected[:3]}, "
-                    f"received {received[:3]}"
+                    f"{_called(instruction)}, read {position}: wanted the bytes written as {_unpacked(expected)}, "
+                    f"received {_unpacked(received)}"
                 )
     for block in (wanted_memory.keys() | memory.keys()) - recorded.sizes.keys() - {-1}:
         left, left_wanted = (m[block].merged() if block in m else [] for m in (memory, wanted_memory))
@@ -92,18 +93,26 @@ def _overlap(a: Operand, b: Operand, places: Mapping[int, int]) -> bool:
 
 def _sources(
     program: Program, places: Mapping[int, int], left_out: Collection[int]
-) -> tuple[dict[int, list[list[Piece]]], dict[int, _Writes]]:
-    """For each instruction, for each of its reads, who wrote each of its bytes; and who did at the end, by span."""
+) -> tuple[dict[int, list[array[int]]], dict[int, _Writes]]:
+    """For each instruction, for each of its reads, who wrote each of its bytes; and who did at the end, by span.
+
+    The pieces of a read are packed, eight bytes a number: there are many where tensors are concatenated.
+    """
     memory: dict[int, _Writes] = {}
-    sources: dict[int, list[list[Piece]]] = {}
+    sources: dict[int, list[array[int]]] = {}
     for instruction in program.instructions:
         reads = [_read(memory, operand, places, operand.block in program.sizes) for operand in instruction.reads]
-        sources[instruction.number] = reads
+        sources[instruction.number] = [array("q", chain.from_iterable(pieces)) for pieces in reads]
         through = instruction.number in left_out and _moves_bytes(instruction)
         for index, operand in enumerate(instruction.writes):
             pieces = reads[0] if through else [(0, operand.nbytes, instruction.number * 8 + index, 0)]
             _write(memory, operand, places, pieces)
     return sources, memory
+
+
+def _unpacked(pieces: array[int]) -> list[Piece]:
+    """The first few pieces, for a message."""
+    return [(pieces[i], pieces[i + 1], pieces[i + 2], pieces[i + 3]) for i in range(0, min(12, len(pieces)), 4)]
 
 
 def _moves_bytes(instruction: Instruction) -> bool:
