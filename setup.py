@@ -58,7 +58,14 @@ setup(
     python_requires=">=3.11",
     install_requires=["numpy>=2.0", "h5py>=3.11", "tqdm>=4.62"],
     extras_require={
-        "test": ["pytest>=8.2", "hypothesis>=6.100", "matplotlib>=3.9", "plotly>=6", "scikit-learn>=1.5", "setuptools>=77"],
+        "test": [
+            "pytest>=8.2",
+            "hypothesis>=6.100",
+            "matplotlib>=3.9",
+            "plotly>=6",
+            "scikit-learn>=1.5",
+            "setuptools>=77",
+        ],
         "report": ["plotly>=6"],
         "examples": ["scikit-learn>=1.5", "matplotlib>=3.9"],
         "dev": ["ruff>=0.17,<0.18", "mypy>=2.4,<2.5", "build>=1.2", "pytest-cov>=6"],

@@ -141,9 +141,7 @@ class Device:
         """The NumPy array over the tensor's bytes, no copy, valid while the block lives."""
         return self.view(tensor.block, tensor.shape, tensor.dtype, tensor.strides, tensor.offset)
 
-    def view(
-        self, block: Block, shape: Sequence[int], dtype: DTypeLike, strides: Sequence[int], offset: int
-    ) -> Array:
+    def view(self, block: Block, shape: Sequence[int], dtype: DTypeLike, strides: Sequence[int], offset: int) -> Array:
         """The NumPy array over a block's bytes, no copy. GraphError for a recorded block without bytes."""
         if block.memory is None:
             raise GraphError(

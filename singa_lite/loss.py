@@ -85,7 +85,6 @@ class Loss(Criterion, ABC):
         """The mean of forward's values, shape (). Raises as `check` does."""
         return autograd.reduce_mean(self.forward(training, x, y))
 
-
     def target_form(self, x_shape: Shape, dtype: np.dtype[Any]) -> tuple[Shape, np.dtype[Any]]:
         """Shape and dtype of the usual target for scores of this shape and dtype: theirs."""
         return x_shape, dtype

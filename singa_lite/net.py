@@ -298,9 +298,7 @@ class FeedForwardNet(LayerGraph):
         too_many = max(1, 2 * fits)
         while too_many - fits > 1:
             middle = (fits + too_many) // 2
-            fits, too_many = (
-                (middle, too_many) if self.plan_batch(middle).total_bytes <= nbytes else (fits, middle)
-            )
+            fits, too_many = (middle, too_many) if self.plan_batch(middle).total_bytes <= nbytes else (fits, middle)
         return fits
 
     def summary(self) -> str:

@@ -255,11 +255,13 @@ CASES: dict[str, Case] = {
     "more consumers than outputs": Case(
         GraphError,
         ["'third'", "2 outputs of 'twice'"],
-        lambda net, path: [
-            net.add(layers.Split("twice", 2)),
-            net.add(layers.Merge("both"), src=["twice", "twice"]),
-        ]
-        and (lambda: net.add(layers.Merge("third"), src=["both", "twice"])),
+        lambda net, path: (
+            [
+                net.add(layers.Split("twice", 2)),
+                net.add(layers.Merge("both"), src=["twice", "twice"]),
+            ]
+            and (lambda: net.add(layers.Merge("third"), src=["both", "twice"]))
+        ),
     ),
     "even kernel with same": Case(ValueError, ["'c'", "odd kernel", "4"], adding(lambda: layers.Conv2D("c", 2, 4))),
     "even kernel with same: pooling": Case(
@@ -337,9 +339,7 @@ CASES: dict[str, Case] = {
     "generator dropped midway": Case(
         GraphError, ["train_one_batch", "'dense'", "discard_step"], dropped, lambda net: net.discard_step()
     ),
-    "save after a half step": Case(
-        SnapshotError, ["save", "'dense'"], saved_half, lambda net: net.discard_step()
-    ),
+    "save after a half step": Case(SnapshotError, ["save", "'dense'"], saved_half, lambda net: net.discard_step()),
     # files
     "no file": Case(OSError, ["nothing.h5"], lambda net, path: lambda: net.load(path / "nothing.h5")),
     "not HDF5": Case(SnapshotError, ["bad.h5", "HDF5"], file_with(lambda good: b"not HDF5 " * 200)),

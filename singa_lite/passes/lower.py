@@ -71,9 +71,7 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _lower(
-    instructions: Sequence[Instruction], sizes: dict[int, int], search_seconds: float, parallel: bool
-) -> Placed:
+def _lower(instructions: Sequence[Instruction], sizes: dict[int, int], search_seconds: float, parallel: bool) -> Placed:
     start = time.perf_counter()
     recorded = without_dead(Program(tuple(instructions), sizes))
     views = assembled_in_place(recorded)

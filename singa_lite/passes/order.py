@@ -27,9 +27,7 @@ def orders(program: Program) -> Iterator[tuple[str, Program]]:
         yield name, program.with_instructions([program.instructions[place] for place in order])
 
 
-def _by_priority(
-    before: Sequence[Sequence[int]], after: Sequence[Sequence[int]], priority: Priority
-) -> list[int]:
+def _by_priority(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]], priority: Priority) -> list[int]:
     """Kahn's algorithm: of those whose predecessors are all done, the one of the smallest priority."""
     missing = [len(earlier) for earlier in before]
     ready = [(priority(place), place) for place, count in enumerate(missing) if not count]

@@ -223,9 +223,7 @@ def _read(
     return pieces
 
 
-def _write(
-    memory: dict[int, _Writes], operand: Operand, places: Mapping[int, int], pieces: Sequence[Piece]
-) -> None:
+def _write(memory: dict[int, _Writes], operand: Operand, places: Mapping[int, int], pieces: Sequence[Piece]) -> None:
     span, base = _span(operand, places)
     writes = memory.setdefault(span, _Writes())
     done, index = 0, 0

@@ -1,0 +1,129 @@
+"""Eager, planned, unplanned, dependency-ordered and checked runs of random expressions and nets give equal bits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nets import bits, state_of
+from random_graphs import Expression, compiled, random_batch, random_net
+from singa_lite import FeedForwardNet, device
+from singa_lite.memory_plan import MemoryPlan
+
+RUNS = 3
+SEEDS = st.integers(0, 2**32 - 1)
+many = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+#: SINGA_LITE_PLAN, SINGA_LITE_CHECKED, and the order of running.
+MODES = {
+    "planned": ("", "", "recorded"),
+    "unplanned": ("off", "", "recorded"),
+    "dependencies": ("", "", "dependencies"),
+    "checked": ("", "1", "recorded"),
+    "dependencies, checked": ("", "1", "dependencies"),
+}
+
+
+@contextmanager
+def mode(plan: str, checked: str) -> Iterator[None]:
+    """The environment of a mode."""
+    before = {name: os.environ.get(name) for name in ("SINGA_LITE_PLAN", "SINGA_LITE_CHECKED")}
+    os.environ |= {"SINGA_LITE_PLAN": plan, "SINGA_LITE_CHECKED": checked}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def assert_sound(plan: MemoryPlan) -> None:
+    """Proved, no smaller than it can be, and for one order no larger than the record in its own order needs."""
+    plan.check()
+    assert plan.floor_bytes <= plan.arena_bytes <= plan.unshared_bytes
+    if plan.order != "dependencies":
+        assert plan.floor_bytes <= plan.recorded_floor_bytes
+
+
+def eager(seed: int, length: int) -> list[list[Any]]:
+    expression, seen = Expression(seed, length, device.new_cpu()), []
+    for _ in range(RUNS):
+        results = [bits(value) for value in expression.step()]
+        seen.append([*results, *map(bits, expression.lasting())])
+    return seen
+
+
+def recorded(seed: int, length: int, order: str) -> list[list[Any]]:
+    expression, seen = Expression(seed, length, device.new_cpu()), []
+    with expression.on.recording() as graph:
+        results = expression.step()
+    for _ in range(RUNS):
+        graph.run(order)
+        seen.append([*map(bits, results), *map(bits, expression.lasting())])
+    assert_sound(graph.plan(order))
+    return seen
+
+
+@settings(many, max_examples=500)
+@given(SEEDS, st.integers(1, 14))
+def test_expressions(seed, length):
+    wanted = eager(seed, length)
+    for name, (plan, checked, order) in MODES.items():
+        with mode(plan, checked):
+            assert recorded(seed, length, order) == wanted, name
+
+
+@settings(many, max_examples=40)
+@given(SEEDS, st.integers(20, 50))
+def test_long_expressions(seed, length):
+    wanted = eager(seed, length)
+    for name in ("planned", "dependencies, checked"):
+        plan, checked, order = MODES[name]
+        with mode(plan, checked):
+            assert recorded(seed, length, order) == wanted, name
+
+
+def trained(net: FeedForwardNet) -> list[Any]:
+    """Losses, metrics and state over steps of two sizes, with a prediction between."""
+    seen = []
+    for number, count in enumerate((4, 4, 7, 4)):
+        x, y = random_batch(net, number, count)
+        value, hits = net.train_one_batch(x, y)
+        out = net.predict_one_batch(x)
+        outs = list(out.values()) if isinstance(out, dict) else [out]
+        seen.append([*map(bits, [value, *hits.values(), *outs]), state_of(net)])
+    return seen
+
+
+@settings(many, max_examples=120)
+@given(SEEDS, st.integers(0, 9))
+def test_nets(seed, length):
+    wanted = trained(compiled(random_net(seed, length), seed, graph=False))
+    for name, (plan, checked, order) in MODES.items():
+        if order == "recorded":
+            with mode(plan, checked):
+                net = compiled(random_net(seed, length), seed, graph=True)
+                assert trained(net) == wanted, name
+            assert_sound(net.memory_plan)
+
+
+@settings(many, max_examples=120)
+@given(SEEDS, st.integers(0, 9))
+def test_nets_in_dependency_order(seed, length):
+    net, twin = (compiled(random_net(seed, length), seed, graph) for graph in (True, False))
+    x, y = random_batch(net, 0, 4)
+    for one in (net, twin):
+        one.train_one_batch(x, y)
+    assert state_of(net) == state_of(twin)
+    net.optimizer.begin_step()
+    net.training_graph.run("dependencies")
+    twin.train_one_batch(x, y)
+    assert state_of(net) == state_of(twin)
+    assert_sound(net.training_graph.plan("dependencies"))
