@@ -62,6 +62,7 @@ class FeedForwardNet(LayerGraph):
             self.optimizer.to_device(device)
         self.device = device
         self.discard_step()
+        self._steps = Steps(self, self._steps.graph)  # recorded steps are bound to the old device
 
     # ---- forward and backward
 
@@ -132,7 +133,7 @@ class FeedForwardNet(LayerGraph):
     def discard_step(self) -> None:
         """Forget a forward or an unfinished backward. Updates already made stay."""
         self.forget_run()
-        self._steps = Steps(self, self._steps.graph)
+        self._steps.interrupted = False
 
     def forget_run(self) -> None:
         """Forget the last forward and backward."""

@@ -106,7 +106,10 @@ class Steps:
     def training_graph(self) -> Graph:
         """The last recorded training step. GraphError if there is none."""
         if self._trained is None:
-            raise GraphError("wanted a recorded training step, train a batch first with compile(graph=True)")
+            raise GraphError(
+                "wanted a recorded training step, train a batch first with compile(graph=True); "
+                "plan_batch(batch_size) plans one beforehand"
+            )
         return self._trained.graph
 
     def planned(self, objective: Objective | None, forms: Mapping[str, Mapping[str, tuple[Any, Any]]]) -> MemoryPlan:
