@@ -62,8 +62,9 @@ class Expression:
     def _pass(self) -> list[Tensor]:
         """Forward, a loss, backward and updates."""
         values = [*self.inputs, *self.choose.sample(self.parameters, 3)]
-        kinds = (self._unary, self._binary, self._product, self._view, self._concat, self._other, self._chain)
-        for kind in self.choose.choices(kinds, (5, 5, 4, 4, 4, 3, 1), k=self.length):
+        kinds = (self._unary, self._binary, self._product, self._view, self._concat, self._other, self._chain,
+                 self._change, self._overwrite)  # fmt: skip
+        for kind in self.choose.choices(kinds, (5, 5, 4, 4, 4, 3, 1, 1, 1), k=self.length):
             values += kind(values)
         kept = [value.detach() for value in values[len(self.inputs) + 3 :] if self.choose.random() < 0.1]
         chosen = [value for value in values[-3:] if value.creator is not None]
@@ -96,6 +97,27 @@ class Expression:
         for _ in range(self.choose.randint(2, 5)):
             x = self.choose.choice(UNARY)(x)
         return [x]
+
+    def _change(self, values: list[Tensor]) -> list[Tensor]:
+        """In place, behind the tape's back: whoever reads it later must see it, here and in eager work."""
+        x = self._recent(values).detach()
+        others = [other.detach() for other in values if other.shape == x.shape and other.block is not x.block]
+        if others and self.choose.random() < 0.5:
+            self.on.run("add_scaled", self.choose.choice(others), x, alpha=0.125)
+        else:
+            self.on.run("clip_elements", x, threshold=0.75)
+        return []
+
+    def _overwrite(self, values: list[Tensor]) -> list[Tensor]:
+        """A piece of a value with another value of the piece's shape."""
+        y = self._recent(values).detach()
+        axis = self.choose.randrange(y.ndim)
+        start = self.choose.randrange(y.shape[axis])
+        piece = autograd.split(y, axis, (start,))[1] if start else y
+        others = [other.detach() for other in values if other.shape == piece.shape and other.block is not y.block]
+        if others:
+            self.on.run("copy", self.choose.choice(others), piece)
+        return []
 
     def _binary(self, values: list[Tensor]) -> list[Tensor]:
         x = self._recent(values)
