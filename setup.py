@@ -12,6 +12,8 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).resolve().parent
+#: The oneDNN library alone, with GCC's OpenMP; other systems and processors have no such wheel.
+ONEDNN = "onednn-cpu-gomp>=2023.2; sys_platform == 'linux' and platform_machine == 'x86_64'"
 CORE = "singa_lite"
 MAPPED = ("layers", "snapshots")
 
@@ -56,7 +58,7 @@ setup(
     include_package_data=False,
     zip_safe=False,
     python_requires=">=3.11",
-    install_requires=["numpy>=2.0", "h5py>=3.11", "tqdm>=4.62"],
+    install_requires=["numpy>=2.0", "h5py>=3.11", "threadpoolctl>=3.5", "tqdm>=4.62"],
     extras_require={
         "test": [
             "pytest>=8.2",
@@ -65,11 +67,13 @@ setup(
             "plotly>=6",
             "scikit-learn>=1.5",
             "setuptools>=77",
+            ONEDNN,
         ],
         "report": ["plotly>=6"],
         "examples": ["scikit-learn>=1.5", "matplotlib>=3.9"],
+        "peer": ["torch>=2.13"],
         "dev": ["ruff>=0.17,<0.18", "mypy>=2.4,<2.5", "build>=1.2", "pytest-cov>=6"],
-        "onednn": ["onednn-cpu-gomp>=2023.2"],
+        "onednn": [ONEDNN],
         "cuda13": ["cupy-cuda13x>=14,<15"],
     },
 )

@@ -57,7 +57,7 @@ class Convolution(Layer):
         counts = self.windows.count(place(self), tuple(extents))
         shape = (self.nb_kernels, channels // self.groups, *self.windows.kernel)
         fans = prod(shape[1:]), self.nb_kernels * prod(self.windows.kernel)
-        self.add_parameter("weight", shape, self.weight_init, fans)
+        self.add_parameter("weight", shape, self.weight_init, fans, layout="filters")
         if self.use_bias:
             self.add_parameter("bias", (self.nb_kernels,), self.bias_init)
         return (self.nb_kernels, *counts)

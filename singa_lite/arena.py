@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from threading import RLock
 from typing import Any
 from weakref import WeakSet
 
+from singa_lite import threads
+from singa_lite.errors import GraphError
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.lower import Placed
 from singa_lite.tensor import Block
 
 Launch = Callable[[], Any]
+
+
+class Alone:
+    """A lock that nobody waits for: what is inside is for one thread at a time, which may enter again."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise GraphError(
+                "running a recorded step: wanted its memory for this thread alone, received a step of the same net or "
+                "graph that another thread is running; give each thread a net and a device of its own: device.new_cpu()"
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class Arena:
@@ -20,6 +42,8 @@ class Arena:
         self.device = device
         self.block: Block | None = None
         self._bound: WeakSet[Bound] = WeakSet()
+        #: `with arena.alone:` no other thread may use the bytes inside. GraphError if one does.
+        self.alone = Alone()
 
     @property
     def nbytes(self) -> int:
@@ -30,10 +54,11 @@ class Arena:
         """Make room for a program of this size. If the span must grow, all programs are bound anew."""
         if nbytes <= self.nbytes:
             return
-        for bound in self._bound:
-            bound.release()
-        self.block = None  # give the old span back before taking the larger one
-        self.block = self.device.new_block(nbytes)
+        with self.alone:
+            for bound in self._bound:
+                bound.release()
+            self.block = None  # give the old span back before taking the larger one
+            self.block = self.device.new_block(nbytes)
 
     def add(self, bound: Bound) -> None:
         """Bind a program here when it next runs."""
@@ -54,14 +79,18 @@ class Bound:
 
     def run(self) -> None:
         """Replay: nothing is allocated or looked up, the launches run one after the other."""
-        for launch in self._launches or self.prepare():
-            launch()
+        threads.settle()
+        with self.arena.alone:
+            for launch in self._launches or self.prepare():
+                launch()
 
     def prepare(self) -> list[Launch]:
         """Bind the launches, if they are not: all that a run needs beside the kernels. Returns them."""
-        if self._launches is None:
-            self._launches = self._bind()
-        return self._launches
+        threads.settle()
+        with self.arena.alone:
+            if self._launches is None:
+                self._launches = self._bind()
+            return self._launches
 
     def launches(self) -> list[Launch]:
         """The launches in order, one an instruction."""

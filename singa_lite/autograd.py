@@ -156,7 +156,7 @@ class BackwardPass:
         if before is None:
             self._pending[key] = value.detach()
             return
-        total = before.device.empty(before.shape, before.dtype)
+        total = before.device.empty(before.shape, before.dtype, before.memory_order())
         before.device.run("add", before, value, total)
         self._pending[key] = total
 

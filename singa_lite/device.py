@@ -8,17 +8,23 @@ from contextlib import contextmanager
 from functools import cache, partial
 from itertools import count
 from math import prod
+from threading import Lock, RLock, get_ident
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from singa_lite import threads as _threads
 from singa_lite.arena import Arena
 from singa_lite.errors import DeviceError, GraphError, ShapeError
 from singa_lite.graph import Graph, Operation, Phase
+from singa_lite.kernels.choice import cpu_kernels
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.memory.pool import Pool
+from singa_lite.strides import laid_out
 from singa_lite.tensor import Array, Block, Tensor, lend
+from singa_lite.threads import set_threads as set_threads
+from singa_lite.threads import threads as threads
 
 #: Called with each operation after it ran.
 Watcher = Callable[[Operation], None]
@@ -28,7 +34,9 @@ class Device:
     """Memory and kernels of one processor.
 
     phase, layer: where in the step the operations to come stand; set them with `scope`.
-    A device is for one thread at a time, as its scope is.
+    A device records for one thread at a time, and refuses the others meanwhile. They may do operations on tensors of
+    their own; scope, watchers and seeds are the device's, so which thread's an operation is counted as is left to
+    chance. To train in several threads, give each a device of its own: `new_cpu`.
     """
 
     def __init__(self, name: str, kernels: KernelSet, pool: Pool) -> None:
@@ -38,23 +46,35 @@ class Device:
         self.phase = Phase.FORWARD
         self.layer = ""
         self.graph: Graph | None = None
+        self._one_recording = Lock()
+        self._recorder = 0  # the thread that records
         self._watchers: list[Watcher] = []
         self.set_random_seed(0)
 
-    def empty(self, shape: Sequence[int], dtype: DTypeLike = np.float32) -> Tensor:
+    def empty(self, shape: Sequence[int], dtype: DTypeLike = np.float32, layout: str | Sequence[int] = "") -> Tensor:
         """A tensor of this shape and dtype, its values whatever the memory held.
 
-        ShapeError for a negative extent; OutOfMemoryError where the pool's limit does not allow it.
+        layout: the kind of tensor ("image", "filters"), which the kernels may like in another order than C's, or its
+        axes from the outermost to the innermost. ShapeError for a negative extent; OutOfMemoryError where the pool's
+        limit does not allow it.
         """
         if any(extent < 0 for extent in shape):
             raise ShapeError(f"wanted extents of at least 0, received shape {tuple(shape)}")
         dtype = np.dtype(dtype)
-        nbytes = prod(shape) * dtype.itemsize
-        if self.graph is None:
-            return Tensor(self.new_block(nbytes), shape, dtype)
+        block = self._block(prod(shape) * dtype.itemsize)
+        axes = self.kernels.layouts.get(layout, ()) if isinstance(layout, str) else layout
+        made = Tensor(block, shape, dtype, laid_out(shape, axes, dtype.itemsize) if axes else None)
+        if isinstance(layout, str):
+            made.layout = layout
+        return made
+
+    def _block(self, nbytes: int) -> Block:
+        graph = self._own_graph("making a tensor")
+        if graph is None:
+            return self.new_block(nbytes)
         block = Block(self, nbytes)
-        self.graph.enter(block)
-        return Tensor(block, shape, dtype)
+        graph.enter(block)
+        return block
 
     def new_block(self, nbytes: int) -> Block:
         """A block with bytes from the pool."""
@@ -69,22 +89,36 @@ class Device:
         block.set_give(partial(self.pool.give, region))
 
     @contextmanager
-    def recording(self, arena: Arena | None = None) -> Iterator[Graph]:
+    def recording(self, arena: Arena | None = None, fuse: bool = True) -> Iterator[Graph]:
         """Operations inside are noted, not done: nothing runs, no tensor has bytes. Then `graph.run()` does them.
 
         Tensors made inside have values only after a run, and only those that are still held then. arena: whose
-        bytes the graph shares; default one of its own. GraphError inside another recording.
+        bytes the graph shares; default one of its own. fuse: see `Graph`. GraphError inside another recording.
         """
-        if self.graph is not None:
+        graph = Graph(self, arena, fuse)
+        if not self._one_recording.acquire(blocking=False):
+            self._own_graph("recording")
             raise GraphError("recording: wanted no other recording on this device, received one within another")
-        self.graph = graph = Graph(self, arena)
+        self._recorder = get_ident()
+        self.graph = graph
         failed = True
         try:
             yield graph
             failed = False
         finally:
             self.graph = None
+            self._one_recording.release()
             graph.close(failed)
+
+    def _own_graph(self, doing: str) -> Graph | None:
+        """What the calling thread records into, if it does. GraphError if another one records."""
+        graph = self.graph
+        if graph is not None and self._recorder != get_ident():
+            raise GraphError(
+                f"{doing} on {self.name}: wanted no recording by another thread meanwhile, which a net's first batch "
+                "is; give each thread a device of its own: device.new_cpu()"
+            )
+        return graph
 
     def run(self, kernel: str, /, *tensors: Tensor | None, **settings: Any) -> None:
         """Do one kernel call. kernel: a name of the interface; tensors, settings: as written there."""
@@ -94,12 +128,14 @@ class Device:
                     f"kernel {kernel!r} on {self.name}: wanted all tensors there, received one on "
                     f"{tensor.device.name}; move it with to_device()"
                 )
+        _threads.settle()
+        graph = self._own_graph(f"kernel {kernel!r}")
         scratch_bytes = self.kernels.scratch_bytes(kernel, tensors, settings)
         operation = Operation(kernel, tensors, settings, self.phase, self.layer, scratch_bytes)
-        if self.graph is None:
+        if graph is None:
             self._execute(operation)
         else:
-            self.graph.append(operation)
+            graph.append(operation)
         for watcher in self._watchers:
             watcher(operation)
 
@@ -161,14 +197,15 @@ class Device:
         GraphError for a tensor that an operation of the present recording uses: this would be done now, and not
         again, in its turn, at each replay.
         """
-        if self.graph is not None and self.graph.knows(tensor.block):
+        graph = self._own_graph("overwriting a tensor")
+        if graph is not None and graph.knows(tensor.block):
             raise GraphError(
                 f"overwriting a tensor of shape {tensor.shape} with host values: wanted one that no operation "
                 "recorded so far uses; do it before or after the recording, or with an operation"
             )
-        if tensor.block.memory is None and self.graph is not None:
+        if tensor.block.memory is None and graph is not None:
             # Host values that a recorded step reads: they are there before it, so they have bytes of their own.
-            self.graph.forget(tensor.block)
+            graph.forget(tensor.block)
             self.bind(tensor.block)
         np.copyto(self.array(tensor), array, casting="same_kind")
 
@@ -179,7 +216,7 @@ class Device:
 
     def _check_readable(self, tensor: Tensor) -> None:
         """Host code that reads while recording runs once; what it makes of the value would be frozen in the record."""
-        if self.graph is not None:
+        if self._own_graph("reading a tensor") is not None:
             raise GraphError(
                 f"reading a tensor of shape {tensor.shape}: wanted no recording on {self.name} meanwhile, as nothing "
                 "runs until the graph does; read before or after it"
@@ -211,32 +248,33 @@ class _Export:
 
 
 def cpu(kernels: str = "auto") -> Device:
-    """The CPU. kernels: "auto" (the fastest set there is) or "numpy". One device a set, the same each time."""
-    wanted = os.environ.get("SINGA_LITE_KERNELS", "auto") if kernels == "auto" else kernels
-    if wanted not in ("auto", "numpy"):
-        raise DeviceError(f"kernels: wanted 'auto' or 'numpy', the sets of this version, received {wanted!r}")
-    return _cpu("numpy")
+    """The CPU. kernels: "auto" (the fastest set there is), "onednn" or "numpy"; "auto" heeds SINGA_LITE_KERNELS.
+
+    One device a set, the same each time. DeviceError for a set that is not there.
+    """
+    with _one_at_a_time:
+        return _cpu(cpu_kernels(kernels).name)
 
 
 @cache
 def _cpu(kernels: str) -> Device:
-    return _new_cpu("cpu", None)
+    return _new_cpu("cpu", None, cpu_kernels(kernels))
 
 
+_one_at_a_time = RLock()
 _further = count(1)
 
 
-def new_cpu(limit: int | None = None) -> Device:
-    """A further CPU device, with a pool of its own. limit: the most bytes that the pool may hold."""
-    return _new_cpu(f"cpu#{next(_further)}", limit)
+def new_cpu(limit: int | None = None, kernels: str = "auto") -> Device:
+    """A further CPU device, with a pool of its own. limit: the most bytes that the pool may hold; kernels: as `cpu`."""
+    return _new_cpu(f"cpu#{next(_further)}", limit, cpu_kernels(kernels))
 
 
-def _new_cpu(name: str, limit: int | None) -> Device:
-    from singa_lite.kernels.numpy_kernels import NUMPY
-
+def _new_cpu(name: str, limit: int | None, kernels: KernelSet) -> Device:
+    _threads.start()
     pool = Pool(limit)
     pool.checked = os.environ.get("SINGA_LITE_CHECKED", "") == "1"
-    return Device(name, NUMPY, pool)
+    return Device(name, kernels, pool)
 
 
 def cuda(index: int = 0) -> Device:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 from weakref import ReferenceType, ref
 
+from singa_lite import threads
 from singa_lite.arena import Arena, Bound
 from singa_lite.dot import to_dot
 from singa_lite.errors import GraphError
@@ -17,7 +18,10 @@ from singa_lite.operation import Instruction as Instruction
 from singa_lite.operation import Operand, Role
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
+from singa_lite.passes.fuse import fused
 from singa_lite.passes.lower import Placed, lower, prove, unshared
+from singa_lite.passes.pool_first import pool_first
+from singa_lite.passes.tiles import tiled
 from singa_lite.profile import Profile, measure
 from singa_lite.tensor import Block, Tensor
 
@@ -47,11 +51,14 @@ class Graph:
 
     operations: in the order of recording. A block of bytes is an input, parameter or state if it had its bytes
     before, an output if somebody still holds a tensor over it when the graph first runs, else an intermediate:
-    only these are placed in the arena, and their bytes may be used again within the step.
+    only these are placed in the arena, and their bytes may be used again within the step. fuse: whether operations
+    may be replaced by equivalent ones that need less (an activation within the operation before it, a large gradient
+    made and applied by tiles); SINGA_LITE_FUSE=off says no for all graphs.
     """
 
-    def __init__(self, device: Any, arena: Arena | None = None) -> None:
+    def __init__(self, device: Any, arena: Arena | None = None, fuse: bool = True) -> None:
         self.device = device
+        self.fuse = fuse and os.environ.get("SINGA_LITE_FUSE", "") != "off"
         self.arena = arena if arena is not None else Arena(device)
         self.instructions: list[Instruction] = []
         self.blocks: list[RecordedBlock] = []
@@ -169,11 +176,25 @@ class Graph:
 
     def plan(self, order: str = "recorded") -> MemoryPlan:
         """The plan for an order of running, see `run`. Nothing is allocated for it."""
+        placed = self._place(order)
         rows = [
             Row(self._name(number), block.layer, self.role(number), block.nbytes, number)
             for number, block in enumerate(self.blocks)
+            if number in placed.recorded.sizes or self.role(number) is not Role.INTERMEDIATE
         ]
-        return MemoryPlan(self._place(order), rows, self.eager_bytes)
+        return MemoryPlan(placed, [*rows, *self._tile_rows(placed)], self.eager_bytes)
+
+    def _tile_rows(self, placed: Placed) -> list[Row]:
+        """The blocks that fusion made."""
+        rows = {}
+        for instruction in placed.recorded.instructions:
+            for operand in instruction.writes:
+                if operand.block >= len(self.blocks):
+                    name = instruction.kernel
+                    rows[operand.block] = Row(
+                        name, instruction.layer, Role.INTERMEDIATE, placed.recorded.sizes[operand.block], operand.block
+                    )
+        return list(rows.values())
 
     def to_dot(self) -> str:
         """The record in the language of Graphviz: operations colored by phase, and what each directly depends on."""
@@ -205,7 +226,9 @@ class Graph:
         This really runs the step: its parameters and state move `runs` times.
         """
         bound = self._executable("recorded")
-        return measure(bound.placed.program.instructions, bound.launches(), runs)
+        threads.settle()
+        with self.arena.alone:
+            return measure(bound.placed.program.instructions, bound.launches(), runs)
 
     def _executable(self, order: str) -> Bound:
         if not self.recording and self.device.graph is not None:
@@ -232,12 +255,25 @@ class Graph:
                 alive = {number: b.fresh() for number, b in enumerate(self.blocks) if b.fresh is not None}
                 self._fresh = {number: block for number, block in alive.items() if block is not None}
             self._check_written()
-            sizes = {n: b.nbytes for n, b in enumerate(self.blocks) if self.role(n) is Role.INTERMEDIATE}
+            instructions, sizes = self._rewritten()
             if os.environ.get("SINGA_LITE_PLAN", "") == "off":
-                self._placed[order] = unshared(self.instructions, sizes)
+                self._placed[order] = unshared(instructions, sizes)
             else:
-                self._placed[order] = lower(self.instructions, sizes, parallel=order == "dependencies")
+                kernels = self.device.kernels
+                strides_matter = kernels.strides_matter, kernels.inner_strides_matter
+                parallel = order == "dependencies"
+                self._placed[order] = lower(instructions, sizes, parallel=parallel, strides_matter=strides_matter)
         return self._placed[order]
+
+    def _rewritten(self) -> tuple[list[Instruction], dict[int, int]]:
+        """The record, fused if that is wanted, and {intermediate block: bytes}."""
+        sizes = {n: b.nbytes for n, b in enumerate(self.blocks) if self.role(n) is Role.INTERMEDIATE}
+        if not self.fuse:
+            return self.instructions, sizes
+        kernels = self.device.kernels
+        instructions, sizes = pool_first(self.instructions, sizes, kernels.scratch_bytes, len(self.blocks))
+        instructions = fused(instructions, sizes, kernels.fusions, kernels.scratch_bytes)
+        return tiled(instructions, sizes, kernels.scratch_bytes, 1 + max((len(self.blocks) - 1, *sizes)))
 
     def _check_whole(self) -> None:
         if self.recording:

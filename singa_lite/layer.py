@@ -85,16 +85,18 @@ class Layer:
         shape: Sequence[int],
         init: initializer.Spec,
         fans: tuple[int, int] | None = None,
+        layout: str = "",
     ) -> Tensor:
         """For `setup`: a trainable tensor called "<layer>/<name>".
 
         init: an Initializer, its name ("he_normal"), or a number; fans: (fan_in, fan_out) for those that use them.
+        layout: "filters" for those of convolutions, which the device lays out as its kernels like best.
         """
         if self.shared_with is not None:
             tensor = self._shared(name, tuple(shape))
         else:
             context = self._placed()
-            tensor = context.device.empty(shape, context.dtype)
+            tensor = context.device.empty(shape, context.dtype, layout)
             tensor.name = f"{self.name}/{name}"
             tensor.stores_grad = True
             key = from_numpy(self.random_key(name), context.device)

@@ -135,9 +135,10 @@ class MemoryPlan:
 def _rows(placed: Placed, blocks: Sequence[Row]) -> list[PlacedRow]:
     spans = lifespans(placed.program)
     kinds = {o.block: i.phase for i in reversed(placed.program.instructions) for o in i.writes}
+    by_number = {block.number: block for block in blocks}
     rows = []
     for number, span in spans.items():
-        block = blocks[number]
+        block = by_number[number]
         kind = str(kinds.get(number, "forward"))
         offset = placed.places[number]
         rows.append(PlacedRow(block.name, block.layer, kind, block.nbytes, span.lower, span.upper, offset))

@@ -62,7 +62,7 @@ class FeedForwardNet(LayerGraph):
             self.optimizer.to_device(device)
         self.device = device
         self.discard_step()
-        self._steps = Steps(self, self._steps.graph)  # recorded steps are bound to the old device
+        self._steps = Steps(self, self._steps.graph, self._steps.fuse)  # recorded steps are bound to the old device
 
     # ---- forward and backward
 
@@ -148,14 +148,16 @@ class FeedForwardNet(LayerGraph):
         metric: Metrics | None = None,
         *,
         graph: bool = True,
+        fuse: bool = True,
         freeze: str | None = None,
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor.
 
         graph: record a step for each shape of batch, plan its memory into one arena, and replay it; else do each
         operation at once, with equal results, bit for bit. Layers' and optimizer's settings are frozen in a
-        recorded step; the learning rate, random numbers and statistics are not. freeze: layers before this one
-        are not trained.
+        recorded step; the learning rate, random numbers and statistics are not. fuse: let a recorded step apply
+        activations within the operations before them, and make and apply large gradients by tiles, so that they
+        never exist whole; results then agree to rounding. freeze: layers before this one are not trained.
         """
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"compile: wanted an Optimizer, received {type(optimizer).__name__}")
@@ -166,7 +168,7 @@ class FeedForwardNet(LayerGraph):
         self.metric = metric if metric is not None else self.metric
         self.optimizer, self.freeze = optimizer, freeze
         interrupted = self._steps.interrupted
-        self._steps = Steps(self, graph)
+        self._steps = Steps(self, graph, fuse)
         self._steps.interrupted = interrupted
 
     def train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
@@ -176,10 +178,11 @@ class FeedForwardNet(LayerGraph):
         Returns (loss, metric), 0-d tensors from before the update; the metric is None if the net has none.
         Input that does not fit is refused before anything changes.
         """
-        self._whole_step("train_one_batch")
-        if self.optimizer is None:
-            raise GraphError("train_one_batch: wanted an optimizer, call compile(optimizer) first")
-        return self._steps.train(*self._batch(x, y))
+        with self._steps.arena.alone:
+            self._whole_step("train_one_batch")
+            if self.optimizer is None:
+                raise GraphError("train_one_batch: wanted an optimizer, call compile(optimizer) first")
+            return self._steps.train(*self._batch(x, y))
 
     def _batch(self, x: Any, y: Any) -> tuple[Objective, dict[str, Any], dict[str, Any]]:
         """The net's objective, and a batch and its targets by layer, checked."""
@@ -226,11 +229,13 @@ class FeedForwardNet(LayerGraph):
 
     def evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """(loss, metric) of one batch, as 0-d tensors, without training."""
-        return self._steps.evaluate(*self._batch(x, y))
+        with self._steps.arena.alone:
+            return self._steps.evaluate(*self._batch(x, y))
 
     def predict_one_batch(self, x: Any) -> Any:
         """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call."""
-        return self._steps.predict(batch.checked_inputs(x, self.input_shapes(), self.dtype))
+        with self._steps.arena.alone:
+            return self._steps.predict(batch.checked_inputs(x, self.input_shapes(), self.dtype))
 
     def predict(self, x: Any, batch_size: int = 32) -> Any:
         """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.

@@ -40,13 +40,14 @@ class RecordedStep:
 class Steps:
     """How a net does a batch. Its recorded steps share one arena, as they never run at the same time.
 
-    net: the net; graph: record and replay, or do each operation at once. interrupted: whether a replay ended before
+    net: the net; graph: record and replay, or do each operation at once; fuse: see `Graph`. interrupted: whether a replay ended before
     its last operation, so that some layers are updated and others are not.
     """
 
-    def __init__(self, net: Any, graph: bool) -> None:
+    def __init__(self, net: Any, graph: bool, fuse: bool = True) -> None:
         self.net = net
         self.graph = graph
+        self.fuse = fuse
         self.interrupted = False
         self.arena = Arena(net.device)
         self._recorded: dict[Any, RecordedStep] = {}
@@ -120,7 +121,7 @@ class Steps:
         net, device = self.net, self.net.device
         before = net.optimizer.step if objective is not None else 0
         try:
-            with device.recording(Arena(device)) as graph:
+            with device.recording(Arena(device), self.fuse) as graph:
                 tensors = {
                     kind: {name: device.empty(*form) for name, form in given.items()} for kind, given in forms.items()
                 }
@@ -174,9 +175,9 @@ class Steps:
             name: {key: device.empty(array.shape, _dtype(array)) for key, array in arrays.items()}
             for name, arrays in feeds.items()
         }
-        step = RecordedStep(Graph(device, self.arena), tensors, None)
+        step = RecordedStep(Graph(device, self.arena, self.fuse), tensors, None)
         step.feed(feeds)  # before recording, which looks at the targets' values
-        with device.recording(self.arena) as step.graph:
+        with device.recording(self.arena, self.fuse) as step.graph:
             step.results = body(tensors)
         self._recorded[self._key(kind, objective, feeds)] = step
         return step

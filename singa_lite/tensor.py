@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from singa_lite.errors import GraphError, ShapeError
+from singa_lite.strides import memory_order, ordered_strides
 
 Shape = tuple[int, ...]
 Array = NDArray[Any]
@@ -23,7 +24,9 @@ class DeviceLike(Protocol):
 
     name: str
 
-    def empty(self, shape: Sequence[int], dtype: DTypeLike = np.float32) -> Tensor: ...
+    def empty(
+        self, shape: Sequence[int], dtype: DTypeLike = np.float32, layout: str | Sequence[int] = ""
+    ) -> Tensor: ...
 
     def array(self, tensor: Tensor) -> Any: ...
 
@@ -75,6 +78,7 @@ class Tensor:
     shape: tuple of int; dtype: NumPy dtype; strides and offset: bytes, as in NumPy.
     stores_grad: a parameter, whose gradient `autograd.backward` yields. requires_grad: derivatives pass through.
     creator, output_index: the operation of the tape that made it, and which of its outputs it is.
+    layout: the kind of tensor ("image", "filters") that its device lays out as its kernels like best; "": C order.
     """
 
     #: Above NumPy's, so that `array + tensor` asks the tensor and stays on the tape.
@@ -86,6 +90,7 @@ class Tensor:
         "_stores_grad",
         "creator",
         "dtype",
+        "layout",
         "name",
         "offset",
         "output_index",
@@ -109,6 +114,7 @@ class Tensor:
         self.strides: Shape = contiguous_strides(self.shape, self.dtype) if strides is None else tuple(strides)
         self.offset = offset
         self.name = name
+        self.layout = ""
         self.requires_grad = False
         self._stores_grad = False
         self.creator: Any = None
@@ -159,8 +165,15 @@ class Tensor:
         return prod(self.shape)
 
     def is_contiguous(self) -> bool:
-        """Whether the elements lie one behind the other in C order."""
-        return self.strides == contiguous_strides(self.shape, self.dtype)
+        """Whether the elements lie one behind the other in C order. An axis of extent 1 may have any stride."""
+        wanted = contiguous_strides(self.shape, self.dtype)
+        return self.strides == wanted or all(
+            extent == 1 or a == b for extent, a, b in zip(self.shape, self.strides, wanted, strict=True)
+        )
+
+    def memory_order(self) -> Shape:
+        """The axes from the outermost to the innermost: what to give to `empty` for a tensor that lies like this."""
+        return memory_order(self.shape, self.strides)
 
     def detach(self) -> Tensor:
         """The same bytes under a new handle that the tape does not know."""
@@ -188,7 +201,7 @@ class Tensor:
         """This tensor on `device`: itself if it is there already, else a copy."""
         if device is self.device:
             return self
-        moved = device.empty(self.shape, self.dtype)
+        moved = device.empty(self.shape, self.dtype, self.layout)
         device.copy_in(moved, to_numpy(self))
         moved.name, moved.stores_grad = self.name, self.stores_grad
         return moved
@@ -284,11 +297,7 @@ def operand(given: Any, beside: Tensor) -> Any:
 
 def contiguous_strides(shape: Shape, dtype: np.dtype[Any]) -> Shape:
     """Strides in bytes of C order."""
-    strides, step = [], dtype.itemsize
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
-    return tuple(reversed(strides))
+    return ordered_strides(shape, range(len(shape)), dtype.itemsize)
 
 
 def empty(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceLike | None = None) -> Tensor:

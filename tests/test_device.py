@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import singa_lite
+from kernel_sets import kernel_sets
 from nets import forward_and_loss, state_of
 from singa_lite import FeedForwardNet, OutOfMemoryError, ShapeError, autograd, device, layers, loss, optimizer, tensor
 from singa_lite.errors import DeviceError
@@ -22,10 +23,19 @@ ROOT = str(Path(singa_lite.__file__).parents[1])
 
 
 def test_the_cpu_is_one_device_and_the_default(monkeypatch):
-    monkeypatch.delenv("SINGA_LITE_DEVICE", raising=False)
-    assert device.cpu() is device.cpu("numpy") is device.default()
+    for name in ("SINGA_LITE_DEVICE", "SINGA_LITE_KERNELS"):
+        monkeypatch.delenv(name, raising=False)
+    fastest = kernel_sets()[-1].name
+    assert device.cpu() is device.cpu(fastest) is device.default()
     assert tensor.zeros((2,)).device is device.cpu()
-    assert "cpu" in repr(device.cpu()) and "numpy" in repr(device.cpu())
+    assert repr(device.cpu()).startswith(f"<Device cpu, {fastest} kernels, ")
+
+
+def test_there_is_one_device_for_each_set_of_kernels():
+    for kernels in kernel_sets():
+        assert device.cpu(kernels.name) is device.cpu(kernels.name)
+        assert device.cpu(kernels.name).kernels is device.new_cpu(kernels=kernels.name).kernels is kernels
+    assert len({id(device.cpu(kernels.name)) for kernels in kernel_sets()}) == len(kernel_sets())
 
 
 def test_new_cpu_has_a_pool_of_its_own():
@@ -93,7 +103,7 @@ def test_memory_is_taken_and_given_back():
 
 
 def test_the_limit_bounds_tensors_and_scratch_and_the_error_names_the_bytes():
-    on = device.new_cpu(100_000)
+    on = device.new_cpu(100_000, "numpy")
     with pytest.raises(OutOfMemoryError, match=r"400000 bytes .*0 bytes used.*limit: 100000 bytes") as caught:
         on.empty((100_000,))
     assert isinstance(caught.value, MemoryError)
@@ -159,7 +169,7 @@ def test_an_operation_states_its_scratch_which_the_pool_lends_it():
 
 
 def test_a_kernel_that_fails_gives_its_scratch_back():
-    on = device.new_cpu()
+    on = device.new_cpu(kernels="numpy")
     gradient, value = tensor.ones((6,), device=on), tensor.ones((6,), device=on)
     used = on.pool.used
     with pytest.raises(TypeError):

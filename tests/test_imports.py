@@ -19,8 +19,8 @@ from package_source import PACKAGE, module_files
 # Lowest first. A name is a module, or a folder with all that is in it; "" is singa_lite/__init__.py itself.
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
-    ("errors", "checks"),
-    ("memory",),
+    ("errors", "checks", "machine"),
+    ("memory", "strides", "threads"),
     ("kernels",),
     ("tensor",),
     ("operation",),
@@ -41,6 +41,7 @@ FLOORS = (
     ("net",),
     ("layers", "snapshots"),
     ("",),
+    ("__main__",),
 )
 
 # Folders that can be read alone: all that they may import of the project from outside themselves.
@@ -48,7 +49,7 @@ CLOSED = {
     "memory": ("errors",),
     "kernels.interface": ("errors",),
     "kernels.numpy_kernels": ("errors", "kernels.interface", "kernels.kernel_set"),
-    "kernels.onednn_kernels": ("errors", "kernels.interface", "kernels.kernel_set"),
+    "kernels.onednn_kernels": ("errors", "strides", "kernels.interface", "kernels.kernel_set"),
     "kernels.cuda_kernels": ("errors", "kernels.interface", "kernels.kernel_set"),
 }
 

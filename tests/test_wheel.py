@@ -106,7 +106,7 @@ def test_metadata(wheel):
         ">=3.11",
     ]
     required = re.findall(r"^Requires-Dist: ([\w.-]+)[^;\n]*$", metadata, re.M)
-    assert required == ["numpy", "h5py", "tqdm"]
+    assert required == ["numpy", "h5py", "threadpoolctl", "tqdm"]
     assert len(licences) == 1
 
 

@@ -2,47 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
-from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.interface import INNER_STRIDES_MATTER, SIGNATURES, STRIDES_MATTER
 
 #: Scratch bytes from the forms of the kernel's tensors and its settings.
 ScratchRule = Callable[..., int]
 Launch = Callable[[], Any]
+Settings = Mapping[str, Any]
+Axes = tuple[int, ...]
 
 
 class Form:
-    """Shape and dtype of a tensor: all that a scratch rule may go by, so that it can be asked beforehand."""
+    """Shape, dtype and strides (bytes) of a tensor: all that a kernel may go by before there are bytes."""
 
-    __slots__ = ("dtype", "ndim", "shape", "size")
+    __slots__ = ("dtype", "ndim", "shape", "size", "strides")
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...]) -> None:
         self.shape = shape
         self.dtype = dtype
+        self.strides = strides
         self.ndim = len(shape)
         self.size = prod(shape)
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for forms that are."""
+        return self.shape, self.dtype, self.strides
+
+
+#: The forms of a call's tensors in the interface's order, None where one is left out.
+Forms = tuple[Form | None, ...]
+
+
+class Kernel(Protocol):
+    """One implementation of a kernel of the interface."""
+
+    def serves(self, forms: Forms, settings: Settings) -> bool:
+        """Whether it can do a call of these forms; if not, the set below is asked."""
+
+    def scratch_bytes(self, forms: Forms, settings: Settings) -> int:
+        """Bytes of scratch that `prepare` must be given."""
+
+    def prepare(self, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+        """Bind it to its arrays and scratch; the result runs it, as often as wanted."""
+
 
 @dataclass(frozen=True)
-class Kernel:
-    """One implementation: `function(*arrays, **settings)`, with `scratch=` (uint8 array) if it states a rule."""
+class FunctionKernel:
+    """A plain function: `function(*arrays, **settings)`, with `scratch=` (uint8 array) if it states a rule."""
 
     function: Callable[..., None]
     scratch: ScratchRule | None = None
 
+    def serves(self, forms: Forms, settings: Settings) -> bool:
+        """It can do every call."""
+        return True
+
+    def scratch_bytes(self, forms: Forms, settings: Settings) -> int:
+        """What the rule says."""
+        return 0 if self.scratch is None else self.scratch(*forms, **settings)
+
+    def prepare(self, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+        """The function with all its arguments."""
+        if self.scratch is not None:
+            return partial(self.function, *arrays, scratch=scratch, **settings)
+        return partial(self.function, *arrays, **settings)
+
 
 class KernelSet:
-    """Kernels by name. `fallback` serves for names this set lacks."""
+    """Kernels by name. fallback: serves for names and calls that this set lacks.
 
-    def __init__(self, name: str, kernels: Mapping[str, Kernel], fallback: KernelSet | None = None) -> None:
+    layouts: {kind of tensor: its axes from the outermost to the innermost}, as the kernels like them best; C order
+    where a kind is not named. Kinds: "image" (n, c, h, w), "filters" (k, c / groups, kh, kw). fusions: (kernel,
+    activation) that `interface.FUSED` has a kernel for, and that this set does in one go. strides_matter,
+    inner_strides_matter: as the constants of the interface, for this set and its fallback.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kernels: Mapping[str, Kernel],
+        fallback: KernelSet | None = None,
+        layouts: Mapping[str, Axes] | None = None,
+        fusions: Collection[tuple[str, str]] = (),
+        strides_matter: Collection[str] = STRIDES_MATTER,
+        inner_strides_matter: Collection[str] = INNER_STRIDES_MATTER,
+    ) -> None:
         self.name = name
         self.kernels = dict(kernels)
         self.fallback = fallback
+        self.layouts = dict(layouts or {})
+        self.fusions = frozenset(fusions)
+        self.strides_matter = frozenset(strides_matter)
+        self.inner_strides_matter = frozenset(inner_strides_matter)
 
     def __getitem__(self, name: str) -> Kernel:
         """The kernel of that name, here or further down. KeyError names it."""
@@ -52,26 +110,35 @@ class KernelSet:
             raise KeyError(f"kernel set {self.name!r} has no kernel {name!r}")
         return self.fallback[name]
 
-    def scratch_bytes(self, name: str, tensors: tuple[Any, ...], settings: Mapping[str, Any]) -> int:
-        """Bytes of scratch that `prepare` must be given for tensors of these shapes and dtypes."""
-        rule = self[name].scratch
-        if rule is None:
-            return 0
-        return rule(*(None if t is None else Form(t.shape, t.dtype) for t in tensors), **settings)
-
-    def prepare(self, name: str, arrays: tuple[Any, ...], scratch: Any, settings: Mapping[str, Any]) -> Launch:
-        """Bind the kernel to its arrays and scratch; the result runs it, as often as wanted."""
+    def choose(self, name: str, forms: Forms, settings: Settings) -> Kernel:
+        """The first kernel of that name, here or further down, that can do a call of these forms."""
         kernel = self[name]
-        if kernel.scratch is not None:
-            return partial(kernel.function, *arrays, scratch=scratch, **settings)
-        return partial(kernel.function, *arrays, **settings)
+        if self.fallback is None or kernel.serves(forms, settings):
+            return kernel
+        return self.fallback.choose(name, forms, settings)
+
+    def scratch_bytes(self, name: str, tensors: Sequence[Any], settings: Settings) -> int:
+        """Bytes of scratch that `prepare` must be given for tensors of these shapes, dtypes and strides."""
+        forms = forms_of(tensors)
+        return self.choose(name, forms, settings).scratch_bytes(forms, settings)
+
+    def prepare(self, name: str, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+        """Bind the kernel to its arrays and scratch; the result runs it, as often as wanted."""
+        return self.choose(name, forms_of(arrays), settings).prepare(arrays, scratch, settings)
 
 
-def collect(modules: tuple[ModuleType, ...], rules: Mapping[Callable[..., None], ScratchRule]) -> dict[str, Kernel]:
+def forms_of(tensors: Sequence[Any]) -> Forms:
+    """The form of each tensor or array."""
+    return tuple(None if t is None else Form(t.shape, t.dtype, t.strides) for t in tensors)
+
+
+def collect(
+    modules: tuple[ModuleType, ...], rules: Mapping[Callable[..., None], ScratchRule]
+) -> dict[str, FunctionKernel]:
     """The kernels that the modules define: functions named in the interface. rules: their scratch rules."""
     kernels = {}
     for module in modules:
         for name, function in vars(module).items():
             if name in SIGNATURES and getattr(function, "__module__", None) == module.__name__:
-                kernels[name] = Kernel(function, rules.get(function))
+                kernels[name] = FunctionKernel(function, rules.get(function))
     return kernels

@@ -10,7 +10,7 @@ import numpy as np
 
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op
-from singa_lite.ops.shape import contiguous
+from singa_lite.ops.shape import reshaped
 from singa_lite.tensor import Shape, Tensor, lend, operand
 
 
@@ -29,7 +29,8 @@ class _Broadcasting(Op):
             ) from None
         if a.dtype != b.dtype:
             raise TypeError(f"{self.kernel}: wanted equal dtypes, received {a.dtype} and {b.dtype}")
-        y: Tensor = self.device.empty(shape, a.dtype)
+        whole = a if a.shape == shape else b
+        y: Tensor = self.device.empty(shape, a.dtype, whole.memory_order() if whole.shape == shape else "")
         self.device.run(self.kernel, a, b, y)
         self.keep(a, b, y)
         return y
@@ -192,7 +193,7 @@ class ReduceSum(Op):
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         dx: Tensor = self.device.empty(self.shape, dys[0].dtype)
-        self.device.run("scale", contiguous(dys[0]).view(self.narrow), dx, alpha=self.alpha, beta=0.0)
+        self.device.run("scale", reshaped(dys[0], self.narrow), dx, alpha=self.alpha, beta=0.0)
         return dx
 
 

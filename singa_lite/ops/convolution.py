@@ -28,16 +28,16 @@ class Conv2d(Op):
             raise ShapeError(f"conv2d: wanted a bias of shape {weight.shape[:1]}, received {bias.shape}")
         spatial = {name: self.settings[name] for name in ("stride", "pad", "dilation")}
         rows, columns = window_count("conv2d", (x.shape[2], x.shape[3]), weight.shape[2:], **spatial)  # type: ignore[arg-type]
-        y: Tensor = self.device.empty((x.shape[0], weight.shape[0], rows, columns), x.dtype)
+        y: Tensor = self.device.empty((x.shape[0], weight.shape[0], rows, columns), x.dtype, "image")
         self.device.run("conv2d", x, weight, bias, y, **self.settings)
-        self.shapes = x.shape, weight.shape
+        self.forms = (x.shape, x.dtype, "image"), (weight.shape, weight.dtype, weight.memory_order())
         self.save(x if self.needs[1] else None, weight if self.needs[0] else None)
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         if index == 2:
             return bias_gradient(self, dys[0], 1)
-        result: Tensor = self.device.empty(self.shapes[index], dys[0].dtype)
+        result: Tensor = self.device.empty(*self.forms[index])
         if index == 0:
             self.device.run("conv2d_derivative", dys[0], self.kept(1), result, **self.settings)
         else:

@@ -86,8 +86,8 @@ class Op:
         self.saved, self.edges, self.made = (), (), {}
 
     def empty_like(self, tensor: Tensor) -> Tensor:
-        """A new tensor of the same shape and dtype, contiguous."""
-        made: Tensor = self.device.empty(tensor.shape, tensor.dtype)
+        """A new tensor of the same shape and dtype, its axes in the same order in memory, without gaps."""
+        made: Tensor = self.device.empty(tensor.shape, tensor.dtype, tensor.memory_order())
         return made
 
     def _link(self, inputs: Sequence[Tensor | None], results: Sequence[Tensor]) -> None:

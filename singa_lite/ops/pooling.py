@@ -31,17 +31,17 @@ class MaxPool2d(_Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         self.shape = x.shape
-        y: Tensor = self.device.empty(self.pooled_shape(x), x.dtype)
+        y: Tensor = self.device.empty(self.pooled_shape(x), x.dtype, "image")
         index = None
         if self.needs[0]:
             area = self.settings["kernel"][0] * self.settings["kernel"][1]
-            index = self.device.empty(y.shape, np.uint8 if area <= 256 else np.int32)
+            index = self.device.empty(y.shape, np.uint8 if area <= 256 else np.int32, "image")
         self.device.run("max_pool2d", x, y, index, **self.settings)
         self.save(index)
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        dx: Tensor = self.device.empty(self.shape, dys[0].dtype)
+        dx: Tensor = self.device.empty(self.shape, dys[0].dtype, "image")
         self.device.run("max_pool2d_derivative", dys[0], self.kept(0), dx, **self.settings)
         return dx
 
@@ -51,12 +51,12 @@ class AvgPool2d(_Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         self.shape = x.shape
-        y: Tensor = self.device.empty(self.pooled_shape(x), x.dtype)
+        y: Tensor = self.device.empty(self.pooled_shape(x), x.dtype, "image")
         self.device.run("avg_pool2d", x, y, **self.settings)
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        dx: Tensor = self.device.empty(self.shape, dys[0].dtype)
+        dx: Tensor = self.device.empty(self.shape, dys[0].dtype, "image")
         self.device.run("avg_pool2d_derivative", dys[0], dx, **self.settings)
         return dx
 

@@ -8,11 +8,12 @@ from math import prod
 
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op
+from singa_lite.strides import reshaped_strides
 from singa_lite.tensor import Shape, Tensor
 
 
 class Reshape(Op):
-    """The same elements in C order under another shape: a view of a contiguous tensor, else a copy."""
+    """The same elements in C order under another shape: a view where there is one, else a copy."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -20,11 +21,15 @@ class Reshape(Op):
     def forward(self, x: Tensor) -> Tensor:
         if prod(self.shape) != x.size():
             raise ShapeError(f"reshape: wanted {x.size()} elements as in {x.shape}, received shape {self.shape}")
-        self.before = x.shape
-        return contiguous(x).view(self.shape)
+        self.before, self.order = x.shape, x.memory_order()
+        return reshaped(x, self.shape)
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        return contiguous(dys[0]).view(self.before)
+        """The derivative lies as x does, so that the operations before this one find their tensors alike."""
+        dx = reshaped(dys[0], self.before)
+        if dx.is_contiguous() and self.order != tuple(range(dx.ndim)):
+            return copied(dx, self.order)
+        return dx
 
 
 class Transpose(Op):
@@ -97,11 +102,17 @@ class Identity(Op):
         return dys[0]
 
 
-def contiguous(x: Tensor) -> Tensor:
-    """x itself if its elements lie in C order, else a copy that does."""
+def reshaped(x: Tensor, shape: Shape) -> Tensor:
+    """The elements of x in C order under another shape: a view, of a copy where x itself has none."""
     if x.is_contiguous():
-        return x
-    made: Tensor = x.device.empty(x.shape, x.dtype)
+        return x.view(shape)
+    strides = reshaped_strides(x.shape, x.strides, shape)
+    return copied(x).view(shape) if strides is None else x.view(shape, strides)
+
+
+def copied(x: Tensor, order: Sequence[int] = ()) -> Tensor:
+    """A copy without gaps. order: of its axes in memory, outermost first; C order by default."""
+    made: Tensor = x.device.empty(x.shape, x.dtype, order)
     x.device.run("copy", x, made)
     return made
 
@@ -113,7 +124,7 @@ def piece(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
 
 def side_by_side(op: Op, tensors: Sequence[Tensor], shape: Shape, axis: int) -> Tensor:
     """A new tensor of `shape` with the tensors copied one behind the other along an axis."""
-    whole: Tensor = op.device.empty(shape, tensors[0].dtype)
+    whole: Tensor = op.device.empty(shape, tensors[0].dtype, tensors[0].memory_order())
     start = 0
     for tensor in tensors:
         op.device.run("copy", tensor, piece(whole, axis, start, start + tensor.shape[axis]))
@@ -141,7 +152,7 @@ def _permuted(x: Tensor, axes: tuple[int, ...]) -> Tensor:
 
 
 def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """x's elements in C order under `shape`; one extent may be -1. A view if x is contiguous."""
+    """x's elements in C order under `shape`; one extent may be -1. A view where x's strides allow it."""
     shape = tuple(shape)
     if shape.count(-1) == 1:
         known = -prod(shape)

@@ -22,13 +22,13 @@ class UpsampleNearest(Op):
             raise ValueError(f"upsample_nearest: wanted factors of at least 1, received {self.factor}")
         self.shape = n, c, h, w = x.shape
         per_image, per_channel, per_row, per_column = x.strides
-        y: Tensor = self.device.empty((n, c, h * rows, w * columns), x.dtype)
+        y: Tensor = self.device.empty((n, c, h * rows, w * columns), x.dtype, "image")
         single = x.view((n, c, h, 1, w, 1), (per_image, per_channel, per_row, 0, per_column, 0))
         self.device.run("copy", single, _in_blocks(y, self.factor))
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        dx: Tensor = self.device.empty(self.shape, dys[0].dtype)
+        dx: Tensor = self.device.empty(self.shape, dys[0].dtype, "image")
         self.device.run("reduce_sum", _in_blocks(dys[0], self.factor), dx, axes=(3, 5), alpha=1.0)
         return dx
 

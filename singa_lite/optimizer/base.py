@@ -173,11 +173,7 @@ class Optimizer:
         key: str | Tensor = value if name is None else name
         forms = {slot: self.slot_form(slot, value) for slot in self.slots}
         if key not in self.state:
-            # A host copy, not a kernel: a recorded step must not clear the state at each replay.
-            self.state[key] = {
-                slot: from_numpy(np.broadcast_to(np.zeros((), dtype), shape), value.device)
-                for slot, (shape, dtype) in forms.items()
-            }
+            self.state[key] = {slot: _zeros(*form, value) for slot, form in forms.items()}
         state = self.state[key]
         if any((tensor.shape, tensor.dtype) != forms[slot] for slot, tensor in state.items()):
             raise ShapeError(
@@ -206,6 +202,15 @@ class Optimizer:
                 f"{where}: wanted a float parameter and a gradient of its dtype, "
                 f"received {value.dtype} and {gradient.dtype}"
             )
+
+
+def _zeros(shape: Shape, dtype: np.dtype[Any], value: Tensor) -> Tensor:
+    """State of a parameter, which lies as its value does, so that an update goes along both."""
+    made: Tensor = value.device.empty(shape, dtype, value.memory_order() if shape == value.shape else "")
+    made.layout = value.layout if shape == value.shape else ""
+    # A host copy, not a kernel: a recorded step must not clear the state at each replay.
+    made.copy_from_numpy(np.broadcast_to(np.zeros((), dtype), shape))
+    return made
 
 
 def _called(name: str | None, value: Tensor) -> str:

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from singa_lite.kernels.interface import INNER_STRIDES_MATTER, STRIDES_MATTER
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
-from singa_lite.tensor import contiguous_strides
+from singa_lite.strides import laid_out, memory_order
+from singa_lite.tensor import Shape
 
 
-def assembled_in_place(program: Program) -> Program:
+def assembled_in_place(
+    program: Program, outer: Collection[str] = STRIDES_MATTER, inner: Collection[str] = INNER_STRIDES_MATTER
+) -> Program:
     """Leave out each copy of a whole block into a piece of another; the first block becomes that piece.
 
     That holds for the pieces of a concatenation, and for chains of them (a densely connected net: all in one
-    block). The copied block must be an intermediate that is used only through views in its own layout, by kernels
-    whose results its new strides cannot change, and not written after the copy. The other block must be written by
-    such copies only, each to bytes of its own.
+    block), with the axes in any order in memory. The copied block must be an intermediate without gaps that is used
+    only through views in its own layout, by kernels whose results its new strides cannot change, and not written
+    after the copy. The other block must be written by such copies only, each to bytes of its own, and its axes lie
+    in the same order.
+
+    outer: kernels whose results may depend on any strides, so that no operand of theirs moves; inner: those and
+    more, where other strides change than that of axis 0. All others need the same scratch for any strides: it stays
+    as it was recorded.
     """
-    return _Assembly(program).result()
+    return _Assembly(program, outer, inner).result()
 
 
 class _Assembly:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, outer: Collection[str], inner: Collection[str]) -> None:
         self.program = program
+        self.outer = outer
+        self.inner = inner
         self.instructions: list[Instruction | None] = list(program.instructions)
         self.uses: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self.writers: dict[int, set[int]] = defaultdict(set)
@@ -69,14 +79,17 @@ class _Assembly:
         whole_part = part.offset == 0 and part.nbytes == sizes[part.block]
         if not whole_part or part.shape != piece.shape or part.dtype != piece.dtype or 0 in part.shape:
             return False
-        if part.strides != contiguous_strides(part.shape, part.dtype):
+        order = memory_order(part.shape, part.strides)
+        if not _lie_alike(part, laid_out(part.shape, order, part.dtype.itemsize)):
+            return False
+        if memory_order(piece.shape, piece.strides) != order:
             return False
         if not self.writers[piece.block] <= self.allowed[piece.block] or not self._is_alone(place, piece):
             return False
         if any(writer > place for writer in self.writers[part.block]):
             return False
         uses = [(user, position) for user, position in self.uses[part.block] if user != place]
-        particular = STRIDES_MATTER if part.strides[1:] == piece.strides[1:] else INNER_STRIDES_MATTER
+        particular = self.outer if part.strides[1:] == piece.strides[1:] else self.inner
         return all(self._is_plain(user, position, part, particular) for user, position in uses)
 
     def _is_alone(self, place: int, piece: Operand) -> bool:
@@ -103,29 +116,42 @@ class _Assembly:
             return True
         if instruction.kernel in particular:
             return False
+        if operand.dtype != part.dtype or len(operand.shape) != len(part.shape):
+            return False
         # Equal strides are not enough: of a column (3, 1), the transpose (1, 3) has the same.
-        return operand.strides == part.strides and all(
-            index + extent <= limit
-            for index, extent, limit in zip(_indices(operand), operand.shape, part.shape, strict=True)
-        )
+        begin = _indices(operand, part.strides, _falling(part))
+        inside = all(i + extent <= limit for i, extent, limit in zip(begin, operand.shape, part.shape, strict=True))
+        return inside and _lie_alike(operand, part.strides)
 
     def _move(self, user: int, position: int, part: Operand, piece: Operand) -> None:
         instruction = self.instructions[user]
         operand = instruction.operands[position] if instruction is not None else None
         if instruction is None or operand is None:
             return
-        offset = piece.offset + sum(i * outer for i, outer in zip(_indices(operand), piece.strides, strict=True))
+        begin = _indices(operand, part.strides, _falling(part))
+        offset = piece.offset + sum(index * stride for index, stride in zip(begin, piece.strides, strict=True))
         moved = Operand(piece.block, operand.shape, operand.dtype, piece.strides, offset)
         operands = (*instruction.operands[:position], moved, *instruction.operands[position + 1 :])
         self.instructions[user] = instruction.with_operands(operands)
 
 
-def _indices(operand: Operand) -> list[int]:
-    """Where the operand begins along each axis of a layout with its strides, which fall."""
-    indices, rest = [], operand.offset
-    for stride in operand.strides:
-        index, rest = divmod(rest, stride)
-        indices.append(index)
+def _lie_alike(operand: Operand, strides: Shape) -> bool:
+    """Whether these are its strides, but for axes of extent 1, whose strides say nothing."""
+    return all(e == 1 or s == t for e, s, t in zip(operand.shape, operand.strides, strides, strict=True))
+
+
+def _falling(*operands: Operand) -> list[int]:
+    """The axes of operands with the same strides, by falling stride; of equal ones, those that tell more first."""
+    strides = operands[0].strides
+    extents = [max(extents) for extents in zip(*(operand.shape for operand in operands), strict=True)]
+    return sorted((axis for axis, stride in enumerate(strides) if stride), key=lambda a: (-strides[a], -extents[a]))
+
+
+def _indices(operand: Operand, strides: Shape, order: Sequence[int]) -> list[int]:
+    """Where the operand begins along each axis of a layout with these strides, which fall in this order."""
+    indices, rest = [0] * len(strides), operand.offset
+    for axis in order:
+        indices[axis], rest = divmod(rest, strides[axis])
     return indices
 
 
@@ -133,11 +159,15 @@ def _are_apart(a: Operand, b: Operand) -> bool:
     """Whether two views of a block share no byte; False where that is not easily seen."""
     if _end(a) <= b.offset or _end(b) <= a.offset:
         return True
-    if a.strides != b.strides or not (_is_box(a) and _is_box(b)):
+    if a.strides != b.strides:
         return False
+    order = _falling(a, b)
+    if not (_is_box(a, order) and _is_box(b, order)):
+        return False
+    begin, other_begin = _indices(a, a.strides, order), _indices(b, b.strides, order)
     return any(
-        start + extent <= other or other + length <= start
-        for start, extent, other, length in zip(_indices(a), a.shape, _indices(b), b.shape, strict=True)
+        begin[axis] + a.shape[axis] <= other_begin[axis] or other_begin[axis] + b.shape[axis] <= begin[axis]
+        for axis in order
     )
 
 
@@ -146,8 +176,10 @@ def _end(operand: Operand) -> int:
     return operand.offset + last + operand.dtype.itemsize
 
 
-def _is_box(operand: Operand) -> bool:
-    """Whether the operand's strides fall, and it stays within the extents that they imply."""
-    limits = (outer // inner for outer, inner in pairwise(operand.strides))
-    inside = zip(_indices(operand)[1:], operand.shape[1:], limits, strict=True)
-    return all(index + extent <= limit for index, extent, limit in inside)
+def _is_box(operand: Operand, order: Sequence[int]) -> bool:
+    """Whether the operand stays within the extents that its strides imply, which fall in this order."""
+    begin = _indices(operand, operand.strides, order)
+    return all(
+        begin[inner] + operand.shape[inner] <= operand.strides[outer] // operand.strides[inner]
+        for outer, inner in pairwise(order)
+    )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from singa_lite.kernels.interface import INNER_STRIDES_MATTER, STRIDES_MATTER
 from singa_lite.memory.check import check
 from singa_lite.memory.planner import plan
 from singa_lite.memory.problem import Plan
@@ -20,6 +21,9 @@ from singa_lite.passes.order import orders
 from singa_lite.passes.parallel import conflicts, ready_order
 from singa_lite.passes.program import Program, floor, requests, rounded
 from singa_lite.passes.read_from import check_reads
+
+#: Names of kernels that depend on strides: on that of axis 0, and on any, see `concat.assembled_in_place`.
+StridesMatter = tuple[Collection[str], Collection[str]]
 
 
 @dataclass(frozen=True)
@@ -47,16 +51,23 @@ class Placed:
 
 
 def lower(
-    instructions: Sequence[Instruction], sizes: dict[int, int], *, search_seconds: float = 2.0, parallel: bool = False
+    instructions: Sequence[Instruction],
+    sizes: dict[int, int],
+    *,
+    search_seconds: float = 2.0,
+    parallel: bool = False,
+    strides_matter: StridesMatter = (STRIDES_MATTER, INNER_STRIDES_MATTER),
 ) -> Placed:
     """Plan a record so that it needs as little memory as the passes can reach, and check that nothing overlaps.
 
     sizes: {intermediate block: bytes}; blocks that are not in it are held elsewhere. search_seconds: for the exact
     placement, if the first ones leave a gap. parallel: two blocks share bytes only if every use of one comes
     before every use of the other by dependencies, so instructions may run in any order that keeps these.
+    strides_matter: the kernels whose operands keep their strides, and those that keep all but that of axis 0, as the
+    kernel set has them.
     """
     with _collector_paused():
-        return _lower(instructions, sizes, search_seconds, parallel)
+        return _lower(instructions, sizes, search_seconds, parallel, strides_matter)
 
 
 @contextmanager
@@ -71,10 +82,16 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _lower(instructions: Sequence[Instruction], sizes: dict[int, int], search_seconds: float, parallel: bool) -> Placed:
+def _lower(
+    instructions: Sequence[Instruction],
+    sizes: dict[int, int],
+    search_seconds: float,
+    parallel: bool,
+    strides_matter: StridesMatter,
+) -> Placed:
     start = time.perf_counter()
     recorded = without_dead(Program(tuple(instructions), sizes))
-    views = assembled_in_place(recorded)
+    views = assembled_in_place(recorded, *strides_matter)
     name, program = _parallel(views) if parallel else _best(recorded, views)
     passed = time.perf_counter()
     wanted = requests(program)
@@ -95,8 +112,8 @@ def _lower(instructions: Sequence[Instruction], sizes: dict[int, int], search_se
 def prove(placed: Placed) -> None:
     """PlanError unless every read of the placed program gets what it got in the record, byte for byte.
 
-    Wanted before it runs. The time goes with the number of pieces that the bytes fall into: for the pieces of
-    concatenations that is the samples of a batch, so a plan that is only looked at does without.
+    Wanted before it runs. The time goes with the number of pieces that differ in writer or spacing, as a rule not
+    with the batch, see `read_from`.
     """
     start = time.perf_counter()
     with _collector_paused():

@@ -1,22 +1,22 @@
-"""The proof that sharing bytes changes no value: every read still gets the last write it got without sharing."""
+"""The proof that sharing bytes changes no value: every read still gets the last write it got without sharing.
+
+Bytes are followed in boxes (`boxes.Box`), so the time goes with the number of pieces that differ in their writer or
+in their spacing, and not with their size: the pieces of a concatenation are one box each, for any batch.
+"""
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from functools import lru_cache
-from itertools import chain, pairwise
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.memory.problem import PlanError
 from singa_lite.operation import Instruction, Operand
+from singa_lite.passes.boxes import Box, cut
+from singa_lite.passes.contents import Contents, Piece, are_same, renamed
 from singa_lite.passes.program import Program
 from singa_lite.tensor import Shape
-
-#: (offset within the operand's elements in bytes, length, who wrote them, offset in what that wrote). Who: a number
-#: for each output of an instruction; below 0 for bytes that were there before, -1 where nobody knows what they held.
-Piece = tuple[int, int, int, int]
 
 
 def check_reads(recorded: Program, planned: Program, places: Mapping[int, int]) -> None:
@@ -24,9 +24,18 @@ def check_reads(recorded: Program, planned: Program, places: Mapping[int, int]) 
 
     places: {block: offset in the arena} for the planned program; blocks that are not in it have bytes of their own
     there too, as every block has for the recorded one. Each planned instruction must be a recorded one, once, read
-    what that reads, and write over what it reads only as its kernel allows. A byte is named by the instruction that
-    wrote it and by its place among the elements written, so moved and restrided operands compare equal. Copies that
-    the plan left out are seen through: what a copy wrote is named by what it read.
+    what that reads, and write over what it reads only as its kernel allows.
+
+    A byte is named by the instruction that wrote it, and by its place among the elements written, counted in the
+    order of memory: the axes sorted by falling stride, see `axis_order`. That place is a function of the element's
+    indices, the shape and the order of the axes alone. A planned operand must have the shape and the axis order of
+    the recorded one, whatever its strides and offset: then equal places are equal elements, of what is written and
+    of what is read, so that moved and restrided operands compare equal. Elements that are read repeatedly, along an
+    axis of stride 0, count once; the same axes are such axes in both programs. Copies that the plan left out are seen
+    through: what a copy wrote is named by what it read, if both have one axis order, so one place for each element.
+
+    Where the planned program first writes to a block in the arena, the block's bytes are taken to hold nothing that
+    anybody wrote: so others of that place cannot be read through it, nor later through the blocks that lay there.
     """
     originals = {i.number: i for i in recorded.instructions}
     for instruction in planned.instructions:
@@ -39,15 +48,25 @@ def check_reads(recorded: Program, planned: Program, places: Mapping[int, int]) 
     for instruction in planned.instructions:
         pairs = zip(found[instruction.number], wanted[instruction.number], strict=True)
         for position, (received, expected) in enumerate(pairs):
-            if received != expected:
+            if not are_same(received, expected):
                 raise PlanError(
-                    f"{_called(instruction)}, read {position}: wanted the bytes written as {_unpacked(expected)}, "
-                    f"received {_unpacked(received)}"
+                    f"{_called(instruction)}, read {position}: wanted the bytes written as {expected[:3]}, "
+                    f"received {received[:3]}"
                 )
     for block in (wanted_memory.keys() | memory.keys()) - recorded.sizes.keys() - {-1}:
-        left, left_wanted = (m[block].merged() if block in m else [] for m in (memory, wanted_memory))
-        if left != left_wanted:
+        left, left_wanted = (m[block].pieces() if block in m else [] for m in (memory, wanted_memory))
+        if not are_same(left, left_wanted):
             raise PlanError(f"held block {block}: wanted it left written as {left_wanted[:3]}, received {left[:3]}")
+
+
+@lru_cache(maxsize=1024)
+def axis_order(shape: Shape, strides: Shape) -> tuple[int, ...]:
+    """The axes of more than one element and a stride, by falling stride; of equal strides in the order of the shape.
+
+    The stride of an axis of extent 1 says nothing, and an axis of stride 0 has one element in memory.
+    """
+    telling = [axis for axis, extent in enumerate(shape) if extent != 1 and strides[axis]]
+    return tuple(sorted(telling, key=lambda axis: -strides[axis]))
 
 
 def _called(instruction: Instruction) -> str:
@@ -58,7 +77,9 @@ def _check_call(original: Instruction, planned: Instruction, places: Mapping[int
     """PlanError unless it is the same call, and its outputs share bytes with its other operands only as allowed."""
     if original is planned:
         return
-    forms = [[o and (o.shape, o.dtype) for o in i.operands] for i in (original, planned)]
+    forms = [
+        [o and (o.shape, o.dtype, axis_order(o.shape, o.strides)) for o in i.operands] for i in (original, planned)
+    ]
     if (original.kernel, original.settings) != (planned.kernel, planned.settings) or forms[0] != forms[1]:
         raise PlanError(f"{_called(planned)}: wanted the call {original}, received {planned}")
     signature = SIGNATURES[planned.kernel]
@@ -67,6 +88,8 @@ def _check_call(original: Instruction, planned: Instruction, places: Mapping[int
     ):
         if target is None or before is None or role == "Read":
             continue
+        if target.strides != before.strides and len(boxes(target)) > 1:
+            raise PlanError(f"{_called(planned)}: wanted the elements of {name!r} apart, received {target}")
         for other, operand, source in zip(signature.tensors, planned.operands, original.operands, strict=True):
             if operand is None or source is None or other == name or source.block == before.block:
                 continue
@@ -86,158 +109,79 @@ def _overlap(a: Operand, b: Operand, places: Mapping[int, int]) -> bool:
     (span, base), (other, other_base) = _span(a, places), _span(b, places)
     if span != other:
         return False
-    ends = [(base + at, base + at + length) for at, length in runs(a)]
-    ends += [(other_base + at, other_base + at + length) for at, length in runs(b)]
-    return any(end > start for (_, end), (start, _) in pairwise(sorted(ends)))
+    return any(cut(one, two)[0] for one in boxes(a, base) for two in boxes(b, other_base))
 
 
 def _sources(
     program: Program, places: Mapping[int, int], left_out: Collection[int]
-) -> tuple[dict[int, list[array[int]]], dict[int, _Writes]]:
-    """For each instruction, for each of its reads, who wrote each of its bytes; and who did at the end, by span.
-
-    The pieces of a read are packed, eight bytes a number: there are many where tensors are concatenated.
-    """
-    memory: dict[int, _Writes] = {}
-    sources: dict[int, list[array[int]]] = {}
+) -> tuple[dict[int, list[list[Piece]]], dict[int, Contents]]:
+    """For each instruction, for each of its reads, who wrote each of its bytes; and who did at the end, by span."""
+    memory: dict[int, Contents] = defaultdict(Contents)
+    sources: dict[int, list[list[Piece]]] = {}
+    new = set(places)
     for instruction in program.instructions:
         reads = [_read(memory, operand, places, operand.block in program.sizes) for operand in instruction.reads]
-        sources[instruction.number] = [array("q", chain.from_iterable(pieces)) for pieces in reads]
+        sources[instruction.number] = reads
         through = instruction.number in left_out and _moves_bytes(instruction)
         for index, operand in enumerate(instruction.writes):
-            pieces = reads[0] if through else [(0, operand.nbytes, instruction.number * 8 + index, 0)]
-            _write(memory, operand, places, pieces)
+            span, base = _span(operand, places)
+            if operand.block in new:
+                new.discard(operand.block)
+                memory[span].put(_run(base, program.sizes[operand.block]), ())
+            for box in boxes(operand, base):
+                written = renamed(reads[0], box) if through else [(instruction.number * 8 + index, box)]
+                memory[span].put(box, written)
     return sources, memory
 
 
-def _unpacked(pieces: array[int]) -> list[Piece]:
-    """The first few pieces, for a message."""
-    return [(pieces[i], pieces[i + 1], pieces[i + 2], pieces[i + 3]) for i in range(0, min(12, len(pieces)), 4)]
-
-
 def _moves_bytes(instruction: Instruction) -> bool:
-    """Whether it is a copy that neither repeats nor converts."""
+    """Whether it is a copy that neither repeats nor converts nor turns."""
     if instruction.kernel != "copy":
         return False
     (x,), (y,) = instruction.reads, instruction.writes
-    return x.shape == y.shape and x.dtype == y.dtype
+    return (x.shape, x.dtype) == (y.shape, y.dtype) and axis_order(x.shape, x.strides) == axis_order(y.shape, y.strides)
 
 
-class _Writes:
-    """Non-overlapping pieces of one span of bytes: starts rising, and what each holds."""
+def boxes(operand: Operand, base: int = 0) -> list[Box]:
+    """The operand's bytes by address in its block, from `base` on, and by place, in bytes, as `axis_order` counts them.
 
-    def __init__(self) -> None:
-        self.starts: list[int] = []
-        self.pieces: list[tuple[int, int, int]] = []  # (end, writer, offset of the start within what it wrote)
-
-    def put(self, start: int, end: int, writer: int, inner: int) -> None:
-        """Overwrite [start, end)."""
-        first = bisect_right(self.starts, start) - 1
-        if first < 0 or self.pieces[first][0] <= start:
-            first += 1
-        last = bisect_left(self.starts, end)
-        kept_starts, kept = [], []
-        for index in range(first, last):
-            old, (old_end, old_writer, old_inner) = self.starts[index], self.pieces[index]
-            if old < start:
-                kept_starts.append(old)
-                kept.append((start, old_writer, old_inner))
-            if old_end > end:
-                kept_starts.append(end)
-                kept.append((old_end, old_writer, old_inner + end - old))
-        place = 1 if kept_starts and kept_starts[0] < start else 0
-        kept_starts.insert(place, start)
-        kept.insert(place, (end, writer, inner))
-        self.starts[first:last] = kept_starts
-        self.pieces[first:last] = kept
-
-    def merged(self) -> list[tuple[int, int, int, int]]:
-        """(start, end, writer, inner offset) of all that was written, neighbors of one write together."""
-        found: list[tuple[int, int, int, int]] = []
-        for start, (end, writer, inner) in zip(self.starts, self.pieces, strict=True):
-            if found and found[-1][1:3] == (start, writer) and found[-1][3] + start - found[-1][0] == inner:
-                found[-1] = (found[-1][0], end, writer, found[-1][3])
-            else:
-                found.append((start, end, writer, inner))
-        return found
-
-    def get(self, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-        """(start, end, writer, inner offset) of all that lies in [start, end); writer -1 where nothing was written."""
-        index = max(0, bisect_right(self.starts, start) - 1)
-        at = start
-        while at < end:
-            while index < len(self.starts) and self.pieces[index][0] <= at:
-                index += 1
-            if index == len(self.starts) or self.starts[index] >= end:
-                yield at, end, -1, at
-                return
-            if self.starts[index] > at:
-                yield at, self.starts[index], -1, at
-                at = self.starts[index]
-            piece_end, writer, inner = self.pieces[index]
-            stop = min(end, piece_end)
-            yield at, stop, writer, inner + at - self.starts[index]
-            at = stop
-
-
-def runs(operand: Operand) -> Iterator[tuple[int, int]]:
-    """(start, length) of the operand's bytes in its block, in the order of its elements; contiguous ones together.
-
-    Axes in another order than in memory give runs of single rows or elements.
+    It is one box, unless elements share bytes or an axis reaches into the steps of another.
     """
-    starts, length = _runs(operand.shape, operand.strides, operand.dtype.itemsize)
-    return ((operand.offset + start, length) for start in starts)
+    found = _boxes(operand.shape, operand.strides, operand.dtype.itemsize)
+    return [box.moved(base + operand.offset) for box in found]
 
 
 @lru_cache(maxsize=1024)
-def _runs(shape: Shape, strides: Shape, itemsize: int) -> tuple[list[int], int]:
-    """Starts of the runs, counted from the first element, and the length of each."""
-    outer, length = len(shape), itemsize
-    while outer and (strides[outer - 1] == length or shape[outer - 1] == 1):
-        outer -= 1
-        length *= shape[outer]
-    starts = [0] if length else []
-    for extent, stride in zip(shape[:outer], strides[:outer], strict=True):
-        starts = [start + index * stride for start in starts for index in range(extent)]
-    return starts, length
+def _boxes(shape: Shape, strides: Shape, itemsize: int) -> list[Box]:
+    found, place = [_run(0, itemsize)] if 0 not in shape else [], itemsize
+    for axis in reversed(axis_order(shape, strides)):
+        extent, stride = shape[axis], strides[axis]
+        if all(box.end - box.at[0] <= stride for box in found):
+            found = [box.repeated(extent, (stride, place)) for box in found]
+        else:
+            copies = [(i * stride, i * place) for i in range(extent)]
+            found = [Box((box.at[0] + by, box.at[1] + to), box.axes) for by, to in copies for box in found]
+        place *= extent
+    return found
+
+
+def _run(start: int, length: int) -> Box:
+    """That many bytes one behind the other, by address, and by place among themselves."""
+    return Box((start, 0), ()).repeated(length, (1, 1))
 
 
 def _read(
-    memory: dict[int, _Writes], operand: Operand, places: Mapping[int, int], is_intermediate: bool
+    memory: Mapping[int, Contents], operand: Operand, places: Mapping[int, int], is_intermediate: bool
 ) -> list[Piece]:
+    """Who wrote what the operand has now; bytes that nobody did are named by the held block that they are in."""
     span, base = _span(operand, places)
-    writes = memory.setdefault(span, _Writes())
+    nobody = -1 if is_intermediate else -2 - operand.block
     pieces: list[Piece] = []
-    done = 0
-    for start, length in runs(operand):
-        for at, end, writer, inner in writes.get(base + start, base + start + length):
-            if writer == -1:  # never written: named by the held block that they are in
-                writer, inner = -1 if is_intermediate else -2 - operand.block, at - base
-            before = pieces[-1] if pieces else None
-            offset = done + at - base - start
-            if before and before[2] == writer and before[3] + before[1] == inner and before[0] + before[1] == offset:
-                pieces[-1] = (before[0], before[1] + end - at, writer, before[3])
-            else:
-                pieces.append((offset, end - at, writer, inner))
-        done += length
+    for box in boxes(operand, base):
+        found, rest = memory[span].get(box)
+        pieces += found
+        pieces += [(nobody, part.moved(-base).seen(1, 0)) for part in rest]
     return pieces
-
-
-def _write(memory: dict[int, _Writes], operand: Operand, places: Mapping[int, int], pieces: Sequence[Piece]) -> None:
-    span, base = _span(operand, places)
-    writes = memory.setdefault(span, _Writes())
-    done, index = 0, 0
-    for start, length in runs(operand):
-        at = 0
-        while at < length:
-            offset, size, writer, inner = pieces[index]
-            skip = done + at - offset
-            take = min(length - at, size - skip)
-            writes.put(base + start + at, base + start + at + take, writer, inner + skip)
-            at += take
-            if skip + take == size:
-                index += 1
-        done += length
 
 
 def _span(operand: Operand, places: Mapping[int, int]) -> tuple[int, int]:

@@ -102,14 +102,14 @@ def product(transpose_a: bool, transpose_b: bool, a_lead: bool = False, b_lead: 
     return Case(build)
 
 
-def dense(use_bias: bool) -> Case:
+def dense(use_bias: bool, **settings: Any) -> Case:
     """x, weight, bias or None, y."""
 
     def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
         n, inputs, outputs = (719, 37, 741) if big else (5, 3, 7)
         bias = normal(rng, (outputs,), dtype) if use_bias else None
         x, weight = normal(rng, (n, inputs), dtype), normal(rng, (inputs, outputs), dtype)
-        return [x, weight, bias, garbage((n, outputs), dtype)], {}
+        return [x, weight, bias, garbage((n, outputs), dtype)], settings
 
     return Case(build)
 
@@ -227,6 +227,8 @@ CASES: dict[str, Case] = {
     "matmul:batched_b": product(True, False, b_lead=True),
     "linear": dense(use_bias=True),
     "linear:no_bias": dense(use_bias=False),
+    "linear_activation": dense(use_bias=True, activation="relu"),
+    "linear_activation:no_bias": dense(use_bias=False, activation="tanh"),
     "add_bias": bias_add(axis=1),
     "add_bias:last": bias_add(axis=-1),
     "relu": unary(),

@@ -41,7 +41,7 @@ def convolution(
         reach = [d * (extent - 1) + 1 for d, extent in zip(settings["dilation"], kernel, strict=True)]
         y_shape = *(x_shape[0], k), *outputs(x_shape, reach, settings["stride"], settings["pad"])
         x, weight, y = (normal(rng, shape, dtype) for shape in (x_shape, weight_shape, y_shape))
-        if direction == "conv2d":
+        if direction in ("conv2d", "conv2d_activation"):
             bias = normal(rng, (k,), dtype) if with_bias else None
             return [x, weight, bias, garbage(y_shape, dtype)], dict(settings)
         if direction == "conv2d_derivative":
@@ -271,6 +271,8 @@ CASES: dict[str, Case] = {
         for direction in ("conv2d", "conv2d_derivative", "conv2d_gradient")
         for label, settings in CONVOLUTIONS.items()
     },
+    "conv2d_activation": convolution("conv2d_activation", activation="relu", **CONVOLUTIONS[""]),
+    "conv2d_activation:grouped": convolution("conv2d_activation", activation="sigmoid", **CONVOLUTIONS[":grouped"]),
     **pooling_cases(),
     **{
         name + label: batch(name, trailing, **settings)

@@ -29,6 +29,12 @@ def whole(block: int, *shape: int, dtype: str = "f4") -> Operand:
     return Operand(block, shape, kind, contiguous_strides(shape, kind), 0)
 
 
+def permuted(block: int, shape: Sequence[int], axes: Sequence[int], dtype: str = "f4") -> Operand:
+    """All of a block, without gaps. axes: from the outermost to the innermost."""
+    strides = dict(zip(axes, whole(0, *(shape[axis] for axis in axes), dtype=dtype).strides, strict=True))
+    return whole(block, *shape, dtype=dtype)._replace(strides=tuple(strides[axis] for axis in range(len(shape))))
+
+
 def part(of: Operand, axis: int, start: int, stop: int) -> Operand:
     """The view from start to stop along an axis."""
     shape = (*of.shape[:axis], stop - start, *of.shape[axis + 1 :])
@@ -207,7 +213,7 @@ class Maker:
 
     Blocks 0 to 3 are held from the start, others are results. There are chains, fan-out, writes in place, views
     (pieces, transposes, reshapes), concatenations along both axes and nested ones, operations with two outputs,
-    and values that nobody uses.
+    values that nobody uses, and in one program of two blocks of columns, as images lie channels last.
     """
 
     def __init__(self, source: random.Random) -> None:
@@ -217,6 +223,7 @@ class Maker:
         self.values = list(self.owners)  # may be read: whole blocks and views
         self.held = set(range(4))
         self.count = 4
+        self.columns = source.choice((0.0, 0.6))  # how often a block is one
 
     def made(self) -> Program:
         kinds = (self.unary, self.binary, self.view, self.concat, self.in_place, self.two_outputs, self.copied)
@@ -227,7 +234,8 @@ class Maker:
         return program(*self.calls, held=sorted(self.held))
 
     def new(self, *shape: int) -> Operand:
-        operand = whole(self.count, *shape)
+        in_columns = self.random.random() < self.columns
+        operand = permuted(self.count, shape, (1, 0)) if in_columns else whole(self.count, *shape)
         self.count += 1
         return operand
 
@@ -259,7 +267,8 @@ class Maker:
 
     def two_outputs(self) -> None:
         x = self.recent(self.owners)
-        y, norm = self.new(*x.shape), self.new(x.shape[0], 1)
+        y, norm = self.new(*x.shape), whole(self.count + 1, x.shape[0], 1)
+        self.count += 1
         self.calls.append(normed(x, y, reshaped(norm, x.shape[0])))
         self.keep(y)
         self.keep(norm)

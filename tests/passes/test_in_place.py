@@ -21,6 +21,7 @@ from programs import (
     matmul,
     normed,
     part,
+    permuted,
     program,
     random_programs,
     relu,
@@ -71,6 +72,13 @@ def test_a_chain_is_one_block():
 def test_the_same_operation_twice_in_place():
     made = lowered(fill(A), update(INPUT, A), update(INPUT, A), relu(A, B), relu(B, C), copy(C, RESULT))
     assert blocks(made) == {10}
+
+
+@pytest.mark.parametrize("order", [(0, 2, 3, 1), (2, 3, 1, 0)])
+def test_images_that_lie_alike_in_any_order(order):
+    start, result = whole(0, 2, 3, 4, 5), whole(1, 2, 3, 4, 5)
+    x, y, other = (permuted(block, (2, 3, 4, 5), order) for block in (10, 11, 12))
+    assert blocks(lowered(double(start, x), relu(x, y), double(y, other), copy(other, result), held=[0, 1])) == {10}
 
 
 LATER: dict[str, Call] = {
@@ -128,6 +136,7 @@ UNLIKE: dict[str, tuple[Operand, Operand]] = {
     "another dtype of the same size": (whole(10, 3, 4), whole(11, 3, 4, dtype="i4")),
     "another dtype and size": (whole(10, 3, 4), whole(11, 3, 4, dtype="f8")),
     "other strides": (turned(whole(10, 4, 3)), whole(11, 3, 4)),
+    "another order of the axes": (permuted(10, (3, 4), (1, 0)), whole(11, 3, 4)),
     "only a piece of its block": (part(whole(10, 3, 8), 1, 2, 6), whole(11, 3, 4)),
     "the beginning of its block": (part(whole(10, 5, 4), 0, 0, 3), whole(11, 3, 4)),
     "a piece of a larger output": (whole(10, 3, 4), part(whole(11, 3, 8), 1, 4, 8)),

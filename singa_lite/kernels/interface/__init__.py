@@ -10,6 +10,7 @@ from singa_lite.kernels.interface import (
     activation,
     convolution,
     elementwise,
+    fused,
     linear,
     loss,
     metric,
@@ -19,12 +20,16 @@ from singa_lite.kernels.interface import (
     reduction,
     update,
 )
+from singa_lite.kernels.interface.fused import FUSED as FUSED
 from singa_lite.kernels.interface.signature import INNER_STRIDES_MATTER as INNER_STRIDES_MATTER
 from singa_lite.kernels.interface.signature import SIGNATURES as SIGNATURES
 from singa_lite.kernels.interface.signature import STRIDES_MATTER as STRIDES_MATTER
 from singa_lite.kernels.interface.signature import Signature as Signature
+from singa_lite.kernels.interface.update import ELEMENT_WISE_UPDATES as ELEMENT_WISE_UPDATES
 
 __all__ = [
+    "ELEMENT_WISE_UPDATES",
+    "FUSED",
     "INNER_STRIDES_MATTER",
     "SIGNATURES",
     "STRIDES_MATTER",
@@ -32,6 +37,7 @@ __all__ = [
     "activation",
     "convolution",
     "elementwise",
+    "fused",
     "linear",
     "loss",
     "metric",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from singa_lite.kernels.interface.signature import Read, Update, kernel
 
+#: Kernels that treat each element of a gradient by itself, whatever piece of it they are given.
+ELEMENT_WISE_UPDATES = frozenset({"sgd", "rms_prop", "ada_grad", "adam", "add_scaled", "clip_elements"})
+
 # gradient, value and all state of an element-wise kind: one shape. rate: float64 (), the learning rate, read anew
 # at each run. count: int64 (), updates of this parameter so far; the kernel adds one first and calls the result t.
 # lr = rate * lr_mult. g = gradient + weight_decay * value, but for decoupled decay.

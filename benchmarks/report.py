@@ -1,0 +1,93 @@
+"""What `compare.py` makes of its runs: ratios, agreement, and the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+MIB = 2**20
+HEAD = (
+    "net, batch",
+    "peer",
+    "ms a step: ours",
+    "peer's",
+    "time, ours / peer's (spread)",
+    "peak MiB: ours",
+    "peer's",
+    "ours / peer's",
+    "first loss: ours",
+    "peer's",
+    "last loss: ours",
+    "peer's",
+    "largest difference, at step (allowed)",
+    "of SGEMM peak: ours",
+    "peer's",
+)
+
+#: What a measured process prints: losses of all steps, seconds of those after the warm-up, peak bytes, versions.
+Run = dict[str, Any]
+
+
+class Spread(NamedTuple):
+    """A median and what it lies between."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.low:.2f}..{self.high:.2f})"
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Of at least one value."""
+    return Spread(median(values), min(values), max(values))
+
+
+def step_seconds(runs: Sequence[Run]) -> float:
+    """The median over the rounds of each round's median step."""
+    return median(median(run["seconds"]) for run in runs)
+
+
+def time_ratio(ours: Sequence[Run], theirs: Sequence[Run]) -> Spread:
+    """Our step by theirs, round by round: what slows the machine for minutes slows both sides of a round."""
+    return spread([median(a["seconds"]) / median(b["seconds"]) for a, b in zip(ours, theirs, strict=True)])
+
+
+def peak_bytes(runs: Sequence[Run]) -> float:
+    """The median over the rounds."""
+    return median(run["peak"] for run in runs)
+
+
+def heading() -> str:
+    """The first two lines of the table."""
+    return f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}"
+
+
+def row(title: str, peer: str, ours: Sequence[Run], theirs: Sequence[Run] | str, checked: Any, gflops: float) -> str:
+    """A line of the table.
+
+    theirs: the peer's runs, or why there are none. checked: the Agreement of the rounds that is worst. gflops: the
+    SGEMM peak.
+    """
+    cells = [title, peer, *_pair(ours, theirs, lambda runs: f"{step_seconds(runs) * 1e3:.1f}")]
+    known = not isinstance(theirs, str)
+    cells.append(str(time_ratio(ours, theirs)) if known else theirs)
+    cells += _pair(ours, theirs, lambda runs: f"{peak_bytes(runs) / MIB:.0f}")
+    cells.append(f"{peak_bytes(ours) / peak_bytes(theirs):.2f}" if known else "")
+    for place in (0, -1):
+        cells += _pair(ours, theirs, lambda runs, place=place: f"{runs[0]['losses'][place]:.6f}")
+    cells.append(_verdict(checked) if known else "")
+    work = ours[0]["flops"] / 1e9 / gflops
+    cells += _pair(ours, theirs, lambda runs: f"{work / step_seconds(runs):.0%}")
+    return f"| {' | '.join(cells)} |"
+
+
+def _pair(ours: Sequence[Run], theirs: Sequence[Run] | str, text: Any) -> list[str]:
+    return [text(ours), "" if isinstance(theirs, str) else text(theirs)]
+
+
+def _verdict(checked: Any) -> str:
+    numbers = f"{checked.difference:.1e} at {checked.step + 1} ({checked.allowed:.1e})"
+    return numbers if checked.agrees else f"**{numbers}: {checked.reason}**"

@@ -1,0 +1,119 @@
+"""Which kernel set a CPU device gets."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from copy import copy
+from dataclasses import dataclass
+from functools import cache
+from threading import RLock
+from typing import Any
+
+from singa_lite import threads
+from singa_lite.errors import DeviceError
+from singa_lite.kernels.kernel_set import Forms, Kernel, KernelSet, Launch, Settings
+from singa_lite.kernels.numpy_kernels import NUMPY
+
+SETS = ("auto", "onednn", "numpy")
+
+#: The NumPy kernels that call BLAS, and the fewest elements of their largest operand for which it may use threads.
+#: OpenBLAS does from m·n·k = 2**18 on, where the largest of the three matrices has 2**12 elements or more; the columns
+#: of a convolution are a matrix too, and no operand.
+PRODUCTS = {
+    **dict.fromkeys(("linear", "linear_activation", "matmul"), 1 << 12),
+    **dict.fromkeys(("conv2d", "conv2d_activation", "conv2d_derivative", "conv2d_gradient"), 0),
+}
+
+_lock = RLock()
+
+
+def cpu_kernels(wanted: str = "auto") -> KernelSet:
+    """The set called "onednn" or "numpy", or for "auto" that of SINGA_LITE_KERNELS, or the fastest that is there.
+
+    DeviceError for another name, and for a set that was asked for and is not there.
+    """
+    where = "kernels"
+    if wanted == "auto":
+        where, wanted = "SINGA_LITE_KERNELS", os.environ.get("SINGA_LITE_KERNELS", "") or "auto"
+    if wanted not in SETS:
+        raise DeviceError(f"{where}: wanted one of {SETS}, received {wanted!r}")
+    if wanted == "numpy":
+        return NUMPY
+    found = find_onednn()
+    if isinstance(found, KernelSet):
+        return found
+    if wanted == "onednn":
+        raise DeviceError(f"{where}: wanted the oneDNN kernels, but {found}")
+    with _lock:
+        _warn(found)
+    return NUMPY
+
+
+def find_onednn() -> KernelSet | str:
+    """The set, or why there is none; looked for once."""
+    with _lock:  # a library is loaded once, and every thread gets the same set
+        return _onednn()
+
+
+@cache
+def _onednn() -> KernelSet | str:
+    from singa_lite.kernels.onednn_kernels import onednn
+    from singa_lite.kernels.onednn_kernels.library import OneDNNError, load
+
+    try:
+        with threads.openmp_starts():
+            path = load().path
+    except (OSError, OneDNNError) as error:
+        return str(error)
+    threads.use_openmp_of(path)
+    return onednn(_beside_openmp(NUMPY))
+
+
+@cache
+def _warn(why: str) -> None:
+    """Once in a process, unless the user has said that it is meant."""
+    from singa_lite.kernels.onednn_kernels.library import OFF
+
+    if os.environ.get("SINGA_LITE_ONEDNN", "") != OFF:
+        warnings.warn(
+            f"{why}; the NumPy kernels serve, many times slower. To change that: pip install onednn-cpu-gomp; "
+            "to say that this is meant: SINGA_LITE_KERNELS=numpy",
+            stacklevel=3,
+        )
+
+
+def _beside_openmp(kernels: KernelSet) -> KernelSet:
+    """The set, with BLAS on one thread."""
+    made = copy(kernels)
+    made.kernels = {
+        name: OneBlasThread(kernel, PRODUCTS[name]) if name in PRODUCTS else kernel
+        for name, kernel in kernels.kernels.items()
+    }
+    return made
+
+
+@dataclass(frozen=True)
+class OneBlasThread:
+    """A kernel with BLAS on one thread, as its waiting threads would take the cores from OpenMP's.
+
+    least: elements of the largest operand from which on BLAS may use threads.
+    """
+
+    kernel: Kernel
+    least: int
+
+    def serves(self, forms: Forms, settings: Settings) -> bool:
+        """As the kernel."""
+        return self.kernel.serves(forms, settings)
+
+    def scratch_bytes(self, forms: Forms, settings: Settings) -> int:
+        """As the kernel."""
+        return self.kernel.scratch_bytes(forms, settings)
+
+    def prepare(self, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+        """As the kernel."""
+        launch = self.kernel.prepare(arrays, scratch, settings)
+        if max(array.size for array in arrays if array is not None) < self.least:
+            return launch
+        return threads.on_one_blas_thread(launch)

@@ -1,0 +1,32 @@
+"""An operation and the activation behind it in one: what `passes/fuse.py` puts in the place of the two.
+
+activation: the name of an activation without settings, such as "relu". y is the activation's result.
+"""
+
+from __future__ import annotations
+
+from singa_lite.kernels.interface.signature import Read, Write, kernel
+
+#: {kernel: the one that has an activation besides}.
+FUSED = {"conv2d": "conv2d_activation", "linear": "linear_activation"}
+
+
+@kernel()
+def conv2d_activation(
+    x: Read,
+    weight: Read,
+    bias: Read | None,
+    y: Write,
+    *,
+    stride: tuple[int, int],
+    pad: tuple[int, int, int, int],
+    dilation: tuple[int, int],
+    groups: int,
+    activation: str,
+) -> None:
+    """y = activation(conv2d)."""
+
+
+@kernel()
+def linear_activation(x: Read, weight: Read, bias: Read | None, y: Write, *, activation: str) -> None:
+    """y = activation(x @ weight + bias)."""

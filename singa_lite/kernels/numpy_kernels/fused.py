@@ -1,0 +1,63 @@
+"""Two kernels one behind the other, the second in place: what the fused ones of other sets are compared with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from singa_lite.kernels.numpy_kernels import activation as activations
+from singa_lite.kernels.numpy_kernels.convolution import conv2d
+from singa_lite.kernels.numpy_kernels.linear import linear
+from singa_lite.kernels.numpy_kernels.scratch import RULES, Array, Bytes, scratch
+
+Pair = tuple[int, int]
+
+
+def _activated(y: Array, activation: str, memory: Bytes) -> None:
+    function = getattr(activations, activation)
+    if function in RULES:
+        function(y, y, scratch=memory[: RULES[function](y, y)])
+    else:
+        function(y, y)
+
+
+def _activation_bytes(y: Any, activation: str) -> int:
+    function = getattr(activations, activation)
+    return RULES[function](y, y) if function in RULES else 0
+
+
+def _conv2d_bytes(x: Any, weight: Any, bias: Any, y: Any, *, activation: str, **settings: Any) -> int:
+    return max(RULES[conv2d](x, weight, bias, y, **settings), _activation_bytes(y, activation))
+
+
+def _linear_bytes(x: Any, weight: Any, bias: Any, y: Any, *, activation: str) -> int:
+    return _activation_bytes(y, activation)
+
+
+@scratch(_conv2d_bytes)
+def conv2d_activation(
+    x: Array,
+    weight: Array,
+    bias: Array | None,
+    y: Array,
+    *,
+    stride: Pair,
+    pad: tuple[int, int, int, int],
+    dilation: Pair,
+    groups: int,
+    activation: str,
+    scratch: Bytes,
+) -> None:
+    """y = activation(conv2d)."""
+    window: dict[str, Any] = {"stride": stride, "pad": pad, "dilation": dilation, "groups": groups}
+    own = RULES[conv2d](x, weight, bias, y, **window)
+    conv2d(x, weight, bias, y, **window, scratch=scratch[:own])
+    _activated(y, activation, scratch)
+
+
+@scratch(_linear_bytes)
+def linear_activation(
+    x: Array, weight: Array, bias: Array | None, y: Array, *, activation: str, scratch: Bytes
+) -> None:
+    """y = activation(x @ weight + bias)."""
+    linear(x, weight, bias, y)
+    _activated(y, activation, scratch)

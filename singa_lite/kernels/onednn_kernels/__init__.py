@@ -1,0 +1,43 @@
+"""The fast set for CPUs: oneDNN's primitives (https://uxlfoundation.github.io/oneDNN), NumPy where it has none."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.kernels.onednn_kernels.library import load
+
+
+@cache
+def onednn(fallback: KernelSet) -> KernelSet:
+    """The set, over the set that serves calls which the library has no code for. OSError where there is no library.
+
+    Images lie channels last and filters with the kernels innermost. The library picks its code by strides, so every
+    kernel of the set may round otherwise where they change.
+    """
+    from singa_lite.kernels.onednn_kernels import (
+        activation,
+        convolution,
+        elementwise,
+        forms,
+        linear,
+        loss,
+        normalization,
+        pooling,
+        reduction,
+        update,
+    )
+    from singa_lite.kernels.onednn_kernels.post_ops import POST_OPS
+    from singa_lite.kernels.onednn_kernels.routine import collect
+
+    load()
+    kernels = collect(activation, convolution, elementwise, linear, loss, normalization, pooling, reduction, update)
+    return KernelSet(
+        "onednn",
+        kernels,
+        fallback,
+        layouts={"image": forms.CHANNELS_LAST, "filters": forms.KERNELS_LAST},
+        fusions=[(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS],
+        strides_matter=fallback.strides_matter | kernels.keys(),
+        inner_strides_matter=fallback.inner_strides_matter | kernels.keys(),
+    )

@@ -1,0 +1,56 @@
+"""Small work is done by the caller's thread alone."""
+
+from __future__ import annotations
+
+import ctypes as c
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from singa_lite.kernels.onednn_kernels.library import load
+from singa_lite.kernels.onednn_kernels.primitive import Launch
+
+#: Elements up to which one thread is as fast as several: waking and awaiting the others takes microseconds, and
+#: milliseconds where they share their cores with other busy processes.
+SMALL = 1 << 17
+
+
+@contextmanager
+def making() -> Iterator[None]:
+    """Primitives made inside are made for one thread: some keep to the number that there was when they were made."""
+    get, put = _openmp()
+    before = get()
+    put(1)
+    try:
+        yield
+    finally:
+        put(before)
+
+
+def running(launch: Launch) -> Launch:
+    """The launch, done by one thread."""
+    get, put = _openmp()
+
+    def run() -> None:
+        before = get()
+        put(1)
+        try:
+            launch()
+        finally:
+            put(before)
+
+    return run
+
+
+@cache
+def _openmp() -> tuple[Callable[[], int], Callable[[int], object]]:
+    """Functions that get and set the number of threads; they do nothing for a library that has others than OpenMP's."""
+    library: Any = c.CDLL(load().path)
+    try:
+        get, put = library.omp_get_max_threads, library.omp_set_num_threads
+    except AttributeError:
+        return (lambda: 1), (lambda _: None)
+    get.argtypes, get.restype = (), c.c_int
+    put.argtypes, put.restype = (c.c_int,), None
+    return get, put

@@ -1,0 +1,31 @@
+"""Conversions between layouts, as steps of a routine: only where a primitive wants another one than there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.routine import Operand, Routine
+
+
+def read_as(routine: Routine, tensor: Form, lies: p.Form, wanted: p.Form) -> Operand:
+    """What to give to a primitive that wants to read the tensor as `wanted`: the tensor, or a converted copy."""
+    if lies == wanted:
+        return tensor
+    copy = routine.temporary(wanted.nbytes)
+    routine.run(p.Reorder(lies, wanted), {f.SRC: tensor, f.DST: copy})
+    return copy
+
+
+@contextmanager
+def written_as(routine: Routine, tensor: Form, lies: p.Form, wanted: p.Form) -> Iterator[Operand]:
+    """What to give to the primitive inside, which writes the tensor as `wanted`; converted behind it if need be."""
+    if lies == wanted:
+        yield tensor
+        return
+    copy = routine.temporary(wanted.nbytes)
+    yield copy
+    routine.run(p.Reorder(wanted, lies), {f.SRC: copy, f.DST: tensor})

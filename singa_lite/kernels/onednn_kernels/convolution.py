@@ -1,0 +1,185 @@
+"""Two-dimensional convolution in three directions, images channels last, filters with the kernels innermost.
+
+The forward primitives read such filters as they are (on AVX-512 as fast as their own blocked layout); those of the two
+backward directions want blocks, so filters or their gradient go through a temporary of the routine, once a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.onednn_kernels import forms
+from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.conversion import read_as, written_as
+from singa_lite.kernels.onednn_kernels.post_ops import POST_OPS
+from singa_lite.kernels.onednn_kernels.primitive import Primitive
+from singa_lite.kernels.onednn_kernels.routine import Routine
+
+_DIRECT = 1
+Pair = tuple[int, int]
+
+
+class _Window(NamedTuple):
+    """The settings as the library takes them."""
+
+    stride: Pair
+    pad: tuple[int, int, int, int]
+    dilation: Pair
+    groups: int
+
+    @property
+    def geometry(self) -> tuple[object, ...]:
+        top, bottom, left, right = self.pad
+        gaps = tuple(step - 1 for step in self.dilation)
+        return p.dims(self.stride), p.dims(gaps), p.dims((top, left)), p.dims((bottom, right))
+
+
+class _Forms(NamedTuple):
+    """Forms of x, filters, bias and y, for which the primitives of all three directions are made."""
+
+    x: p.Form
+    weight: p.Form
+    bias: p.Form | None
+    y: p.Form
+
+    def forward(self, window: _Window, post_ops: tuple[p.PostOp, ...] = ()) -> Primitive:
+        return Primitive("convolution_forward", f.FORWARD_TRAINING, _DIRECT, *self, *window.geometry, post_ops=post_ops)
+
+
+def conv2d(
+    x: Form,
+    weight: Form,
+    bias: Form | None,
+    y: Form,
+    *,
+    stride: Pair,
+    pad: tuple[int, int, int, int],
+    dilation: Pair,
+    groups: int,
+) -> Routine | None:
+    """Forward."""
+    return _forward(x, weight, bias, y, _Window(stride, pad, dilation, groups))
+
+
+def conv2d_activation(
+    x: Form,
+    weight: Form,
+    bias: Form | None,
+    y: Form,
+    *,
+    stride: Pair,
+    pad: tuple[int, int, int, int],
+    dilation: Pair,
+    groups: int,
+    activation: str,
+) -> Routine | None:
+    """Forward, and the activation before the result is stored."""
+    post_op = POST_OPS.get(activation)
+    if post_op is None:
+        return None
+    return _forward(x, weight, bias, y, _Window(stride, pad, dilation, groups), (post_op,))
+
+
+def _forward(
+    x: Form, weight: Form, bias: Form | None, y: Form, window: _Window, post_ops: tuple[p.PostOp, ...] = ()
+) -> Routine | None:
+    if not forms.are_floats(x, weight, bias, y):
+        return None
+    image, result = _image(x), _image(y)
+    vector = None if bias is None else forms.dense(bias.shape)
+
+    def made(filters: p.Form) -> Primitive:
+        return _Forms(image, filters, vector, result).forward(window, post_ops)
+
+    primitive = _fastest(made, _filters(weight, window.groups), _chosen(weight, window.groups))
+    if primitive is None:
+        return None
+    routine = Routine()
+    source = read_as(routine, x, forms.of(x), primitive.form(f.SRC))
+    filters = read_as(routine, weight, _filters(weight, window.groups), primitive.form(f.WEIGHTS))
+    offset = None if bias is None else read_as(routine, bias, forms.of(bias), primitive.form(f.BIAS))
+    with written_as(routine, y, forms.of(y), primitive.form(f.DST)) as target:
+        routine.run(primitive, {f.SRC: source, f.WEIGHTS: filters, f.BIAS: offset, f.DST: target})
+    return routine
+
+
+def conv2d_derivative(
+    dy: Form, weight: Form, dx: Form, *, stride: Pair, pad: tuple[int, int, int, int], dilation: Pair, groups: int
+) -> Routine | None:
+    """Derivative by the images."""
+    window = _Window(stride, pad, dilation, groups)
+    if not forms.are_floats(dy, weight, dx):
+        return None
+    image, result, chosen = _image(dx), _image(dy), _chosen(weight, groups)
+    hint = _Forms(image, chosen, None, result).forward(window)
+
+    def made(filters: p.Form) -> Primitive:
+        return Primitive("convolution_backward_data", _DIRECT, image, filters, result, *window.geometry, forward=hint)
+
+    primitive = _fastest(made, chosen)
+    if primitive is None:
+        return None
+    routine = Routine()
+    source = read_as(routine, dy, forms.of(dy), primitive.form(f.DIFF_DST))
+    filters = read_as(routine, weight, _filters(weight, groups), primitive.form(f.WEIGHTS))
+    with written_as(routine, dx, forms.of(dx), primitive.form(f.DIFF_SRC)) as target:
+        routine.run(primitive, {f.DIFF_DST: source, f.WEIGHTS: filters, f.DIFF_SRC: target})
+    return routine
+
+
+def conv2d_gradient(
+    x: Form, dy: Form, dweight: Form, *, stride: Pair, pad: tuple[int, int, int, int], dilation: Pair, groups: int
+) -> Routine | None:
+    """Gradient by the filters."""
+    window = _Window(stride, pad, dilation, groups)
+    if not forms.are_floats(x, dy, dweight):
+        return None
+    image, result, chosen = _image(x), _image(dy), _chosen(dweight, groups)
+    hint = _Forms(image, chosen, None, result).forward(window)
+
+    def made(filters: p.Form) -> Primitive:
+        return Primitive(
+            "convolution_backward_weights", _DIRECT, image, filters, None, result, *window.geometry, forward=hint
+        )
+
+    primitive = _fastest(made, chosen)
+    if primitive is None:
+        return None
+    routine = Routine()
+    source = read_as(routine, x, forms.of(x), primitive.form(f.SRC))
+    slope = read_as(routine, dy, forms.of(dy), primitive.form(f.DIFF_DST))
+    with written_as(routine, dweight, _filters(dweight, groups), primitive.form(f.DIFF_WEIGHTS)) as target:
+        routine.run(primitive, {f.SRC: source, f.DIFF_DST: slope, f.DIFF_WEIGHTS: target})
+    return routine
+
+
+def _fastest(made: Callable[[p.Form], Primitive], *choices: p.Form) -> Primitive | None:
+    """The primitive of the first choice that runs code of its own; none where all go by the library's plain loops."""
+    found = None
+    for choice in choices:
+        primitive = made(choice)
+        if "gemm" not in primitive.implementation and "ref" not in primitive.implementation:
+            return primitive
+        found = primitive
+    return None if found is None or "ref" in found.implementation else found
+
+
+def _image(form: Form) -> p.Form:
+    return forms.dense(form.shape, axes=forms.CHANNELS_LAST)
+
+
+def _filters(form: Form, groups: int) -> p.Form:
+    """Filters as they lie; with an axis of groups before the others where there are several."""
+    strides = forms.strides_of(form)
+    if groups == 1:
+        return p.form(form.shape, strides)
+    kernels = form.shape[0] // groups
+    return p.form((groups, kernels, *form.shape[1:]), (kernels * strides[0], *strides))
+
+
+def _chosen(form: Form, groups: int) -> p.Form:
+    shape = form.shape if groups == 1 else (groups, form.shape[0] // groups, *form.shape[1:])
+    return forms.chosen(shape)

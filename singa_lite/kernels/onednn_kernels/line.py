@@ -1,0 +1,176 @@
+"""Work along memory: tensors that lie alike are lines of elements to primitives that treat each by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from singa_lite.kernels.kernel_set import Form, Forms
+from singa_lite.kernels.onednn_kernels import algorithms as a
+from singa_lite.kernels.onednn_kernels import alone, forms
+from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.primitive import Launch, Primitive
+from singa_lite.kernels.onednn_kernels.routine import Operand, Routine, Temporary
+
+#: Elements of a piece: four tensors' pieces stay in a cache of 32 MiB from one primitive to the next.
+PIECE = 1 << 20
+
+#: What is done with each element on its way to the target: ("binary", algorithm, operand), ("eltwise", algorithm,
+#: alpha, beta), and at the end, if at all, ("sum", scale): the target's old value times scale is added.
+Link = tuple[Any, ...]
+
+
+class Steps(Routine):
+    """Steps over `size` elements of tensors that lie alike. An operand may be one number instead: a `Temporary`."""
+
+    def __init__(self, size: int, temporary_bytes: int = 0) -> None:
+        super().__init__(temporary_bytes=temporary_bytes)
+        self.size = size
+
+    @property
+    def line(self) -> p.Form:
+        """The form of the tensors."""
+        return forms.dense((self.size,))
+
+    def chain(self, target: Operand, source: Operand, *links: Link) -> None:
+        """target = source, taken through the links one by one. The first link is binary; target may be source."""
+        (_, algorithm, other), *rest = links
+        operands = {f.SRC: source, f.SRC_1: other, f.DST: target}
+        post_ops: list[p.PostOp] = []
+        for index, (kind, *arguments) in enumerate(rest):
+            if kind == "binary":
+                operands[f.post_op(index)] = arguments[1]
+                post_ops.append((kind, arguments[0], self._form(arguments[1])))
+            else:
+                post_ops.append((kind, *arguments, 0, 0) if kind == "sum" else (kind, *arguments))
+        made = Primitive("binary", algorithm, self.line, self._form(other), self.line, post_ops=post_ops)
+        self.run(made, operands)
+
+    def eltwise(self, target: Operand, source: Operand, algorithm: int, alpha: float = 0.0, beta: float = 0.0) -> None:
+        """target = the algorithm's function of source; target may be source."""
+        self.run(self._eltwise(algorithm, alpha, beta), {f.SRC: source, f.DST: target})
+
+    def derivative(
+        self, dx: Operand, dy: Operand, known: Operand, algorithm: int, alpha: float = 0.0, beta: float = 0.0
+    ) -> None:
+        """dx = dy * its derivative. known: what the function gave, for algorithms `_FROM_RESULT`, else what it took."""
+        forward, lines = self._eltwise(algorithm, alpha, beta), (self.line,) * 3
+        made = Primitive("eltwise_backward", algorithm, *lines, alpha, beta, forward=forward)
+        argument = f.DST if algorithm >= a.RELU_FROM_RESULT else f.SRC
+        self.run(made, {argument: known, f.DIFF_DST: dy, f.DIFF_SRC: dx})
+
+    def _eltwise(self, algorithm: int, alpha: float, beta: float) -> Primitive:
+        return Primitive("eltwise_forward", f.FORWARD_TRAINING, algorithm, self.line, self.line, alpha, beta)
+
+    def clip(self, target: Operand, source: Operand, least: float, largest: float) -> None:
+        """target = min(max(source, least), largest), NaN where source is NaN; target may be source."""
+        self.bound(target, source, largest, a.MINIMUM)
+        self.bound(target, target, least, a.MAXIMUM)
+
+    def bound(self, target: Operand, source: Operand, bound: float, algorithm: int) -> None:
+        """target = the bound or source, by algorithm MINIMUM or MAXIMUM; NaN where source is NaN.
+
+        Of two numbers of which one is NaN the library takes the second, so the bound is made first.
+        """
+        number = ("eltwise", a.LINEAR, 1.0, bound)
+        self.chain(target, source, ("binary", a.LESS, source), number, ("binary", algorithm, source))
+
+    def _form(self, operand: Operand) -> p.Form:
+        return self.line if isinstance(operand, Form) else forms.dense((1,))
+
+
+class Line(Routine):
+    """Steps of its own, then steps over tensors that lie alike, piece after piece if there are several of these.
+
+    size: of each of the tensors, whose forms are alike (`forms.are_alike`). piece: elements that one primitive leaves
+    in the cache for the next. Up to `alone.SMALL` elements are done by one thread.
+    """
+
+    def __init__(self, size: int, piece: int = PIECE) -> None:
+        super().__init__()
+        self.size = size
+        self.piece = min(size, piece)
+        self._over: dict[int, Steps] = {}
+
+    def numbers(self, count: int) -> tuple[Temporary, ...]:
+        """Places for single numbers, which a step on the host writes at each run."""
+        return tuple(self.temporary((1,), "float32") for _ in range(count))
+
+    def each(self, add: Callable[[Steps], None]) -> Line:
+        """Say what is done with a piece, once all temporaries are taken: `add` adds its steps."""
+        with self.making():
+            self._make(self.size, add)
+            if len(self._over[self.size].steps) == 1:
+                self.piece = self.size
+            for size in {self.piece, self.size % self.piece} - {0, self.size}:
+                self._make(size, add)
+        return self
+
+    def _make(self, size: int, add: Callable[[Steps], None]) -> None:
+        self._over[size] = Steps(size, self.temporary_bytes)
+        add(self._over[size])
+
+    def making(self) -> AbstractContextManager[None]:
+        """Where primitives are made: for one thread if there is little to do."""
+        return alone.making() if self._is_small else nullcontext()
+
+    @property
+    def _is_small(self) -> bool:
+        return self.size <= alone.SMALL
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Of the temporaries and the primitive that needs most."""
+        return max(super().scratch_bytes, *(steps.scratch_bytes for steps in self._over.values()))
+
+    def bind(self, forms: Forms, arrays: tuple[Any, ...], scratch: Any) -> Launch:
+        """The steps over these arrays. forms: those that the routine was built with."""
+        launches = [super().bind(forms, arrays, scratch)] if self.steps else []
+        lines = [array if array is None or array.size != self.size else _flat(array) for array in arrays]
+        for start in range(0, self.size, self.piece):
+            stop = min(start + self.piece, self.size)
+            pieces = tuple(line if line is None or line.size != self.size else line[start:stop] for line in lines)
+            launches.append(self._over[stop - start].bind(forms, pieces, scratch))
+        launch = launches[0] if len(launches) == 1 else _in_order(launches)
+        return alone.running(launch) if self._is_small else launch
+
+
+#: Adds the steps that fill the target from a source that lies as it does; the source may be the target itself.
+Fill = Callable[[Steps, Form], None]
+
+
+def along(target: Form, source: Form, *others: Form, add: Fill) -> Line | None:
+    """Steps that fill the target from a source, which is first copied into it if it lies otherwise.
+
+    None where the target has gaps, or the others do not lie as it does.
+    """
+    if not forms.are_alike(target, *others) or source.shape != target.shape or not can_reorder(source):
+        return None
+    line = Line(target.size)
+    if forms.are_alike(target, source):
+        return line.each(lambda steps: add(steps, source))
+    with line.making():
+        line.run(p.Reorder(forms.of(source), forms.of(target)), {f.SRC: source, f.DST: target})
+    return line.each(lambda steps: add(steps, target))
+
+
+def can_reorder(*tensors: Form) -> bool:
+    """Whether the library can copy these: float32 tensors without broadcast axes."""
+    return all(forms.are_floats(form) and all(stride > 0 for stride in form.strides) for form in tensors)
+
+
+def _flat(array: Any) -> Any:
+    """The elements of an array without gaps in the order of memory."""
+    return np.lib.stride_tricks.as_strided(array, (array.size,), (array.itemsize,))
+
+
+def _in_order(launches: Sequence[Launch]) -> Launch:
+    def run() -> None:
+        for launch in launches:
+            launch()
+
+    return run

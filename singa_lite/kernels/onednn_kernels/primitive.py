@@ -1,0 +1,147 @@
+"""Primitives of oneDNN over memory of ours: forms of tensors, attributes, primitives and their launches."""
+
+from __future__ import annotations
+
+import ctypes as c
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels.library import load
+
+Launch = Callable[[], Any]
+Extents = Sequence[int]
+
+
+class Handle:
+    """An object of the library, destroyed with its handle. It can be given to every function of the library."""
+
+    __slots__ = ("_as_parameter_", "_destroy", "_keep")
+
+    def __init__(self, kind: str, pointer: c.c_void_p, *keep: Any) -> None:
+        self._as_parameter_ = pointer
+        self._destroy = getattr(load(), f"{kind}_destroy")
+        self._keep = keep
+
+    def __del__(self) -> None:
+        self._destroy(self._as_parameter_)
+
+
+class _Argument(c.Structure):
+    _fields_ = [("argument", c.c_int), ("memory", c.c_void_p)]
+
+
+def dims(extents: Extents) -> Any:
+    """Extents as the library takes them."""
+    return (c.c_int64 * max(len(extents), 1))(*extents)
+
+
+class Form:
+    """How a tensor lies in memory (a memory descriptor); it lives as long as its owner."""
+
+    __slots__ = ("_as_parameter_", "_owner")
+
+    def __init__(self, pointer: Any, owner: Any) -> None:
+        self._as_parameter_ = pointer
+        self._owner = owner
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes from the first element to the last, padding included; 0 where there is no tensor."""
+        size: int = load().form_bytes(self)
+        return size
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Form) and bool(load().forms_equal(self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@cache
+def form(shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str = "float32") -> Form:
+    """The form of a tensor. strides: in elements; None: any, the primitive chooses."""
+    head = len(shape), dims(shape), f.DATA_TYPES[dtype]
+    if strides is None:
+        made = load().make("memory_desc_create_with_tag", *head, f.ANY)
+    else:
+        made = load().make("memory_desc_create_with_strides", *head, dims(strides))
+    return Form(made, Handle("memory_desc", made))
+
+
+#: One post-op: its kind ("eltwise", "sum", "binary") and what its function takes.
+PostOp = tuple[Any, ...]
+
+
+def _attributes(post_ops: Sequence[PostOp]) -> Handle:
+    """Scratch is the caller's; post_ops: what is done with each element of the result before it is stored."""
+    library = load()
+    attributes = Handle("primitive_attr", library.make("primitive_attr_create"))
+    library.primitive_attr_set_scratchpad_mode(attributes, 1)
+    if post_ops:
+        chain = Handle("post_ops", library.make("post_ops_create"))
+        for kind, *arguments in post_ops:
+            getattr(library, f"post_ops_append_{kind}")(chain, *arguments)
+        library.primitive_attr_set_post_ops(attributes, chain)
+    return attributes
+
+
+class Primitive:
+    """One primitive for fixed forms: made once, bound to memory as often as wanted.
+
+    function: of the library, without `_primitive_desc_create`; arguments: those behind the engine, but for the
+    forward primitive's descriptor (forward) and the attributes (post_ops). OneDNNError if the library has no
+    implementation for these forms.
+    """
+
+    def __init__(
+        self, function: str, *arguments: Any, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
+    ) -> None:
+        library, attributes = load(), _attributes(post_ops)
+        hint = () if forward is None else (forward.descriptor,)
+        made = library.make(f"{function}_primitive_desc_create", library.engine, *arguments, *hint, attributes)
+        self._finish(made, (arguments, attributes))
+
+    def _finish(self, descriptor: c.c_void_p, keep: Any) -> None:
+        library = load()
+        self.descriptor = Handle("primitive_desc", descriptor, keep)
+        self._primitive = Handle("primitive", library.make("primitive_create", self.descriptor))
+        self.scratch_bytes: int = library.form_bytes(library.query_md(self.descriptor, f.SCRATCHPAD_FORM, 0))
+
+    @property
+    def implementation(self) -> str:
+        """The library's name for the code that runs."""
+        name = c.c_char_p()
+        load().query(self.descriptor, f.IMPLEMENTATION, 0, c.byref(name))
+        return (name.value or b"").decode()
+
+    def form(self, argument: int) -> Form:
+        """The form that an argument of the execution must have."""
+        return Form(c.c_void_p(load().query_md(self.descriptor, f.ARGUMENT_FORM, argument)), self)
+
+    def bind(self, arrays: Mapping[int, Any], scratch: Any = None) -> Launch:
+        """A call without arguments that runs the primitive. arrays: {argument: NumPy array over its memory}."""
+        library = load()
+        given = dict(arrays)
+        if self.scratch_bytes:
+            given[f.SCRATCHPAD] = scratch
+        memories = [self._memory(argument, array) for argument, array in given.items()]
+        arguments = (_Argument * len(given))(
+            *(_Argument(argument, memory._as_parameter_) for argument, memory in zip(given, memories, strict=True))
+        )
+        launch = partial(library.primitive_execute, self._primitive, library.stream, len(given), arguments)
+        launch.keep = memories, list(given.values())  # type: ignore[attr-defined]
+        return launch
+
+    def _memory(self, argument: int, array: Any) -> Handle:
+        pointer = c.c_void_p(array.ctypes.data)
+        return Handle("memory", load().make("memory_create", self.form(argument), load().engine, pointer))
+
+
+class Reorder(Primitive):
+    """The same values in another form: SRC to DST."""
+
+    def __init__(self, source: Form, target: Form) -> None:
+        library, attributes = load(), _attributes(())
+        made = library.make("reorder_primitive_desc_create", source, library.engine, target, library.engine, attributes)
+        self._finish(made, (source, target, attributes))

@@ -1,0 +1,172 @@
+"""Sums along axes, in stages of a thousand terms or so: then float32 is exact enough for any number of them.
+
+Along memory the library has a reduction. Across memory it has plain loops only; there a row of ones times the matrix
+serves, which goes at the speed of memory.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.onednn_kernels import algorithms, forms
+from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.primitive import Primitive
+from singa_lite.kernels.onednn_kernels.routine import Operand, Routine
+from singa_lite.strides import ordered_strides
+
+Array = np.ndarray[Any, Any]
+
+#: dnnl_reduction_sum
+_SUM = 0x2FFF4
+#: Most terms of a stage: across memory they are added one by one, along it in sixteen lanes.
+_ACROSS, _ALONG = 1 << 10, 1 << 14
+#: A stage of fewer terms than these leaves too much for the next one.
+_FEWEST = 16
+#: From so many elements on the library is faster than the host.
+_ELEMENTS = 1 << 12
+
+
+class _Run(NamedTuple):
+    """Axes that lie evenly one behind the other, all of them summed over or all kept. stride: in elements."""
+
+    extent: int
+    stride: int
+    summed: bool
+
+
+class Stage(NamedTuple):
+    """One summation, of an array (outer, groups, terms, inner) to (outer, groups, 1, inner)."""
+
+    shape: tuple[int, int, int, int]
+    strides: tuple[int, int, int, int]
+
+    def primitive(self, alpha: float) -> Primitive:
+        """`alpha` is applied by the row of factors that `across` takes, else by the primitive."""
+        outer, groups, terms, inner = self.shape
+        if self.across:
+            factors, result = forms.dense((1, 1, 1, terms)), forms.dense((outer, groups, 1, inner))
+            return Primitive("matmul", factors, p.form(self.shape, self.strides), None, result)
+        lines, result = p.form(self.shape[:3], self.strides[:3]), forms.dense((outer, groups, 1))
+        post_ops = [] if alpha == 1 else [("eltwise", algorithms.LINEAR, alpha, 0.0)]
+        return Primitive("reduction", _SUM, lines, result, 0.0, 0.0, post_ops=post_ops)
+
+    @property
+    def across(self) -> bool:
+        """Whether the terms lie across memory, each row of them along it."""
+        return self.shape[3] > 1
+
+    def add(self, routine: Routine, source: Operand, target: Operand, alpha: float) -> bool:
+        """The step: target = alpha * sums of source. Whether the library has more than plain loops for it."""
+        primitive = self.primitive(alpha)
+        if self.across:
+            factors = routine.temporary(self.shape[2:3], "float32")
+            routine.call(_filler(alpha), factors)
+            routine.run(primitive, {f.SRC: factors, f.WEIGHTS: source, f.DST: target})
+        else:
+            routine.run(primitive, {f.SRC: source, f.DST: target})
+        return "ref" not in primitive.implementation
+
+
+def reduce_sum(x: Form, y: Form, *, axes: tuple[int, ...], alpha: float) -> Routine | None:
+    """Axes summed over may lie in two places of memory; y lies without gaps, its axes in the order of x's."""
+    if not forms.are_floats(x, y):
+        return None
+    if x.size < _ELEMENTS:
+        return _on_host(x, y, axes, alpha)
+    summed = {axis % x.ndim for axis in axes}
+    if not _lies_as(y, x, summed):
+        return None
+    routine, runs = Routine(), _runs(x, summed)
+    source: Operand = x
+    while source is not y:
+        stage = _stage(runs)
+        if stage is None:
+            return None
+        runs = _left(runs, stage)
+        last = not any(run.summed for run in runs)
+        target = y if last else routine.temporary((prod(run.extent for run in runs),), "float32")
+        if not stage.add(routine, source, target, alpha if last else 1.0):
+            return None
+        source = target
+    return routine
+
+
+def _on_host(x: Form, y: Form, axes: tuple[int, ...], alpha: float) -> Routine:
+    """In float64."""
+
+    def add(x: Array, totals: Array, y: Array) -> None:
+        np.add.reduce(x, axis=axes, dtype=np.float64, keepdims=y.ndim == x.ndim, out=totals)
+        np.multiply(totals, alpha, out=y)
+
+    routine = Routine()
+    routine.call(add, x, routine.temporary(y.shape, "float64"), y)
+    return routine
+
+
+def bias_gradient(dy: Form, db: Form, *, axis: int) -> Routine | None:
+    """Images channels last and dense layers: sums of columns."""
+    others = tuple(other for other in range(dy.ndim) if other != axis % dy.ndim)
+    return reduce_sum(dy, db, axes=others, alpha=1.0)
+
+
+def _lies_as(y: Form, x: Form, summed: set[int]) -> bool:
+    """Whether y lies without gaps, the axes that are kept in the same order as in x."""
+    kept = [axis for axis in forms.order_of(x) if axis not in summed]
+    places = {axis: place for place, axis in enumerate(sorted(kept))} if y.ndim < x.ndim else {a: a for a in kept}
+    wanted = ordered_strides([x.shape[axis] for axis in kept], range(len(kept)))
+    strides = forms.strides_of(y)
+    return all(strides[places[axis]] == stride or x.shape[axis] == 1 for axis, stride in zip(kept, wanted, strict=True))
+
+
+def _runs(x: Form, summed: set[int]) -> list[_Run]:
+    """The axes of x as runs, in the order of memory."""
+    strides = forms.strides_of(x)
+    return _merged([_Run(x.shape[axis], strides[axis], axis in summed) for axis in forms.order_of(x)])
+
+
+def _merged(axes: list[_Run]) -> list[_Run]:
+    """As few runs as there can be."""
+    runs: list[_Run] = []
+    for run in (run for run in axes if run.extent > 1):
+        if runs and runs[-1].summed == run.summed and runs[-1].stride == run.extent * run.stride:
+            run = run._replace(extent=run.extent * runs.pop().extent)
+        runs.append(run)
+    return runs
+
+
+def _stage(runs: list[_Run]) -> Stage | None:
+    """The first sum, of the outermost run that is summed over; None where memory is too uneven for it."""
+    place = [run.summed for run in runs].index(True) if any(run.summed for run in runs) else len(runs)
+    if place > 1 or place == len(runs):
+        return None
+    run, behind = runs[place], runs[place + 1 :]
+    inner = prod(other.extent for other in behind)
+    dense = ordered_strides([other.extent for other in behind], range(len(behind)))
+    if tuple(other.stride for other in behind) != dense or (not behind and run.stride != 1):
+        return None
+    limit = _ACROSS if behind else _ALONG
+    terms = max(n for n in range(1, min(run.extent, limit) + 1) if run.extent % n == 0)
+    if run.stride <= 0 or terms < min(run.extent, _FEWEST):
+        return None
+    size = run.extent * run.stride
+    outer = runs[0] if place else _Run(1, size, False)
+    strides = outer.stride, terms * run.stride, run.stride, 1
+    return Stage((outer.extent, run.extent // terms, terms, inner), strides)
+
+
+def _left(runs: list[_Run], stage: Stage) -> list[_Run]:
+    """The runs behind a stage, without gaps."""
+    outer, groups, _, _ = stage.shape
+    place = [run.summed for run in runs].index(True)
+    axes = [(outer, False), (groups, True), *((run.extent, run.summed) for run in runs[place + 1 :])]
+    strides = ordered_strides([extent for extent, _ in axes], range(len(axes)))
+    return _merged([_Run(extent, stride, summed) for (extent, summed), stride in zip(axes, strides, strict=True)])
+
+
+def _filler(value: float) -> Any:
+    return lambda array: array.fill(value)

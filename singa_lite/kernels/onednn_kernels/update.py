@@ -1,0 +1,224 @@
+"""Optimizer updates along memory, in place: primitives with two operands, each with a row of post-ops.
+
+What changes from run to run is an operand of one element, written by a step on the host. The gradient with weight
+decay is never stored: where it is wanted it is made again, or the decay's share of a step is a step of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.onednn_kernels import algorithms as a
+from singa_lite.kernels.onednn_kernels import forms
+from singa_lite.kernels.onednn_kernels.line import Line, Link, Steps
+from singa_lite.kernels.onednn_kernels.routine import Operand, Routine
+
+Array = np.ndarray[Any, Any]
+
+_SQUARE = ("eltwise", a.SQUARE, 0.0, 0.0)
+_ADDED = ("sum", 1.0)
+
+
+def _times(operand: Operand) -> Link:
+    return "binary", a.MULTIPLY, operand
+
+
+def sgd(
+    gradient: Form,
+    rate: Form,
+    value: Form,
+    velocity: Form | None,
+    count: Form,
+    *,
+    momentum: float,
+    dampening: float,
+    nesterov: bool,
+    weight_decay: float,
+    lr_mult: float,
+) -> Routine | None:
+    """At the first update the velocity starts from zeros, whatever it held, and takes the whole gradient."""
+    if not forms.are_alike(value, gradient, *(() if velocity is None else (velocity,))):
+        return None
+    line = Line(value.size)
+    numbers = step, share, decay, ahead = line.numbers(4)
+
+    def begin(rate: Array, count: Array, velocity: Array | None, *numbers: Array) -> None:
+        is_first, lr = _count_up(count) == 1, float(rate) * lr_mult
+        if is_first and velocity is not None:
+            velocity.fill(0)
+        _write(numbers, -lr, 1.0 if is_first else 1 - dampening, weight_decay, -lr * momentum)
+
+    def add(steps: Steps) -> None:
+        g = _decayed(gradient, value, decay, weight_decay)
+        if velocity is not None:
+            steps.chain(velocity, *g, _times(share), ("sum", momentum))
+        if velocity is None or nesterov:
+            steps.chain(value, *g, _times(step), _ADDED)
+        if velocity is not None:
+            steps.chain(value, velocity, _times(ahead if nesterov else step), _ADDED)
+
+    line.call(begin, rate, count, velocity, *numbers)
+    return line.each(add)
+
+
+def rms_prop(
+    gradient: Form,
+    rate: Form,
+    value: Form,
+    square_average: Form,
+    count: Form,
+    *,
+    rho: float,
+    epsilon: float,
+    weight_decay: float,
+    lr_mult: float,
+) -> Routine | None:
+    """Two steps by the gradient, or three with weight decay."""
+    return _scaled_by_squares(
+        gradient, rate, value, square_average, count, rho, 1 - rho, epsilon, weight_decay, lr_mult
+    )
+
+
+def ada_grad(
+    gradient: Form,
+    rate: Form,
+    value: Form,
+    square_sum: Form,
+    count: Form,
+    *,
+    epsilon: float,
+    weight_decay: float,
+    lr_mult: float,
+) -> Routine | None:
+    """The squares add up; else as `rms_prop`."""
+    return _scaled_by_squares(gradient, rate, value, square_sum, count, 1.0, 1.0, epsilon, weight_decay, lr_mult)
+
+
+def _scaled_by_squares(
+    gradient: Form,
+    rate: Form,
+    value: Form,
+    square: Form,
+    count: Form,
+    kept: float,
+    share: float,
+    epsilon: float,
+    weight_decay: float,
+    lr_mult: float,
+) -> Routine | None:
+    """square = kept * square + share * g**2; value -= lr * g / (sqrt(square) + epsilon)."""
+    if not forms.are_alike(value, gradient, square):
+        return None
+    line = Line(value.size)
+    numbers = step, decay, decay_step, correction = line.numbers(4)
+
+    def begin(rate: Array, count: Array, *numbers: Array) -> None:
+        _count_up(count)
+        lr = float(rate) * lr_mult
+        _write(numbers, -lr, weight_decay, -lr * weight_decay, 1.0)
+
+    def add(steps: Steps) -> None:
+        steps.chain(square, *_squared(gradient, value, decay, weight_decay), _share(share), ("sum", kept))
+        if weight_decay != 0:
+            _add_ratio(steps, value, decay_step, value, square, correction, epsilon)
+        _add_ratio(steps, value, step, gradient, square, correction, epsilon)
+
+    line.call(begin, rate, count, *numbers)
+    return line.each(add)
+
+
+def adam(
+    gradient: Form,
+    rate: Form,
+    value: Form,
+    first_moment: Form,
+    second_moment: Form,
+    count: Form,
+    *,
+    beta_1: float,
+    beta_2: float,
+    epsilon: float,
+    weight_decay: float,
+    decoupled: bool,
+    lr_mult: float,
+) -> Routine | None:
+    """The moments, AdamW's decay if decoupled, then the step."""
+    if not forms.are_alike(value, gradient, first_moment, second_moment):
+        return None
+    line = Line(value.size)
+    numbers = step, correction, share, decay, kept = line.numbers(5)
+    coupled_decay = 0.0 if decoupled else weight_decay
+
+    def begin(rate: Array, count: Array, *numbers: Array) -> None:
+        t, lr = _count_up(count), float(rate) * lr_mult
+        top, bottom = 1 - beta_1**t, 1 - beta_2**t
+        _write(numbers, -lr / top, 1 / bottom, 1 - beta_1, coupled_decay, 1 - lr * weight_decay)
+
+    def add(steps: Steps) -> None:
+        g = _decayed(gradient, value, decay, coupled_decay)
+        steps.chain(first_moment, *g, _times(share), ("sum", beta_1))
+        squares = _squared(gradient, value, decay, coupled_decay)
+        steps.chain(second_moment, *squares, _share(1 - beta_2), ("sum", beta_2))
+        if weight_decay != coupled_decay:
+            steps.chain(value, value, _times(kept))
+        _add_ratio(steps, value, step, first_moment, second_moment, correction, epsilon)
+
+    line.call(begin, rate, count, *numbers)
+    return line.each(add)
+
+
+def add_scaled(x: Form, y: Form, *, alpha: float) -> Routine | None:
+    """One primitive."""
+    if not forms.are_alike(y, x):
+        return None
+    line = Line(y.size)
+    (factor,) = line.numbers(1)
+    line.call(lambda number: _write((number,), alpha), factor)
+    return line.each(lambda steps: steps.chain(y, x, _times(factor), _ADDED))
+
+
+def clip_elements(y: Form, *, threshold: float) -> Routine | None:
+    """NaN stays NaN."""
+    if not forms.are_alike(y):
+        return None
+    return Line(y.size).each(lambda steps: steps.clip(y, y, -threshold, threshold))
+
+
+def _count_up(count: Array) -> int:
+    """Add one to the count of updates and return it."""
+    np.add(count, 1, out=count)
+    return int(count)
+
+
+def _write(places: tuple[Array, ...], *numbers: float) -> None:
+    for place, number in zip(places, numbers, strict=True):
+        place[0] = number
+
+
+def _share(factor: float) -> Link:
+    return "eltwise", a.LINEAR, factor, 0.0
+
+
+def _decayed(gradient: Form, value: Form, decay: Operand, weight_decay: float) -> tuple[Any, ...]:
+    """Source and links of gradient + weight_decay * value."""
+    if weight_decay == 0:
+        return (gradient,)
+    return value, _times(decay), ("binary", a.ADD, gradient)
+
+
+def _squared(gradient: Form, value: Form, decay: Operand, weight_decay: float) -> tuple[Any, ...]:
+    """Source and links of its square."""
+    if weight_decay == 0:
+        return gradient, _times(gradient)
+    return *_decayed(gradient, value, decay, weight_decay), _SQUARE
+
+
+def _add_ratio(
+    steps: Steps, value: Form, factor: Operand, top: Form, square: Form, correction: Operand, epsilon: float
+) -> None:
+    """value += factor * top / (sqrt(correction * square) + epsilon)."""
+    root = ("eltwise", a.SQRT, 0.0, 0.0), ("eltwise", a.LINEAR, 1.0, epsilon), ("eltwise", a.POWER, 1.0, -1.0)
+    steps.chain(value, square, _times(correction), *root, _times(top), _times(factor), _ADDED)

@@ -1,0 +1,162 @@
+"""Gradient and update by tiles: the gradient of a large weight is made, applied and dropped a few rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Any
+
+from singa_lite.kernels.interface import ELEMENT_WISE_UPDATES
+from singa_lite.operation import Instruction, Operand
+from singa_lite.passes.uses import Uses
+from singa_lite.strides import laid_out, memory_order
+
+#: Bytes of a tile's gradient: it stays in the second-level cache between the product and the update.
+TILE_BYTES = 1 << 20
+#: Smaller gradients stay whole: they fit into the caches as they are.
+LEAST_BYTES = 4 << 20
+
+#: Scratch bytes of a kernel for operands and settings, as `KernelSet.scratch_bytes`.
+ScratchRule = Callable[[str, tuple[Operand | None, ...], Any], int]
+
+
+def tiled(
+    instructions: Sequence[Instruction],
+    sizes: dict[int, int],
+    scratch: ScratchRule,
+    next_block: int,
+    least_bytes: int = LEAST_BYTES,
+) -> tuple[list[Instruction], dict[int, int]]:
+    """Split each product that only makes a large gradient, and the update that it is for, into tiles of both.
+
+    That holds for a matrix product into a whole intermediate block of at least `least_bytes` that only element-wise
+    updates use, standing one behind the other. The tiles are cut along the outermost axis of the gradient, so the
+    sums over the batch are whole in each, and every element is updated once, with the same count of updates.
+    sizes: {intermediate block: bytes}; next_block: the number from which on blocks are not in use. Returns the
+    instructions and the sizes with those of the tiles; new instructions are numbered behind the others.
+    """
+    return _Tiling(list(instructions), dict(sizes), scratch, next_block, least_bytes).result()
+
+
+class _Tiling:
+    def __init__(
+        self,
+        instructions: list[Instruction],
+        sizes: dict[int, int],
+        scratch: ScratchRule,
+        next_block: int,
+        least_bytes: int,
+    ) -> None:
+        self.instructions = instructions
+        self.sizes = sizes
+        self.scratch = scratch
+        self.least_bytes = least_bytes
+        self.next_number = 1 + max((i.number for i in instructions), default=0)
+        self.next_block = next_block
+        self.uses = Uses(instructions)
+
+    def result(self) -> tuple[list[Instruction], dict[int, int]]:
+        moved: dict[int, list[Instruction]] = {}  # place of the last update: the tiles in the place of all
+        for place, instruction in enumerate(self.instructions):
+            updates = self._updates(place, instruction)
+            if updates:
+                moved |= {place: [], **{update: [] for update in updates[:-1]}}
+                moved[updates[-1]] = list(self._tiles(instruction, [self.instructions[update] for update in updates]))
+        if not moved:
+            return self.instructions, self.sizes
+        kept = [moved.get(place, [instruction]) for place, instruction in enumerate(self.instructions)]
+        return [instruction for some in kept for instruction in some], self.sizes
+
+    def _updates(self, place: int, product: Instruction) -> list[int]:
+        """Places of the updates that use up the gradient which the product makes; none where it must stay whole."""
+        if product.kernel != "matmul":
+            return []
+        a, b, gradient = product.operands
+        if a is None or b is None or gradient is None or not self._is_large(gradient):
+            return []
+        first, *users = self.uses.places[gradient.block]
+        if first != place or not users or users != [*range(users[0], users[0] + len(users))]:
+            return []
+        for user in users:
+            instruction = self.instructions[user]
+            if instruction.kernel not in ELEMENT_WISE_UPDATES or not _is_whole(instruction, gradient):
+                return []
+        changed = any(self.uses.is_written(block, place, users[-1]) for block in (a.block, b.block))
+        return [] if changed else users
+
+    def _is_large(self, gradient: Operand) -> bool:
+        size = self.sizes.get(gradient.block, 0)
+        return len(gradient.shape) == 2 and size >= self.least_bytes and size == gradient.nbytes
+
+    def _tiles(self, product: Instruction, updates: Sequence[Instruction]) -> Iterator[Instruction]:
+        gradient = product.writes[0]
+        axis = memory_order(gradient.shape, gradient.strides)[0]
+        extent = gradient.shape[axis]
+        rows = max(1, TILE_BYTES * extent // gradient.nbytes)
+        del self.sizes[gradient.block]
+        for start in range(0, extent, rows):
+            stop = min(start + rows, extent)
+            yield self._product(product, gradient, axis, start, stop)
+            tile = self._last_written
+            for update in updates:
+                yield from self._update(update, gradient, tile, axis, start, stop)
+
+    def _product(self, product: Instruction, gradient: Operand, axis: int, start: int, stop: int) -> Instruction:
+        """The rows (axis 0) or columns (axis 1) of the product from start to stop, into a block of their own."""
+        a, b, _ = product.operands
+        if a is None or b is None:
+            raise ValueError("a product has two factors")
+        shape = (stop - start, gradient.shape[1]) if axis == 0 else (gradient.shape[0], stop - start)
+        strides = laid_out(shape, (axis, 1 - axis), gradient.dtype.itemsize)
+        tile = Operand(self._new_block(prod(shape) * gradient.dtype.itemsize), shape, gradient.dtype, strides, 0)
+        if axis == 0:
+            a = _narrow(a, 1 if product.settings["transpose_a"] else 0, start, stop)
+        else:
+            b = _narrow(b, 0 if product.settings["transpose_b"] else 1, start, stop)
+        self._last_written = tile
+        return self._instruction(product, (a, b, tile))
+
+    def _update(
+        self, update: Instruction, gradient: Operand, tile: Operand, axis: int, start: int, stop: int
+    ) -> Iterator[Instruction]:
+        """The update of one tile. All but the last count on a copy, so that each sees the count before the step."""
+        operands = [
+            operand if operand is None or operand.shape != gradient.shape else _narrow(operand, axis, start, stop)
+            for operand in update.operands
+        ]
+        operands = [
+            tile if old is not None and old.block == gradient.block else new
+            for old, new in zip(update.operands, operands, strict=True)
+        ]
+        count = next((i for i, o in enumerate(operands) if o is not None and o.dtype.kind == "i"), None)
+        if count is not None and stop < gradient.shape[axis]:
+            own = operands[count]
+            copy = own and own._replace(block=self._new_block(own.nbytes), offset=0)
+            yield self._instruction(update, (own, copy), "copy", {})
+            operands[count] = copy
+        yield self._instruction(update, tuple(operands))
+
+    def _new_block(self, nbytes: int) -> int:
+        block, self.next_block = self.next_block, self.next_block + 1
+        self.sizes[block] = nbytes
+        return block
+
+    def _instruction(
+        self, model: Instruction, operands: tuple[Operand | None, ...], kernel: str = "", settings: Any = None
+    ) -> Instruction:
+        kernel, settings = kernel or model.kernel, model.settings if settings is None else settings
+        number, self.next_number = self.next_number, self.next_number + 1
+        nbytes = self.scratch(kernel, operands, settings)
+        return Instruction(number, kernel, operands, settings, model.phase, model.layer, nbytes)
+
+
+def _is_whole(instruction: Instruction, gradient: Operand) -> bool:
+    """Whether the instruction takes the gradient as it was made, and all that goes with it in its shape."""
+    return all(
+        operand is None or operand.block != gradient.block or operand == gradient for operand in instruction.operands
+    )
+
+
+def _narrow(operand: Operand, axis: int, start: int, stop: int) -> Operand:
+    shape = tuple(stop - start if i == axis else extent for i, extent in enumerate(operand.shape))
+    return operand._replace(shape=shape, offset=operand.offset + start * operand.strides[axis])

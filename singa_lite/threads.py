@@ -1,0 +1,205 @@
+"""How many threads the libraries under the kernels use: one number for NumPy's BLAS and for the OpenMP of oneDNN.
+
+The number is `set_threads`, else SINGA_LITE_THREADS, else OMP_NUM_THREADS, else one for each usable core.
+
+OpenMP keeps a number for each thread that calls it, and oneDNN makes its code for the number at that time. So it is
+fixed when the library is loaded, and OpenMP starts with it in every thread. Where another package had loaded the same
+OpenMP before, `settle` tells it to each thread that comes by.
+
+Two pools of threads that wait actively take the cores from each other. OpenBLAS' threads wait so for 2**26 cycles after
+each product, and no call makes them stop: products by NumPy between the primitives of a LeNet step made it take 25 ms
+instead of 6.4. So beside OpenMP the kernels call BLAS on one thread (`on_one_blas_thread`).
+
+OpenMP's own threads wait actively too, for 300,000 turns in libgomp, which is 11 ms on the machine below, and meanwhile
+the thread that they wait for does not get the core if another process has the other one. 1,000 turns, some 40
+microseconds, are about what it costs to sleep and be woken, and libgomp starts with these (GOMP_SPINCOUNT) unless
+GOMP_SPINCOUNT or OMP_WAIT_POLICY are set, or another package has loaded it before. Mean milliseconds of a LeNet step,
+batch 64, on two cores of an AMD EPYC (Zen 5), alone, and beside a process that is always busy:
+
+    300,000 turns   6.4  22
+    100,000 turns   6.0  14
+     10,000 turns   6.0   9
+      1,000 turns   6.0   7
+          0 turns   7.7   9
+    one thread      6.5   7
+
+With nothing else running at all, 1,000 turns cost such a step 5 %.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock, local
+from typing import Any
+
+from singa_lite.checks import whole
+from singa_lite.errors import DeviceError
+from singa_lite.machine import cores, usable_cores
+
+#: More is a slip of the pen, and OpenMP ends the process where the system refuses a thread.
+MOST = 4096
+SPINS = 1000
+WAITS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+
+Launch = Callable[[], Any]
+
+
+class _Setting:
+    """number: what `set_threads` was given, or what OpenMP started with; openmp: sets it for the calling thread."""
+
+    number: int | None = None
+    openmp: Callable[[int], Any] | None = None
+
+
+_setting = _Setting()
+_here = local()
+
+
+def threads() -> int:
+    """Threads that an operation may use. ValueError for a SINGA_LITE_THREADS that is no whole number from 1."""
+    return _setting.number or _wanted() or _of_openmp() or usable_cores()
+
+
+def set_threads(number: int) -> None:
+    """Let every library use so many threads, 1 or more.
+
+    DeviceError for another number than the present one once oneDNN is loaded, which the first device with its kernels
+    does: its code is made for a number.
+    """
+    number = _checked("set_threads", number)
+    if _setting.openmp is not None and number != threads():
+        raise DeviceError(
+            f"set_threads: wanted {threads()}, which oneDNN was loaded with, received {number}; set another number "
+            "before the first device, tensor or net, or by SINGA_LITE_THREADS"
+        )
+    _setting.number = number
+    _limit_blas(number)
+
+
+def start() -> None:
+    """Tell NumPy's BLAS the number, if it is another than that which it starts with."""
+    told = any(name in os.environ for name in BLAS_VARIABLES)
+    if _wanted() or (not told and threads() != cores()):
+        _limit_blas(threads())
+
+
+def _wanted() -> int | None:
+    text = os.environ.get("SINGA_LITE_THREADS", "")
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"SINGA_LITE_THREADS: wanted a whole number of at least 1, received {text!r}") from None
+    return _checked("SINGA_LITE_THREADS", number)
+
+
+def _checked(where: str, number: float) -> int:
+    number = whole(where, number, 1)
+    if number > MOST:
+        raise ValueError(f"{where}: wanted at most {MOST} threads, received {number}")
+    return number
+
+
+def _of_openmp() -> int | None:
+    """OMP_NUM_THREADS, of which OpenMP itself says what is wrong with it; "4,2" is 4 in the outermost region."""
+    text = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(text) or None if text.isdecimal() else None
+
+
+# ---- OpenMP
+
+
+@contextmanager
+def openmp_starts() -> Iterator[None]:
+    """An OpenMP library that is loaded inside starts with the number of threads, and waits briefly.
+
+    It reads the environment when it is loaded. What the user has set stays, and nothing stays that was not set.
+    """
+    added = {} if any(name in os.environ for name in WAITS) else {"GOMP_SPINCOUNT": str(SPINS)}
+    if threads() != _of_openmp():
+        added["OMP_NUM_THREADS"] = str(threads())
+    before = {name: os.environ.get(name) for name in added}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def use_openmp_of(path: str) -> None:
+    """From now on the number is fixed. path: of a loaded library; one that uses no OpenMP changes nothing."""
+    try:
+        _setting.openmp = ctypes.CDLL(path).omp_set_num_threads  # looked up in the libraries that it was linked to
+    except AttributeError:
+        return
+    _setting.number = threads()
+    settle()
+
+
+def settle() -> None:
+    """Tell OpenMP the number in the calling thread, if it has not been told there."""
+    if _setting.openmp is not None and not hasattr(_here, "settled"):
+        _setting.openmp(threads())
+        _here.settled = True
+
+
+# ---- BLAS
+
+
+@cache
+def blas() -> tuple[Any, ...]:
+    """The loaded BLAS libraries, as threadpoolctl's controllers; NumPy's is always loaded."""
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+    return tuple(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+def _limit_blas(number: int) -> None:
+    for library in blas():
+        library.set_num_threads(number)
+
+
+class _OneThread:
+    """Inside, BLAS has one thread; several threads may be inside at once."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._before: list[int] = []
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before = [library.get_num_threads() for library in blas()]
+                _limit_blas(1)
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                for library, number in zip(blas(), self._before, strict=True):
+                    library.set_num_threads(number)
+
+
+_one_blas_thread = _OneThread()
+
+
+def on_one_blas_thread(launch: Launch) -> Launch:
+    """The launch, with one thread for BLAS while it runs."""
+
+    def run() -> None:
+        with _one_blas_thread:
+            launch()
+
+    return run

@@ -1,0 +1,174 @@
+"""Products and biases of the oneDNN set: layouts, ways to do it, NaN and infinity; the contract shows the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernel_case import garbage, run
+from singa_lite.kernels.kernel_set import Form, KernelSet, forms_of
+
+FLOAT = np.dtype(np.float32)
+PLAIN = {"transpose_a": False, "transpose_b": False}
+LEFT = {"transpose_a": True, "transpose_b": False}
+RIGHT = {"transpose_a": False, "transpose_b": True}
+
+
+def normal(*shape: int, seed: int = 3) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+def by_columns(a: np.ndarray) -> np.ndarray:
+    """The same matrix, its columns one behind the other in memory."""
+    return np.asfortranarray(a)
+
+
+def channels_last(a: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(a.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+
+
+def form(*shape: int, dtype: Any = FLOAT) -> Form:
+    """In C order."""
+    strides = np.cumprod((dtype.itemsize, *shape[:0:-1]))[::-1]
+    return Form(shape, dtype, tuple(int(stride) for stride in strides))
+
+
+def product(kernels: KernelSet, a: np.ndarray, b: np.ndarray, transpose_a: bool, transpose_b: bool) -> np.ndarray:
+    left = a.swapaxes(-1, -2) if transpose_a else a
+    right = b.swapaxes(-1, -2) if transpose_b else b
+    y = garbage((left @ right).shape, np.float32)
+    settings = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    assert kernels.kernels["matmul"].serves(forms_of((a, b, y)), settings)
+    run(kernels, "matmul", (a, b, y), settings)
+    return y
+
+
+def assert_is_product(got: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    """To 16 roundings of the largest element."""
+    wanted = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=16 * np.finfo(np.float32).eps * np.abs(wanted).max())
+
+
+# Few rows are done another way than many; from 2**18 elements of the weight on, few rows times its transpose too.
+
+
+@pytest.mark.parametrize("rows", [1, 33, 96, 97, 150])
+@pytest.mark.parametrize("order", [np.ascontiguousarray, by_columns], ids=["by_rows", "by_columns"])
+@pytest.mark.parametrize("extents", [(37, 41), (513, 515), (256, 1024)], ids=str)
+def test_the_three_products_of_a_dense_layer(onednn, rows, order, extents):
+    inputs, outputs = extents
+    x, weight, dy = normal(rows, inputs), order(normal(inputs, outputs)), normal(rows, outputs, seed=4)
+    assert_is_product(product(onednn, x, weight, **PLAIN), x, weight)
+    assert_is_product(product(onednn, dy, weight, **RIGHT), dy, weight.T)
+    assert_is_product(product(onednn, x, dy, **LEFT), x.T, dy)
+
+
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_pieces_of_larger_matrices(onednn, transpose_a, transpose_b):
+    a, b = normal(90, 80)[7:60, 3:50], normal(70, 99)[11:58, 4:61]
+    a, b = (a.T.copy().T if transpose_a else a), b
+    left, right = (a.T if transpose_a else a), (b.T if transpose_b else b)
+    assert_is_product(product(onednn, left, right, transpose_a, transpose_b), a, b)
+
+
+def test_a_tile_of_a_weights_gradient(onednn):
+    x, dy = normal(64, 784), normal(64, 300, seed=4)
+    assert_is_product(product(onednn, x[:, 128:256], dy, **LEFT), x[:, 128:256].T, dy)
+
+
+@pytest.mark.parametrize("order", [np.ascontiguousarray, lambda a: a.swapaxes(1, 2).copy().swapaxes(1, 2)])
+def test_leading_axes(onednn, order):
+    a, b = order(normal(3, 11, 13)), order(normal(3, 13, 17, seed=4))
+    assert_is_product(product(onednn, a, b, **PLAIN), a, b)
+    assert_is_product(product(onednn, a, b[1], **PLAIN), a, b[1])
+    assert_is_product(product(onednn, a[1], b, **PLAIN), a[1], b)
+    assert_is_product(product(onednn, a.swapaxes(1, 2), b, **LEFT), a, b)
+
+
+@pytest.mark.parametrize("rows, inputs, outputs", [(1, 7, 1), (5, 1, 3), (1, 1, 1), (300, 1, 1)])
+def test_extents_of_one(onednn, rows, inputs, outputs):
+    a, b = normal(rows, inputs), normal(inputs, outputs, seed=4)
+    for left, right in ((a, b), (by_columns(a), b), (a, by_columns(b)), (a.T.copy().T, b.T.copy().T)):
+        assert_is_product(product(onednn, left, right, **PLAIN), a, b)
+
+
+@pytest.mark.parametrize("rows", [33, 150])
+@pytest.mark.parametrize("order", [np.ascontiguousarray, by_columns], ids=["by_rows", "by_columns"])
+@pytest.mark.parametrize("step", [1, 2], ids=["bias", "bias_with_gaps"])
+def test_linear(onednn, rows, order, step):
+    x, weight, bias = normal(rows, 65), order(normal(65, 70, seed=4)), normal(70 * step, seed=5)[::step]
+    y = garbage((rows, 70), np.float32)
+    assert onednn.kernels["linear"].serves(forms_of((x, weight, bias, y)), {})
+    run(onednn, "linear", (x, weight, bias, y), {})
+    ones = np.ones((rows, 1), np.float32)
+    assert_is_product(y, np.hstack([x, ones]), np.vstack([weight, bias]))
+
+
+@pytest.mark.parametrize("rows", [33, 150])
+@pytest.mark.parametrize("settings", [PLAIN, RIGHT], ids=["by_rows", "transposed"])
+def test_nan_and_infinity_stay_in_their_rows(onednn, rows, settings):
+    a, b = normal(rows, 520), np.abs(normal(520, 530, seed=4))
+    a[3, 5], a[7, 2] = np.nan, np.inf
+    weight = b.T.copy() if settings["transpose_b"] else b
+    y = product(onednn, a, weight, **settings)
+    assert np.isnan(y[3]).all()
+    assert (y[7] == np.inf).all()
+    assert np.isfinite(np.delete(y, (3, 7), axis=0)).all()
+
+
+VGG = [(8, 25088, 4096), (8, 4096, 4096), (8, 4096, 1000)]
+MLP = [(64, 784, 2048), (64, 2048, 2048), (512, 2048, 2048), (64, 2048, 10)]
+
+
+@pytest.mark.parametrize("rows, inputs, outputs", VGG + MLP)
+def test_no_product_of_a_net_has_scratch_for_a_copy_of_its_weight(onednn, rows, inputs, outputs):
+    x, weight, y = form(rows, inputs), form(inputs, outputs), form(rows, outputs)
+    calls = [
+        ("linear", (x, weight, form(outputs), y), {}),
+        ("matmul", (y, weight, x), RIGHT),
+        ("matmul", (x, y, weight), LEFT),
+    ]
+    small = 4 << 20
+    for name, forms, settings in calls:
+        kernel = onednn.kernels[name]
+        assert kernel.serves(forms, settings)
+        assert kernel.scratch_bytes(forms, settings) < small
+
+
+def test_products_that_are_not_served(onednn):
+    kernel, y = onednn.kernels["matmul"], form(4, 6)
+    a, b = form(4, 5), form(5, 6)
+    double = np.dtype(np.float64)
+    assert kernel.serves((a, b, y), PLAIN)
+    assert not kernel.serves((form(4, 5, dtype=double), form(5, 6, dtype=double), form(4, 6, dtype=double)), PLAIN)
+    gaps, broadcast = Form((4, 5), FLOAT, (40, 8)), Form((4, 5), FLOAT, (0, 4))
+    assert not kernel.serves((gaps, b, y), PLAIN)
+    assert not kernel.serves((broadcast, b, y), PLAIN)
+
+
+# Biases
+
+
+@pytest.mark.parametrize("order", [channels_last, np.ascontiguousarray], ids=["channels_last", "c_order"])
+@pytest.mark.parametrize("shape", [(4, 5, 64, 40), (2, 300, 9, 11)], ids=str)
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_bias_of_images(onednn, order, shape, axis):
+    x, bias = order(normal(*shape)), normal(shape[axis], seed=4)
+    y = order(garbage(shape, np.float32))
+    assert onednn.kernels["add_bias"].serves(forms_of((x, bias, y)), {"axis": axis})
+    run(onednn, "add_bias", (x, bias, y), {"axis": axis})
+    others = (1,) * (x.ndim - 1 - axis % x.ndim)
+    np.testing.assert_array_equal(y, x + bias.reshape(-1, *others))
+    run(onednn, "add_bias", (x, bias, x), {"axis": axis})
+    np.testing.assert_array_equal(x, y)
+
+
+def test_biases_that_are_not_served(onednn):
+    kernel, x, bias = onednn.kernels["add_bias"], normal(8, 16, 32, 33), normal(16)
+    assert kernel.serves(forms_of((x, bias, x)), {"axis": 1})
+    assert not kernel.serves(forms_of((x, bias, channels_last(x))), {"axis": 1})
+    assert not kernel.serves(forms_of((x[:, :, :, 1:], bias, x[:, :, :, 1:])), {"axis": 1})
+    assert not kernel.serves(forms_of((x[:1], bias, x[:1])), {"axis": 1})

@@ -1,0 +1,151 @@
+"""Which kernels a CPU device gets, and what is said, and how often, where the oneDNN library is missing or wrong."""
+
+from __future__ import annotations
+
+import ctypes.util
+
+import pytest
+
+from in_process import output
+
+# Ask for the kernels as `WANTED` names them, three times; print the warnings, then the set or the error.
+CHOOSE = """
+import sys, warnings
+{before}
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    from singa_lite import device
+    from singa_lite.errors import DeviceError
+    chosen = set()
+    for _ in range(3):
+        try:
+            chosen.add(device.new_cpu(kernels={wanted!r}).kernels.name)
+        except DeviceError as error:
+            chosen.add("DeviceError " + str(error))
+    print(len(caught), *(warning.message for warning in caught))
+    print(*chosen, sep="; ")
+"""
+
+
+def choose(wanted: str = "auto", before: str = "", **variables: object) -> tuple[int, str, str]:
+    """(number of warnings, their text, the set or "DeviceError ...")."""
+    warned, chosen = output(CHOOSE.format(before=before, wanted=wanted), **variables).splitlines()
+    number, _, text = warned.partition(" ")
+    return int(number), text, chosen
+
+
+LIBRARY = ctypes.util.find_library("m")
+
+# A library that is another version of oneDNN, and one that loads but does not start.
+IMPOSTOR = """
+import ctypes
+from singa_lite.kernels.onednn_kernels import library
+class Impostor:
+    def __getitem__(self, name):
+        if name == "dnnl_version":
+            version = library._Version(*{version})
+            return lambda: ctypes.pointer(version)
+        def broken(*arguments):
+            return broken.errcheck({status}, broken, arguments)
+        return broken
+library.c = type("c", (), {{**vars(ctypes), "CDLL": lambda path: Impostor()}})
+"""
+
+
+@pytest.fixture
+def no_library(tmp_path):
+    path = tmp_path / "libdnnl.so.3"
+    path.write_text("not a library")
+    return path
+
+
+@pytest.fixture(params=["missing", "no library", "no oneDNN", "version 2", "does not start"])
+def trouble(request, tmp_path, no_library):
+    """(settings of the test, what the error must say)."""
+    match request.param:
+        case "missing":
+            path = tmp_path / "there" / "libdnnl.so.3"
+            return {"SINGA_LITE_ONEDNN": path}, [str(path)]
+        case "no library":
+            return {"SINGA_LITE_ONEDNN": no_library}, [str(no_library)]
+        case "no oneDNN":
+            if LIBRARY is None:
+                pytest.skip("no C library to take for oneDNN")
+            return {"SINGA_LITE_ONEDNN": LIBRARY}, [f"{LIBRARY}: wanted oneDNN 3, received a library without dnnl_"]
+        case "version 2":
+            before = IMPOSTOR.format(version=(2, 7, 1), status=0)
+            return {"before": before, "SINGA_LITE_ONEDNN": "x.so"}, ["x.so: wanted oneDNN 3, received version 2.7.1"]
+        case _:
+            before = IMPOSTOR.format(version=(3, 9, 0), status=5)
+            return {"before": before, "SINGA_LITE_ONEDNN": "x.so"}, ["engine_create", "runtime error"]
+
+
+def test_without_the_library_numpy_serves_and_says_so_once(trouble):
+    settings, says = trouble
+    number, text, chosen = choose(**settings)
+    assert number == 1
+    assert chosen == "numpy"
+    for part in (*says, "NumPy kernels serve", "pip install onednn-cpu-gomp", "SINGA_LITE_KERNELS=numpy"):
+        assert part in text
+
+
+def test_asked_for_by_name_a_missing_library_is_an_error(trouble):
+    settings, says = trouble
+    number, _, chosen = choose("onednn", **settings)
+    assert number == 0
+    for part in ("DeviceError kernels: wanted the oneDNN kernels, but", *says):
+        assert part in chosen
+
+
+def test_asked_for_by_the_environment_a_missing_library_is_an_error(no_library):
+    number, _, chosen = choose(SINGA_LITE_KERNELS="onednn", SINGA_LITE_ONEDNN=no_library)
+    assert number == 0
+    assert "DeviceError SINGA_LITE_KERNELS: wanted the oneDNN kernels, but" in chosen
+    assert str(no_library) in chosen
+
+
+def test_what_is_meant_is_silent(no_library):
+    assert choose(SINGA_LITE_ONEDNN="off") == (0, "", "numpy")
+    assert choose(SINGA_LITE_ONEDNN=no_library, SINGA_LITE_KERNELS="numpy") == (0, "", "numpy")
+    assert choose("numpy", SINGA_LITE_ONEDNN=no_library) == (0, "", "numpy")
+
+
+def test_switched_off_and_asked_for_is_an_error_that_says_how():
+    assert "switched off by SINGA_LITE_ONEDNN=off" in choose("onednn", SINGA_LITE_ONEDNN="off")[2]
+
+
+def test_names_that_are_no_set():
+    wanted = "wanted one of ('auto', 'onednn', 'numpy'), received 'abacus'"
+    assert choose("abacus") == (0, "", f"DeviceError kernels: {wanted}")
+    assert choose(SINGA_LITE_KERNELS="abacus") == (0, "", f"DeviceError SINGA_LITE_KERNELS: {wanted}")
+
+
+# Eight threads ask for a device at once, changing places as often as can be.
+AT_ONCE = """
+import sys, threading, warnings
+from singa_lite import device
+sys.setswitchinterval(1e-6)
+barrier = threading.Barrier(8)
+found = []
+def ask():
+    barrier.wait(30)
+    found.append(device.{ask}())
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    workers = [threading.Thread(target=ask) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+print(len(found), len(set(map(id, found))), len({{id(one.kernels) for one in found}}), len(caught))
+"""
+
+
+def test_threads_that_ask_at_once_get_one_device_and_one_warning(no_library):
+    assert output(AT_ONCE.format(ask="cpu"), SINGA_LITE_ONEDNN=no_library).split() == ["8", "1", "1", "1"]
+    assert output(AT_ONCE.format(ask="new_cpu"), SINGA_LITE_ONEDNN=no_library).split() == ["8", "8", "1", "1"]
+
+
+def test_threads_that_ask_at_once_get_one_set():
+    asked = output(AT_ONCE.format(ask="new_cpu"))
+    assert asked.split()[:3] == ["8", "8", "1"]

@@ -1,0 +1,93 @@
+"""`python -m singa_lite`: what `info` says, with and without oneDNN, and bad command lines."""
+
+from __future__ import annotations
+
+import platform
+
+import numpy as np
+import pytest
+
+import singa_lite
+from in_process import start
+from singa_lite import __main__ as program
+from singa_lite import device
+from singa_lite.kernels.choice import find_onednn
+
+NAMES = (
+    *("singa_lite", "Python", "NumPy", "BLAS", "oneDNN", "kernels", "threads"),
+    *("processor", "instruction sets", "memory", "GPU"),
+)
+
+
+def info(**variables: object) -> dict[str, str]:
+    """What a process of its own prints, by name; it must end well and warn of nothing."""
+    done = start("-W", "error", "-m", "singa_lite", "info", **variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = [line.split("  ", 1) for line in done.stdout.splitlines()]
+    return {name: value.strip() for name, value in told}
+
+
+def test_one_fact_a_line():
+    told = info()
+    assert tuple(told) == NAMES
+    assert all(told.values())
+    assert told["singa_lite"].startswith(f"{singa_lite.__version__}, ")
+    assert told["Python"].startswith(platform.python_version())
+    assert told["NumPy"] == np.__version__
+    assert int(told["threads"].split(",")[0]) >= 1
+
+
+def test_the_library_its_version_and_its_path(capsys):
+    if isinstance(find_onednn(), str):
+        pytest.skip(f"{find_onednn()}")
+    from singa_lite.kernels.onednn_kernels.library import load
+
+    told = dict(program.facts())
+    assert told["oneDNN"] == f"{load().version}, {load().path}"
+    assert told["oneDNN"].startswith("3.")
+    assert told["kernels"] == device.cpu().kernels.name
+
+
+def test_where_the_library_was_looked_for(tmp_path):
+    told = info(SINGA_LITE_ONEDNN=tmp_path / "libdnnl.so.3")
+    assert told["oneDNN"].startswith("none: ")
+    assert str(tmp_path / "libdnnl.so.3") in told["oneDNN"]
+    assert told["kernels"] == "numpy"
+
+
+def test_settings_are_told():
+    told = info(SINGA_LITE_THREADS=3, SINGA_LITE_KERNELS="numpy", SINGA_LITE_ONEDNN="off")
+    assert told["threads"].startswith("3, on ")
+    assert told["kernels"] == "numpy"
+    assert told["oneDNN"].endswith("switched off by SINGA_LITE_ONEDNN=off")
+    assert "threads 3," in told["BLAS"]
+
+
+def test_settings_that_are_wrong_are_told(tmp_path):
+    told = info(SINGA_LITE_THREADS="many", SINGA_LITE_ONEDNN="off")
+    assert told["threads"] == "error: SINGA_LITE_THREADS: wanted a whole number of at least 1, received 'many'"
+    told = info(SINGA_LITE_KERNELS="abacus", SINGA_LITE_ONEDNN=tmp_path)
+    assert told["kernels"].startswith("error: SINGA_LITE_KERNELS: wanted one of")
+
+
+def test_alone_it_prints_its_usage(capsys):
+    assert program.main([]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("usage: python -m singa_lite ")
+    assert "info" in printed.out
+    assert printed.err == ""
+
+
+def test_an_unknown_command(capsys):
+    with pytest.raises(SystemExit) as caught:
+        program.main(["inform"])
+    assert caught.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "invalid choice: 'inform'" in printed.err
+    assert "info" in printed.err
+
+
+@pytest.mark.parametrize(("command", "status"), [((), 0), (("info",), 0), (("inform",), 2)])
+def test_the_exit_status(command, status):
+    assert start("-m", "singa_lite", *command, SINGA_LITE_ONEDNN="off").returncode == status

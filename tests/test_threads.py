@@ -1,0 +1,517 @@
+"""Threads: one number for all libraries, BLAS beside OpenMP, and what Python threads may do at the same time."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import singa_lite
+from in_process import output
+from kernel_sets import kernel_sets
+from nets import bits, state_of
+from singa_lite import FeedForwardNet, autograd, device, layers, loss, optimizer, tensor, threads
+from singa_lite.errors import GraphError
+from singa_lite.kernels.choice import PRODUCTS, find_onednn
+from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.machine import usable_cores
+
+ONEDNN = find_onednn()
+needs_onednn = pytest.mark.skipif(isinstance(ONEDNN, str), reason=str(ONEDNN))
+SETS = [kernels.name for kernels in kernel_sets()]
+
+
+def in_thread(work: Callable[[], Any]) -> Any:
+    """The result of the work in another thread, or what it raised."""
+    results: list[Any] = ["it hangs"]
+
+    def run() -> None:
+        try:
+            results[0] = work()
+        except BaseException as error:
+            results[0] = error
+
+    worker = threading.Thread(target=run, daemon=True)
+    worker.start()
+    worker.join(60)
+    return results[0]
+
+
+# --- the number ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unset(monkeypatch) -> pytest.MonkeyPatch:
+    """As in a new process with no setting."""
+    for name in ("SINGA_LITE_THREADS", "OMP_NUM_THREADS", *threads.WAITS, *threads.BLAS_VARIABLES):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(threads, "_setting", threads._Setting())
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("ours", "openmp", "wanted"),
+    [
+        (None, None, usable_cores()),
+        ("5", None, 5),
+        ("5", "3", 5),
+        (None, "3", 3),
+        (None, "4,2", 4),
+        ("", " 3 ", 3),
+        (None, "0", usable_cores()),
+        (None, "many", usable_cores()),
+        ("4096", None, 4096),
+    ],
+)
+def test_the_number_of_threads(unset, ours, openmp, wanted):
+    for name, value in (("SINGA_LITE_THREADS", ours), ("OMP_NUM_THREADS", openmp)):
+        if value is not None:
+            unset.setenv(name, value)
+    assert device.threads() == wanted
+
+
+@pytest.mark.parametrize("text", ["0", "-2", "1.5", "many", "nan", "inf", "4097", "1e9"])
+def test_numbers_that_are_none(unset, text):
+    unset.setenv("SINGA_LITE_THREADS", text)
+    with pytest.raises(ValueError, match=r"SINGA_LITE_THREADS: wanted .*received"):
+        device.threads()
+    with pytest.raises(ValueError, match="SINGA_LITE_THREADS"):
+        device.new_cpu()
+
+
+@pytest.mark.parametrize("number", [0, -1, 2.5, float("nan"), 4097])
+def test_set_threads_refuses_what_is_no_number_of_threads(unset, number):
+    with pytest.raises(ValueError, match="set_threads: wanted"):
+        device.set_threads(number)
+    assert device.threads() == usable_cores()
+
+
+# Print, before any device is made, {name: number of threads} of the libraries, in this thread and in another one.
+NUMBERS = """
+import os, sys, threading
+import numpy as np
+from singa_lite import device, tensor, threads
+from singa_lite.errors import DeviceError
+environment = dict(os.environ)
+def blas():
+    return threads.blas()[0].get_num_threads()
+def openmp():
+    import ctypes
+    from singa_lite.kernels.onednn_kernels.library import load
+    return ctypes.CDLL(load().path).omp_get_max_threads()
+def after_an_operation():
+    tensor.ones((3, 2), device=on)
+    return openmp()
+def elsewhere(work):
+    results = []
+    worker = threading.Thread(target=lambda: results.append(work()))
+    worker.start()
+    worker.join()
+    return results[0]
+"""
+NUMPY_NUMBERS = "on = device.new_cpu(kernels='numpy')\nprint(device.threads(), blas())\n"
+ALL_NUMBERS = """
+on = device.new_cpu(kernels='onednn')
+print(device.threads(), after_an_operation(), elsewhere(after_an_operation))
+"""
+
+
+def numbers(program: str, **variables: object) -> list[int]:
+    return [int(word) for word in output(NUMBERS + program, **variables).split()]
+
+
+def test_blas_gets_the_number():
+    assert numbers(NUMPY_NUMBERS, SINGA_LITE_THREADS=3) == [3, 3]
+    assert numbers(NUMPY_NUMBERS, SINGA_LITE_THREADS=3, OPENBLAS_NUM_THREADS=1, OMP_NUM_THREADS=2) == [3, 3]
+    assert numbers("device.set_threads(5)\n" + NUMPY_NUMBERS + "device.set_threads(2)\nprint(blas())") == [5, 5, 2]
+
+
+def test_without_a_setting_blas_keeps_its_own():
+    assert numbers(NUMPY_NUMBERS) == [usable_cores(), usable_cores()]
+    assert numbers(NUMPY_NUMBERS, OPENBLAS_NUM_THREADS=1) == [usable_cores(), 1]
+
+
+def test_a_container_with_less_cpu_time_bounds_blas_too():
+    assert numbers("threads.usable_cores = lambda: 7\n" + NUMPY_NUMBERS) == [7, 7]
+
+
+@needs_onednn
+def test_openmp_gets_the_number_in_every_thread():
+    assert numbers(ALL_NUMBERS) == [usable_cores()] * 3
+    assert numbers(ALL_NUMBERS, SINGA_LITE_THREADS=3) == [3] * 3
+    assert numbers(ALL_NUMBERS, SINGA_LITE_THREADS=3, OMP_NUM_THREADS=2) == [3] * 3
+    assert numbers(ALL_NUMBERS, OMP_NUM_THREADS=2) == [2] * 3
+    assert numbers("device.set_threads(3)\n" + ALL_NUMBERS) == [3] * 3
+    before_any = "on = device.new_cpu(kernels='onednn')\nprint(openmp(), elsewhere(openmp))"
+    assert numbers(before_any, SINGA_LITE_THREADS=3) == [3] * 2
+
+
+@needs_onednn
+def test_openmp_that_another_package_loaded_before_gets_the_number_in_every_thread():
+    before = "import ctypes\nctypes.CDLL('libgomp.so.1').omp_set_num_threads(4)\n"
+    assert numbers(before + ALL_NUMBERS, SINGA_LITE_THREADS=3) == [3] * 3
+
+
+@needs_onednn
+def test_a_replay_in_another_thread_has_the_number_too():
+    replay = """
+import ctypes
+ctypes.CDLL('libgomp.so.1').omp_set_num_threads(4)
+on = device.new_cpu(kernels='onednn')
+x = tensor.ones((3, 2), device=on)
+with on.recording() as graph:
+    y = x + x
+def number():
+    graph.run()
+    return openmp()
+print(elsewhere(number))
+"""
+    assert numbers(replay, SINGA_LITE_THREADS=3) == [3]
+
+
+@needs_onednn
+def test_the_number_is_fixed_once_the_library_is_loaded():
+    late = """
+device.new_cpu(kernels='onednn')
+device.set_threads(3)
+try:
+    device.set_threads(2)
+except DeviceError as error:
+    print(error)
+print(device.threads())
+"""
+    error, number = output(NUMBERS + late, SINGA_LITE_THREADS=3).splitlines()
+    assert "set_threads: wanted 3, which oneDNN was loaded with, received 2" in error
+    assert "SINGA_LITE_THREADS" in error
+    assert number == "3"
+
+
+@needs_onednn
+def test_the_environment_is_left_as_it_was():
+    after = """
+device.new_cpu(kernels='onednn')
+for name in ('OMP_NUM_THREADS', 'GOMP_SPINCOUNT', 'OMP_WAIT_POLICY'):
+    print(name in os.environ, os.environ.get(name) == environment.get(name))
+"""
+    assert output(NUMBERS + after).split() == ["False", "True"] * 3
+    assert (
+        output(NUMBERS + after, OMP_NUM_THREADS=2, SINGA_LITE_THREADS=1).split() == ["True"] * 2 + ["False", "True"] * 2
+    )
+
+
+def test_a_library_that_is_loaded_waits_briefly_unless_the_user_says_otherwise(unset):
+    with threads.openmp_starts():
+        assert os.environ["GOMP_SPINCOUNT"] == "1000"
+    assert "GOMP_SPINCOUNT" not in os.environ
+    for name, value in (("OMP_WAIT_POLICY", "active"), ("GOMP_SPINCOUNT", "17")):
+        unset.setenv(name, value)
+        before = dict(os.environ)
+        with pytest.raises(OSError), threads.openmp_starts():
+            assert {n: os.environ.get(n) for n in threads.WAITS} == {n: before.get(n) for n in threads.WAITS}
+            raise OSError
+        assert dict(os.environ) == before
+        unset.delenv(name)
+
+
+# --- BLAS beside OpenMP -------------------------------------------------------------------------------------
+
+
+def blas_threads() -> int:
+    return threads.blas()[0].get_num_threads()
+
+
+@pytest.fixture
+def two_blas_threads() -> Iterator[None]:
+    before = blas_threads()
+    threads.blas()[0].set_num_threads(2)
+    yield
+    threads.blas()[0].set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_blas_threads")
+def test_blas_has_one_thread_during_the_launch_and_its_own_number_again_afterwards():
+    seen = []
+    threads.on_one_blas_thread(lambda: seen.append(blas_threads()))()
+    assert (seen, blas_threads()) == ([1], 2)
+    with pytest.raises(ZeroDivisionError):
+        threads.on_one_blas_thread(lambda: 1 / 0)()
+    assert blas_threads() == 2
+
+
+@pytest.mark.usefixtures("two_blas_threads")
+def test_the_last_of_overlapping_launches_gives_blas_its_threads_back():
+    seen = []
+
+    def outer() -> None:
+        in_thread(threads.on_one_blas_thread(lambda: seen.append(blas_threads())))
+        seen.append(blas_threads())
+
+    threads.on_one_blas_thread(outer)()
+    assert (seen, blas_threads()) == ([1, 1], 2)
+
+
+@pytest.mark.usefixtures("two_blas_threads")
+@pytest.mark.parametrize("name", SETS)
+def test_large_products_beside_openmp_have_one_blas_thread(monkeypatch, name):
+    on = device.new_cpu(kernels=name)
+    seen: list[int] = []
+    product = np.matmul
+
+    def watched(*arrays: Any, **settings: Any) -> Any:
+        seen.append(blas_threads())
+        return product(*arrays, **settings)
+
+    monkeypatch.setattr(np, "matmul", watched)
+    large = tensor.ones((70, 60), np.float64, on)
+    y = autograd.matmul(large, tensor.ones((60, 5), np.float64, on))
+    assert (tensor.to_numpy(y) == 60).all()
+    autograd.matmul(tensor.ones((6, 5), np.float64, on), tensor.ones((5, 3), np.float64, on))
+    assert seen == [1 if name == "onednn" else 2, 2]
+
+
+def test_all_kernels_that_call_blas_are_known():
+    folder = Path(singa_lite.__file__).parent / "kernels" / "numpy_kernels"
+    calls = {"matmul", "dot", "vdot", "inner", "einsum", "tensordot", "linalg"}
+    callers = {
+        path.stem
+        for path in folder.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.Attribute) and node.attr in calls)
+        or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult))
+    }
+    assert callers == {"convolution", "linear"}  # another one's kernels belong into PRODUCTS
+    named = {name for name in SIGNATURES if name.startswith(("conv", "linear", "matmul"))}
+    assert set(PRODUCTS) == named
+
+
+# --- Python threads -----------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.standard_normal((6, 2, 5, 4)).astype("f"), RNG.integers(0, 4, 6)
+
+
+def trained(on: device.Device, steps: int = 4, graph: bool = True) -> dict[str, Any]:
+    """The state of a small net of the usual layers after some steps."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=on)
+    net.add(layers.Conv2D("conv", 3, input_sample_shape=(2, 5, 4)))
+    net.add(layers.BatchNormalization("norm"))
+    net.add(layers.Activation("act"))
+    net.add(layers.Dropout("drop", 0.2))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("dense", 4))
+    net.compile(optimizer.Adam(), graph=graph)
+    for _ in range(steps):
+        net.train_one_batch(X, Y)
+    state = state_of(net)
+    del state["layers"]
+    return state
+
+
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Threads change places as often as can be."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def at_once(works: list[Callable[[], Any]]) -> list[Any]:
+    """The results of all, each in a thread of its own, begun together."""
+    barrier = threading.Barrier(len(works))
+    results: list[Any] = ["it hangs"] * len(works)
+
+    def run(index: int) -> None:
+        barrier.wait(60)
+        try:
+            results[index] = works[index]()
+        except BaseException as error:
+            results[index] = error
+
+    workers = [threading.Thread(target=run, args=(index,), daemon=True) for index in range(len(works))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    return results
+
+
+@pytest.mark.usefixtures("hasty_threads")
+@pytest.mark.parametrize("graph", [True, False])
+@pytest.mark.parametrize("name", SETS)
+def test_nets_on_devices_of_their_own_train_at_once(name, graph):
+    alone = trained(device.new_cpu(kernels=name), graph=graph)
+    works = [lambda: trained(device.new_cpu(kernels=name), graph=graph)] * 3
+    assert at_once(works) == [alone] * 3
+
+
+@pytest.mark.usefixtures("hasty_threads")
+@pytest.mark.parametrize("name", SETS)
+def test_operations_on_tensors_of_their_own_may_be_done_at_once_on_one_device(name):
+    on = device.new_cpu(kernels=name)
+
+    def work(seed: int) -> Any:
+        x = tensor.from_numpy(np.random.default_rng(seed).standard_normal((7, 5)).astype("f"), on)
+        for _ in range(20):
+            x = autograd.tanh(x * x + x)
+        return bits(x)
+
+    alone = [work(seed) for seed in range(3)]
+    assert at_once([lambda seed=seed: work(seed) for seed in range(3)]) == alone
+
+
+REFUSED = {
+    "an operation": lambda on, kept, graph: kept + kept,
+    "a new tensor": lambda on, kept, graph: on.empty((2, 3)),
+    "host values": lambda on, kept, graph: kept.copy_from_numpy(np.zeros((3, 2))),
+    "a reading": lambda on, kept, graph: tensor.to_numpy(kept),
+    "an array of it": lambda on, kept, graph: on.export(kept),
+    "a recording": lambda on, kept, graph: on.recording().__enter__(),
+    "a replay": lambda on, kept, graph: graph.run(),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_while_one_thread_records_the_others_are_refused(what):
+    on = device.new_cpu()
+    x = tensor.from_numpy(np.arange(6, dtype="f").reshape(3, 2), on)
+    kept = tensor.ones((3, 2), device=on)
+    with on.recording() as before:
+        z = kept + kept
+    with on.recording() as graph:
+        y = x + x
+        refused = in_thread(lambda: REFUSED[what](on, kept, before))
+        y = y * x
+    assert isinstance(refused, GraphError)
+    if what != "a replay":
+        assert "another thread" in str(refused) and "device.new_cpu()" in str(refused)
+    assert [operation.kernel for operation in graph.operations] == ["add", "multiply"]
+    graph.run()
+    before.run()
+    np.testing.assert_array_equal(tensor.to_numpy(y), 2 * np.arange(6).reshape(3, 2) ** 2)
+    np.testing.assert_array_equal(tensor.to_numpy(kept), np.ones((3, 2)))
+    np.testing.assert_array_equal(tensor.to_numpy(z), np.full((3, 2), 2))
+
+
+def test_after_a_recording_other_threads_may_record():
+    on = device.new_cpu()
+
+    def record() -> Any:
+        x = tensor.ones((3,), device=on)
+        with on.recording() as graph:
+            y = x + x
+        graph.run()
+        return bits(y)
+
+    assert in_thread(record) == record()
+    with pytest.raises(ZeroDivisionError), on.recording():
+        raise ZeroDivisionError
+    assert in_thread(record) == record()
+
+
+class Gate:
+    """A kernel that stops in the midst of a step until it is let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, on: device.Device) -> None:
+        self.inside, self.go = threading.Event(), threading.Event()
+        prepare = on.kernels.prepare
+        monkeypatch.setattr(on.kernels, "prepare", lambda name, *rest: self._launch(name, prepare(name, *rest)))
+
+    def _launch(self, name: str, launch: Callable[[], Any]) -> Callable[[], Any]:
+        def run() -> None:
+            launch()
+            if name == "tanh" and not self.go.is_set():
+                self.inside.set()
+                assert self.go.wait(60)
+
+        return run
+
+
+def test_a_step_that_another_thread_is_running_is_refused(monkeypatch):
+    on = device.new_cpu()
+    gate = Gate(monkeypatch, on)
+    x = tensor.from_numpy(np.arange(6, dtype="f").reshape(3, 2), on)
+    with on.recording() as graph:
+        y = autograd.tanh(x) * x
+    with on.recording(graph.arena) as larger:
+        z = (x + x) * x * autograd.tanh(x)
+    worker = threading.Thread(target=graph.run, daemon=True)
+    worker.start()
+    assert gate.inside.wait(60)
+    for other in (graph, larger):  # the larger one's memory would be taken from under the first
+        with pytest.raises(GraphError, match=r"another thread is running.*device\.new_cpu\(\)"):
+            other.run()
+    gate.go.set()
+    worker.join(60)
+    values = np.arange(6, dtype="f").reshape(3, 2)
+    np.testing.assert_allclose(tensor.to_numpy(y), np.tanh(values) * values, rtol=1e-6)
+    larger.run()
+    np.testing.assert_allclose(tensor.to_numpy(z), 2 * values**2 * np.tanh(values), rtol=1e-6)
+
+
+def perceptron(on: device.Device) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SquaredError(), device=on)
+    net.add(layers.Dense("dense", 3, input_sample_shape=(4,)))
+    net.add(layers.Activation("act", "tanh"))
+    net.compile(optimizer.Adam(lr=0.1))
+    return net
+
+
+def test_a_net_that_another_thread_is_training_is_refused_and_stays_whole(monkeypatch):
+    batch = RNG.standard_normal((5, 4)).astype("f"), RNG.standard_normal((5, 3)).astype("f")
+    alone = perceptron(device.new_cpu())
+    for _ in range(2):
+        alone.train_one_batch(*batch)
+    on = device.new_cpu()
+    gate, net = Gate(monkeypatch, on), perceptron(on)
+    worker = threading.Thread(target=net.train_one_batch, args=batch, daemon=True)
+    worker.start()
+    assert gate.inside.wait(60)
+    for _ in range(2):
+        with pytest.raises(GraphError):
+            net.train_one_batch(*batch)
+    gate.go.set()
+    worker.join(60)
+    net.train_one_batch(*batch)
+    trained, wanted = state_of(net), state_of(alone)
+    del trained["layers"], wanted["layers"]
+    assert trained == wanted
+
+
+TWO_NETS = """
+import sys, threading
+import numpy as np
+from singa_lite import FeedForwardNet, device, layers, loss, optimizer, tensor
+rng = np.random.default_rng(0)
+x, y = rng.standard_normal((32, 40)).astype("f"), rng.integers(0, 5, 32)
+
+def train():
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu())
+    net.add(layers.Dense("wide", 300, input_sample_shape=(40,)))
+    net.add(layers.Activation("act"))
+    net.add(layers.Dense("dense", 5))
+    net.compile(optimizer.SGD(lr=0.1, momentum=0.9))
+    for _ in range(5):
+        net.train_one_batch(x, y)
+    return b"".join(tensor.to_numpy(value).tobytes() for value in net.param_values())
+
+alone, results = train(), []
+workers = [threading.Thread(target=lambda: results.append(train())) for _ in range(2)]
+for worker in workers:
+    worker.start()
+for worker in workers:
+    worker.join()
+print(device.threads(), results == [alone, alone])
+"""
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_nets_that_use_several_threads_each_train_at_once(name):
+    assert output(TWO_NETS, SINGA_LITE_THREADS=2, SINGA_LITE_KERNELS=name).split() == ["2", "True"]
