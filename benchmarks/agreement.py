@@ -5,8 +5,8 @@ vector registers are, ends with a relative error of some sqrt(K) / 8 units of ro
 Accuracy and Stability of Numerical Algorithms, 2002, 4.2): about 8 u for the K of a 3 x 3 convolution of 512 channels.
 What becomes of it over ten steps depends on the net, the rate and the batch: a ReLU whose input is about 0, or a
 maximum about equal to another, turns a rounding error into another gradient. So it is measured, not guessed: PyTorch
-trains the same steps three times from weights that were each changed by 8 u up or down at random, which moves every
-sum by about as much as rounding does. How far apart the three come is the noise at each step.
+trains the same steps three times, and at each step passes forward and back through weights that are each off by 8 u, up
+or down at random, which moves every sum by about as much as rounding does. How far apart the three come is the noise.
 
     |our loss - their loss| <= FACTOR * noise so far + LAST_PLACES * u * |loss|     at each step
 
@@ -43,7 +43,7 @@ class Agreement(NamedTuple):
 
 
 def allowed_differences(losses: Sequence[float], perturbed: Sequence[Sequence[float]]) -> list[float]:
-    """At each step. losses: of the peer; perturbed: of the runs from perturbed weights, at least as many steps."""
+    """At each step. losses: of the peer; perturbed: of the runs with perturbed weights, at least as many steps."""
     ranges = [max(step) - min(step) for step in zip(*perturbed, strict=True)]
     noise = accumulate(ranges, max)
     return [FACTOR * n + LAST_PLACES * UNIT * abs(loss) for n, loss in zip(noise, losses, strict=False)]

@@ -46,9 +46,9 @@ PEERS = ("torch", "torch-channels-last", "torch-compile", "torch-inbackward")
 RATES = {
     "mlp": (1e-3, 1e-4),
     "lenet": (1e-3, 1e-3),
-    "vgg16": (1e-5, 1e-6),
-    "resnet50": (5e-6, 1e-6),
-    "mobilenet_v2": (5e-5, 1e-5),
+    "vgg16": (2e-6, 1e-6),
+    "resnet50": (1e-6, 1e-6),
+    "mobilenet_v2": (2e-5, 1e-5),
     "resnet18_32": (1e-3, 1e-5),
 }
 

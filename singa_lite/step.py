@@ -40,8 +40,8 @@ class RecordedStep:
 class Steps:
     """How a net does a batch. Its recorded steps share one arena, as they never run at the same time.
 
-    net: the net; graph: record and replay, or do each operation at once; fuse: see `Graph`. interrupted: whether a replay ended before
-    its last operation, so that some layers are updated and others are not.
+    net: the net; graph: record and replay, or do each operation at once; fuse: see `Graph`. interrupted: whether a
+    replay ended before its last operation, so that some layers are updated and others are not.
     """
 
     def __init__(self, net: Any, graph: bool, fuse: bool = True) -> None:

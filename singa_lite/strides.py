@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 
 Extents = tuple[int, ...]
@@ -69,4 +70,4 @@ def reshaped_strides(shape: Sequence[int], strides: Sequence[int], wanted: Seque
 
 
 def _is_even(axes: Sequence[tuple[int, int]]) -> bool:
-    return all(outer[1] == inner[0] * inner[1] for outer, inner in zip(axes, axes[1:], strict=False))
+    return all(outer[1] == inner[0] * inner[1] for outer, inner in pairwise(axes))

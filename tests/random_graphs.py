@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
 
 from singa_lite import FeedForwardNet, Tensor, autograd, device, layers, loss, metric, optimizer, regularizer, tensor
 from singa_lite.device import Device
+from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.kernels.numpy_kernels import NUMPY
 
 UNARY = (autograd.relu, autograd.tanh, autograd.sigmoid, autograd.gelu, autograd.silu, autograd.softplus, autograd.elu,
          autograd.relu6, autograd.identity, autograd.leaky_relu)  # fmt: skip
@@ -24,30 +26,51 @@ OPTIMIZERS: tuple[Callable[[], optimizer.Optimizer], ...] = (
 )
 
 
+#: The reference kernels over images and filters as fast kernels like them, so that these pieces may move.
+CHANNELS_LAST = KernelSet("numpy, channels last", {}, NUMPY, {"image": (0, 2, 3, 1), "filters": (2, 3, 1, 0)})
+
+
+def channels_last() -> Device:
+    """A new device with those kernels."""
+    made = device.new_cpu(kernels="numpy")
+    made.kernels = CHANNELS_LAST
+    return made
+
+
+def empty(on: Device, shape: Sequence[int], order: Sequence[int]) -> Tensor:
+    """A new tensor without gaps. order: of its axes in memory, outermost first."""
+    made = on.empty([shape[axis] for axis in order])
+    return made.view(shape, [made.strides[order.index(axis)] for axis in range(len(shape))])
+
+
 class Expression:
     """Operations over a few inputs and parameters, one or several losses, and their updates.
 
     The same seed and length make the same tensors and choose the same operations at each call of `step`. There are
-    fan-out, ladders, chains that could all lie in one place, views of views, concatenations of views, random
-    numbers, running statistics, results that nobody uses, and values that the user keeps.
+    fan-out, ladders, chains that could all lie in one place, views of views, concatenations of views, tensors whose
+    axes lie in another order, random numbers, running statistics, results that nobody uses, and values that the
+    user keeps.
     """
 
     def __init__(self, seed: int, length: int, on: Device) -> None:
         self.seed, self.length, self.on = seed, length, on
         rng = np.random.default_rng(seed)
         self.rng = rng
-        self.inputs = [self._tensor(shape) for shape in ((4, 6), (4, 6), (6, 3), (2, 3, 4))]
+        self.inputs = [self._tensor(shape) for shape in ((4, 6), (4, 6), (6, 3), (2, 3, 4), (2, 3, 2, 4))]
         self.parameters = [self._parameter(shape) for shape in ((6, 6), (6, 3), (3, 6), (6,), (4, 6))]
         self.gamma, self.beta = self._parameter((6,)), self._parameter((6,))
         self.running = [tensor.zeros((6,), device=on), tensor.ones((6,), device=on)]
         self.random_state = tensor.from_numpy(np.array([seed % 1000, 7, 0], np.uint64), on)
         self.optimizer = random.Random(seed).choice(OPTIMIZERS)()
 
-    def _tensor(self, shape: tuple[int, ...]) -> Tensor:
-        return tensor.from_numpy(self.rng.standard_normal(shape).astype("f"), self.on)
+    def _tensor(self, shape: tuple[int, ...], scale: float = 1.0) -> Tensor:
+        order = self.rng.permutation(len(shape)) if self.rng.random() < 0.3 else np.arange(len(shape))
+        made = empty(self.on, shape, order.tolist())
+        made.copy_from_numpy((self.rng.standard_normal(shape) * scale).astype("f"))
+        return made
 
     def _parameter(self, shape: tuple[int, ...]) -> Tensor:
-        made = tensor.from_numpy((self.rng.standard_normal(shape) / 2).astype("f"), self.on)
+        made = self._tensor(shape, 0.5)
         made.stores_grad = True
         return made
 
@@ -63,8 +86,8 @@ class Expression:
         """Forward, a loss, backward and updates."""
         values = [*self.inputs, *self.choose.sample(self.parameters, 3)]
         kinds = (self._unary, self._binary, self._product, self._view, self._concat, self._other, self._chain,
-                 self._change, self._overwrite)  # fmt: skip
-        for kind in self.choose.choices(kinds, (5, 5, 4, 4, 4, 3, 1, 1, 1), k=self.length):
+                 self._change, self._overwrite, self._turned)  # fmt: skip
+        for kind in self.choose.choices(kinds, (5, 5, 4, 4, 4, 3, 1, 1, 1, 2), k=self.length):
             values += kind(values)
         kept = [value.detach() for value in values[len(self.inputs) + 3 :] if self.choose.random() < 0.1]
         chosen = [value for value in values[-3:] if value.creator is not None]
@@ -118,6 +141,14 @@ class Expression:
         if others:
             self.on.run("copy", self.choose.choice(others), piece)
         return []
+
+    def _turned(self, values: list[Tensor]) -> list[Tensor]:
+        """A copy whose axes lie in another order, and more values that lie like it."""
+        x = self._recent(values)
+        made = empty(self.on, x.shape, self.choose.sample(range(x.ndim), x.ndim))
+        self.on.run("copy", x.detach(), made)
+        made.requires_grad = True
+        return [made, *(self.choose.choice(UNARY)(made) for _ in range(self.choose.randint(0, 2)))]
 
     def _binary(self, values: list[Tensor]) -> list[Tensor]:
         x = self._recent(values)
@@ -191,9 +222,13 @@ def _but(x: Tensor, axis: int) -> tuple[int, ...]:
 
 
 def random_net(seed: int, length: int, on: Device | None = None) -> FeedForwardNet:
-    """A net over small images: convolutions, normalisation, dropout, branches, shared layers, several outputs."""
+    """A net over small images: convolutions, normalisation, dropout, branches, shared layers, several outputs.
+
+    on: where; by default half of the nets have the device's own kernels and half the reference kernels over images
+    that lie channels last.
+    """
     choose = random.Random(seed)
-    net = FeedForwardNet(device=on or device.new_cpu(), seed=seed)
+    net = FeedForwardNet(device=on or (channels_last() if seed % 2 else device.new_cpu()), seed=seed)
     ends = [net.add(layers.Conv2D("stem", 4, 3, input_sample_shape=(3, 5, 6)), [])]
     owners: dict[tuple[int, ...], layers.Conv2D] = {}
     for place in range(length):

@@ -25,7 +25,7 @@ def lines(nbytes: int) -> int:
 
 
 def tiny() -> FeedForwardNet:
-    """Two products, 20 -> 30 -> 7, with a tanh between; squared error. NumPy's kernels, whose scratch is worked by hand."""
+    """Two products, 20 -> 30 -> 7, with a tanh between; squared error; NumPy's kernels, whose scratch is known."""
     net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(kernels="numpy"), seed=2)
     net.add(layers.Dense("first", 30, use_bias=False, input_sample_shape=(20,)))
     net.add(layers.Activation("tanh", "tanh"))

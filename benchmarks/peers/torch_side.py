@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -32,28 +33,29 @@ def run(task: Task) -> dict[str, Any]:
 
 
 def noise(task: Task) -> dict[str, Any]:
-    """The losses of three trainings from perturbed weights, see agreement.py."""
+    """The losses of three trainings with perturbed weights, see agreement.py."""
     torch.set_num_threads(task.threads)
     steps = range(task.warmup + task.steps)
     return {"losses": [[step() for _ in steps] for step in (stepper(task, seed) for seed in range(3))]}
 
 
-def stepper(task: Task, perturbed: int | None = None) -> Callable[[], float]:
-    """A function that does a step and returns its loss. perturbed: the seed of changes to the weights."""
+def stepper(task: Task, seed: int | None = None) -> Callable[[], float]:
+    """A function that does a step and returns its loss. seed: of changes to the weights, none for None."""
     x, y = (torch.from_numpy(array) for array in read_batch(task.folder))
     net = built(task.net)
     targets = ((name, _as_ours(p, turned)) for name, p, turned in parameters_by_our_names(net))
     read_weights(task.folder, targets)
-    if perturbed is not None:
-        _perturb(net, perturbed)
     if task.way == "torch-channels-last":
         net, x = net.to(memory_format=torch.channels_last), _channels_last(x)
     update = _inside_backward(net, task) if task.way == "torch-inbackward" else _after_backward(net, task)
     forward = torch.compile(net) if task.way == "torch-compile" else net
 
+    random = None if seed is None else torch.Generator().manual_seed(seed)
+
     def step() -> float:
-        loss = cross_entropy(forward(x), y)
-        loss.backward()
+        with nullcontext() if random is None else _perturbed(net, random):
+            loss = cross_entropy(forward(x), y)
+            loss.backward()
         update()
         return loss.item()
 
@@ -71,13 +73,18 @@ def built(name: str) -> nn.Module:
     return net.train()
 
 
-def _perturb(net: nn.Module, seed: int) -> None:
-    """Change every weight by PERTURBATION of itself, up or down."""
-    random = torch.Generator().manual_seed(seed)
+@contextmanager
+def _perturbed(net: nn.Module, random: torch.Generator) -> Iterator[None]:
+    """Inside, every weight is off by PERTURBATION of itself, up or down."""
+    kept = [parameter.detach().clone() for parameter in net.parameters()]
     with torch.no_grad():
         for parameter in net.parameters():
             signs = torch.randint(2, parameter.shape, generator=random, dtype=torch.float32)
             parameter.mul_(1 + PERTURBATION * (2 * signs - 1))
+    yield
+    with torch.no_grad():
+        for parameter, value in zip(net.parameters(), kept, strict=True):
+            parameter.copy_(value)
 
 
 def _as_ours(parameter: nn.Parameter, turned: bool) -> Any:

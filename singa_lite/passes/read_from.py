@@ -36,6 +36,7 @@ def check_reads(recorded: Program, planned: Program, places: Mapping[int, int]) 
 
     Where the planned program first writes to a block in the arena, the block's bytes are taken to hold nothing that
     anybody wrote: so others of that place cannot be read through it, nor later through the blocks that lay there.
+    Bytes of an intermediate that nobody wrote in the record either have no value to keep.
     """
     originals = {i.number: i for i in recorded.instructions}
     for instruction in planned.instructions:

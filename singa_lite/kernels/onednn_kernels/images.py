@@ -33,9 +33,14 @@ class Images(Work):
         """Whether the library can take such tensors: two to four axes, none of them broadcast or backwards."""
         return all(2 <= tensor.ndim <= 4 and _goes_forward(tensor) for tensor in tensors)
 
+    @staticmethod
+    def shape(tensor: Form) -> tuple[int, ...]:
+        """(n, c, h, w)."""
+        return _as_image(tensor).shape
+
     def form(self, tensor: Form) -> p.Form:
         """The form in which the primitives are given the tensor."""
-        return forms.dense(_as_image(tensor).shape, str(tensor.dtype), self.axes)
+        return forms.dense(self.shape(tensor), str(tensor.dtype), self.axes)
 
     def keep(self, *tensors: Form) -> bool:
         """Whether all are given to the primitives as they are."""

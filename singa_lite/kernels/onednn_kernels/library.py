@@ -55,6 +55,10 @@ class Library:
         self.engine = self.make("engine_create", 1, 0)
         self.stream = self.make("stream_create", self.engine, 1)
 
+    def __getattr__(self, name: str) -> Any:
+        # Reached only for names that `functions.py` does not state; the functions are set when the library is loaded.
+        raise AttributeError(f"oneDNN: wanted one of the stated functions, received {name!r}")
+
     def make(self, function: str, *arguments: Any) -> c.c_void_p:
         """Call a function whose first argument is where to put a new object, and return the object."""
         out = c.c_void_p()

@@ -6,8 +6,6 @@ term after the other in each thread, as PyTorch does for images channels last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,17 +15,25 @@ from singa_lite.kernels.onednn_kernels import forms
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.images import Images
+from singa_lite.kernels.onednn_kernels.moments import (
+    Operands,
+    add_sums,
+    add_variance,
+    backward,
+    forward,
+    inverter,
+    is_slow,
+    piece_of,
+)
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.routine import Operand, Routine, Temporary
+from singa_lite.kernels.onednn_kernels.routine import Routine
 from singa_lite.kernels.onednn_kernels.work import Work, lies
 
 Array = np.ndarray[Any, Any]
-Operands = dict[int, Operand]
 
 _AFFINE = f.USE_SCALE | f.USE_SHIFT
+#: The statistics are given.
 _FIXED = _AFFINE | f.USE_GLOBAL_STATS
-#: Elements of a derivative that is made for its sums alone, piece after piece in one place.
-_PIECE = 1 << 19
 
 
 def batch_norm(
@@ -46,23 +52,18 @@ def batch_norm(
     """Forward with the batch's statistics, which then move the running ones."""
     if not _fit((x, y), gamma, beta, running_mean, running_var, mean, inv_std):
         return None
-    images = Images(x, y)
-    primitive = _forward(images, "batch", f.FORWARD_TRAINING, (images.form(x),) * 2, epsilon, _AFFINE)
-    if _is_slow(primitive):
+    vectors: Operands = {f.SCALE: gamma, f.SHIFT: beta, f.MEAN: mean, f.VARIANCE: inv_std}
+    images = _forward(x, y, vectors, f.FORWARD_TRAINING, epsilon, _AFFINE)
+    if images is None:
         return None
-    parameters = {f.SCALE: gamma, f.SHIFT: beta, f.MEAN: mean, f.VARIANCE: inv_std}
-    source = images.read(x)
-    with images.written(y) as target:
-        images.run(primitive, {f.SRC: source, f.DST: target, **parameters})
     count = x.size // x.shape[1]
 
     def move(running_mean: Array, running_var: Array, mean: Array, variance: Array, share: Array) -> None:
         _move(running_mean, mean, momentum, 1.0, share)
         _move(running_var, variance, momentum, count / max(1, count - 1), share)
 
-    share = images.temporary(mean.shape, "float32")
-    images.call(move, running_mean, running_var, mean, inv_std, share)
-    images.call(_inverter(epsilon), inv_std)
+    images.call(move, running_mean, running_var, mean, inv_std, images.temporary(mean.shape, "float32"))
+    images.call(inverter(epsilon), inv_std)
     return images
 
 
@@ -79,14 +80,18 @@ def batch_norm_inference(
     """Forward with the statistics given."""
     if not _fit((x, y), gamma, beta, running_mean, running_var):
         return None
+    vectors: Operands = {f.SCALE: gamma, f.SHIFT: beta, f.MEAN: running_mean, f.VARIANCE: running_var}
+    return _forward(x, y, vectors, f.FORWARD_INFERENCE, epsilon, _FIXED)
+
+
+def _forward(x: Form, y: Form, vectors: Operands, prop: int, epsilon: float, flags: int) -> Images | None:
     images = Images(x, y)
-    primitive = _forward(images, "batch", f.FORWARD_INFERENCE, (images.form(x),) * 2, epsilon, _FIXED)
-    if _is_slow(primitive):
+    primitive = forward(images, "batch", prop, (images.form(x), images.form(y)), epsilon, flags)
+    if is_slow(primitive):
         return None
-    parameters = {f.SCALE: gamma, f.SHIFT: beta, f.MEAN: running_mean, f.VARIANCE: running_var}
     source = images.read(x)
     with images.written(y) as target:
-        images.run(primitive, {f.SRC: source, f.DST: target, **parameters})
+        images.run(primitive, {f.SRC: source, f.DST: target, **vectors})
     return images
 
 
@@ -97,15 +102,14 @@ def batch_norm_derivative(
     if not _fit((dy, x, dx), gamma, mean, inv_std, dgamma, dbeta):
         return None
     images = Images(dy, x, dx)
-    image = images.form(x)
-    primitive = _backward(images, "batch", (image, image, image), _AFFINE)
-    if _is_slow(primitive):
+    primitive = backward(images, "batch", (images.form(x), images.form(dy)), _AFFINE)
+    if is_slow(primitive):
         return None
-    parameters: Operands = {f.SCALE: gamma, f.MEAN: mean, f.VARIANCE: _variance(images, inv_std)}
-    gradients = {f.DIFF_SCALE: dgamma, f.DIFF_SHIFT: dbeta}
-    sources = {f.SRC: images.read(x), f.DIFF_DST: images.read(dy)}
+    vectors: Operands = {f.SCALE: gamma, f.MEAN: mean, f.VARIANCE: add_variance(images, inv_std)}
+    vectors |= {f.DIFF_SCALE: dgamma, f.DIFF_SHIFT: dbeta}
+    source, slope = images.read(x), images.read(dy)
     with images.written(dx) as target:
-        images.run(primitive, {**sources, **parameters, **gradients, f.DIFF_SRC: target})
+        images.run(primitive, {f.SRC: source, f.DIFF_DST: slope, f.DIFF_SRC: target, **vectors})
     return images
 
 
@@ -116,14 +120,19 @@ def batch_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Fo
     images = Images(dy, x)
     if not images.keep(dy, x):
         return None
-    statistics: Operands = {f.MEAN: mean, f.VARIANCE: _variance(images, inv_std)}
-    channels, values = x.shape[1], x.size // (x.shape[0] * x.shape[1])
+    samples, channels, *extents = images.shape(x)
+    statistics: Operands = {f.MEAN: mean, f.VARIANCE: add_variance(images, inv_std)}
 
     def made(count: int) -> Primitive:
-        image = forms.dense((count, channels, 1, values), axes=images.axes)
-        return _backward(images, "batch", (image, image, image), _AFFINE | f.USE_GLOBAL_STATS)
+        some = forms.dense((count, channels, *extents), axes=images.axes)
+        return backward(images, "batch", (some, some), _FIXED)
 
-    return _sums(images, x.shape[0], (dy, x), (dgamma, dbeta), made, lambda _start, _count: statistics)
+    return add_sums(images, samples, (dy, x), (dgamma, dbeta), made, lambda start, count: statistics)
+
+
+def _fit(images: tuple[Form, ...], *vectors: Form) -> bool:
+    """Whether the library can take these activations and vectors of channels."""
+    return forms.are_floats(*images, *vectors) and Images.fit(*images) and all(lies(v, (0,)) for v in vectors)
 
 
 def layer_norm(
@@ -132,30 +141,29 @@ def layer_norm(
     """Forward."""
     if not _are_rows(x, gamma, beta, y, mean, inv_std):
         return None
-    work, row = Work(x.size), forms.dense((mean.size,))
-    matrix = forms.dense((mean.size, gamma.size))
-    primitive = _forward(work, "layer", f.FORWARD_TRAINING, (matrix, matrix, row), epsilon, _AFFINE)
-    if _is_slow(primitive):
+    work = Work(x.size)
+    primitive = forward(work, "layer", f.FORWARD_TRAINING, _rows(mean.size, gamma), epsilon, _AFFINE)
+    if is_slow(primitive):
         return None
-    parameters = {f.SCALE: gamma, f.SHIFT: beta, f.MEAN: mean, f.VARIANCE: inv_std}
-    work.run(primitive, {f.SRC: x, f.DST: y, **parameters})
-    work.call(_inverter(epsilon), inv_std)
+    vectors = {f.SCALE: gamma, f.SHIFT: beta, f.MEAN: mean, f.VARIANCE: inv_std}
+    work.run(primitive, {f.SRC: x, f.DST: y, **vectors})
+    work.call(inverter(epsilon), inv_std)
     return work
 
 
 def layer_norm_derivative(dy: Form, x: Form, gamma: Form, mean: Form, inv_std: Form, dx: Form) -> Routine | None:
-    """The primitive makes the sums too; its form without them has no scale."""
+    """The primitive makes the sums too; in its form without them it takes no scale."""
     if not _are_rows(dy, x, gamma, mean, inv_std, dx):
         return None
     work = Work(x.size)
-    primitive = _layer_backward(work, mean.size, gamma.size)
-    if _is_slow(primitive):
+    primitive = backward(work, "layer", _rows(mean.size, gamma), _AFFINE)
+    if is_slow(primitive):
         return None
-    statistics: Operands = {f.MEAN: mean, f.VARIANCE: _variance(work, inv_std)}
-    dgamma, dbeta = (work.temporary((gamma.size,), "float32") for _ in range(2))
-    # It asks for the shift, and does not use it.
-    operands = {f.SRC: x, f.DIFF_DST: dy, f.DIFF_SRC: dx, f.SCALE: gamma, f.SHIFT: gamma, **statistics}
-    work.run(primitive, {**operands, f.DIFF_SCALE: dgamma, f.DIFF_SHIFT: dbeta})
+    dgamma, dbeta = (work.temporary(gamma.shape, "float32") for _ in range(2))
+    vectors: Operands = {f.MEAN: mean, f.VARIANCE: add_variance(work, inv_std), f.DIFF_SCALE: dgamma}
+    # It asks for the shift and makes no use of it.
+    vectors |= {f.DIFF_SHIFT: dbeta, f.SCALE: gamma, f.SHIFT: gamma}
+    work.run(primitive, {f.SRC: x, f.DIFF_DST: dy, f.DIFF_SRC: dx, **vectors})
     return work
 
 
@@ -164,100 +172,16 @@ def layer_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Fo
     if not _are_rows(dy, x, mean, inv_std, dgamma, dbeta):
         return None
     work = Work(x.size)
-    variance = _variance(work, inv_std)
+    variance = add_variance(work, inv_std)
 
     def statistics(start: int, count: int) -> Operands:
-        vectors: Operands = {f.MEAN: work.part(mean, start, count), f.VARIANCE: _slice(variance, start, count)}
-        return {**vectors, f.SHIFT: dbeta}
+        own = work.part(mean, start, count)
+        return {f.MEAN: own, f.VARIANCE: piece_of(variance, start, count), f.SHIFT: dbeta}
 
     def made(count: int) -> Primitive:
-        return _layer_backward(work, count, dgamma.size)
+        return backward(work, "layer", _rows(count, dgamma), _AFFINE)
 
-    return _sums(work, mean.size, (dy, x), (dgamma, dbeta), made, statistics)
-
-
-def _sums(
-    work: Work,
-    rows: int,
-    slopes: tuple[Form, Form],
-    gradients: tuple[Form, Form],
-    made: Callable[[int], Primitive],
-    statistics: Callable[[int, int], Operands],
-) -> Routine | None:
-    """dgamma and dbeta. The library makes dx with them, so it does so a few rows at a time, always in one place.
-
-    rows: of dy and x (slopes), which lie one behind the other, images or rows; made: the primitive for so many of them;
-    statistics: their operands, from a first row on.
-    """
-    (dy, x), size = slopes, gradients[0].size
-    width, made = x.size // rows, cache(made)
-    step = min(rows, max(1, _PIECE // width))
-    starts = range(0, rows, step)
-    dx = work.temporary((step * width,), "float32")
-    dgamma, dbeta = (work.temporary((len(starts), size), "float32") for _ in range(2))
-    for place, start in enumerate(starts):
-        count = min(step, rows - start)
-        if _is_slow(made(count)):
-            return None
-        operands: Operands = {f.SRC: work.part(x, start * width, count * width), f.SCALE: gradients[0]}
-        operands |= {f.DIFF_DST: work.part(dy, start * width, count * width), f.DIFF_SRC: dx}
-        operands |= {f.DIFF_SCALE: _slice(dgamma, place * size, size), f.DIFF_SHIFT: _slice(dbeta, place * size, size)}
-        work.run(made(count), {**operands, **statistics(start, count)})
-    for parts, target in zip((dgamma, dbeta), gradients, strict=True):
-        work.call(_add_up, parts, target)
-    return work
-
-
-def _add_up(parts: Array, target: Array) -> None:
-    np.add.reduce(parts, axis=0, out=target.reshape(-1))
-
-
-def _slice(vector: Temporary, start: int, count: int) -> Temporary:
-    """Elements of a temporary in the order of memory."""
-    return Temporary(vector.offset + start * np.dtype(vector.dtype).itemsize, (count,), vector.dtype)
-
-
-def _variance(work: Work, inv_std: Form) -> Temporary:
-    """Adds a step: the variance with epsilon in it, 1 / inv_std**2; primitives that are given it have no epsilon."""
-
-    def invert(inv_std: Array, variance: Array) -> None:
-        np.reciprocal(inv_std, out=variance)
-        np.square(variance, out=variance)
-
-    variance = work.temporary(inv_std.shape, "float32")
-    work.call(invert, inv_std, variance)
-    return variance
-
-
-def _inverter(epsilon: float) -> Callable[[Array], None]:
-    """A step: 1 / sqrt(variance + epsilon) in the place of the variance."""
-
-    def invert(variance: Array) -> None:
-        np.add(variance, epsilon, out=variance)
-        np.sqrt(variance, out=variance)
-        np.reciprocal(variance, out=variance)
-
-    return invert
-
-
-def _forward(work: Work, kind: str, prop: int, tensors: tuple[p.Form, ...], epsilon: float, flags: int) -> Primitive:
-    return work.make(f"{kind}_normalization_forward", prop, *tensors, epsilon, flags)
-
-
-def _backward(work: Work, kind: str, tensors: tuple[p.Form, ...], flags: int) -> Primitive:
-    """tensors: dx, dy and x, which lie alike, and behind them the statistics of layers."""
-    hint = _forward(work, kind, f.FORWARD_TRAINING, tensors[1:], 0.0, flags)
-    return work.make(f"{kind}_normalization_backward", f.BACKWARD, *tensors, 0.0, flags, forward=hint)
-
-
-def _layer_backward(work: Work, rows: int, size: int) -> Primitive:
-    matrix = forms.dense((rows, size))
-    return _backward(work, "layer", (matrix, matrix, matrix, forms.dense((rows,))), _AFFINE)
-
-
-def _fit(images: tuple[Form, ...], *vectors: Form) -> bool:
-    """Whether the library can take these activations and vectors of channels."""
-    return forms.are_floats(*images, *vectors) and Images.fit(*images) and all(lies(v, (0,)) for v in vectors)
+    return add_sums(work, mean.size, (dy, x), (dgamma, dbeta), made, statistics)
 
 
 def _are_rows(*tensors: Form) -> bool:
@@ -265,6 +189,7 @@ def _are_rows(*tensors: Form) -> bool:
     return forms.are_floats(*tensors) and all(lies(tensor, range(tensor.ndim)) for tensor in tensors)
 
 
-def _is_slow(primitive: Primitive) -> bool:
-    """Plain loops."""
-    return "ref" in primitive.implementation
+def _rows(count: int, parameter: Form) -> tuple[p.Form, p.Form, p.Form]:
+    """Forms of x, y and a statistic."""
+    matrix = forms.dense((count, parameter.size))
+    return matrix, matrix, forms.dense((count,))
