@@ -14,6 +14,16 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).resolve().parent
 #: The oneDNN library alone, with GCC's OpenMP; other systems and processors have no such wheel.
 ONEDNN = "onednn-cpu-gomp>=2023.2; sys_platform == 'linux' and platform_machine == 'x86_64'"
+#: CUDA 13.0, which driver 580 brings: newer components want newer drivers. One by one, as CuPy's own list of CUDA
+#: parts names some that are never used here.
+CUDA13 = [
+    "cupy-cuda13x>=14.2,<15",
+    "nvidia-cuda-nvrtc==13.0.*",
+    "nvidia-cuda-runtime==13.0.*",
+    "nvidia-cublas==13.1.*",
+]
+#: The last frontend without 190 MB of further packages, and a cuDNN that needs no newer CUDA.
+CUDNN13 = ["nvidia-cudnn-frontend>=1.28,<1.29", "nvidia-cudnn-cu13>=9.19,<9.20"]
 CORE = "singa_lite"
 MAPPED = ("layers", "snapshots")
 
@@ -74,6 +84,8 @@ setup(
         "peer": ["torch>=2.13"],
         "dev": ["ruff>=0.17,<0.18", "mypy>=2.4,<2.5", "build>=1.2", "pytest-cov>=6"],
         "onednn": [ONEDNN],
-        "cuda13": ["cupy-cuda13x>=14,<15"],
+        "cuda13": CUDA13,
+        "cudnn13": CUDNN13,
+        "cudatest": [*CUDA13, *CUDNN13, "nvidia-cuda-crt==13.0.*", "ml_dtypes>=0.5"],
     },
 )

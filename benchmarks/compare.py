@@ -28,7 +28,8 @@ from typing import Any
 
 from agreement import Agreement, agreement
 from peers.process import Task, environment
-from report import Run, heading, row
+from peers.turns import in_turn
+from report import heading, row
 from sgemm import sgemm_peaks
 
 #: The batch sizes of each net.
@@ -85,26 +86,13 @@ def obstacle(peer: str) -> str:
 
 def compare(task: Task, peers: list[str], rounds: int) -> dict[str, Any]:
     """All rounds of one net and batch: {"ours": runs, "peers": {peer: runs or why not}, "noise": losses}."""
-    results: dict[str, list[Run] | str] = {peer: obstacle(peer) or [] for peer in peers}
-    ours: list[Run] = []
     with tempfile.TemporaryDirectory(prefix="compare") as folder:
         task = replace(task, folder=folder)
         in_process(replace(task, way="write"))
-        for _ in range(rounds):
-            ours.append(in_process(replace(task, way="singa_lite")))
-            for peer, runs in results.items():
-                if isinstance(runs, list):
-                    results[peer] = _one_more(runs, replace(task, way=peer))
+        ours, results = in_turn(task, {peer: obstacle(peer) for peer in peers}, rounds, in_process)
         able = any(isinstance(runs, list) for runs in results.values())
         noise = in_process(replace(task, way="noise"))["losses"] if able else []
     return {"net": task.net, "batch": task.batch, "ours": ours, "peers": results, "noise": noise}
-
-
-def _one_more(runs: list[Run], task: Task) -> list[Run] | str:
-    try:
-        return [*runs, in_process(task)]
-    except RuntimeError as error:
-        return f"failed: {error}"
 
 
 def worst(result: dict[str, Any], peer: str) -> Agreement | None:

@@ -12,6 +12,7 @@ from singa_lite.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import input_axes, place, positive_int
+from ._storage import storage as checked_storage
 from ._windows import Extents, as_images, as_samples, windows
 
 
@@ -34,9 +35,11 @@ class Convolution(Layer):
         dilation: Extents = 1,
         weight_init: initializer.Spec = "glorot_uniform",
         bias_init: initializer.Spec = 0.0,
+        storage: str | None = None,
         input_sample_shape: Sequence[Any] | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
+        self.storage = checked_storage(self, storage)
         self.nb_kernels = positive_int(self, "nb_kernels", nb_kernels)
         self.groups = positive_int(self, "groups", groups)
         if self.nb_kernels % self.groups:
@@ -66,8 +69,8 @@ class Convolution(Layer):
         """x (n, channels, *extents) -> (n, nb_kernels, *how many windows fit)."""
         y = autograd.conv2d(
             as_images(x),
-            self.parameters["weight"],
-            self.parameters.get("bias"),
+            self.stored("weight"),
+            self.stored("bias") if self.use_bias else None,
             stride=self.windows.stride,
             pad=self.windows.pad,
             dilation=self.windows.dilation,

@@ -10,6 +10,7 @@ from singa_lite.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import one_input, place, positive
+from ._storage import storage as checked_storage
 
 _MODES: dict[str, Callable[..., Tensor]] = {
     "relu": autograd.relu,
@@ -30,7 +31,7 @@ class Activation(Layer):
     mode: "relu" max(x, 0); "relu6" min(max(x, 0), 6); "leaky_relu" x where x > 0, else slope * x; "elu" x
     where x > 0, else alpha * (e**x - 1); "sigmoid" 1 / (1 + e**-x); "tanh"; "gelu" x * (1 + erf(x / sqrt 2))
     / 2; "silu" x * sigmoid(x); "softplus" log(1 + e**x). slope: of "leaky_relu" only, above 0, default 0.01.
-    alpha: of "elu" only, above 0, default 1.
+    alpha: of "elu" only, above 0, default 1. storage: "float16" or "bfloat16", of input, output and their derivatives.
     """
 
     def __init__(
@@ -40,9 +41,11 @@ class Activation(Layer):
         *,
         slope: float | None = None,
         alpha: float | None = None,
+        storage: str | None = None,
         input_sample_shape: Sequence[Any] | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
+        self.storage = checked_storage(self, storage)
         if mode not in _MODES:
             raise ValueError(f"{place(self)}: wanted a mode of {', '.join(_MODES)}, received {mode!r}")
         self.mode = mode

@@ -10,6 +10,7 @@ from singa_lite.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import input_axes, positive_int
+from ._storage import storage as checked_storage
 
 
 class Dense(Layer):
@@ -18,7 +19,8 @@ class Dense(Layer):
     Input samples (features,); output samples (num_output,).
     Parameters: weight (features, num_output), bias (num_output,).
 
-    use_bias: False leaves the bias out. weight_init, bias_init: an Initializer, its name, or a number.
+    use_bias: False leaves the bias out. weight_init, bias_init: an Initializer, its name, or a number. storage:
+    "float16" or "bfloat16", of input, output and their derivatives; sums and parameters stay in the net's dtype.
     """
 
     def __init__(
@@ -29,9 +31,11 @@ class Dense(Layer):
         *,
         weight_init: initializer.Spec = "glorot_uniform",
         bias_init: initializer.Spec = 0.0,
+        storage: str | None = None,
         input_sample_shape: Sequence[Any] | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
+        self.storage = checked_storage(self, storage)
         self.num_output = positive_int(self, "num_output", num_output)
         self.use_bias = use_bias
         self.weight_init = initializer.get(weight_init)
@@ -48,4 +52,4 @@ class Dense(Layer):
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, features) -> (n, num_output)."""
-        return autograd.linear(x, self.parameters["weight"], self.parameters.get("bias"))
+        return autograd.linear(x, self.stored("weight"), self.stored("bias") if self.use_bias else None)

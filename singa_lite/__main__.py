@@ -16,6 +16,7 @@ import numpy as np
 
 import singa_lite
 from singa_lite import machine, threads
+from singa_lite.device import cuda_libraries
 from singa_lite.errors import DeviceError
 from singa_lite.kernels.choice import cpu_kernels, find_onednn
 from singa_lite.kernels.onednn_kernels.library import load
@@ -48,7 +49,7 @@ def facts() -> Iterator[Fact]:
     yield "processor", machine.processor()
     yield "instruction sets", " ".join(machine.instruction_sets()) or "unknown"
     yield "memory", _memory()
-    yield "GPU", "none; this version has CPU kernels only"
+    yield from cuda_libraries.found()
 
 
 def _or_error(value: Callable[[], str]) -> str:

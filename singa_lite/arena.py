@@ -74,23 +74,22 @@ class Bound:
         self.arena = arena
         self.blocks = dict(blocks)
         self.checked = checked
-        self._launches: list[Launch] | None = None
+        self._replay: Launch | None = None
         arena.add(self)
 
     def run(self) -> None:
         """Replay: nothing is allocated or looked up, the launches run one after the other."""
         threads.settle()
-        with self.arena.alone:
-            for launch in self._launches or self.prepare():
-                launch()
+        with self.arena.alone, self.arena.device.runtime.here():
+            (self._replay or self.prepare())()
 
-    def prepare(self) -> list[Launch]:
-        """Bind the launches, if they are not: all that a run needs beside the kernels. Returns them."""
+    def prepare(self) -> Launch:
+        """Bind the launches, if they are not: all that a run needs beside the kernels. Returns what runs them."""
         threads.settle()
-        with self.arena.alone:
-            if self._launches is None:
-                self._launches = self._bind()
-            return self._launches
+        with self.arena.alone, self.arena.device.runtime.here():
+            if self._replay is None:
+                self._replay = self._bind()
+            return self._replay
 
     def launches(self) -> list[Launch]:
         """The launches in order, one an instruction."""
@@ -98,15 +97,25 @@ class Bound:
 
     def release(self) -> None:
         """Forget the launches, and with them the bytes; the next run binds anew."""
-        self._launches = None
+        self._replay = None
 
-    def _bind(self) -> list[Launch]:
+    def _bind(self) -> Launch:
         self.arena.reserve(self.placed.arena_bytes)
-        launches = self.launches()
-        if not self.checked:
-            return launches
+        launches, names = self.launches(), [_name(i) for i in self.placed.program.instructions]
+        if self.checked:
+            launches, names = self._poisoned(launches, names)
+        replay: Launch = self.arena.device.replay(launches, names)
+        return replay
+
+    def _poisoned(self, launches: list[Launch], names: list[str]) -> tuple[list[Launch], list[str]]:
+        """The same with fills of what has died after each."""
         dying = _dying(self.placed.program.instructions, self.placed.places)
-        return [one for place, launch in enumerate(launches) for one in (launch, *self._poison(dying.get(place, ())))]
+        pairs = [
+            pair
+            for place, pair in enumerate(zip(launches, names, strict=True))
+            for pair in (pair, *((fill, "fill of dead bytes") for fill in self._poison(dying.get(place, ()))))
+        ]
+        return [launch for launch, _ in pairs], [name for _, name in pairs]
 
     def _launch(self, instruction: Instruction) -> Launch:
         device = self.arena.device
@@ -132,11 +141,12 @@ class Bound:
     def _poison(self, blocks: Sequence[int]) -> list[Launch]:
         """Fill these blocks with 0xFF, NaN in every float type: a read of them would show."""
         sizes, places = self.placed.program.sizes, self.placed.places
-        return [_filler(self._bytes(places[block], sizes[block])) for block in blocks]
+        dead = [self._bytes(places[block], sizes[block]) for block in blocks]
+        return [self.arena.device.kernels.prepare("fill", (one,), None, {"value": 0xFF}) for one in dead]
 
 
-def _filler(array: Any) -> Launch:
-    return lambda: array.fill(0xFF)
+def _name(instruction: Instruction) -> str:
+    return f"{instruction.kernel!r} of layer {instruction.layer!r}"
 
 
 def _dying(instructions: Sequence[Instruction], places: Mapping[int, int]) -> dict[int, list[int]]:

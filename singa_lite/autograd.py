@@ -28,6 +28,7 @@ from singa_lite.ops.arithmetic import reduce_sum as reduce_sum
 from singa_lite.ops.arithmetic import scale as scale
 from singa_lite.ops.arithmetic import shift as shift
 from singa_lite.ops.arithmetic import subtract as subtract
+from singa_lite.ops.cast import cast as cast
 from singa_lite.ops.convolution import conv2d as conv2d
 from singa_lite.ops.dropout import dropout as dropout
 from singa_lite.ops.linear import add_bias as add_bias

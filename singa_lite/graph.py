@@ -19,6 +19,7 @@ from singa_lite.operation import Operand, Role
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
 from singa_lite.passes.fuse import fused
+from singa_lite.passes.linear_gradient import joined
 from singa_lite.passes.lower import Placed, lower, prove, unshared
 from singa_lite.passes.pool_first import pool_first
 from singa_lite.passes.tiles import tiled
@@ -227,8 +228,8 @@ class Graph:
         """
         bound = self._executable("recorded")
         threads.settle()
-        with self.arena.alone:
-            return measure(bound.placed.program.instructions, bound.launches(), runs)
+        with self.arena.alone, self.device.runtime.here():
+            return measure(bound.placed.program.instructions, bound.launches(), runs, self.device.synchronize)
 
     def _executable(self, order: str) -> Bound:
         if not self.recording and self.device.graph is not None:
@@ -256,13 +257,16 @@ class Graph:
                 self._fresh = {number: block for number, block in alive.items() if block is not None}
             self._check_written()
             instructions, sizes = self._rewritten()
+            alignment = self.device.runtime.alignment
             if os.environ.get("SINGA_LITE_PLAN", "") == "off":
-                self._placed[order] = unshared(instructions, sizes)
+                self._placed[order] = unshared(instructions, sizes, alignment)
             else:
                 kernels = self.device.kernels
                 strides_matter = kernels.strides_matter, kernels.inner_strides_matter
                 parallel = order == "dependencies"
-                self._placed[order] = lower(instructions, sizes, parallel=parallel, strides_matter=strides_matter)
+                self._placed[order] = lower(
+                    instructions, sizes, parallel=parallel, strides_matter=strides_matter, alignment=alignment
+                )
         return self._placed[order]
 
     def _rewritten(self) -> tuple[list[Instruction], dict[int, int]]:
@@ -273,7 +277,11 @@ class Graph:
         kernels = self.device.kernels
         instructions, sizes = pool_first(self.instructions, sizes, kernels.scratch_bytes, len(self.blocks))
         instructions = fused(instructions, sizes, kernels.fusions, kernels.scratch_bytes)
-        return tiled(instructions, sizes, kernels.scratch_bytes, 1 + max((len(self.blocks) - 1, *sizes)))
+        next_block = 1 + max((len(self.blocks) - 1, *sizes))
+        instructions, sizes = tiled(
+            instructions, sizes, kernels.scratch_bytes, next_block, tile_bytes=kernels.tile_bytes
+        )
+        return joined(instructions, kernels.fusions, kernels.scratch_bytes), sizes
 
     def _check_whole(self) -> None:
         if self.recording:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from singa_lite import initializer
+from singa_lite.autograd import cast
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.tensor import Shape, Tensor, from_numpy, full
 
@@ -48,6 +49,8 @@ class Layer:
         self.states: dict[str, Tensor] = {}
         self.context: Context | None = None
         self.shared_with: Layer | None = None
+        #: What the layer's input is converted to, and its output has; None: the net's dtype.
+        self.storage: np.dtype[Any] | None = None
 
     def share_parameters(self, other: Layer) -> Layer:
         """Use the parameters of `other`, a layer of the same kind and shapes, in the place of own ones.
@@ -111,6 +114,15 @@ class Layer:
         tensor.name = f"{self.name}/{name}"
         self.states[name] = tensor
         return tensor
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of inputs and outputs, once the layer is in a net."""
+        return self.storage or self._placed().dtype
+
+    def stored(self, name: str) -> Tensor:
+        """For `forward`: the parameter of that name in the dtype of the inputs."""
+        return cast(self.parameters[name], self.dtype)
 
     def random_key(self, name: str) -> np.ndarray[Any, np.dtype[np.uint64]]:
         """uint64 (3,): seed of the net, stream of "<layer>/<name>", counter 0. Does not depend on other layers."""

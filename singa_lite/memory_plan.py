@@ -9,7 +9,7 @@ from typing import NamedTuple
 from singa_lite.memory.check import check
 from singa_lite.operation import Role
 from singa_lite.passes.lower import Placed
-from singa_lite.passes.program import lifespans, live_bytes, requests, rounded
+from singa_lite.passes.program import lifespans, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
 
 
@@ -144,7 +144,7 @@ def _rows(placed: Placed, blocks: Sequence[Row]) -> list[PlacedRow]:
         rows.append(PlacedRow(block.name, block.layer, kind, block.nbytes, span.lower, span.upper, offset))
     for step, instruction in enumerate(placed.program.instructions):
         if instruction.scratch_bytes:
-            offset, nbytes = placed.scratch[instruction.number], rounded(instruction.scratch_bytes)
+            offset, nbytes = placed.scratch[instruction.number], placed.program.rounded(instruction.scratch_bytes)
             name = f"scratch of {instruction.kernel}"
             rows.append(PlacedRow(name, instruction.layer, "scratch", nbytes, step, step + 1, offset))
     return rows

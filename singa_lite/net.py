@@ -81,7 +81,7 @@ class FeedForwardNet(LayerGraph):
         self.check_names("forward", [*output, freeze])
         arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
         inputs = batch.as_tensors(arrays, self.device)
-        run = Run(nodes, self.device, training, freeze)
+        run = Run(nodes, self.device, self.dtype, training, freeze)
         if not training:
             with no_grad():
                 return run.forward(inputs, output)

@@ -90,17 +90,33 @@ class Profile:
         return "\n\n".join([head, *tables])
 
 
-def measure(instructions: Sequence[Instruction], launches: Sequence[Launch], runs: int = 10) -> Profile:
+def measure(
+    instructions: Sequence[Instruction],
+    launches: Sequence[Launch],
+    runs: int = 10,
+    wait: Callable[[], None] | None = None,
+) -> Profile:
     """Do the launches in order `runs` times, each timed alone. launches: one an instruction.
 
-    A launch counts with the clock's own cost, some 0.1 microseconds. ValueError unless runs is at least 1.
+    wait: returns when all launches are done, where they are done later; each is waited for, so that one counts with
+    what a launch and a wait cost. Without it, a launch counts with the clock's own cost, some 0.1 microseconds.
+    ValueError unless runs is at least 1.
     """
     runs = whole("profile: runs", runs, 1)
-    times = [[_seconds(launch) for launch in launches] for _ in range(runs)]
+    timed = launches if wait is None else [_waited(launch, wait) for launch in launches]
+    times = [[_seconds(launch) for launch in timed] for _ in range(runs)]
     medians = [median(of_one) for of_one in zip(*times, strict=True)]
     total = sum(medians)
     costs = [_cost(i, seconds, total) for i, seconds in zip(instructions, medians, strict=True)]
     return Profile(tuple(costs), runs)
+
+
+def _waited(launch: Launch, wait: Callable[[], None]) -> Launch:
+    def run() -> None:
+        launch()
+        wait()
+
+    return run
 
 
 def _seconds(launch: Launch) -> float:

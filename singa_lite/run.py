@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from singa_lite.autograd import BackwardPass, no_grad
+from singa_lite.autograd import BackwardPass, cast, no_grad
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer import Layer
 from singa_lite.ops.op import Edge, Op
@@ -47,9 +47,10 @@ class Run:
     its first gradients and after its end.
     """
 
-    def __init__(self, nodes: list[Node], device: Any, training: bool, freeze: str | None) -> None:
+    def __init__(self, nodes: list[Node], device: Any, dtype: Any, training: bool, freeze: str | None) -> None:
         self.nodes = nodes
         self.device = device
+        self.dtype = dtype
         self.training = training
         self.stopped_at = ""
         names = [node.layer.name for node in nodes]
@@ -73,6 +74,9 @@ class Run:
                     values.pop(source, None)
             outputs = self._layer_forward(node.layer, given)
             del given
+            if name in output or not any(uses[name, index] for index in range(len(outputs))):
+                with self.device.scope(layer=name):
+                    outputs = _cast(outputs, self.dtype)  # users and losses get the net's dtype
             left = [tensor for index, tensor in enumerate(outputs) if not uses[name, index]]
             if name in output:
                 results[name] = outputs if len(outputs) > 1 else outputs[0]
@@ -87,9 +91,9 @@ class Run:
         with self.device.scope(layer=layer.name):
             if not self.training or layer.name in self._frozen:
                 with no_grad():
-                    result = layer.forward(False, *inputs)
+                    result = layer.forward(False, *_cast(inputs, layer.dtype))
             else:
-                result = layer.forward(True, *self._through_ports(layer.name, inputs))
+                result = layer.forward(True, *_cast(self._through_ports(layer.name, inputs), layer.dtype))
         return list(result) if isinstance(result, list | tuple) else [result]
 
     def _through_ports(self, name: str, inputs: list[Tensor]) -> list[Tensor]:
@@ -183,3 +187,8 @@ class Run:
     def _captured(self, name: str, tape: BackwardPass) -> Any:
         found = [tape.captured.pop(port) for port in self._ports[name]]
         return found if len(found) > 1 else found[0]
+
+
+def _cast(tensors: list[Tensor], dtype: Any) -> list[Tensor]:
+    """In this dtype, which all have but those from and to layers with a `storage` of their own. Empties the list."""
+    return [cast(tensors.pop(0), dtype) for _ in range(len(tensors))]

@@ -14,7 +14,7 @@ from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.objective import Objective
-from singa_lite.tensor import Tensor, as_tensor
+from singa_lite.tensor import Shape, Tensor
 
 #: {"input": {layer: batch}, "target": {layer: targets}}; arrays of the user's, or tensors.
 Feeds = Mapping[str, Mapping[str, Any]]
@@ -34,7 +34,8 @@ class RecordedStep:
         """Copy a batch in."""
         for kind, arrays in feeds.items():
             for name, array in arrays.items():
-                _copy(array, self.feeds[kind][name])
+                tensor = self.feeds[kind][name]
+                tensor.device.feed(tensor, array)
 
 
 class Steps:
@@ -123,7 +124,7 @@ class Steps:
         try:
             with device.recording(Arena(device), self.fuse) as graph:
                 tensors = {
-                    kind: {name: device.empty(*form) for name, form in given.items()} for kind, given in forms.items()
+                    kind: {name: _fed(device, *form) for name, form in given.items()} for kind, given in forms.items()
                 }
                 if objective is None:
                     results = net.forward(False, tensors["input"])
@@ -172,8 +173,8 @@ class Steps:
     def _record(self, kind: str, objective: Objective | None, body: Body, feeds: Feeds) -> RecordedStep:
         device = self.net.device
         tensors = {
-            name: {key: device.empty(array.shape, _dtype(array)) for key, array in arrays.items()}
-            for name, arrays in feeds.items()
+            kind: {name: _fed(device, array.shape, _dtype(array)) for name, array in arrays.items()}
+            for kind, arrays in feeds.items()
         }
         step = RecordedStep(Graph(device, self.arena, self.fuse), tensors, None)
         step.feed(feeds)  # before recording, which looks at the targets' values
@@ -197,6 +198,12 @@ class Steps:
         return {kind: as_tensors(arrays, self.net.device) for kind, arrays in feeds.items()}
 
 
+def _fed(device: Any, shape: Shape, dtype: Any) -> Tensor:
+    """A tensor that batches are copied into, images as the device's kernels like them best."""
+    made: Tensor = device.empty(shape, dtype, device.runtime.feed_layout if len(shape) == 4 else "")
+    return made
+
+
 def _dtype(array: Any) -> np.dtype[Any]:
     return np.dtype(str(array.dtype).removeprefix("torch."))
 
@@ -208,14 +215,6 @@ def _form(feeds: Feeds) -> Any:
         for kind, arrays in feeds.items()
         for name, array in arrays.items()
     )
-
-
-def _copy(array: Any, tensor: Tensor) -> None:
-    """Overwrite a tensor with a batch from wherever it is."""
-    if isinstance(array, np.ndarray):
-        tensor.device.copy_in(tensor, array)
-    else:
-        tensor.device.run("copy", as_tensor(array, tensor.device), tensor)
 
 
 def _copies(results: Any) -> Any:

@@ -34,6 +34,8 @@ class DeviceLike(Protocol):
 
     def copy_out(self, tensor: Tensor) -> Array: ...
 
+    def adopt(self, given: Any) -> Tensor | None: ...
+
     def run(self, kernel: str, /, *tensors: Tensor | None, **settings: Any) -> None: ...
 
 
@@ -356,9 +358,16 @@ def as_tensor(given: Any, device: DeviceLike | None = None) -> Tensor:
 def from_dlpack(given: Any, device: DeviceLike | None = None) -> Tensor:
     """A copy of any array that speaks DLPack (PyTorch, JAX, CuPy, NumPy, Tensor), on `device`.
 
-    The values are copied: a tensor's bytes belong to its device's pool, and foreign arrays may be read-only.
+    The values are copied, on the GPU where both are there: a tensor's bytes belong to its device's pool, and foreign
+    arrays may be read-only.
     """
+    holder: DeviceLike = device if device is not None else _lent["default_device"]()
+    here = holder.adopt(given)
+    if here is not None:
+        made = holder.empty(here.shape, here.dtype)
+        holder.run("copy", here, made)
+        return made
     host = hasattr(given, "__dlpack_device__") and given.__dlpack_device__()[0] == 1
     if not host and hasattr(given, "get"):  # CuPy: NumPy cannot read device memory
-        return from_numpy(given.get(), device)
-    return from_numpy(np.from_dlpack(given), device)
+        return from_numpy(given.get(), holder)
+    return from_numpy(np.from_dlpack(given), holder)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.util import find_spec
+
 from singa_lite.errors import DeviceError
 from singa_lite.kernels.choice import cpu_kernels
 from singa_lite.kernels.kernel_set import KernelSet
@@ -9,8 +12,26 @@ from singa_lite.kernels.numpy_kernels import NUMPY
 
 
 def kernel_sets() -> list[KernelSet]:
-    """The reference set first."""
+    """The sets for CPUs, the reference set first."""
     try:
         return [NUMPY, cpu_kernels("onednn")]
     except DeviceError:  # no library: tests of the choice say why, the others run over what there is
         return [NUMPY]
+
+
+@cache
+def cuda_sets() -> list[KernelSet]:
+    """The CUDA kernels compiled for the host, alone and with the libraries' kernels before them.
+
+    None where what that wants is missing, which `test_cuda_on_host` says; and those of a GPU, where there is one.
+    """
+    from gpu_kernels import on_gpu
+    from host_loader import missing
+
+    if find_spec("cupy") is None:
+        return []
+    if missing():
+        return on_gpu()
+    from host_kernels import cuda_on_host, cuda_with_libraries_on_host
+
+    return [cuda_on_host(), cuda_with_libraries_on_host(), *on_gpu()]

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from benchmark_modules import FOLDER, benchmark_modules
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
 from singa_lite.kernels.interface import SIGNATURES
-
-FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="needs the checkout with its benchmarks")
 
@@ -26,13 +23,8 @@ pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="needs the checkout 
 @pytest.fixture(scope="module")
 def load() -> Iterator[Any]:
     """Imports a module of the folder by name, and forgets all of them in the end."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(FOLDER))
-    yield importlib.import_module
-    sys.path.remove(str(FOLDER))
-    for name in set(sys.modules) - before:
-        if str(FOLDER) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
+    with benchmark_modules() as importer:
+        yield importer
 
 
 # ---- floating-point operations
@@ -279,7 +271,7 @@ def test_both_sides_train_to_equal_losses(load):
 def test_a_failing_peer_is_named(load, monkeypatch):
     compare, process = load("compare"), load("peers.process")
     monkeypatch.setattr(compare, "obstacle", lambda peer: "")
-    runs = compare._one_more([], process.Task("torch", "no such net", 5))
+    runs = load("peers.turns").one_more([], process.Task("torch", "no such net", 5), compare.in_process)
     assert isinstance(runs, str)
     assert runs.startswith("failed: torch:")
 

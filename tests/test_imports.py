@@ -22,6 +22,7 @@ FLOORS = (
     ("errors", "checks", "machine"),
     ("memory", "strides", "threads"),
     ("kernels",),
+    ("runtime",),
     ("tensor",),
     ("operation",),
     ("passes",),
@@ -49,8 +50,8 @@ CLOSED = {
     "memory": ("errors",),
     "kernels.interface": ("errors",),
     "kernels.numpy_kernels": ("errors", "kernels.interface", "kernels.kernel_set"),
-    "kernels.onednn_kernels": ("errors", "strides", "kernels.interface", "kernels.kernel_set"),
-    "kernels.cuda_kernels": ("errors", "kernels.interface", "kernels.kernel_set"),
+    "kernels.onednn_kernels": ("errors", "strides", "kernels.interface", "kernels.kernel_set", "kernels.built"),
+    "kernels.cuda_kernels": ("errors", "strides", "kernels.interface", "kernels.kernel_set", "kernels.built"),
 }
 
 # (importer, imported) that may break the rule of the floors, inside a function only.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from singa_lite.kernels.choice import find_onednn
 
 NAMES = (
     *("singa_lite", "Python", "NumPy", "BLAS", "oneDNN", "kernels", "threads"),
-    *("processor", "instruction sets", "memory", "GPU"),
+    *("processor", "instruction sets", "memory", "CuPy"),
+    *(("GPU", "NVRTC", "cuBLASLt", "cuDNN") if find_spec("cupy") else ()),
 )
 
 

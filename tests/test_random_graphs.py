@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cuda_devices import KINDS, new_device
 from nets import bits, state_of
 from random_graphs import Expression, compiled, random_batch, random_net
 from singa_lite import FeedForwardNet, device
+from singa_lite.device import Device
 from singa_lite.memory_plan import MemoryPlan
 
 RUNS = 3
+Make = Callable[[], Device]
 SEEDS = st.integers(0, 2**32 - 1)
 many = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -52,16 +56,16 @@ def assert_sound(plan: MemoryPlan) -> None:
         assert plan.floor_bytes <= plan.recorded_floor_bytes
 
 
-def eager(seed: int, length: int) -> list[list[Any]]:
-    expression, seen = Expression(seed, length, device.new_cpu()), []
+def eager(seed: int, length: int, make: Make = device.new_cpu) -> list[list[Any]]:
+    expression, seen = Expression(seed, length, make()), []
     for _ in range(RUNS):
         results = [bits(value) for value in expression.step()]
         seen.append([*results, *map(bits, expression.lasting())])
     return seen
 
 
-def recorded(seed: int, length: int, order: str) -> list[list[Any]]:
-    expression, seen = Expression(seed, length, device.new_cpu()), []
+def recorded(seed: int, length: int, order: str, make: Make = device.new_cpu) -> list[list[Any]]:
+    expression, seen = Expression(seed, length, make()), []
     with expression.on.recording() as graph:
         results = expression.step()
     for _ in range(RUNS):
@@ -78,6 +82,21 @@ def test_expressions(seed, length):
     for name, (plan, checked, order) in MODES.items():
         with mode(plan, checked):
             assert recorded(seed, length, order) == wanted, name
+
+
+@pytest.mark.filterwarnings("ignore:this step cannot be one CUDA graph")  # where a kernel for integers is the host's
+@pytest.mark.parametrize("kind", KINDS)
+@settings(many, max_examples=12)
+@given(SEEDS, st.integers(3, 20))
+def test_expressions_on_a_gpu(kind, seed, length):
+    def make() -> Device:
+        return new_device(kind)
+
+    wanted = eager(seed, length, make)
+    for name in ("planned", "unplanned", "checked"):
+        plan, checked, order = MODES[name]
+        with mode(plan, checked):
+            assert recorded(seed, length, order, make) == wanted, name
 
 
 @settings(many, max_examples=40)
@@ -112,6 +131,21 @@ def test_nets(seed, length):
                 net = compiled(random_net(seed, length), seed, graph=True)
                 assert trained(net) == wanted, name
             assert_sound(net.memory_plan)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(many, max_examples=5)
+@given(SEEDS, st.integers(0, 7))
+def test_nets_on_a_gpu(kind, seed, length):
+    """Fused as they are, which rounds otherwise than doing each operation at once."""
+    seen = {}
+    for name in ("unplanned", "planned", "checked"):
+        plan, checked, _ = MODES[name]
+        with mode(plan, checked):
+            net = compiled(random_net(seed, length, new_device(kind)), seed, graph=True)
+            seen[name] = trained(net)
+        assert_sound(net.memory_plan)
+    assert seen["planned"] == seen["unplanned"] == seen["checked"]
 
 
 @settings(many, max_examples=120)

@@ -21,7 +21,7 @@ SETS = ("auto", "onednn", "numpy")
 #: OpenBLAS does from m·n·k = 2**18 on, where the largest of the three matrices has 2**12 elements or more; the columns
 #: of a convolution are a matrix too, and no operand.
 PRODUCTS = {
-    **dict.fromkeys(("linear", "linear_activation", "matmul"), 1 << 12),
+    **dict.fromkeys(("linear", "linear_activation", "linear_gradient", "matmul"), 1 << 12),
     **dict.fromkeys(("conv2d", "conv2d_activation", "conv2d_derivative", "conv2d_gradient"), 0),
 }
 

@@ -81,7 +81,8 @@ class KernelSet:
     layouts: {kind of tensor: its axes from the outermost to the innermost}, as the kernels like them best; C order
     where a kind is not named. Kinds: "image" (n, c, h, w), "filters" (k, c / groups, kh, kw). fusions: (kernel,
     activation) that `interface.FUSED` has a kernel for, and that this set does in one go. strides_matter,
-    inner_strides_matter: as the constants of the interface, for this set and its fallback.
+    inner_strides_matter: as the constants of the interface, for this set and its fallback. tile_bytes: of the gradient
+    of a large weight that is made and applied at a time, what a cache of the processor holds.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class KernelSet:
         fusions: Collection[tuple[str, str]] = (),
         strides_matter: Collection[str] = STRIDES_MATTER,
         inner_strides_matter: Collection[str] = INNER_STRIDES_MATTER,
+        tile_bytes: int = 1 << 20,
     ) -> None:
         self.name = name
         self.kernels = dict(kernels)
@@ -101,6 +103,7 @@ class KernelSet:
         self.fusions = frozenset(fusions)
         self.strides_matter = frozenset(strides_matter)
         self.inner_strides_matter = frozenset(inner_strides_matter)
+        self.tile_bytes = tile_bytes
 
     def __getitem__(self, name: str) -> Kernel:
         """The kernel of that name, here or further down. KeyError names it."""

@@ -19,7 +19,7 @@ from singa_lite.passes.improve import improved
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.order import orders
 from singa_lite.passes.parallel import conflicts, ready_order
-from singa_lite.passes.program import Program, floor, requests, rounded
+from singa_lite.passes.program import ALIGNMENT, Program, floor, requests
 from singa_lite.passes.read_from import check_reads
 
 #: Names of kernels that depend on strides: on that of axis 0, and on any, see `concat.assembled_in_place`.
@@ -57,6 +57,7 @@ def lower(
     search_seconds: float = 2.0,
     parallel: bool = False,
     strides_matter: StridesMatter = (STRIDES_MATTER, INNER_STRIDES_MATTER),
+    alignment: int = ALIGNMENT,
 ) -> Placed:
     """Plan a record so that it needs as little memory as the passes can reach, and check that nothing overlaps.
 
@@ -64,10 +65,11 @@ def lower(
     placement, if the first ones leave a gap. parallel: two blocks share bytes only if every use of one comes
     before every use of the other by dependencies, so instructions may run in any order that keeps these.
     strides_matter: the kernels whose operands keep their strides, and those that keep all but that of axis 0, as the
-    kernel set has them.
+    kernel set has them. alignment: bytes, of all places in the arena.
     """
     with _collector_paused():
-        return _lower(instructions, sizes, search_seconds, parallel, strides_matter)
+        recorded = without_dead(Program(tuple(instructions), sizes, alignment))
+        return _lower(recorded, search_seconds, parallel, strides_matter)
 
 
 @contextmanager
@@ -82,15 +84,8 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _lower(
-    instructions: Sequence[Instruction],
-    sizes: dict[int, int],
-    search_seconds: float,
-    parallel: bool,
-    strides_matter: StridesMatter,
-) -> Placed:
+def _lower(recorded: Program, search_seconds: float, parallel: bool, strides_matter: StridesMatter) -> Placed:
     start = time.perf_counter()
-    recorded = without_dead(Program(tuple(instructions), sizes))
     views = assembled_in_place(recorded, *strides_matter)
     name, program = _parallel(views) if parallel else _best(recorded, views)
     passed = time.perf_counter()
@@ -121,13 +116,13 @@ def prove(placed: Placed) -> None:
     placed.seconds["proof"] = time.perf_counter() - start
 
 
-def unshared(instructions: Sequence[Instruction], sizes: dict[int, int]) -> Placed:
+def unshared(instructions: Sequence[Instruction], sizes: dict[int, int], alignment: int = ALIGNMENT) -> Placed:
     """The same record with bytes of its own for every block: what sharing is compared with."""
-    recorded = without_dead(Program(tuple(instructions), sizes))
+    recorded = without_dead(Program(tuple(instructions), sizes, alignment))
     wanted, offsets, top = requests(recorded), {}, 0
     for request in wanted:
         offsets[request.id] = top
-        top += rounded(request.size)
+        top += recorded.rounded(request.size)
     placed = Plan(offsets, top, floor(recorded), False, 0.0, "unshared")
     places = {int(key[1:]): offset for key, offset in offsets.items() if key[0] == "b"}
     scratch = {int(key[1:]): offset for key, offset in offsets.items() if key[0] == "s"}

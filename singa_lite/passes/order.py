@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 
 from singa_lite.passes.dependencies import predecessors, successors
-from singa_lite.passes.program import Program, rounded
+from singa_lite.passes.program import Program
 
 #: Gives the instruction that is ready a number; the smallest goes next.
 Priority = Callable[[int], float]
@@ -87,10 +87,10 @@ def _changes(program: Program) -> list[int]:
                 continue
             if operand.block not in seen:
                 seen.add(operand.block)
-                change[place] += rounded(program.sizes[operand.block])
+                change[place] += program.rounded(program.sizes[operand.block])
             last[operand.block] = place
     for block, place in last.items():
-        change[place] -= rounded(program.sizes[block])
+        change[place] -= program.rounded(program.sizes[block])
     return change
 
 
@@ -130,7 +130,7 @@ class _Weights:
     """Bytes that an instruction would add if it ran next."""
 
     def __init__(self, program: Program) -> None:
-        self.sizes = {block: rounded(size) for block, size in program.sizes.items()}
+        self.sizes = {block: program.rounded(size) for block, size in program.sizes.items()}
         self.blocks = [
             sorted({o.block for o in i.operands if o is not None and o.block in self.sizes})
             for i in program.instructions

@@ -9,20 +9,28 @@ from typing import NamedTuple
 from singa_lite.memory.problem import Request
 from singa_lite.operation import Instruction
 
-#: Bytes; offsets in an arena are multiples of it (a cache line, and the widest vector register).
+#: Bytes; offsets in a CPU's arena are multiples of it (a cache line, and the widest vector register).
 ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
 class Program:
-    """Instructions in the order to run them. sizes: {intermediate block: bytes}; all other blocks are held."""
+    """Instructions in the order to run them. sizes: {intermediate block: bytes}; all other blocks are held.
+
+    alignment: bytes, of all places in the arena.
+    """
 
     instructions: tuple[Instruction, ...]
     sizes: dict[int, int]
+    alignment: int = ALIGNMENT
 
     def with_instructions(self, instructions: Sequence[Instruction]) -> Program:
         """The same blocks under other instructions."""
         return replace(self, instructions=tuple(instructions))
+
+    def rounded(self, nbytes: int) -> int:
+        """nbytes rounded up to the alignment."""
+        return -(-nbytes // self.alignment) * self.alignment
 
 
 class Lifespan(NamedTuple):
@@ -53,9 +61,12 @@ def requests(program: Program) -> list[Request]:
     The id is "b<block>", or "s<number of the instruction>" for scratch.
     """
     spans = lifespans(program)
-    wanted = [Request(f"b{b}", s.lower, s.upper, rounded(program.sizes[b]), ALIGNMENT) for b, s in spans.items()]
+    wanted = [
+        Request(f"b{b}", s.lower, s.upper, program.rounded(program.sizes[b]), program.alignment)
+        for b, s in spans.items()
+    ]
     wanted += [
-        Request(f"s{instruction.number}", step, step + 1, rounded(instruction.scratch_bytes), ALIGNMENT)
+        Request(f"s{instruction.number}", step, step + 1, program.rounded(instruction.scratch_bytes), program.alignment)
         for step, instruction in enumerate(program.instructions)
         if instruction.scratch_bytes
     ]
@@ -66,21 +77,16 @@ def live_bytes(program: Program) -> list[int]:
     """Bytes live at each step, sizes rounded up to the alignment; its largest entry is the floor."""
     changes = [0] * (len(program.instructions) + 1)
     for block, span in lifespans(program).items():
-        size = rounded(program.sizes[block])
+        size = program.rounded(program.sizes[block])
         changes[span.lower] += size
         changes[span.upper] -= size
     live, level = [], 0
     for step, instruction in enumerate(program.instructions):
         level += changes[step]
-        live.append(level + rounded(instruction.scratch_bytes))
+        live.append(level + program.rounded(instruction.scratch_bytes))
     return live
 
 
 def floor(program: Program) -> int:
     """The largest sum of live bytes: no placement in this order needs less."""
     return max(live_bytes(program), default=0)
-
-
-def rounded(nbytes: int) -> int:
-    """nbytes rounded up to the alignment."""
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -13,8 +13,8 @@ from singa_lite.strides import laid_out, memory_order
 
 #: Bytes of a tile's gradient: it stays in the second-level cache between the product and the update.
 TILE_BYTES = 1 << 20
-#: Smaller gradients stay whole: they fit into the caches as they are.
-LEAST_BYTES = 4 << 20
+#: Gradients of fewer tiles stay whole: they fit into the caches as they are.
+LEAST_TILES = 4
 
 #: Scratch bytes of a kernel for operands and settings, as `KernelSet.scratch_bytes`.
 ScratchRule = Callable[[str, tuple[Operand | None, ...], Any], int]
@@ -25,17 +25,20 @@ def tiled(
     sizes: dict[int, int],
     scratch: ScratchRule,
     next_block: int,
-    least_bytes: int = LEAST_BYTES,
+    least_bytes: int | None = None,
+    tile_bytes: int = TILE_BYTES,
 ) -> tuple[list[Instruction], dict[int, int]]:
     """Split each product that only makes a large gradient, and the update that it is for, into tiles of both.
 
-    That holds for a matrix product into a whole intermediate block of at least `least_bytes` that only element-wise
-    updates use, standing one behind the other. The tiles are cut along the outermost axis of the gradient, so the
-    sums over the batch are whole in each, and every element is updated once, with the same count of updates.
-    sizes: {intermediate block: bytes}; next_block: the number from which on blocks are not in use. Returns the
-    instructions and the sizes with those of the tiles; new instructions are numbered behind the others.
+    That holds for a matrix product into a whole intermediate block of at least `least_bytes` (default: four tiles)
+    that only element-wise updates use, standing one behind the other. The tiles are cut along the outermost axis of
+    the gradient, so the sums over the batch are whole in each, and every element is updated once, with the same count
+    of updates. sizes: {intermediate block: bytes}; next_block: the number from which on blocks are not in use;
+    tile_bytes: of a tile's gradient, at most. Returns the instructions and the sizes with those of the tiles; new
+    instructions are numbered behind the others.
     """
-    return _Tiling(list(instructions), dict(sizes), scratch, next_block, least_bytes).result()
+    least_bytes = LEAST_TILES * tile_bytes if least_bytes is None else least_bytes
+    return _Tiling(list(instructions), dict(sizes), scratch, next_block, least_bytes, tile_bytes).result()
 
 
 class _Tiling:
@@ -46,11 +49,13 @@ class _Tiling:
         scratch: ScratchRule,
         next_block: int,
         least_bytes: int,
+        tile_bytes: int,
     ) -> None:
         self.instructions = instructions
         self.sizes = sizes
         self.scratch = scratch
         self.least_bytes = least_bytes
+        self.tile_bytes = tile_bytes
         self.next_number = 1 + max((i.number for i in instructions), default=0)
         self.next_block = next_block
         self.uses = Uses(instructions)
@@ -92,7 +97,7 @@ class _Tiling:
         gradient = product.writes[0]
         axis = memory_order(gradient.shape, gradient.strides)[0]
         extent = gradient.shape[axis]
-        rows = max(1, TILE_BYTES * extent // gradient.nbytes)
+        rows = max(1, self.tile_bytes * extent // gradient.nbytes)
         del self.sizes[gradient.block]
         for start in range(0, extent, rows):
             stop = min(start + rows, extent)

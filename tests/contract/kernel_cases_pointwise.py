@@ -57,6 +57,17 @@ def binary(formula: Formula = same, a_axes: str = "nch", b_axes: str = "nch", **
     return Case(build)
 
 
+def long_rows(name: str) -> Case:
+    """`softmax` or `softmax_derivative` along rows longer than a GPU's warp keeps."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        x = normal(rng, (139, 4099) if big else (1, 999), dtype)
+        inputs = [x] if name == "softmax" else [normal(rng, x.shape, dtype), probabilities(x)]
+        return [*inputs, garbage(x.shape, dtype)], {"axis": 1}
+
+    return Case(build)
+
+
 def conversion(x_dtype: Any, *x_axes: int) -> Case:
     """copy of x, which has the given axes of y and another dtype (None: the same)."""
 
@@ -112,6 +123,13 @@ def dense(use_bias: bool, **settings: Any) -> Case:
         return [x, weight, bias, garbage((n, outputs), dtype)], settings
 
     return Case(build)
+
+
+def build_linear_gradient(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    """x, dy, dweight, dbias."""
+    n, inputs, outputs = (709, 757, 331) if big else (3, 7, 5)
+    x, dy = normal(rng, (n, inputs), dtype), normal(rng, (n, outputs), dtype)
+    return [x, dy, garbage((inputs, outputs), dtype), garbage((outputs,), dtype)], {}
 
 
 def bias_add(axis: int) -> Case:
@@ -229,6 +247,7 @@ CASES: dict[str, Case] = {
     "linear:no_bias": dense(use_bias=False),
     "linear_activation": dense(use_bias=True, activation="relu"),
     "linear_activation:no_bias": dense(use_bias=False, activation="tanh"),
+    "linear_gradient": Case(build_linear_gradient),
     "add_bias": bias_add(axis=1),
     "add_bias:last": bias_add(axis=-1),
     "relu": unary(),
@@ -253,8 +272,10 @@ CASES: dict[str, Case] = {
     "softmax": unary(axis=1),
     "softmax:last": unary(axis=-1),
     "softmax:first": unary(axis=0),
+    "softmax:long": long_rows("softmax"),
     "softmax_derivative": binary(probabilities, axis=1),
     "softmax_derivative:last": binary(probabilities, axis=-1),
+    "softmax_derivative:long": long_rows("softmax_derivative"),
     "softmax_cross_entropy": class_loss(SCORES, np.int64),
     "softmax_cross_entropy:rows": class_loss(SCORES, np.float32),
     "softmax_cross_entropy:images": class_loss(IMAGES, np.uint8),

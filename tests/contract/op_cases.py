@@ -184,6 +184,7 @@ RANDOM = {
 }
 
 SHAPES = {
+    "cast": Case(((3, 4, 5),), call=lambda cast, x: cast(cast(x, np.longdouble), np.float64)),
     "reshape": case((2, 3, 4), shape=(4, -1)),
     "flatten": case((2, 3, 4)),
     "flatten:second axis": case((2, 3, 4), axis=2),

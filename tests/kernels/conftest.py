@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from host_loader import missing
+from kernel_sets import cuda_sets
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.kernels.onednn_kernels import onednn as onednn_over
@@ -16,3 +20,18 @@ def onednn() -> KernelSet:
         return onednn_over(NUMPY)
     except OSError as error:
         pytest.skip(str(error))
+
+
+def _own_cuda_kernels() -> list[Any]:
+    """The sets of CUDA kernels of ours: on the host, and on a GPU where there is one."""
+    found = [kernels for kernels in cuda_sets() if kernels.name in ("cuda", "gpu-own")]
+    marks = {"gpu-own": [pytest.mark.gpu]}
+    params = [pytest.param(kernels, id=kernels.name, marks=marks.get(kernels.name, [])) for kernels in found]
+    why = pytest.mark.skip(reason=f"the CUDA kernels on the host want {missing() or 'CuPy, pip install cupy-cuda13x'}")
+    return params or [pytest.param(None, id="cuda", marks=why)]
+
+
+@pytest.fixture(scope="session", params=_own_cuda_kernels())
+def cuda(request: pytest.FixtureRequest) -> KernelSet:
+    """The CUDA kernels of ours."""
+    return request.param

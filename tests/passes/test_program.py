@@ -6,7 +6,7 @@ from hypothesis import given
 
 from programs import add, call, copy, double, fill, part, program, random_programs, relu, thorough, turned, whole
 from singa_lite.memory.problem import floor as floor_of_requests
-from singa_lite.passes.program import ALIGNMENT, Lifespan, Program, floor, lifespans, live_bytes, requests, rounded
+from singa_lite.passes.program import ALIGNMENT, Lifespan, Program, floor, lifespans, live_bytes, requests
 
 INPUT, RESULT = whole(0, 3, 4), whole(1, 3, 4)
 A, B = whole(10, 3, 4), whole(11, 3, 4)  # 48 bytes, 64 in the arena
@@ -14,7 +14,8 @@ WIDE = whole(12, 5, 8)  # 160 bytes, 192 in the arena
 
 
 def test_sizes_are_whole_lines():
-    assert [rounded(n) for n in (0, 1, 63, 64, 65)] == [0, 64, 64, 64, 128]
+    assert [Program((), {}).rounded(n) for n in (0, 1, 63, 64, 65)] == [0, 64, 64, 64, 128]
+    assert [Program((), {}, 512).rounded(n) for n in (0, 1, 512, 513)] == [0, 512, 512, 1024]
     assert ALIGNMENT == 64
 
 
@@ -52,10 +53,10 @@ def test_scratch_is_wanted_for_its_one_step():
     assert scratch > 0
     assert [(r.id, r.lower, r.upper, r.size) for r in requests(made)] == [
         ("b10", 0, 3, 64),
-        ("s1", 1, 2, rounded(scratch)),
+        ("s1", 1, 2, made.rounded(scratch)),
     ]
-    assert live_bytes(made) == [64, 64 + rounded(scratch), 64]
-    assert floor(made) == 64 + rounded(scratch)
+    assert live_bytes(made) == [64, 64 + made.rounded(scratch), 64]
+    assert floor(made) == 64 + made.rounded(scratch)
 
 
 def test_scratch_keeps_the_number_of_its_instruction_when_the_order_changes():

@@ -1,4 +1,4 @@
-"""An operation and the activation behind it in one: what `passes/fuse.py` puts in the place of the two.
+"""Two operations in one: what `passes/fuse.py` and `passes/linear_gradient.py` put in the place of the two.
 
 activation: the name of an activation without settings, such as "relu". y is the activation's result.
 """
@@ -30,3 +30,11 @@ def conv2d_activation(
 @kernel()
 def linear_activation(x: Read, weight: Read, bias: Read | None, y: Write, *, activation: str) -> None:
     """y = activation(x @ weight + bias)."""
+
+
+@kernel()
+def linear_gradient(x: Read, dy: Read, dweight: Write, dbias: Write) -> None:
+    """dweight = x^T @ dy; dbias = sum of dy over its rows.
+
+    x: (n, in); dy: (n, out); dweight: (in, out); dbias: (out,).
+    """

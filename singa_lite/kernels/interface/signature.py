@@ -40,7 +40,7 @@ class Signature:
 
 #: Kernels that may sum in another order, and so round otherwise, where tensors have other strides: of a tensor of any
 #: other kernel the outermost stride may be larger than its extents need, and the result is the same, bit for bit.
-STRIDES_MATTER = frozenset({"matmul", "linear", "reduce_sum", "clip_norm"})
+STRIDES_MATTER = frozenset({"matmul", "linear", "linear_gradient", "reduce_sum", "clip_norm"})
 
 #: The same for strides of any axis.
 INNER_STRIDES_MATTER = STRIDES_MATTER | {"conv2d", "conv2d_derivative", "conv2d_gradient"}

@@ -6,7 +6,8 @@ from typing import Any
 
 from singa_lite.kernels.numpy_kernels import activation as activations
 from singa_lite.kernels.numpy_kernels.convolution import conv2d
-from singa_lite.kernels.numpy_kernels.linear import linear
+from singa_lite.kernels.numpy_kernels.linear import linear, matmul
+from singa_lite.kernels.numpy_kernels.reduction import bias_gradient
 from singa_lite.kernels.numpy_kernels.scratch import RULES, Array, Bytes, scratch
 
 Pair = tuple[int, int]
@@ -61,3 +62,14 @@ def linear_activation(
     """y = activation(x @ weight + bias)."""
     linear(x, weight, bias, y)
     _activated(y, activation, scratch)
+
+
+def _gradient_bytes(x: Any, dy: Any, dweight: Any, dbias: Any) -> int:
+    return RULES[bias_gradient](dy, dbias)
+
+
+@scratch(_gradient_bytes)
+def linear_gradient(x: Array, dy: Array, dweight: Array, dbias: Array, *, scratch: Bytes) -> None:
+    """The product, then the sums."""
+    matmul(x, dy, dweight, transpose_a=True, transpose_b=False)
+    bias_gradient(dy, dbias, axis=1, scratch=scratch)

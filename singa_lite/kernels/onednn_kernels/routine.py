@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.built import BuiltKernel, builders, row
 from singa_lite.kernels.kernel_set import Form, Forms, Settings
 from singa_lite.kernels.onednn_kernels.library import OneDNNError
 from singa_lite.kernels.onednn_kernels.primitive import Launch, Primitive
@@ -83,66 +84,25 @@ class Routine:
                 launches.append(step.action.bind({a: array(o) for a, o in step.operands.items()}, own))
             else:
                 launches.append(_host(step.action, tuple(map(array, step.operands))))
-        return launches[0] if len(launches) == 1 else _row(tuple(launches))
+        return row(launches)
 
 
-#: Makes the routine for the tensors' forms (positional, None where left out) and settings; None: this set cannot.
-Builder = Callable[..., Routine | None]
+class RoutineKernel(BuiltKernel):
+    """A kernel of this set."""
 
-
-class RoutineKernel:
-    """A kernel whose routines are built once for each combination of forms and settings."""
-
-    def __init__(self, build: Builder) -> None:
-        self.build = build
-        self._built: dict[Any, tuple[Forms, Routine] | None] = {}
-
-    def serves(self, forms: Forms, settings: Settings) -> bool:
-        """Whether the library can do a call of these forms: it has no float64, for one."""
-        return self._routine(forms, settings) is not None
-
-    def scratch_bytes(self, forms: Forms, settings: Settings) -> int:
-        """Of the routine."""
-        built = self._routine(forms, settings)
-        return 0 if built is None else built[1].scratch_bytes
-
-    def prepare(self, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
-        """Bind the routine."""
-        forms = tuple(None if a is None else Form(a.shape, a.dtype, a.strides) for a in arrays)
-        built = self._routine(forms, settings)
-        if built is None:
-            raise LookupError(f"{self.build.__name__}: wanted forms that this kernel serves, received {forms}")
-        given, wanted = 0 if scratch is None else scratch.nbytes, built[1].scratch_bytes
-        if given < wanted:  # the library writes to where it is told, whatever lies there
-            raise ValueError(f"{self.build.__name__}: wanted {wanted} bytes of scratch, received {given}")
-        return built[1].bind(built[0], arrays, scratch)
-
-    def _routine(self, forms: Forms, settings: Settings) -> tuple[Forms, Routine] | None:
-        key = tuple(None if form is None else form.key for form in forms), tuple(settings.items())
-        if key not in self._built:
-            self._built[key] = self._new(forms, settings)
-        return self._built[key]
-
-    def _new(self, forms: Forms, settings: Settings) -> tuple[Forms, Routine] | None:
-        if any(form is not None and form.size == 0 for form in forms):
-            return None
+    def attempt(self, forms: Forms, settings: Settings) -> Any:
+        """The routine; None for what the library has no code for."""
         try:
-            routine = self.build(*forms, **settings)
+            return super().attempt(forms, settings)
         except OneDNNError as error:
             if error.status != OneDNNError.UNIMPLEMENTED:
                 raise
             return None
-        return None if routine is None else (forms, routine)
 
 
-def collect(*modules: Any) -> dict[str, RoutineKernel]:
+def collect(*modules: ModuleType) -> dict[str, RoutineKernel]:
     """The kernels that the modules define: builders named in the interface."""
-    return {
-        name: RoutineKernel(builder)
-        for module in modules
-        for name, builder in vars(module).items()
-        if name in SIGNATURES and getattr(builder, "__module__", None) == module.__name__
-    }
+    return {name: RoutineKernel(builder) for name, builder in builders(*modules).items()}
 
 
 def _aligned(nbytes: int) -> int:
@@ -156,11 +116,3 @@ def _part(scratch: Any, part: Temporary) -> Any:
 
 def _host(function: Callable[..., Any], arrays: tuple[Any, ...]) -> Launch:
     return lambda: function(*arrays)
-
-
-def _row(launches: tuple[Launch, ...]) -> Launch:
-    def run() -> None:
-        for launch in launches:
-            launch()
-
-    return run

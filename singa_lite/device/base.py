@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
-from itertools import count
+from functools import partial
 from math import prod
-from threading import Lock, RLock, get_ident
+from threading import Lock, get_ident
 from typing import Any
 
 import numpy as np
@@ -18,16 +16,16 @@ from singa_lite import threads as _threads
 from singa_lite.arena import Arena
 from singa_lite.errors import DeviceError, GraphError, ShapeError
 from singa_lite.graph import Graph, Operation, Phase
-from singa_lite.kernels.choice import cpu_kernels
-from singa_lite.kernels.kernel_set import KernelSet
-from singa_lite.memory.pool import Pool
+from singa_lite.kernels.kernel_set import KernelSet, Launch
+from singa_lite.runtime.host import Host
+from singa_lite.runtime.runtime import MemoryPool, Runtime
 from singa_lite.strides import laid_out
-from singa_lite.tensor import Array, Block, Tensor, lend
-from singa_lite.threads import set_threads as set_threads
-from singa_lite.threads import threads as threads
+from singa_lite.tensor import Array, Block, Tensor, as_tensor
 
 #: Called with each operation after it ran.
 Watcher = Callable[[Operation], None]
+
+_BYTE = np.dtype(np.uint8)
 
 
 class Device:
@@ -39,10 +37,11 @@ class Device:
     chance. To train in several threads, give each a device of its own: `new_cpu`.
     """
 
-    def __init__(self, name: str, kernels: KernelSet, pool: Pool) -> None:
+    def __init__(self, name: str, kernels: KernelSet, pool: MemoryPool, runtime: Runtime | None = None) -> None:
         self.name = name
         self.kernels = kernels
         self.pool = pool
+        self.runtime = runtime if runtime is not None else Host()
         self.phase = Phase.FORWARD
         self.layer = ""
         self.graph: Graph | None = None
@@ -142,9 +141,12 @@ class Device:
     def _execute(self, operation: Operation) -> None:
         region = self.pool.take(operation.scratch_bytes) if operation.scratch_bytes else None
         arrays = tuple(None if t is None else self.array(t) for t in operation.tensors)
-        memory = None if region is None else region.memory
+        scratch = None
+        if region is not None:
+            scratch = self.runtime.view(region.memory, (operation.scratch_bytes,), _BYTE, (1,), 0)
         try:
-            self.kernels.prepare(operation.kernel, arrays, memory, operation.settings)()
+            with self.runtime.here():
+                self.kernels.prepare(operation.kernel, arrays, scratch, operation.settings)()
         finally:
             if region is not None:
                 self.pool.give(region)
@@ -173,23 +175,23 @@ class Device:
         finally:
             self._watchers.remove(watcher)
 
-    def array(self, tensor: Tensor) -> Array:
-        """The NumPy array over the tensor's bytes, no copy, valid while the block lives."""
+    def array(self, tensor: Tensor) -> Any:
+        """The array over the tensor's bytes (NumPy's, on a GPU CuPy's), no copy, valid while the block lives."""
         return self.view(tensor.block, tensor.shape, tensor.dtype, tensor.strides, tensor.offset)
 
-    def view(self, block: Block, shape: Sequence[int], dtype: DTypeLike, strides: Sequence[int], offset: int) -> Array:
-        """The NumPy array over a block's bytes, no copy. GraphError for a recorded block without bytes."""
+    def view(self, block: Block, shape: Sequence[int], dtype: DTypeLike, strides: Sequence[int], offset: int) -> Any:
+        """The array over a block's bytes, no copy. GraphError for a recorded block without bytes."""
         if block.memory is None:
             raise GraphError(
                 f"reading a tensor of shape {tuple(shape)}: it was recorded and has no value; run the graph first, "
                 "and hold the tensor when it first runs"
             )
-        return np.ndarray(shape, dtype, block.memory, offset, strides)
+        return self.runtime.view(block.memory, shape, np.dtype(dtype), strides, offset)
 
-    def export(self, tensor: Tensor) -> Array:
-        """The NumPy array over the tensor's bytes, no copy, which keeps the block alive. GraphError while recording."""
+    def export(self, tensor: Tensor) -> Any:
+        """The array over the tensor's bytes, no copy, which keeps the block alive. GraphError while recording."""
         self._check_readable(tensor)
-        return np.asarray(_Export(tensor, self.array(tensor)))
+        return self.runtime.export(tensor.detach(), self.array(tensor))
 
     def copy_in(self, tensor: Tensor, array: Array) -> None:
         """Overwrite the tensor's values with a host array of its shape.
@@ -197,6 +199,40 @@ class Device:
         GraphError for a tensor that an operation of the present recording uses: this would be done now, and not
         again, in its turn, at each replay.
         """
+        self.runtime.write(self._overwritten(tensor), array)
+
+    def feed(self, tensor: Tensor, given: Any) -> None:
+        """Overwrite the tensor with a batch: a host array, on its way while the step before still runs, or any array.
+
+        given: NumPy, CuPy, DLPack or a Tensor, of the tensor's shape. GraphError as for `copy_in`.
+        """
+        if not isinstance(given, np.ndarray):
+            here = self.adopt(given)
+            self.run("copy", as_tensor(given, self) if here is None else here, tensor)
+            return
+        array = self._overwritten(tensor)
+        staged = self.runtime.staged(array, given)
+        if staged is None:
+            self.runtime.write(array, given)
+            return
+        with staged as memory:
+            self.run("copy", Tensor(Block(self, given.nbytes, memory), given.shape, given.dtype), tensor)
+
+    def adopt(self, given: Any) -> Tensor | None:
+        """A tensor over a foreign array (CuPy, DLPack) in this GPU's memory, no copy; None for any other.
+
+        Its bytes are the array's own, valid for as long as the array's owner leaves them alone: for kernels to read.
+        """
+        if isinstance(given, Tensor):
+            return None
+        found = self.runtime.adopt(given)
+        if found is None:
+            return None
+        memory, array = found
+        return Tensor(Block(self, array.nbytes, memory), array.shape, array.dtype, array.strides)
+
+    def _overwritten(self, tensor: Tensor) -> Any:
+        """The array of a tensor whose values the host overwrites now."""
         graph = self._own_graph("overwriting a tensor")
         if graph is not None and graph.knows(tensor.block):
             raise GraphError(
@@ -207,12 +243,20 @@ class Device:
             # Host values that a recorded step reads: they are there before it, so they have bytes of their own.
             graph.forget(tensor.block)
             self.bind(tensor.block)
-        np.copyto(self.array(tensor), array, casting="same_kind")
+        return self.array(tensor)
 
     def copy_out(self, tensor: Tensor) -> Array:
-        """A host array with a copy of the tensor's values. GraphError while recording."""
+        """A host array with a copy of the tensor's values, which waits for them. GraphError while recording."""
         self._check_readable(tensor)
-        return np.array(self.array(tensor), order="C")
+        return self.runtime.read(self.array(tensor))
+
+    def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> Launch:
+        """What runs the launches of a step, again and again. names: of what each launch does, for messages."""
+        return self.runtime.replay(launches, names)
+
+    def synchronize(self) -> None:
+        """Wait until all that was asked of the device is done."""
+        self.runtime.synchronize()
 
     def _check_readable(self, tensor: Tensor) -> None:
         """Host code that reads while recording runs once; what it makes of the value would be frozen in the record."""
@@ -237,60 +281,3 @@ class Device:
 
     def __repr__(self) -> str:
         return f"<Device {self.name}, {self.kernels.name} kernels, {self.pool!r}>"
-
-
-class _Export:
-    """Holds a tensor for as long as NumPy holds an array over its bytes."""
-
-    def __init__(self, tensor: Tensor, array: Array) -> None:
-        self.tensor = tensor.detach()
-        self.__array_interface__ = array.__array_interface__
-
-
-def cpu(kernels: str = "auto") -> Device:
-    """The CPU. kernels: "auto" (the fastest set there is), "onednn" or "numpy"; "auto" heeds SINGA_LITE_KERNELS.
-
-    One device a set, the same each time. DeviceError for a set that is not there.
-    """
-    with _one_at_a_time:
-        return _cpu(cpu_kernels(kernels).name)
-
-
-@cache
-def _cpu(kernels: str) -> Device:
-    return _new_cpu("cpu", None, cpu_kernels(kernels))
-
-
-_one_at_a_time = RLock()
-_further = count(1)
-
-
-def new_cpu(limit: int | None = None, kernels: str = "auto") -> Device:
-    """A further CPU device, with a pool of its own. limit: the most bytes that the pool may hold; kernels: as `cpu`."""
-    return _new_cpu(f"cpu#{next(_further)}", limit, cpu_kernels(kernels))
-
-
-def _new_cpu(name: str, limit: int | None, kernels: KernelSet) -> Device:
-    _threads.start()
-    pool = Pool(limit)
-    pool.checked = os.environ.get("SINGA_LITE_CHECKED", "") == "1"
-    return Device(name, kernels, pool)
-
-
-def cuda(index: int = 0) -> Device:
-    """NVIDIA GPU number `index`. This version has CPU kernels only, so this is a DeviceError."""
-    raise DeviceError(f"device.cuda({index}): wanted CUDA kernels, but this version has CPU kernels only")
-
-
-def default() -> Device:
-    """The device used where none is named: `SINGA_LITE_DEVICE` ("cpu", "cuda:0"), else the CPU."""
-    wanted = os.environ.get("SINGA_LITE_DEVICE", "cpu")
-    kind, _, index = wanted.partition(":")
-    if kind == "cpu" and not index:
-        return cpu()
-    if kind == "cuda" and (index.isdigit() or not index):
-        return cuda(int(index or 0))
-    raise DeviceError(f"SINGA_LITE_DEVICE: wanted 'cpu' or 'cuda:<number>', received {wanted!r}")
-
-
-lend(default_device=default)

@@ -1,0 +1,57 @@
+"""Kernels for a GPU that has none of its own for a call: values to the host, the reference kernel there, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.kernel_set import Forms, KernelSet, Launch, Settings
+from singa_lite.runtime.cuda import Cuda
+
+_RESULTS = ("Write", "Update")
+
+
+class ByHost:
+    """A kernel of the reference set over a GPU's arrays. It waits for the GPU, so no CUDA graph can hold it.
+
+    What it allocates on the host is freed after each call.
+    """
+
+    def __init__(self, name: str, reference: KernelSet, runtime: Cuda) -> None:
+        self._name = name
+        self._reference = reference
+        self._runtime = runtime
+
+    def serves(self, forms: Forms, settings: Settings) -> bool:
+        """It can do every call."""
+        return True
+
+    def scratch_bytes(self, forms: Forms, settings: Settings) -> int:
+        """None on the GPU."""
+        return 0
+
+    def prepare(self, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+        """Copies, the kernel, copies of what it wrote."""
+        roles = SIGNATURES[self._name].roles
+
+        def launch() -> None:
+            self._runtime.refuse_capture(f"{self._name} is done on the host")
+            values = tuple(None if array is None else self._runtime.read(array) for array in arrays)
+            nbytes = self._reference.scratch_bytes(self._name, values, settings)
+            self._reference.prepare(self._name, values, np.empty(nbytes, np.uint8), settings)()
+            self._write_back(arrays, values, roles)
+
+        return launch
+
+    def _write_back(self, arrays: Sequence[Any], values: Sequence[Any], roles: Sequence[str]) -> None:
+        for array, value, role in zip(arrays, values, roles, strict=True):
+            if array is not None and role in _RESULTS:
+                self._runtime.write(array, value)
+
+
+def by_way_of_host(reference: KernelSet, runtime: Cuda) -> KernelSet:
+    """The reference set over a GPU's arrays. runtime: that of the GPU."""
+    return KernelSet("by way of the host", {name: ByHost(name, reference, runtime) for name in reference.kernels})

@@ -1,0 +1,43 @@
+"""CPU devices."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from itertools import count
+from threading import RLock
+
+from singa_lite import threads
+from singa_lite.device.base import Device
+from singa_lite.kernels.choice import cpu_kernels
+from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.memory.pool import Pool
+
+_one_at_a_time = RLock()
+_further = count(1)
+
+
+def cpu(kernels: str = "auto") -> Device:
+    """The CPU. kernels: "auto" (the fastest set there is), "onednn" or "numpy"; "auto" heeds SINGA_LITE_KERNELS.
+
+    One device a set, the same each time. DeviceError for a set that is not there.
+    """
+    with _one_at_a_time:
+        return _cpu(cpu_kernels(kernels).name)
+
+
+@cache
+def _cpu(kernels: str) -> Device:
+    return _new_cpu("cpu", None, cpu_kernels(kernels))
+
+
+def new_cpu(limit: int | None = None, kernels: str = "auto") -> Device:
+    """A further CPU device, with a pool of its own. limit: the most bytes that the pool may hold; kernels: as `cpu`."""
+    return _new_cpu(f"cpu#{next(_further)}", limit, cpu_kernels(kernels))
+
+
+def _new_cpu(name: str, limit: int | None, kernels: KernelSet) -> Device:
+    threads.start()
+    pool = Pool(limit)
+    pool.checked = os.environ.get("SINGA_LITE_CHECKED", "") == "1"
+    return Device(name, kernels, pool)

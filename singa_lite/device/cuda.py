@@ -1,0 +1,93 @@
+"""GPU devices."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from itertools import count
+from threading import RLock
+from typing import Any
+
+from singa_lite.checks import whole
+from singa_lite.device.base import Device
+from singa_lite.device.by_host import by_way_of_host
+from singa_lite.errors import DeviceError
+from singa_lite.kernels.numpy_kernels import NUMPY
+from singa_lite.runtime.cuda import Cuda
+
+_one_at_a_time = RLock()
+_further = count(1)
+
+
+def cuda(index: int = 0) -> Device:
+    """NVIDIA GPU number `index`, the same device each time. DeviceError says what is missing for it.
+
+    For a limit, TF32 or other workspaces make a device of its own: `new_cuda`.
+    """
+    with _one_at_a_time:
+        return _cuda(index)
+
+
+@cache
+def _cuda(index: int) -> Device:
+    return _new_cuda(f"cuda:{index}", index)
+
+
+def new_cuda(
+    index: int = 0,
+    limit: int | None = None,
+    *,
+    allow_tf32: bool = False,
+    workspace_limit: int = 64 << 20,
+    deterministic: bool = True,
+    channels_last: bool = True,
+) -> Device:
+    """A further device on that GPU, with a pool and a stream of its own. DeviceError says what is missing for it.
+
+    limit: bytes that its pool may hold. allow_tf32: products and convolutions may round float32 factors to 10 bits,
+    which is faster. workspace_limit: bytes of scratch that a call of cuBLASLt or cuDNN may want; they count in the
+    plan. deterministic: equal bits each time. channels_last: how images lie in memory, else in C order, for which
+    cuDNN has more engines in true float32; values and shapes are the same.
+    """
+    from singa_lite.device.cuda_libraries import Options
+
+    workspace_limit = whole("workspace_limit", workspace_limit, 0)
+    options = Options(allow_tf32, workspace_limit, deterministic, channels_last)
+    return _new_cuda(f"cuda:{index}#{next(_further)}", index, limit, options)
+
+
+def _new_cuda(name: str, index: int, limit: int | None = None, options: Any = None) -> Device:
+    cupy = _cupy(index)
+    from singa_lite.device.cuda_libraries import Options, libraries
+    from singa_lite.kernels.cuda_kernels import cuda as cuda_kernels
+    from singa_lite.kernels.cuda_kernels.loader import CudaLoader
+
+    runtime = Cuda(cupy, index, limit)
+    runtime.pool.checked = os.environ.get("SINGA_LITE_CHECKED", "") == "1"
+    options = options or Options()
+    with runtime.here():
+        found = list(libraries(runtime.stream.ptr, options))
+    kernels = cuda_kernels(
+        CudaLoader(cupy, runtime.stream.ptr),
+        by_way_of_host(NUMPY, runtime),
+        [library.builders for library in found],
+        [fusion for library in found for fusion in library.fusions],
+        options.channels_last,
+    )
+    return Device(name, kernels, runtime.pool, runtime)
+
+
+def _cupy(index: int) -> Any:
+    """CuPy, with GPU number `index` in reach."""
+    wanted = f"device.cuda({index})"
+    try:
+        import cupy
+    except ImportError as error:
+        raise DeviceError(f"{wanted}: wanted CuPy, pip install 'singa-lite[cuda13,cudnn13]'; {error}") from error
+    try:
+        found = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise DeviceError(f"{wanted}: wanted an NVIDIA GPU and its driver, but CUDA says {error}") from error
+    if not 0 <= index < found:
+        raise DeviceError(f"{wanted}: wanted a number from 0 to {found - 1}, as there are {found} GPUs")
+    return cupy

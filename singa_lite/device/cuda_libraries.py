@@ -1,0 +1,124 @@
+"""NVIDIA's libraries for a GPU device: which are there, and the kernels that they bring."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from singa_lite.kernels.built import Builder
+from singa_lite.kernels.cuda_kernels import cublaslt, cudnn_library
+from singa_lite.kernels.cuda_kernels.cublaslt import CublasLtNotFoundError
+from singa_lite.kernels.cuda_kernels.cudnn_convolution import Convolutions
+from singa_lite.kernels.cuda_kernels.cudnn_library import CudnnNotFoundError, Handle
+from singa_lite.kernels.cuda_kernels.cudnn_plan import Knobs, Planner
+from singa_lite.kernels.cuda_kernels.lt import Lt
+from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
+from singa_lite.kernels.cuda_kernels.products import Products
+
+INSTALL = "pip install 'singa-lite[cuda13,cudnn13]'"
+WITHOUT_CUBLASLT = "products by plain kernels of ours, slower"
+WITHOUT_CUDNN = "convolutions by plain kernels of ours, slower"
+
+
+class Options(NamedTuple):
+    """What a GPU device may do. allow_tf32: round float32 factors of products and convolutions to 10 bits, faster.
+
+    workspace_limit: bytes of scratch that a call of a library may want. deterministic: equal bits each time.
+    channels_last: how images lie in memory, else in C order.
+    """
+
+    allow_tf32: bool = False
+    workspace_limit: int = 64 << 20
+    deterministic: bool = True
+    channels_last: bool = True
+
+
+class Library(NamedTuple):
+    """Builders by kernel, and what they do in one go, as in `KernelSet.fusions`."""
+
+    builders: Mapping[str, Builder]
+    fusions: Collection[tuple[str, str]]
+
+
+def libraries(stream: int, options: Options) -> Iterator[Library]:
+    """Those that are found, for the current GPU; a warning, once, says what a missing one costs.
+
+    stream: pointer of the stream that their calls go to.
+    """
+    try:
+        products = Products(Lt(stream, options.workspace_limit), options.allow_tf32)
+        yield Library(products.builders, products.FUSIONS)
+        pixels = PointwiseConvolutions(products)
+        yield Library(pixels.builders, pixels.FUSIONS)
+    except CublasLtNotFoundError as error:
+        _warn(str(error), WITHOUT_CUBLASLT)
+    try:
+        handle = Handle(stream)
+        knobs = Knobs(options.workspace_limit, options.allow_tf32, options.deterministic)
+        convolutions = Convolutions(Planner(handle.target, handle, knobs))
+        yield Library(convolutions.builders, convolutions.FUSIONS)
+    except CudnnNotFoundError as error:
+        _warn(str(error), WITHOUT_CUDNN)
+
+
+@cache
+def _warn(why: str, cost: str) -> None:
+    warnings.warn(f"{why}; without it: {cost}", stacklevel=2)
+
+
+def found() -> Iterator[tuple[str, str]]:
+    """(part, its version and where it is, or what is missing and what that costs), for `python -m singa_lite info`."""
+    cupy = _cupy()
+    if isinstance(cupy, str):
+        yield "CuPy", f"none: {cupy}; without it: no GPU, {INSTALL}"
+        return
+    yield "CuPy", f"{cupy.__version__}, for CUDA {_dotted(cupy.cuda.get_local_runtime_version())}"
+    yield "GPU", _gpus(cupy)
+    yield "NVRTC", _nvrtc(cupy)
+    yield "cuBLASLt", _or_cost(lambda: f"{cublaslt.load().version}, {cublaslt.load().path}", WITHOUT_CUBLASLT)
+    yield "cuDNN", _or_cost(cudnn_library.version, WITHOUT_CUDNN)
+
+
+def _cupy() -> Any:
+    try:
+        import cupy
+    except ImportError as error:
+        return str(error)
+    return cupy
+
+
+def _gpus(cupy: Any) -> str:
+    runtime = cupy.cuda.runtime
+    try:
+        count = runtime.getDeviceCount()
+    except runtime.CUDARuntimeError as error:
+        return f"none: {error}"
+    return "; ".join(_gpu(runtime.getDeviceProperties(index)) for index in range(count)) or "none"
+
+
+def _gpu(properties: Mapping[str, Any]) -> str:
+    name = properties["name"]
+    capability = f"{properties['major']}.{properties['minor']}"
+    text = name.decode() if isinstance(name, bytes) else name
+    return f"{text}, compute capability {capability}, {properties['totalGlobalMem'] / 2**30:.1f} GiB"
+
+
+def _nvrtc(cupy: Any) -> str:
+    try:
+        major, minor = cupy.cuda.nvrtc.getVersion()
+    except Exception as error:  # CuPy's own class for it changes between releases
+        return f"none: {error}; without it: no kernel can be compiled, so no GPU; {INSTALL}"
+    return f"{major}.{minor}"
+
+
+def _or_cost(text: Any, cost: str) -> str:
+    try:
+        return str(text())
+    except OSError as error:
+        return f"none: {error}; without it: {cost}"
+
+
+def _dotted(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"

@@ -1,0 +1,91 @@
+"""Kernels that are built once for each combination of forms and settings, then bound to arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Protocol
+
+from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.kernel_set import Form, Forms, Launch, Settings
+
+
+class Routine(Protocol):
+    """What one kernel call does. scratch_bytes: of its temporaries."""
+
+    @property
+    def scratch_bytes(self) -> int: ...
+
+    def bind(self, forms: Forms, arrays: tuple[Any, ...], scratch: Any) -> Launch:
+        """The call over these arrays. forms: those that the routine was built with."""
+
+
+#: Makes the routine for the tensors' forms (positional, None where left out) and settings; None: this set cannot.
+Builder = Callable[..., Any]
+
+
+class BuiltKernel:
+    """A kernel whose routines are built once for each combination of forms and settings."""
+
+    def __init__(self, build: Builder) -> None:
+        self.build = build
+        self._built: dict[Any, tuple[Forms, Routine] | None] = {}
+
+    def serves(self, forms: Forms, settings: Settings) -> bool:
+        """Whether there is a routine for a call of these forms."""
+        return self._routine(forms, settings) is not None
+
+    def scratch_bytes(self, forms: Forms, settings: Settings) -> int:
+        """Of the routine."""
+        built = self._routine(forms, settings)
+        return 0 if built is None else built[1].scratch_bytes
+
+    def prepare(self, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+        """Bind the routine."""
+        forms = tuple(None if a is None else Form(a.shape, a.dtype, a.strides) for a in arrays)
+        built = self._routine(forms, settings)
+        if built is None:
+            raise LookupError(f"{self.build.__name__}: wanted forms that this kernel serves, received {forms}")
+        given, wanted = 0 if scratch is None else scratch.nbytes, built[1].scratch_bytes
+        if given < wanted:  # the library writes to where it is told, whatever lies there
+            raise ValueError(f"{self.build.__name__}: wanted {wanted} bytes of scratch, received {given}")
+        return built[1].bind(built[0], arrays, scratch)
+
+    def _routine(self, forms: Forms, settings: Settings) -> tuple[Forms, Routine] | None:
+        key = tuple(None if form is None else form.key for form in forms), tuple(settings.items())
+        if key not in self._built:
+            self._built[key] = self._new(forms, settings)
+        return self._built[key]
+
+    def _new(self, forms: Forms, settings: Settings) -> tuple[Forms, Routine] | None:
+        if any(form is not None and form.size == 0 for form in forms):
+            return None
+        routine = self.attempt(forms, settings)
+        return None if routine is None else (forms, routine)
+
+    def attempt(self, forms: Forms, settings: Settings) -> Any:
+        """The routine or None; sets whose library refuses a call by an exception make None of it here."""
+        return self.build(*forms, **settings)
+
+
+def builders(*modules: ModuleType) -> dict[str, Builder]:
+    """The builders named in the interface that the modules define."""
+    return {
+        name: builder
+        for module in modules
+        for name, builder in vars(module).items()
+        if name in SIGNATURES and getattr(builder, "__module__", None) == module.__name__
+    }
+
+
+def row(launches: list[Launch]) -> Launch:
+    """The launches one after the other."""
+    if len(launches) == 1:
+        return launches[0]
+    several = tuple(launches)
+
+    def run() -> None:
+        for launch in several:
+            launch()
+
+    return run

@@ -1,0 +1,89 @@
+"""The set for NVIDIA GPUs: kernels of ours in the `.cu` files of this folder, cuBLASLt and cuDNN beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import wraps
+from typing import Any
+
+from singa_lite.kernels.built import Builder, builders
+from singa_lite.kernels.cuda_kernels import (
+    activation,
+    batch_norm,
+    convolution,
+    elementwise,
+    l2_norm,
+    layer_norm,
+    linear,
+    loss,
+    lrn,
+    metric,
+    pooling,
+    random,
+    reduction,
+    softmax,
+    update,
+)
+from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Loader
+from singa_lite.kernels.interface import INNER_STRIDES_MATTER, STRIDES_MATTER
+from singa_lite.kernels.kernel_set import Kernel, KernelSet
+
+#: Channels innermost: what cuDNN is fastest with.
+LAYOUTS = {"image": (0, 2, 3, 1), "filters": (0, 2, 3, 1)}
+
+#: Kernels of ours whose threads treat each element of the result by itself, in whatever order tensors lie. All others
+#: sum by trees that go by strides, or leave the sums to libraries, which choose their algorithms so.
+ELEMENTS = builders(activation, elementwise, pooling, random, update)
+SUMS = builders(batch_norm, convolution, l2_norm, layer_norm, linear, loss, lrn, metric, reduction, softmax)
+
+#: What our own kernels do in one go.
+FUSIONS = (("linear", "relu"), ("conv2d", "relu"), ("conv2d", "sigmoid"))
+
+#: What a tile of a large gradient may take: as much as the second-level cache of a large GPU, for a product to be worth
+#: its launch.
+TILE_BYTES = 32 << 20
+
+
+def cuda(
+    loader: Loader,
+    fallback: KernelSet | None = None,
+    libraries: Sequence[Mapping[str, Builder]] = (),
+    fusions: Collection[tuple[str, str]] = (),
+    channels_last: bool = True,
+) -> KernelSet:
+    """The set. loader: compiles the sources; fallback: serves calls that no kernel here is made for.
+
+    libraries: builders by kernel of NVIDIA's libraries, which are asked one after the other before our own kernels;
+    fusions: as in `KernelSet`, what those builders do in one go. channels_last: how images and filters lie, else in C
+    order.
+    """
+    properties = _properties(channels_last)
+    own = KernelSet("cuda", _kernels({**ELEMENTS, **SUMS}, loader), fallback, fusions=FUSIONS, **properties)
+    if not libraries:
+        return own
+    names = {name for library in libraries for name in library}
+    theirs = {name: _first_of([library[name] for library in libraries if name in library]) for name in sorted(names)}
+    return KernelSet("cuda", _kernels(theirs, loader), own, fusions=fusions, **properties)
+
+
+def _properties(channels_last: bool) -> dict[str, Any]:
+    return {
+        "layouts": LAYOUTS if channels_last else {},
+        "strides_matter": STRIDES_MATTER | SUMS.keys(),
+        "inner_strides_matter": INNER_STRIDES_MATTER | SUMS.keys(),
+        "tile_bytes": TILE_BYTES,
+    }
+
+
+def _kernels(given: Mapping[str, Builder], loader: Loader) -> dict[str, Kernel]:
+    return {name: CudaKernel(build, loader) for name, build in given.items()}
+
+
+def _first_of(asked: Sequence[Builder]) -> Builder:
+    """The routine of the first builder that has one."""
+
+    @wraps(asked[0])
+    def build(*forms: Any, **settings: Any) -> Any:
+        return next((routine for builder in asked if (routine := builder(*forms, **settings)) is not None), None)
+
+    return build

@@ -1,0 +1,37 @@
+"""Element by element with a vector along one axis: biases, factors of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from singa_lite.kernels.cuda_kernels.elementwise import mapped
+from singa_lite.kernels.cuda_kernels.routine import KernelLaunch, Routine, Value
+from singa_lite.kernels.kernel_set import Form
+
+
+def mapped_along(
+    axis: int,
+    file: str,
+    kernel: str,
+    y: Form,
+    *reads: Form,
+    values: tuple[Value, ...] = (),
+    types: Mapping[str, Any] | None = None,
+) -> Routine | None:
+    """`mapped`, the last of the reads a vector along `axis` of y."""
+    *others, vector = reads
+    axis %= y.ndim
+    shape = tuple(extent if i == axis else 1 for i, extent in enumerate(y.shape))
+    strides = tuple(vector.strides[0] if i == axis else 0 for i in range(y.ndim))
+    seen = Form(shape, vector.dtype, strides)
+    routine = mapped(file, kernel, y, *others, seen, values=values, types=types)
+    if routine is None:
+        return None
+    return Routine([_with(launch, seen, vector) for launch in routine.launches])
+
+
+def _with(launch: KernelLaunch, seen: Form, vector: Form) -> KernelLaunch:
+    """The launch over the vector where it had the form that the vector is seen in."""
+    return replace(launch, arguments=tuple(vector if given is seen else given for given in launch.arguments))

@@ -1,0 +1,103 @@
+"""Batch normalization: partial sums over slabs of each channel, their sums, then the elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from singa_lite.kernels.cuda_kernels.plane import (
+    PASS_BLOCKS,
+    add_moments,
+    computed,
+    partial_results,
+    plane,
+    types_of,
+    warps,
+)
+from singa_lite.kernels.cuda_kernels.routine import Routine
+from singa_lite.kernels.cuda_kernels.walk import walk
+from singa_lite.kernels.kernel_set import Form
+
+FILE = "batch_norm.cu"
+CHANNELS = (1,)
+
+
+def batch_norm(
+    x: Form,
+    gamma: Form,
+    beta: Form,
+    running_mean: Form,
+    running_var: Form,
+    y: Form,
+    mean: Form,
+    inv_std: Form,
+    *,
+    momentum: float,
+    epsilon: float,
+) -> Routine | None:
+    """Moments of slabs; statistics of channels; y."""
+    types = types_of((x, y), (gamma, beta, running_mean, running_var, mean, inv_std))
+    found = plane(CHANNELS, [x])
+    if types is None or found is None:
+        return None
+    routine = Routine()
+    partial = add_moments(routine, x, found)
+    results = running_mean, running_var, mean, inv_std
+    vectors = walk((found.kept,), results)
+    counts = np.uint32(found.slabs), np.int64(found.slab), np.int64(found.summed)
+    settings = np.float64(momentum), np.float64(epsilon)
+    arguments = vectors, *partial, *counts, *settings, *results
+    routine.launch(FILE, "batch_statistics", *arguments, types=types, grid=warps(found.kept))
+    return _normalized(routine, "batch_normalize", x, (mean, inv_std, gamma, beta), y, types)
+
+
+def batch_norm_inference(
+    x: Form, gamma: Form, beta: Form, running_mean: Form, running_var: Form, y: Form, *, epsilon: float
+) -> Routine | None:
+    """y."""
+    vectors = running_mean, running_var, gamma, beta
+    types = types_of((x, y), vectors)
+    if types is None:
+        return None
+    return _normalized(Routine(), "batch_inference", x, vectors, y, types, np.float64(epsilon))
+
+
+def _normalized(
+    routine: Routine, kernel: str, x: Form, vectors: tuple[Form, ...], y: Form, types: dict[str, Any], *values: Any
+) -> Routine | None:
+    """With the step that writes y."""
+    found = plane(CHANNELS, (x, y), PASS_BLOCKS)
+    if found is None:
+        return None
+    arguments = found.struct, walk((found.kept,), vectors), x, *vectors, y, *values
+    return routine.launch(FILE, kernel, *arguments, types=types, grid=found.blocks)
+
+
+def batch_norm_derivative(
+    dy: Form, x: Form, gamma: Form, mean: Form, inv_std: Form, dx: Form, dgamma: Form, dbeta: Form
+) -> Routine | None:
+    """The gradients, then dx from them."""
+    vectors = mean, inv_std, gamma, dgamma, dbeta
+    types = types_of((dy, x, dx), vectors)
+    routine = batch_norm_gradient(dy, x, mean, inv_std, dgamma, dbeta)
+    found = plane(CHANNELS, (dy, x, dx), PASS_BLOCKS)
+    if types is None or routine is None or found is None:
+        return None
+    arguments = found.struct, walk((found.kept,), vectors), dy, x, *vectors, dx
+    return routine.launch(FILE, "batch_derivative", *arguments, types=types, grid=found.blocks)
+
+
+def batch_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Form, dbeta: Form) -> Routine | None:
+    """Sums of slabs, then of channels."""
+    types = types_of((dy, x), (mean, inv_std, dgamma, dbeta))
+    found = plane(CHANNELS, (dy, x))
+    if types is None or found is None:
+        return None
+    routine = Routine()
+    partial = [partial_results(routine, found, computed(x)) for _ in range(2)]
+    first = found.struct, dy, x, mean, np.int64(mean.strides[0] // mean.dtype.itemsize), *partial
+    routine.launch(FILE, "batch_slab_gradients", *first, types=types, grid=found.blocks)
+    results = inv_std, dgamma, dbeta
+    second = walk((found.kept,), results), *partial, np.uint32(found.slabs), *results
+    return routine.launch(FILE, "batch_gradients", *second, types=types, grid=warps(found.kept))

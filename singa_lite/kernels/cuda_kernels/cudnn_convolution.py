@@ -1,0 +1,218 @@
+"""Convolution in three directions by cuDNN, and with its bias and ReLU in one graph.
+
+float32 without TF32 has few engines that read images channels last: the others convert them to C order in their
+workspace, as large as all tensors of the call. A small limit of the workspace leaves those that do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from singa_lite.kernels.built import Builder
+from singa_lite.kernels.cuda_kernels.cudnn_plan import DTYPES, Planner
+from singa_lite.kernels.cuda_kernels.elementwise import mapped
+from singa_lite.kernels.cuda_kernels.routine import Routine
+from singa_lite.kernels.kernel_set import Form
+
+Pair = tuple[int, int]
+Pad = tuple[int, int, int, int]
+
+#: Orders of axes that engines are made for, outermost first.
+_ORDERS = ((0, 2, 3, 1), (0, 1, 2, 3))
+
+
+class _Window(NamedTuple):
+    """The settings."""
+
+    stride: Pair
+    pad: Pad
+    dilation: Pair
+
+    @property
+    def geometry(self) -> dict[str, list[int]]:
+        """As the library takes them."""
+        top, bottom, left, right = self.pad
+        return {
+            "pre_padding": [top, left],
+            "post_padding": [bottom, right],
+            "stride": list(self.stride),
+            "dilation": list(self.dilation),
+        }
+
+
+class Operand(NamedTuple):
+    """A tensor as a graph is told it. strides: in elements."""
+
+    uid: int
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def read(self, graph: Any) -> Any:
+        """Make it an input."""
+        return graph.tensor(name=f"in{self.uid}", uid=self.uid, dim=list(self.extents), stride=list(self.strides))
+
+    def write(self, graph: Any, result: Any) -> None:
+        """Make it the place of a result: nothing of it is left to the library's own rules."""
+        result.set_uid(self.uid).set_output(True).set_dim(list(self.extents)).set_stride(list(self.strides))
+        result.set_data_type(graph.context.io_data_type)
+
+
+class Convolutions:
+    """The builders; groups follow from the numbers of channels, so the setting is not told.
+
+    ReLU in a graph is the library's, of which it is not known whether it keeps NaN.
+    """
+
+    #: (kernel, activation) that is done in one go.
+    FUSIONS = (("conv2d", "relu"),)
+
+    def __init__(self, planner: Planner) -> None:
+        self.planner = planner
+
+    @property
+    def builders(self) -> Mapping[str, Builder]:
+        """By kernel."""
+        return {
+            "conv2d": self.conv2d,
+            "conv2d_activation": self.conv2d_activation,
+            "conv2d_derivative": self.conv2d_derivative,
+            "conv2d_gradient": self.conv2d_gradient,
+        }
+
+    def conv2d(
+        self,
+        x: Form,
+        weight: Form,
+        bias: Form | None,
+        y: Form,
+        *,
+        stride: Pair,
+        pad: Pad,
+        dilation: Pair,
+        groups: int,
+    ) -> Routine | None:
+        """The bias is added before the result is stored."""
+        return self._forward(x, weight, bias, y, _Window(stride, pad, dilation))
+
+    def conv2d_activation(
+        self,
+        x: Form,
+        weight: Form,
+        bias: Form | None,
+        y: Form,
+        *,
+        stride: Pair,
+        pad: Pad,
+        dilation: Pair,
+        groups: int,
+        activation: str,
+    ) -> Routine | None:
+        """ReLU only: in the same graph, or where no engine has it by a kernel of ours over the result."""
+        if activation != "relu":
+            return None
+        window = _Window(stride, pad, dilation)
+        fused = self._forward(x, weight, bias, y, window, relu=True)
+        if fused is not None:
+            return fused
+        routine, relu = self._forward(x, weight, bias, y, window), mapped("activation.cu", "relu", y, y)
+        if routine is None or relu is None:
+            return None
+        return routine.then(relu)
+
+    def conv2d_derivative(
+        self, dy: Form, weight: Form, dx: Form, *, stride: Pair, pad: Pad, dilation: Pair, groups: int
+    ) -> Routine | None:
+        """The library's dgrad."""
+        operands = _operands(dy, weight, dx)
+        if operands is None or not _is_packed(weight):
+            return None
+        loss, filters, image = operands
+        window = _Window(stride, pad, dilation)
+
+        def draw(graph: Any) -> None:
+            given = {"loss": loss.read(graph), "filter": filters.read(graph)}
+            image.write(graph, graph.conv_dgrad(**given, **window.geometry))
+
+        return self._routine(draw, dy, weight, dx)
+
+    def conv2d_gradient(
+        self, x: Form, dy: Form, dweight: Form, *, stride: Pair, pad: Pad, dilation: Pair, groups: int
+    ) -> Routine | None:
+        """The library's wgrad."""
+        operands = _operands(x, dy, dweight)
+        if operands is None or not _is_packed(dweight):
+            return None
+        image, loss, filters = operands
+        window = _Window(stride, pad, dilation)
+
+        def draw(graph: Any) -> None:
+            given = {"image": image.read(graph), "loss": loss.read(graph)}
+            filters.write(graph, graph.conv_wgrad(**given, **window.geometry))
+
+        return self._routine(draw, x, dy, dweight)
+
+    def _forward(
+        self, x: Form, weight: Form, bias: Form | None, y: Form, window: _Window, relu: bool = False
+    ) -> Routine | None:
+        operands = _operands(x, weight, y, uids=(1, 2, 4))
+        offset = None if bias is None else _vector(bias, uid=3)
+        if operands is None or not _is_packed(weight):
+            return None
+        if bias is not None and (offset is None or bias.dtype != x.dtype):
+            return None
+        image, filters, target = operands
+
+        def draw(graph: Any) -> None:
+            result = graph.conv_fprop(image=image.read(graph), weight=filters.read(graph), **window.geometry)
+            if offset is not None:
+                result = graph.bias(input=result, bias=offset.read(graph))
+            target.write(graph, graph.relu(input=result) if relu else result)
+
+        return self._routine(draw, x, weight, bias, y)
+
+    def _routine(self, draw: Any, *forms: Form | None) -> Routine | None:
+        call = self.planner.call(draw, next(form.dtype.name for form in forms if form is not None))
+        return None if call is None else Routine().call(call, *forms)
+
+
+def _operands(*forms: Form, uids: Sequence[int] = (1, 2, 3)) -> tuple[Operand, Operand, Operand] | None:
+    """Three tensors of one dtype; None where the library does not know it, or one of the layouts."""
+    strides = [strides_of(form) for form in forms]
+    if forms[0].dtype.name not in DTYPES or any(form.dtype != forms[0].dtype for form in forms):
+        return None
+    first, second, third = (
+        None if own is None else Operand(uid, form.shape, own)
+        for uid, form, own in zip(uids, forms, strides, strict=True)
+    )
+    return None if first is None or second is None or third is None else (first, second, third)
+
+
+def _is_packed(form: Form) -> bool:
+    """Whether it has no gaps: the library refuses filters that have."""
+    strides = strides_of(form)
+    return strides is not None and sum(step * (n - 1) for step, n in zip(strides, form.shape, strict=True)) < form.size
+
+
+def _vector(form: Form, uid: int) -> Operand | None:
+    """One number a channel, without gaps."""
+    if form.size > 1 and form.strides != (form.dtype.itemsize,):
+        return None
+    return Operand(uid, (1, form.size, 1, 1), (form.size, 1, form.size, form.size))
+
+
+def strides_of(form: Form) -> tuple[int, ...] | None:
+    """Strides in elements, channels last or in C order, gaps allowed but between innermost neighbours; else None.
+
+    Axes of one element, whose strides say nothing, get those that fit into the order: engines go by them.
+    """
+    for order in _ORDERS:
+        found, least = [0] * form.ndim, 1
+        for axis in reversed(order):
+            step, rest = divmod(form.strides[axis], form.dtype.itemsize) if form.shape[axis] > 1 else (least, 0)
+            if rest or step < least or (axis == order[-1] and step != 1):
+                break
+            found[axis], least = step, step * form.shape[axis]
+        else:
+            return tuple(found)
+    return None

@@ -1,0 +1,12 @@
+// Convolutions whose groups have one channel each.
+#pragma once
+#include "images.cuh"
+
+// multiplier: filters of a channel. places: of what the threads of a kernel write.
+struct Depthwise {
+    Images x, y;
+    Window window;
+    Places places;
+    int multiplier;
+    Divisor stride_h, stride_w;
+};

@@ -1,0 +1,111 @@
+"""Convolution with groups of one channel, which matrix products would do badly."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from singa_lite.kernels.cuda_kernels.filter_sums import splits_for, sum_of_splits
+from singa_lite.kernels.cuda_kernels.images import Struct, divisor, images, in_packs, places, struct, vector
+from singa_lite.kernels.cuda_kernels.routine import Routine, Temporary, blocks
+from singa_lite.kernels.cuda_kernels.walk import walk
+from singa_lite.kernels.kernel_set import Form
+from singa_lite.strides import ordered_strides
+
+FILE = "depthwise.cu"
+
+#: Filters of a channel up to which these kernels are better than matrix products.
+MOST_FILTERS = 4
+#: Taps whose gradients a thread sums, TAPS in depthwise_gradient.cu: of packs of 8 channels, and of smaller ones.
+TAPS_OF_HALVES, TAPS = 5, 9
+#: Packs of channels whose gradients a block works on: enough for wide reads.
+MOST_SLOTS = 32
+
+
+def is_better(weight: Form, groups: int) -> bool:
+    """Whether these kernels serve a convolution better."""
+    return weight.shape[1] == 1 and groups > 1 and weight.shape[0] <= MOST_FILTERS * groups
+
+
+def forward(
+    x: Form, weight: Form, bias: Form | None, bias_step: np.int64, y: Form, found: Struct, activation: np.int32
+) -> Routine | None:
+    """A thread for each pack of y."""
+    pack = _pack(x, y)
+    routine = Routine()
+    turned = _turned(routine, weight)
+    if turned is None:
+        return None
+    operands = _settings(x, y, found, places(y, pack)), x, turned, bias, bias_step, y, activation
+    grid = blocks(y.size // pack)
+    return routine.launch(FILE, "depthwise_conv2d", *operands, types={"T": y.dtype}, grid=grid)
+
+
+def derivative(dy: Form, weight: Form, dx: Form, found: Struct) -> Routine | None:
+    """A thread for each pack of dx."""
+    pack = _pack(dx, dy)
+    routine = Routine()
+    turned = _turned(routine, weight)
+    if turned is None:
+        return None
+    operands = _settings(dx, dy, found, places(dx, pack)), dy, turned, dx
+    grid = blocks(dx.size // pack)
+    return routine.launch(FILE, "depthwise_conv2d_derivative", *operands, types={"T": dx.dtype}, grid=grid)
+
+
+def gradient(x: Form, dy: Form, dweight: Form, found: Struct) -> Routine | None:
+    """A block for some packs of channels, some taps of the window and a split of the places."""
+    n, k, h, w = dy.shape
+    pack = _pack(x, dy)
+    slots = _slots(k // vector(x))
+    taps = prod(dweight.shape[2:])
+    groups_of_taps = -(-taps // (TAPS_OF_HALVES if vector(x) == 8 else TAPS))
+    splits = splits_for(n * h * w, -(-k // (vector(x) * slots)) * groups_of_taps, dweight)
+    routine = Routine()
+    partials = splits.temporary(routine, dweight)
+    order = places(Form((n, 1, h, w), dy.dtype, dy.strides), inside=False)
+    operands = _settings(x, dy, found, order), np.int32(pack), np.int32(slots), np.int32(splits.each), x, dy, partials
+    grid = -(-k // (pack * slots)), groups_of_taps, splits.number
+    routine.launch("depthwise_gradient.cu", "depthwise_conv2d_gradient", *operands, types={"T": x.dtype}, grid=grid)
+    return sum_of_splits(routine, splits, partials, dweight)
+
+
+def _pack(x: Form, y: Form) -> int:
+    """Channels that a thread takes at a time."""
+    return vector(x) if x.shape[1] == y.shape[1] and in_packs(vector(x), x, y) else 1
+
+
+def _slots(packs: int) -> int:
+    """The power of two next to the packs of channels, as far as a block has them. By shapes alone, as are splits."""
+    return min(1 << max(packs - 1, 0).bit_length(), MOST_SLOTS)
+
+
+def _turned(routine: Routine, weight: Form) -> Temporary | None:
+    """Adds a copy of the filters as (kh, kw, k), which kernels read in packs."""
+    k, _, kh, kw = weight.shape
+    step_k, _, step_h, step_w = weight.strides
+    shape = kh, kw, k
+    source = Form(shape, weight.dtype, (step_h, step_w, step_k))
+    target = Form(shape, weight.dtype, ordered_strides(shape, range(3), weight.dtype.itemsize))
+    found = walk(shape, (target, source))
+    if found is None:
+        return None
+    turned = routine.temporary(shape, weight.dtype)
+    types = {"T": weight.dtype, "S": weight.dtype}
+    routine.launch("copy.cu", "copy", found, weight, turned, types=types, grid=blocks(weight.size))
+    return turned
+
+
+def _settings(x: Form, y: Form, found: Struct, order: Struct) -> Struct:
+    """The struct `Depthwise` of depthwise.cuh."""
+    stride_h, stride_w = found["stride"].tolist()
+    return struct(
+        x=images(x),
+        y=images(y),
+        window=found,
+        places=order,
+        multiplier=y.shape[1] // x.shape[1],
+        stride_h=divisor(stride_h),
+        stride_w=divisor(stride_w),
+    )

@@ -1,0 +1,13 @@
+// The second stage of gradients by filters.
+#include "images.cuh"
+
+// dweight = the sum of partials (splits, k, kh, kw, c / groups) over the splits, in their order.
+extern "C" __global__ void filter_sums(Images weight, Places places, int splits, const C* partials, T* dweight) {
+    const unsigned step = gridDim.x * blockDim.x;
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < places.count; i += step) {
+        C sum = C(0);
+#pragma unroll 8
+        for (int split = 0; split < splits; ++split) sum += partials[(int64)split * places.count + i];
+        dweight[offset(weight, place_of(places, i))] = T(sum);
+    }
+}

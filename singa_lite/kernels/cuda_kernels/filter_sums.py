@@ -1,0 +1,53 @@
+"""Gradients by filters in two stages: few results of many places, which are split so that a whole GPU has work."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from singa_lite.kernels.cuda_kernels.images import images, places
+from singa_lite.kernels.cuda_kernels.routine import Routine, Temporary, blocks
+from singa_lite.kernels.kernel_set import Form
+
+#: Blocks that keep a GPU busy.
+BLOCKS = 512
+#: Fewest places of a split, of which each has a multiple of `STEP`.
+LEAST_PLACES = 128
+STEP = 16
+MOST_SPLITS = 256
+#: Most bytes of the splits' sums, unless one split has more.
+MOST_BYTES = 16 << 20
+
+
+class Splits(NamedTuple):
+    """`number` of them, `each` places in a row."""
+
+    number: int
+    each: int
+
+    def temporary(self, routine: Routine, dweight: Form) -> Temporary:
+        """The sums of the splits: (number, k, kh, kw, c / groups) in the type of sums."""
+        return routine.temporary((self.number, *dweight.shape), _sums(dweight))
+
+
+def splits_for(positions: int, tiles: int, dweight: Form) -> Splits:
+    """By shapes alone, so that sums are the same for all strides. tiles: blocks that work on one split."""
+    bytes_of_one = dweight.size * np.dtype(_sums(dweight)).itemsize
+    wanted = min(-(-BLOCKS // tiles), positions // LEAST_PLACES, MOST_BYTES // bytes_of_one, MOST_SPLITS)
+    each = -(-positions // max(wanted, 1))
+    each = -(-each // STEP) * STEP
+    return Splits(-(-positions // each), each)
+
+
+def sum_of_splits(routine: Routine, splits: Splits, partials: Temporary, dweight: Form) -> Routine:
+    """Adds the second stage."""
+    order = places(dweight, inside=True)
+    operands = images(dweight), order, np.int32(splits.number), partials, dweight
+    grid = blocks(dweight.size)
+    return routine.launch("filter_sums.cu", "filter_sums", *operands, types={"T": dweight.dtype}, grid=grid)
+
+
+def _sums(form: Form) -> str:
+    """C of numbers.cuh."""
+    return "float64" if form.dtype == np.float64 else "float32"

@@ -1,0 +1,58 @@
+// L2 normalization of samples. Sums are float64, as squares of float32 numbers may be too large or too small for it.
+#include "plane.cuh"
+
+// Partial sums of a * b.
+template <class L>
+__device__ __forceinline__ void dots_of_slab(const Plane<2>& plane, const T* a, const T* b, double* dots,
+                                             double* memory) {
+    const int V = L::COUNT;
+    const Place place = place_in(plane);
+    double dot[V] = {};
+    if (place.held) {
+        int64 base[2];
+        offsets(plane.kept, (unsigned)place.kept, base);
+        each_row<L>(place, plane.height, [&](int64 row) {
+            int64 at[2];
+            C u[V], v[V];
+            locate<L>(plane.summed, row, base, at);
+            load<L>(a + at[0], inner(plane.kept, 0), u);
+            load<L>(b + at[1], inner(plane.kept, 1), v);
+#pragma unroll
+            for (int j = 0; j < V; ++j) dot[j] = fma((double)u[j], (double)v[j], dot[j]);
+        });
+    }
+    sum_down(plane, place, dot, memory);
+    keep_partial(plane, place, dot, dots);
+}
+
+extern "C" __global__ void slab_dots(Plane<2> plane, const T* a, const T* b, double* dots) {
+    __shared__ double memory[VECTOR * THREADS];
+    by_lanes(plane, are_aligned(in(a), in(b)), [&](auto lanes) {
+        dots_of_slab<decltype(lanes)>(plane, a, b, dots, memory);
+    });
+}
+
+extern "C" __global__ void l2_norms(const double* dots, unsigned slabs, int64 samples, int64 stride, double epsilon,
+                                    T* norm) {
+    const int64 sample = warp_index();
+    if (sample >= samples) return;
+    const double total = sum_of_slabs(dots + sample * slabs, slabs);
+    if (threadIdx.x % 32 == 0) norm[sample * stride] = T(C(sqrt(total + epsilon)));
+}
+
+extern "C" __global__ void l2_divide(Walk<3> walk, const T* x, const T* norm, T* y) {
+    map(walk, [](C& y, C x, C norm) { y = x / norm; }, out(y), in(x), in(norm));
+}
+
+extern "C" __global__ void l2_totals(const double* dots, unsigned slabs, int64 samples, C* total) {
+    const int64 sample = warp_index();
+    if (sample >= samples) return;
+    const double sum = sum_of_slabs(dots + sample * slabs, slabs);
+    if (threadIdx.x % 32 == 0) total[sample] = C(sum);
+}
+
+extern "C" __global__ void l2_derivative(Walk<5> walk, const T* dy, const T* y, const T* norm, const C* total, T* dx) {
+    map(
+        walk, [](C& dx, C dy, C y, C norm, C total) { dx = fma(-y, total, dy) / norm; },
+        out(dx), in(dy), in(y), in(norm), in(total));
+}

@@ -1,0 +1,111 @@
+"""Matrix products of our own, for machines without NVIDIA's libraries, and biases."""
+
+from __future__ import annotations
+
+from itertools import chain
+from math import prod
+
+import numpy as np
+
+from singa_lite.kernels.cuda_kernels import activation as activations
+from singa_lite.kernels.cuda_kernels.along import mapped_along
+from singa_lite.kernels.cuda_kernels.reduction import bias_gradient
+from singa_lite.kernels.cuda_kernels.routine import Routine
+from singa_lite.kernels.cuda_kernels.source import FLOATS
+from singa_lite.kernels.cuda_kernels.walk import walk
+from singa_lite.kernels.kernel_set import Form
+from singa_lite.strides import reshaped_strides
+
+FILE = "linear.cu"
+#: Rows and columns of a block's tile, as in linear.cu.
+TILE = 64
+#: Most blocks along the second and third axis of a grid.
+MOST_ACROSS = 65535
+MOST = 1 << 31
+#: `Activation` of linear.cu.
+_NONE, _RELU = range(2)
+
+_EXTENTS = ("rows", "columns", "depth", "activation")
+_STRIDES = ("a_row", "a_depth", "b_column", "b_depth", "y_row", "y_column", "bias")
+_MATRICES = np.dtype([*((name, "u4") for name in _EXTENTS), *((name, "i8") for name in _STRIDES)])
+
+
+def matmul(a: Form, b: Form, y: Form, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
+    """Rows of leading axes with one plain matrix on the right are rows of one product, where they lie evenly."""
+    left = _turned(a) if transpose_a else a
+    right = _turned(b) if transpose_b else b
+    result = y
+    if left.ndim > 2 and right.ndim == 2:
+        flat, made = _in_one(left), _in_one(y)
+        if flat is not None and made is not None:
+            left, result = flat, made
+    return _product((a, left), (b, right), None, (y, result), _NONE)
+
+
+def linear(x: Form, weight: Form, bias: Form | None, y: Form) -> Routine | None:
+    """The bias is added before the result is stored."""
+    return _product((x, x), (weight, weight), bias, (y, y), _NONE)
+
+
+def linear_activation(x: Form, weight: Form, bias: Form | None, y: Form, *, activation: str) -> Routine | None:
+    """ReLU before the result is stored, other activations behind it."""
+    fused = activation == "relu"
+    routine = _product((x, x), (weight, weight), bias, (y, y), _RELU if fused else _NONE)
+    if routine is None or fused:
+        return routine
+    behind: Routine | None = getattr(activations, activation)(y, y)
+    return None if behind is None else routine.then(behind)
+
+
+def linear_gradient(x: Form, dy: Form, dweight: Form, dbias: Form) -> Routine | None:
+    """The product, then the sums."""
+    routine = matmul(x, dy, dweight, transpose_a=True, transpose_b=False)
+    behind = bias_gradient(dy, dbias, axis=1)
+    return None if routine is None or behind is None else routine.then(behind)
+
+
+def add_bias(x: Form, bias: Form, y: Form, *, axis: int) -> Routine | None:
+    """x + bias along an axis."""
+    return mapped_along(axis, FILE, "add_bias", y, x, bias) if y.dtype.name in FLOATS else None
+
+
+def _turned(form: Form) -> Form:
+    """The last two axes exchanged."""
+    *lead, rows, columns = range(form.ndim)
+    axes = (*lead, columns, rows)
+    return Form(tuple(form.shape[i] for i in axes), form.dtype, tuple(form.strides[i] for i in axes))
+
+
+def _in_one(form: Form) -> Form | None:
+    """All rows of all matrices as those of one, if they lie evenly."""
+    shape = (prod(form.shape[:-1]), form.shape[-1])
+    strides = reshaped_strides(form.shape, form.strides, shape)
+    return None if strides is None else Form(shape, form.dtype, strides)
+
+
+def _product(
+    a: tuple[Form, Form], b: tuple[Form, Form], bias: Form | None, y: tuple[Form, Form], activation: int
+) -> Routine | None:
+    """Factors and result: tensors, each with the form to see it in."""
+    tensors = [form for form in (a[0], b[0], bias, y[0]) if form is not None]
+    left, right, result = a[1], b[1], y[1]
+    if result.dtype.name not in FLOATS or any(form.dtype != result.dtype for form in tensors):
+        return None
+    (rows, columns), depth = result.shape[-2:], left.shape[-1]
+    batch = walk(result.shape[:-2], [_leading(form) for form in (result, left, right)])
+    grid = (-(-rows // TILE), -(-columns // TILE), min(prod(result.shape[:-2]), MOST_ACROSS))
+    if batch is None or max(rows, columns, depth) >= MOST or grid[1] > MOST_ACROSS:
+        return None
+    struct = np.zeros((), _MATRICES)
+    for name, extent in zip(_EXTENTS, (rows, columns, depth, activation), strict=True):
+        struct[name] = extent
+    lines = left.strides[-2:], right.strides[:-3:-1], result.strides[-2:], (0,) if bias is None else bias.strides
+    for name, stride in zip(_STRIDES, chain(*lines), strict=True):
+        struct[name] = stride // result.dtype.itemsize
+    operands = (a[0], b[0], bias, y[0])
+    return Routine().launch(FILE, "matrix_product", batch, struct, *operands, types={"T": result.dtype}, grid=grid)
+
+
+def _leading(form: Form) -> Form:
+    """All axes but those of the matrices."""
+    return Form(form.shape[:-2], form.dtype, form.strides[:-2])

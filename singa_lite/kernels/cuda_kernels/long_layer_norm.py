@@ -1,0 +1,78 @@
+"""Layer normalization of few or long rows: partial sums over slabs of each row, their sums, then the elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from singa_lite.kernels.cuda_kernels.plane import (
+    add_moments,
+    along,
+    computed,
+    partial_results,
+    pass_blocks,
+    plane,
+    spread,
+    warps,
+)
+from singa_lite.kernels.cuda_kernels.routine import Routine
+from singa_lite.kernels.cuda_kernels.walk import walk
+from singa_lite.kernels.kernel_set import Form
+from singa_lite.strides import ordered_strides
+
+FILE = "long_layer_norm.cu"
+Types = dict[str, Any]
+
+
+def normalize_long_rows(
+    x: Form, gamma: Form, beta: Form, y: Form, mean: Form, inv_std: Form, epsilon: float, types: Types
+) -> Routine | None:
+    """layer_norm."""
+    axes = range(mean.ndim)
+    found = plane(axes, [x])
+    rows = walk(mean.shape, (along(axes, x), mean, inv_std))
+    elements = walk(x.shape, (y, x, gamma, beta, *_spread(x, mean, inv_std)))
+    if found is None or rows is None or elements is None:
+        return None
+    routine = Routine()
+    partial = add_moments(routine, x, found)
+    counts = np.uint32(found.slabs), np.int64(found.slab), np.int64(found.summed)
+    arguments = rows, *partial, *counts, np.float64(epsilon), mean, inv_std
+    routine.launch(FILE, "row_statistics", *arguments, types=types, grid=warps(found.kept))
+    reads = x, gamma, beta, mean, inv_std
+    return routine.launch(FILE, "row_normalize", elements, *reads, y, types=types, grid=pass_blocks(y))
+
+
+def propagate_long_rows(
+    dy: Form, x: Form, gamma: Form, mean: Form, inv_std: Form, dx: Form, types: Types
+) -> Routine | None:
+    """layer_norm_derivative. Rows' offsets and slopes are kept in scratch, in C order."""
+    axes, features = range(mean.ndim), range(mean.ndim, x.ndim)
+    average = _dense(mean.shape, computed(x))
+    found = plane(axes, (dy, x, spread(gamma, features, x.shape)))
+    means = walk(mean.shape, (along(axes, dy), mean))
+    rows = walk(mean.shape, (along(axes, dy), inv_std, average, average))
+    elements = walk(x.shape, (dx, dy, x, gamma, *_spread(x, mean, inv_std, average, average)))
+    if found is None or means is None or rows is None or elements is None:
+        return None
+    routine = Routine()
+    partial = [partial_results(routine, found, computed(x)) for _ in range(2)]
+    averages = [routine.temporary(average.shape, average.dtype) for _ in range(2)]
+    first = found.struct, means, dy, x, gamma, mean, *partial
+    routine.launch(FILE, "row_slab_projections", *first, types=types, grid=found.blocks)
+    second = rows, *partial, np.uint32(found.slabs), np.int64(found.summed), inv_std, *averages
+    routine.launch(FILE, "row_projections", *second, types=types, grid=warps(found.kept))
+    third = elements, dy, x, gamma, mean, inv_std, *averages, dx
+    return routine.launch(FILE, "row_derivative", *third, types=types, grid=pass_blocks(dx))
+
+
+def _spread(x: Form, *vectors: Form) -> list[Form]:
+    """The forms of vectors of rows, broadcast to x."""
+    return [spread(form, range(form.ndim), x.shape) for form in vectors]
+
+
+def _dense(shape: Sequence[int], dtype: np.dtype[Any]) -> Form:
+    """A form in C order."""
+    return Form(tuple(shape), dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))

@@ -1,0 +1,199 @@
+"""Lt: products by cuBLASLt, with the algorithm that its heuristic names for each; in any stream, also one captured."""
+
+from __future__ import annotations
+
+import ctypes as c
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from singa_lite.kernels.cuda_kernels import cublaslt
+from singa_lite.kernels.cuda_kernels.cublaslt import CublasLt, CublasLtError, Object
+from singa_lite.kernels.cuda_kernels.cublaslt_header import (
+    Algorithm,
+    Compute,
+    DataType,
+    Heuristic,
+    LayoutAttribute,
+    MatmulAttribute,
+    PreferenceAttribute,
+)
+from singa_lite.kernels.cuda_kernels.product import Layout, Product
+from singa_lite.kernels.kernel_set import Launch
+
+#: NVIDIA's advice for Hopper, and enough for those before it.
+WORKSPACE_LIMIT = 32 << 20
+#: Where tensors start that are no pieces of others, bytes; more makes no difference to the library.
+ALIGNMENT = 256
+
+DATA_TYPES = {
+    "float16": DataType.R_16F,
+    "bfloat16": DataType.R_16BF,
+    "float32": DataType.R_32F,
+    "float64": DataType.R_64F,
+}
+
+#: Addresses or alignments of A, B, D, the bias and the aux; 0 for one that is left out.
+Five = tuple[int, int, int, int, int]
+
+
+class Choice(NamedTuple):
+    """An algorithm and the bytes of workspace that it wants."""
+
+    algorithm: Algorithm
+    workspace_bytes: int
+
+
+class Lt:
+    """The multiplier on cuBLASLt. Made and used with its GPU as the current device, which its handle belongs to.
+
+    stream: pointer of the stream that launches go to; workspace_limit: bytes that an algorithm may want.
+    """
+
+    def __init__(self, stream: int, workspace_limit: int = WORKSPACE_LIMIT, library: CublasLt | None = None) -> None:
+        self.stream = stream
+        self.workspace_limit = workspace_limit
+        self.library = library or cublaslt.load()
+        self.handle = Object(self.library, "")
+        self._layouts: dict[Product, tuple[Object, ...]] = {}
+        self._choices: dict[tuple[Product, Five, int], Choice | None] = {}
+
+    def workspace_bytes(self, product: Product) -> int | None:
+        """Of the algorithm for operands that are aligned; None if the library has none for the product."""
+        choice = self.algorithm(product, aligned(product), self.workspace_limit)
+        return None if choice is None else choice.workspace_bytes
+
+    def algorithm(self, product: Product, alignments: Five, workspace_limit: int) -> Choice | None:
+        """The fastest one within the limit for operands so aligned; asked for once, and never while capturing."""
+        key = product, alignments, workspace_limit
+        if key not in self._choices:
+            self._choices[key] = self._ask(*key)
+        return self._choices[key]
+
+    def bind(self, product: Product, addresses: Sequence[int], workspace: int) -> Launch:
+        """The product over these addresses."""
+        a, b, d, bias, aux = given = five(addresses)
+        choice = self._choice(product, given)
+        of_a, of_b, of_d = self._layout_of(product)
+        one, zero = scalars(product)
+        return partial(
+            self.library["Matmul"],
+            self.handle,
+            describe(self.library, product, bias, aux),
+            c.byref(one),
+            *(a, of_a, b, of_b),
+            c.byref(zero),
+            *(d, of_d, d, of_d),  # C, which is not read as its factor is 0, and D
+            c.byref(choice.algorithm),
+            workspace,
+            choice.workspace_bytes,
+            self.stream,
+        )
+
+    def _choice(self, product: Product, addresses: Five) -> Choice:
+        """Pieces of tensors are aligned less: theirs is another algorithm, within the workspace of the usual one."""
+        usual, found = aligned(product), five(alignment(address) for address in addresses)
+        choice = self.algorithm(product, usual, self.workspace_limit)
+        if choice is not None and found != usual:
+            choice = self.algorithm(product, found, choice.workspace_bytes)
+        if choice is None:
+            raise LookupError(f"cuBLASLt: wanted an algorithm for operands aligned to {found} bytes of {product}")
+        return choice
+
+    def _ask(self, product: Product, alignments: Five, workspace_limit: int) -> Choice | None:
+        of_a, of_b, of_d = self._layout_of(product)
+        description = describe(self.library, product, *alignments[3:])
+        wish = prefer(self.library, workspace_limit, alignments)
+        found, count = Heuristic(), c.c_int()
+        try:
+            self.library["MatmulAlgoGetHeuristic"](
+                self.handle, description, of_a, of_b, of_d, of_d, wish, 1, c.byref(found), c.byref(count)
+            )
+        except CublasLtError as error:
+            if not error.is_unsupported:
+                raise
+            return None
+        return Choice(found.algo, found.workspaceSize) if count.value and not found.state else None
+
+    def _layout_of(self, product: Product) -> tuple[Object, ...]:
+        if product not in self._layouts:
+            self._layouts[product] = layouts(self.library, product)
+        return self._layouts[product]
+
+
+def alignment(address: int) -> int:
+    """The power of two that an address is a multiple of; 0 for one that is left out."""
+    return min(address & -address, ALIGNMENT)
+
+
+def aligned(product: Product) -> Five:
+    """The alignments of whole tensors as the product's operands."""
+    epilogue = product.epilogue
+    bias, aux = (ALIGNMENT if there else 0 for there in (epilogue.has_bias, epilogue.has_aux))
+    return ALIGNMENT, ALIGNMENT, ALIGNMENT, bias, aux
+
+
+def five(numbers: Iterable[int]) -> Five:
+    """Those numbers."""
+    a, b, d, bias, aux = numbers
+    return a, b, d, bias, aux
+
+
+def scalars(product: Product) -> tuple[c.c_float, c.c_float] | tuple[c.c_double, c.c_double]:
+    """The factors of the product and of what D held before: 1 and 0."""
+    if product.inputs == "float64":
+        return c.c_double(1), c.c_double(0)
+    return c.c_float(1), c.c_float(0)
+
+
+def compute(product: Product) -> Compute:
+    """How the library multiplies and sums."""
+    if product.inputs == "float64":
+        return Compute.COMPUTE_64F
+    use_tf32 = product.tf32 and product.inputs == "float32"
+    return Compute.COMPUTE_32F_FAST_TF32 if use_tf32 else Compute.COMPUTE_32F
+
+
+def describe(library: CublasLt, product: Product, bias: int, aux: int) -> Object:
+    """The product's descriptor. It holds the addresses of bias and aux, so every call has its own.
+
+    For the heuristic, which looks at their alignment only, that does in the place of an address.
+    """
+    scale = DataType.R_64F if product.inputs == "float64" else DataType.R_32F
+    made = Object(library, "MatmulDesc", compute(product), scale)
+    made.set(MatmulAttribute.TRANSA, product.transpose_a)
+    made.set(MatmulAttribute.TRANSB, product.transpose_b)
+    made.set(MatmulAttribute.EPILOGUE, product.epilogue)
+    if product.epilogue.has_bias:
+        made.set(MatmulAttribute.BIAS_POINTER, bias)
+    if product.epilogue.has_aux:
+        made.set(MatmulAttribute.EPILOGUE_AUX_POINTER, aux)
+        made.set(MatmulAttribute.EPILOGUE_AUX_LD, product.aux[0])
+        made.set(MatmulAttribute.EPILOGUE_AUX_BATCH_STRIDE, product.aux[1])
+    return made
+
+
+def layouts(library: CublasLt, product: Product) -> tuple[Object, ...]:
+    """Of A, B and D; C is like D."""
+    operands = (product.a, product.inputs), (product.b, product.inputs), (product.d, product.output)
+    return tuple(_layout(library, layout, dtype, product.batch) for layout, dtype in operands)
+
+
+def prefer(library: CublasLt, workspace_limit: int, alignments: Five) -> Object:
+    """What the heuristic must keep to."""
+    made = Object(library, "MatmulPreference")
+    made.set(PreferenceAttribute.MAX_WORKSPACE_BYTES, workspace_limit)
+    a, b, d, _, _ = alignments
+    made.set(PreferenceAttribute.MIN_ALIGNMENT_A_BYTES, a)
+    made.set(PreferenceAttribute.MIN_ALIGNMENT_B_BYTES, b)
+    made.set(PreferenceAttribute.MIN_ALIGNMENT_C_BYTES, d)
+    made.set(PreferenceAttribute.MIN_ALIGNMENT_D_BYTES, d)
+    return made
+
+
+def _layout(library: CublasLt, layout: Layout, dtype: str, batch: int) -> Object:
+    made = Object(library, "MatrixLayout", DATA_TYPES[dtype], layout.rows, layout.columns, layout.leading)
+    if batch > 1:
+        made.set(LayoutAttribute.BATCH_COUNT, batch)
+        made.set(LayoutAttribute.STRIDED_BATCH_OFFSET, layout.stride)
+    return made

@@ -1,0 +1,136 @@
+// Sum and sum of squared deviations from the mean, merged by the rule of Chan, Golub and LeVeque (1979).
+//
+// Values are taken relative to one of them, so that numbers far from 0 keep their differences.
+#pragma once
+#include "plane.cuh"
+
+template <int V> struct Moments {
+    C count, sum[V], squares[V];
+};
+
+template <int V> __device__ inline void clear(Moments<V>& m) {
+    m.count = 0;
+#pragma unroll
+    for (int j = 0; j < V; ++j) m.sum[j] = m.squares[j] = 0;
+}
+
+template <int V> __device__ inline void merge(Moments<V>& a, const Moments<V>& b) {
+    if (b.count == 0) return;
+    if (a.count == 0) {
+        a = b;
+        return;
+    }
+    const C for_a = C(1) / a.count, for_b = C(1) / b.count, both = a.count + b.count;
+    const C weight = a.count * b.count / both;
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+        const C apart = fma(-a.sum[j], for_a, b.sum[j] * for_b);
+        a.squares[j] = fma(apart * apart, weight, a.squares[j] + b.squares[j]);
+        a.sum[j] += b.sum[j];
+    }
+    a.count = both;
+}
+
+// What the values of lines are taken relative to: the median of three of them, so that a stray one does no harm.
+template <class L, int N>
+__device__ inline void origins(const Walk<N>& summed, const int64 (&base)[N], const T* x, int64 step,
+                               C (&from)[L::COUNT]) {
+    const int64 places[3] = {0, summed.count / 2, summed.count - 1};
+    C v[3][L::COUNT];
+#pragma unroll
+    for (int n = 0; n < 3; ++n) {
+        int64 at[N];
+        locate<L>(summed, places[n], base, at);
+        load<L>(x + at[0], step, v[n]);
+    }
+#pragma unroll
+    for (int j = 0; j < L::COUNT; ++j) {
+        const C least = min(v[0][j], v[1][j]), most = max(v[0][j], v[1][j]);
+        const C median = max(least, min(most, v[2][j]));
+        from[j] = median - median == 0 ? median : C(0); // one that is not finite would spoil the others
+    }
+}
+
+// Values that a thread takes before it merges them: enough loads at a time, and one division for all of them.
+template <int V> struct Taken {
+    static const int COUNT = V > 4 ? 32 / V : 8;
+};
+
+// Merge `count` values of each of V lines; those behind are left out.
+template <int V>
+__device__ inline void take(Moments<V>& all, const C (&values)[Taken<V>::COUNT][V], int count, const C (&from)[V]) {
+    Moments<V> some;
+    clear(some);
+    some.count = C(count);
+    const C share = C(1) / some.count;
+#pragma unroll
+    for (int k = 0; k < Taken<V>::COUNT; ++k) {
+        if (k >= count) continue;
+#pragma unroll
+        for (int j = 0; j < V; ++j) some.sum[j] += values[k][j] - from[j];
+    }
+#pragma unroll
+    for (int k = 0; k < Taken<V>::COUNT; ++k) {
+        if (k >= count) continue;
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+            const C off = fma(-some.sum[j], share, values[k][j] - from[j]);
+            some.squares[j] = fma(off, off, some.squares[j]);
+        }
+    }
+    merge(all, some);
+}
+
+// Of the lines that a block's threads which stand below each other took, in the uppermost.
+// memory: THREADS for each value, 2 * V + 1 of them.
+template <int N, int V>
+__device__ inline void merge_down(const Plane<N>& plane, const Place& place, Moments<V>& own, C* memory) {
+    const unsigned slot = place.across * plane.height + place.down;
+    for (unsigned half = plane.height / 2; half > 0; half /= 2) {
+        memory[2 * V * THREADS + slot] = own.count;
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+            memory[j * THREADS + slot] = own.sum[j];
+            memory[(V + j) * THREADS + slot] = own.squares[j];
+        }
+        __syncthreads();
+        if (place.down < half) {
+            Moments<V> other;
+            other.count = memory[2 * V * THREADS + slot + half];
+#pragma unroll
+            for (int j = 0; j < V; ++j) {
+                other.sum[j] = memory[j * THREADS + slot + half];
+                other.squares[j] = memory[(V + j) * THREADS + slot + half];
+            }
+            merge(own, other);
+        }
+        __syncthreads();
+    }
+}
+
+// Of the lines that a warp's lanes took, in all of them.
+__device__ inline void merge_lanes(Moments<1>& own) {
+#pragma unroll
+    for (int by = 16; by > 0; by /= 2) {
+        Moments<1> other;
+        other.count = __shfl_xor_sync(0xffffffffu, own.count, by);
+        other.sum[0] = __shfl_xor_sync(0xffffffffu, own.sum[0], by);
+        other.squares[0] = __shfl_xor_sync(0xffffffffu, own.squares[0], by);
+        merge(own, other);
+    }
+}
+
+// Mean and variance of a line from its slabs' sums and squares, in all lanes of a warp. from: as in `origins`.
+struct Statistics {
+    C mean, variance;
+};
+__device__ inline Statistics
+statistics_of_slabs(const C* sums, const C* squares, unsigned slabs, int64 slab, int64 count, C from) {
+    const C mean = sum_of_slabs(sums, slabs) / C(count);
+    C total = 0;
+    for (unsigned s = threadIdx.x % 32; s < slabs; s += 32) {
+        const C own = C(min(slab, count - s * slab)), off = sums[s] / own - mean;
+        total += fma(own * off, off, squares[s]);
+    }
+    return {from + mean, warp_sum(total) / C(count)};
+}

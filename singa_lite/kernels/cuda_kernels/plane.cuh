@@ -1,0 +1,160 @@
+// Sums along some axes of tensors of any strides, in two stages: a slab of the indices that are summed by each block,
+// then the slabs. The order of a sum depends on extents and on the order of the axes in memory, never on strides.
+#pragma once
+#include "map.cuh"
+#include "reduce.cuh"
+
+// Threads of a block.
+#define THREADS 256
+
+// N tensors of one shape whose axes are `kept`, along which results vary, or `summed`. A block takes a tile of `width`
+// threads' kept indices and a slab of the summed ones, `height` at a time. Laid out as in plane.py.
+template <int N> struct Plane {
+    Walk<N> kept, summed;
+    int64 slab;             // summed indices of a block
+    unsigned slabs, tiles;  // blocks along the summed and the kept axes
+    unsigned width, height; // their product is THREADS
+    unsigned kept_inner;    // threads side by side take kept indices side by side; otherwise summed ones
+    unsigned vector;        // neighbouring kept indices of one thread: VECTOR or 1
+    unsigned packs;         // they lie in a row, as packs if the pointers allow
+    unsigned unused;
+};
+
+// One thread's part of a plane.
+struct Place {
+    unsigned slab, across, down;
+    int64 kept;       // its first kept index
+    int64 first, end; // of its summed indices, `height` apart; none if the kept index is beyond the last
+    bool held;
+};
+
+template <int N> __device__ inline Place place_in(const Plane<N>& plane) {
+    Place place;
+    place.slab = blockIdx.x / plane.tiles;
+    place.across = plane.kept_inner ? threadIdx.x % plane.width : threadIdx.x / plane.height;
+    place.down = plane.kept_inner ? threadIdx.x / plane.width : threadIdx.x % plane.height;
+    place.kept = ((int64)(blockIdx.x % plane.tiles) * plane.width + place.across) * plane.vector;
+    place.held = place.kept < plane.kept.count;
+    place.first = place.slab * plane.slab + place.down;
+    place.end = place.held ? min(plane.summed.count, (place.slab + 1) * plane.slab) : 0;
+    return place;
+}
+
+// How one thread takes elements. COUNT: neighbouring kept indices; FAST: packs, rows of one stride.
+template <int N, bool F> struct Lanes {
+    static const int COUNT = N;
+    static const bool FAST = F;
+};
+
+// body(Lanes): packs where elements lie so. Every way sums in the same order.
+template <class Body> __device__ __forceinline__ void by_lanes(bool vector, bool packs, Body body) {
+    if (!vector)
+        body(Lanes<1, false>());
+    else if (packs)
+        body(Lanes<VECTOR, true>());
+    else
+        body(Lanes<VECTOR, false>());
+}
+template <int N, class Body>
+__device__ __forceinline__ void by_lanes(const Plane<N>& plane, bool aligned, Body body) {
+    by_lanes(plane.vector > 1, aligned && plane.packs && plane.summed.axes == 1, body);
+}
+
+// Offsets of a summed index, from those of the kept index.
+template <class L, int N>
+__device__ __forceinline__ void locate(const Walk<N>& summed, int64 index, const int64 (&base)[N], int64 (&at)[N]) {
+#pragma unroll
+    for (int n = 0; n < N; ++n) at[n] = base[n];
+    unsigned left = (unsigned)index;
+    if (!L::FAST) {
+#pragma unroll 1 // the code is long as it is
+        for (int axis = (int)summed.axes - 1; axis > 0; --axis) {
+            const unsigned above = left / summed.extents[axis], place = left - above * summed.extents[axis];
+            left = above;
+#pragma unroll
+            for (int n = 0; n < N; ++n) at[n] += place * summed.strides[n][axis];
+        }
+    }
+#pragma unroll
+    for (int n = 0; n < N; ++n) at[n] += left * summed.strides[n][0];
+}
+
+// Strides between the kept indices of one thread.
+template <int N> __device__ inline int64 inner(const Walk<N>& kept, int n) { return kept.strides[n][kept.axes - 1]; }
+
+// The elements of one thread's kept indices; step 0: one for all.
+template <class L, typename E> __device__ __forceinline__ void load(const E* p, int64 step, C (&v)[L::COUNT]) {
+    if (L::COUNT > 1 && step == 0) {
+        const C one = C(*p);
+#pragma unroll
+        for (int j = 0; j < L::COUNT; ++j) v[j] = one;
+    } else if constexpr (L::FAST) {
+        const Pack<E> pack = *reinterpret_cast<const Pack<E>*>(p);
+#pragma unroll
+        for (int j = 0; j < L::COUNT; ++j) v[j] = C(pack.v[j]);
+    } else {
+#pragma unroll
+        for (int j = 0; j < L::COUNT; ++j) v[j] = C(p[j * step]);
+    }
+}
+
+template <class L, typename E> __device__ __forceinline__ void store(E* p, int64 step, const C (&v)[L::COUNT]) {
+    if constexpr (L::FAST) {
+        Pack<E> pack;
+#pragma unroll
+        for (int j = 0; j < L::COUNT; ++j) pack.v[j] = E(v[j]);
+        *reinterpret_cast<Pack<E>*>(p) = pack;
+    } else {
+#pragma unroll
+        for (int j = 0; j < L::COUNT; ++j) p[j * step] = E(v[j]);
+    }
+}
+
+// row(index) for each of the thread's summed indices; if they are fast, so many at a time that their loads overlap.
+template <class L, class Row> __device__ __forceinline__ void each_row(const Place& place, int64 step, Row row) {
+    int64 index = place.first;
+    if constexpr (L::FAST) {
+        const int AT_ONCE = 4;
+        for (; index + (AT_ONCE - 1) * step < place.end; index += AT_ONCE * step) {
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; ++k) row(index + k * step);
+        }
+    }
+#pragma unroll 1
+    for (; index < place.end; index += step) row(index);
+}
+
+// The sum over a block's threads that stand below each other, in the uppermost; memory: THREADS for each value.
+template <int N, int V, typename A>
+__device__ inline void sum_down(const Plane<N>& plane, const Place& place, A (&own)[V], A* memory) {
+    const unsigned slot = place.across * plane.height + place.down;
+    for (unsigned half = plane.height / 2; half > 0; half /= 2) {
+#pragma unroll
+        for (int j = 0; j < V; ++j) memory[j * THREADS + slot] = own[j];
+        __syncthreads();
+        if (place.down < half) {
+#pragma unroll
+            for (int j = 0; j < V; ++j) own[j] += memory[j * THREADS + slot + half];
+        }
+        __syncthreads();
+    }
+}
+
+// The thread's kept indices' partial results of this slab: partial[kept index][slab].
+template <int N, int V, typename A>
+__device__ inline void keep_partial(const Plane<N>& plane, const Place& place, const A (&own)[V], A* partial) {
+    if (!place.held || place.down) return;
+#pragma unroll
+    for (int j = 0; j < V; ++j) partial[(place.kept + j) * plane.slabs + place.slab] = own[j];
+}
+
+// ---- the second stage: one warp for each kept index
+
+__device__ inline int64 warp_index() { return ((int64)blockIdx.x * blockDim.x + threadIdx.x) / 32; }
+
+// The sum of the slabs' partial results, in all lanes.
+template <typename A> __device__ inline A sum_of_slabs(const A* partial, unsigned slabs) {
+    A total = 0;
+    for (unsigned s = threadIdx.x % 32; s < slabs; s += 32) total += partial[s];
+    return warp_sum(total);
+}

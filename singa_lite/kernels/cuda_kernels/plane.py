@@ -1,0 +1,160 @@
+"""Plane: how the two stages of a sum along some axes are laid out over blocks and threads, as `plane.cuh` reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, Temporary, blocks
+from singa_lite.kernels.cuda_kernels.source import FLOATS
+from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, walk
+from singa_lite.kernels.kernel_set import Form
+from singa_lite.strides import memory_order
+
+#: Threads side by side along kept axes, at most: a warp's loads lie in a row.
+WIDEST = 32
+#: Elements that a thread sums at least, before there are more blocks; summed indices, before there are more threads.
+FEWEST, FEWEST_DOWN = 16, 4
+#: Blocks for a first stage, whose results the second one sums; and for a pass without sums.
+SUM_BLOCKS, PASS_BLOCKS = 1024, 8192
+#: Indices are 32 bits wide.
+MOST_INDICES = 1 << 32
+
+
+class Plane(NamedTuple):
+    """struct: what the kernel takes; blocks: of its grid; the rest: counts that the second stage needs."""
+
+    struct: Any
+    blocks: int
+    kept: int
+    summed: int
+    slab: int
+    slabs: int
+
+
+def plane(kept: Sequence[int], forms: Sequence[Form], blocks: int = SUM_BLOCKS) -> Plane | None:
+    """For tensors of one shape, summed along all axes but the kept ones. The first one's layout counts most.
+
+    blocks: about as many as wanted. None for forms with too many axes or elements.
+    """
+    first, each = forms[0], VECTOR_BYTES // forms[0].dtype.itemsize
+    summed = [axis for axis in range(first.ndim) if axis not in kept]
+    walks = [_walk(axes, forms, each) for axes in (kept, summed)]
+    if any(found is None for found in walks):
+        return None
+    counts = [prod(first.shape[axis] for axis in axes) for axes in (kept, summed)]
+    kept_inner, vector = _innermost(first) in kept, neighbours(kept, first)
+    width, height = _threads(counts[0] // vector, counts[1], kept_inner)
+    tiles = -(-counts[0] // (width * vector))
+    most = -(-counts[1] * vector // (height * FEWEST))
+    slab = _up(-(-counts[1] // min(most, max(1, blocks // tiles))), height)
+    slabs = -(-counts[1] // slab)
+    struct = np.zeros((), _dtype(len(forms)))
+    struct["kept"], struct["summed"] = walks
+    struct["slab"], struct["slabs"], struct["tiles"] = slab, slabs, tiles
+    struct["width"], struct["height"], struct["kept_inner"] = width, height, kept_inner
+    struct["vector"], struct["packs"] = vector, _are_packs(struct, vector)
+    return Plane(struct, tiles * slabs, counts[0], counts[1], slab, slabs)
+
+
+def neighbours(axes: Sequence[int], form: Form) -> int:
+    """Elements that a thread takes side by side along these axes: those of a vector load, or 1. Told by extents."""
+    innermost, each = _innermost(form), VECTOR_BYTES // form.dtype.itemsize
+    return each if innermost in axes and form.shape[innermost] % each == 0 else 1
+
+
+def _innermost(form: Form) -> int:
+    """The innermost axis of more than one element; -1 if there is none."""
+    return next((axis for axis in reversed(memory_order(form.shape, form.strides)) if form.shape[axis] != 1), -1)
+
+
+def along(axes: Sequence[int], form: Form) -> Form:
+    """The form of a tensor's elements at index 0 of all other axes."""
+    return Form(tuple(form.shape[axis] for axis in axes), form.dtype, tuple(form.strides[axis] for axis in axes))
+
+
+def spread(form: Form, axes: Sequence[int], shape: Sequence[int]) -> Form:
+    """The form broadcast to a shape. axes: the shape's axes that it has."""
+    strides = [0] * len(shape)
+    for axis, stride in zip(axes, form.strides, strict=True):
+        strides[axis] = stride
+    return Form(tuple(shape), form.dtype, tuple(strides))
+
+
+def _walk(axes: Sequence[int], forms: Sequence[Form], vector: int) -> Any:
+    parts = [along(axes, form) for form in forms]
+    return walk(parts[0].shape, parts, vector) if parts[0].size < MOST_INDICES else None
+
+
+def _threads(groups: int, summed: int, kept_inner: bool) -> tuple[int, int]:
+    """Threads of a block along kept and summed axes, powers of two."""
+    if kept_inner:
+        width = min(WIDEST, _power_of_two(groups))
+        return width, THREADS // width
+    height = min(THREADS, _power_of_two(-(-summed // FEWEST_DOWN)))
+    return THREADS // height, height
+
+
+def _power_of_two(number: int) -> int:
+    """The least one that is not smaller."""
+    return 1 << (number - 1).bit_length()
+
+
+def _up(number: int, unit: int) -> int:
+    return -(-number // unit) * unit
+
+
+def _are_packs(struct: Any, vector: int) -> bool:
+    """Whether a thread's kept elements lie as packs in every tensor, but for those that have one for all of them."""
+    kept, summed = struct["kept"], struct["summed"]
+    last = int(kept["axes"]) - 1
+    for own, down in zip(kept["strides"], summed["strides"], strict=True):
+        others = [*own[:last], *down[: int(summed["axes"])]]
+        if own[last] != 0 and (own[last] != 1 or any(stride % vector for stride in others)):
+            return False
+    return vector > 1
+
+
+def _dtype(operands: int) -> np.dtype[Any]:
+    own = walk((1,), [Form((1,), np.dtype("float32"), (4,))] * operands).dtype
+    counts = ("slabs", "tiles", "width", "height", "kept_inner", "vector", "packs", "unused")
+    return np.dtype([("kept", own), ("summed", own), ("slab", "i8"), *((name, "u4") for name in counts)])
+
+
+def types_of(tensors: tuple[Form, ...], vectors: tuple[Form, ...]) -> dict[str, Any] | None:
+    """T, the tensors' type, and S, the vectors'; None if they differ within a group or are no floats."""
+    given = [{form.dtype for form in group} for group in (tensors, vectors)]
+    if any(len(dtypes) != 1 for dtypes in given) or not all(d.name in FLOATS for dtypes in given for d in dtypes):
+        return None
+    return {"T": tensors[0].dtype, "S": vectors[0].dtype}
+
+
+def partial_results(routine: Routine, found: Plane, dtype: Any) -> Temporary:
+    """Scratch for a number of each slab of each kept index."""
+    return routine.temporary((found.kept, found.slabs), dtype)
+
+
+def computed(x: Form) -> np.dtype[Any]:
+    """The type that kernels compute in, C in numbers.cuh."""
+    return np.dtype("float64" if x.dtype == np.float64 else "float32")
+
+
+def add_moments(routine: Routine, x: Form, found: Plane) -> list[Temporary]:
+    """A step that makes each slab's sums and squared deviations, and each line's origin, which they are relative to."""
+    made = [partial_results(routine, found, computed(x)) for _ in range(2)]
+    made.append(routine.temporary((found.kept,), computed(x)))
+    routine.launch("moments.cu", "slab_moments", found.struct, x, *made, types={"T": x.dtype}, grid=found.blocks)
+    return made
+
+
+def warps(count: int) -> int:
+    """Blocks that have so many warps."""
+    return -(-count * 32 // THREADS)
+
+
+def pass_blocks(y: Form) -> int:
+    """Blocks for a walk over y."""
+    return blocks(y.size, THREADS * VECTOR_BYTES // y.dtype.itemsize)

@@ -1,0 +1,121 @@
+"""Two-dimensional pooling: a thread takes a pack of channels where images lie channels last, else one element."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from singa_lite.kernels.cuda_kernels.images import (
+    MOST_PLACES,
+    Pad,
+    Pair,
+    Struct,
+    images,
+    in_packs,
+    places,
+    struct,
+    vector,
+    window,
+)
+from singa_lite.kernels.cuda_kernels.routine import Operand, Routine, blocks
+from singa_lite.kernels.cuda_kernels.source import FLOATS
+from singa_lite.kernels.kernel_set import Form
+
+#: Threads that keep a whole GPU busy: as long as there are fewer, threads share windows.
+BUSY = 1 << 18
+#: Most threads to share a window, and the least places that each of them takes.
+MOST_LANES = 64
+LEAST_PLACES = 4
+
+
+def max_pool2d(x: Form, y: Form, index: Form | None, *, kernel: Pair, stride: Pair, pad: Pad) -> Routine | None:
+    """The winner's place beside the maximum."""
+    found = window(kernel, stride, pad)
+    return _pooled("max_pool2d", x, y, index, found, False, (x, y, index))
+
+
+def max_pool2d_derivative(dy: Form, index: Form, dx: Form, *, kernel: Pair, stride: Pair, pad: Pad) -> Routine | None:
+    """Gathered: each element of dx asks the windows over it whether it won."""
+    found = window(kernel, stride, pad)
+    return _spread("max_pool2d_derivative", dx, dy, index, found, False, (dy, index, dx))
+
+
+def avg_pool2d(x: Form, y: Form, *, kernel: Pair, stride: Pair, pad: Pad, count_pad: bool) -> Routine | None:
+    """Sums, divided once."""
+    return _pooled("avg_pool2d", x, y, None, window(kernel, stride, pad), count_pad, (x, y))
+
+
+def avg_pool2d_derivative(
+    dy: Form, dx: Form, *, kernel: Pair, stride: Pair, pad: Pad, count_pad: bool
+) -> Routine | None:
+    """Gathered: each element of dx adds the shares of the windows over it."""
+    return _spread("avg_pool2d_derivative", dx, dy, None, window(kernel, stride, pad), count_pad, (dy, dx))
+
+
+def _pooled(
+    name: str,
+    x: Form,
+    y: Form,
+    index: Form | None,
+    found: Struct,
+    count_pad: bool,
+    operands: tuple[Operand, ...],
+) -> Routine | None:
+    """A thread for each pack of y; several for one where windows are large and few."""
+    if not _fit(x, y):
+        return None
+    settings, types, count = _settings(x, y, index, y, found, count_pad)
+    lanes = _lanes(y, prod(found["kernel"].tolist()))
+    if lanes == 1:
+        return Routine().launch("pooling.cu", name, settings, *operands, types=types, grid=blocks(count))
+    grid = blocks(count * lanes)
+    return Routine().launch(
+        "pooling_lanes.cu", f"{name}_lanes", settings, np.int32(lanes), *operands, types=types, grid=grid
+    )
+
+
+def _spread(
+    name: str,
+    dx: Form,
+    dy: Form,
+    index: Form | None,
+    found: Struct,
+    count_pad: bool,
+    operands: tuple[Operand, ...],
+) -> Routine | None:
+    """A thread for each pack of dx."""
+    if not _fit(dx, dy):
+        return None
+    settings, types, count = _settings(dx, dy, index, dx, found, count_pad)
+    return Routine().launch("pooling_derivative.cu", name, settings, *operands, types=types, grid=blocks(count))
+
+
+def _fit(x: Form, y: Form) -> bool:
+    return x.dtype == y.dtype and x.dtype.name in FLOATS and max(x.size, y.size) < MOST_PLACES
+
+
+def _settings(
+    x: Form, y: Form, index: Form | None, target: Form, found: Struct, count_pad: bool
+) -> tuple[Struct, dict[str, np.dtype], int]:
+    """The struct `Pooling` of pooling.cuh, the types, and how many places there are. target: what threads write."""
+    winners = y if index is None else index
+    pack = vector(x) if in_packs(vector(x), x, y, winners) else 1
+    settings = struct(
+        x=images(x),
+        y=images(y),
+        index=images(winners),
+        window=found,
+        places=places(target, pack),
+        count_pad=int(count_pad),
+    )
+    place = np.dtype(np.uint8) if index is None else index.dtype
+    return settings, {"T": x.dtype, "I": place}, target.size // pack
+
+
+def _lanes(y: Form, positions: int) -> int:
+    """Threads for each window: by shapes alone, so that sums are the same for all strides."""
+    lanes = 1
+    while y.size // vector(y) * lanes < BUSY and lanes < MOST_LANES and 2 * lanes * LEAST_PLACES <= positions:
+        lanes *= 2
+    return lanes

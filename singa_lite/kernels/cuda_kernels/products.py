@@ -1,0 +1,171 @@
+"""Matrix products by a library: builders of the kernels that are one product, its bias and its activation.
+
+cuBLASLt adds a bias and applies ReLU before the result is stored. Its GELU is the approximation by tanh, the one of the
+interface is the exact form by erf: that one is not among the fusions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from singa_lite.kernels.cuda_kernels.cublaslt_header import Epilogue
+from singa_lite.kernels.cuda_kernels.matrix import MOST, Matrix, matrix
+from singa_lite.kernels.cuda_kernels.product import Multiplication, Multiplier, by_rows
+from singa_lite.kernels.cuda_kernels.routine import THREADS, Operand, Routine, Temporary, blocks
+from singa_lite.kernels.cuda_kernels.source import FLOATS, HALVES, TYPES
+from singa_lite.kernels.cuda_kernels.walk import walk
+from singa_lite.kernels.kernel_set import Form
+from singa_lite.strides import ordered_strides
+
+#: Epilogues by activation, of a result without a bias and of one with.
+_EPILOGUES = {
+    None: (Epilogue.DEFAULT, Epilogue.BIAS),
+    "relu": (Epilogue.RELU, Epilogue.RELU_BIAS),
+}
+
+
+class _Operand(NamedTuple):
+    """Where matrices are, and how they lie there."""
+
+    place: Operand
+    matrix: Matrix
+    dtype: str
+
+    @property
+    def transposed(self) -> _Operand:
+        return self._replace(matrix=self.matrix.transposed)
+
+    @property
+    def in_one(self) -> _Operand:
+        return self._replace(matrix=self.matrix.in_one)
+
+
+class Products:
+    """The builders. multiplier: does the products; tf32: float32 factors may be rounded to 10 bits, which is faster."""
+
+    #: Pairs of kernels that are done in one go.
+    FUSIONS = (
+        *(("linear", activation) for activation in _EPILOGUES if activation is not None),
+        ("matmul", "bias_gradient"),
+    )
+
+    def __init__(self, multiplier: Multiplier, tf32: bool = False) -> None:
+        self.multiplier = multiplier
+        self.tf32 = tf32
+
+    @property
+    def builders(self) -> Mapping[str, Callable[..., Routine | None]]:
+        """By kernel."""
+        mine = self.linear, self.linear_activation, self.linear_gradient, self.matmul
+        return {builder.__name__: builder for builder in mine}
+
+    def linear(self, x: Form, weight: Form, bias: Form | None, y: Form) -> Routine | None:
+        """The bias is added before the result is stored."""
+        return self._dense(x, weight, bias, y, None)
+
+    def linear_activation(
+        self, x: Form, weight: Form, bias: Form | None, y: Form, *, activation: str
+    ) -> Routine | None:
+        """ReLU only."""
+        return self._dense(x, weight, bias, y, activation) if activation in _EPILOGUES else None
+
+    def matmul(self, a: Form, b: Form, y: Form, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
+        """A plain matrix is a batch with stride 0; where it comes second, all rows of `a` are one product with it."""
+        routine, result = Routine(), _written(y)
+        left, right = _read(routine, a), _read(routine, b)
+        if result is None or left is None or right is None or not _fit(a, b, y):
+            return None
+        left = left.transposed if transpose_a else left
+        right = right.transposed if transpose_b else right
+        if result.matrix.by_columns:
+            left, right, result = right.transposed, left.transposed, result.transposed
+        if _are_rows_of_one(left.matrix, right.matrix, result.matrix):
+            left, result = left.in_one, result.in_one
+        return self._product(routine, left, right, result)
+
+    def linear_gradient(self, x: Form, dy: Form, dweight: Form, dbias: Form) -> Routine | None:
+        """dweight = x^T @ dy, and from the same reads of dy its column sums, dbias.
+
+        x: (n, in); dy: (n, out); dweight: (in, out); dbias: (out,), packed. The library is asked for dweight^T =
+        dy^T @ x, whose A is dy^T: dbias are the sums of the rows of A.
+        """
+        routine, result = Routine(), _written(dweight)
+        left, right = _read(routine, x), _read(routine, dy)
+        if result is None or left is None or right is None or result.matrix.by_columns:
+            return None
+        if not _fit(x, dy, dweight) or not _is_packed(dbias, dweight):
+            return None
+        return self._product(routine, left.transposed, right, result, Epilogue.BGRADA, dbias)
+
+    def _dense(self, x: Form, weight: Form, bias: Form | None, y: Form, activation: str | None) -> Routine | None:
+        routine, result = Routine(), _written(y)
+        left, right = _read(routine, x), _read(routine, weight)
+        if result is None or left is None or right is None or result.matrix.by_columns or not _fit(x, weight, y):
+            return None
+        epilogue = _EPILOGUES[activation][bias is not None]
+        if bias is None or _is_packed(bias, y):
+            return self._product(routine, left, right, result, epilogue, bias)
+        copied = _copied(routine, bias, y.dtype)
+        return None if copied is None else self._product(routine, left, right, result, epilogue, copied[0])
+
+    def _product(
+        self,
+        routine: Routine,
+        left: _Operand,
+        right: _Operand,
+        result: _Operand,
+        epilogue: Epilogue = Epilogue.DEFAULT,
+        bias: Operand = None,
+    ) -> Routine | None:
+        """The routine with the step result = epilogue(left @ right); None if the library cannot do that."""
+        matrices = left.matrix, right.matrix, result.matrix
+        product = by_rows(*matrices, left.dtype, result.dtype, epilogue, self.tf32)
+        workspace = self.multiplier.workspace_bytes(product)
+        if workspace is None:
+            return None
+        call = Multiplication(product, self.multiplier, workspace)
+        return routine.call(call, right.place, left.place, result.place, bias)
+
+
+def _fit(a: Form, b: Form, y: Form) -> bool:
+    """Floats of one dtype; the result of halves may be float32."""
+    wider = a.dtype.name in HALVES and y.dtype.name == "float32"
+    return a.dtype.name in FLOATS and a.dtype == b.dtype and (y.dtype == a.dtype or wider)
+
+
+def _are_rows_of_one(left: Matrix, right: Matrix, result: Matrix) -> bool:
+    """Whether several matrices times one are one product."""
+    return right.batch == 1 and left.batch * left.rows <= MOST and left.is_even and result.is_even
+
+
+def _written(form: Form) -> _Operand | None:
+    found = matrix(form)
+    return None if found is None else _Operand(form, found, form.dtype.name)
+
+
+def _read(routine: Routine, form: Form) -> _Operand | None:
+    """The matrices of a tensor, copied first where its strides are not those of matrices."""
+    found = _written(form)
+    if found is not None:
+        return found
+    copied = _copied(routine, form, form.dtype)
+    found = None if copied is None else _written(copied[1])
+    return None if copied is None or found is None else found._replace(place=copied[0])
+
+
+def _is_packed(vector: Form, like: Form) -> bool:
+    """Whether a vector has no gaps between its elements, which are of the dtype of `like`."""
+    return vector.dtype == like.dtype and (vector.size == 1 or vector.strides == (vector.dtype.itemsize,))
+
+
+def _copied(routine: Routine, form: Form, dtype: Any) -> tuple[Temporary, Form] | None:
+    """A temporary that gets the tensor's values, in C order and of this dtype, and its form."""
+    packed = Form(form.shape, dtype, ordered_strides(form.shape, range(form.ndim), dtype.itemsize))
+    found = walk(form.shape, (packed, form))
+    if found is None or form.dtype.name not in TYPES:
+        return None
+    made = routine.temporary(packed.shape, dtype)
+    grid = blocks(form.size, THREADS * max(1, 16 // dtype.itemsize))
+    routine.launch("copy.cu", "copy", found, form, made, types={"T": dtype, "S": form.dtype}, grid=grid)
+    return made, packed

@@ -1,0 +1,66 @@
+"""Random numbers by NumPy's Philox, in C order of the elements whatever their strides.
+
+`normal` and `truncated_normal` are left to the set below: NumPy's ziggurat takes a number of words that only the words
+before tell, so it goes one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, Value, blocks
+from singa_lite.kernels.cuda_kernels.source import FLOATS
+from singa_lite.kernels.cuda_kernels.walk import walk
+from singa_lite.kernels.kernel_set import Form
+from singa_lite.strides import ordered_strides
+
+FILE = "random.cu"
+
+#: Bytes of a block of words, of which come as many bytes of numbers.
+BLOCK_BYTES = 32
+
+
+def draw_key(state: Form, key: Form) -> Routine | None:
+    """One thread."""
+    operands = state, _step(state), key, _step(key)
+    return Routine().launch(FILE, "draw_key", *operands, types={"T": np.float32}, grid=1, block=1)
+
+
+def dropout(x: Form, key: Form, y: Form, *, p: float) -> Routine | None:
+    """Numbers of float32 for all dtypes."""
+    found = _walk(y, x)
+    if found is None or x.dtype != y.dtype:
+        return None
+    operands = found, x, key, _step(key), y, np.float64(p)
+    grid = _grid(y, np.dtype(np.float32))
+    return Routine().launch(FILE, "dropout", *operands, types={"T": y.dtype}, grid=grid)
+
+
+def uniform(key: Form, y: Form, *, low: float, high: float) -> Routine | None:
+    """Numbers of float64 for float64, else of float32."""
+    found = _walk(y)
+    if found is None:
+        return None
+    largest = np.nextafter(y.dtype.type(high), y.dtype.type(low))
+    values: tuple[Value, ...] = (np.float64(low), np.float64(high - low), largest)
+    grid = _grid(y, np.promote_types(y.dtype, np.float32))
+    return Routine().launch(FILE, "uniform", found, key, _step(key), y, *values, types={"T": y.dtype}, grid=grid)
+
+
+def _step(words: Form) -> np.int64:
+    """How far apart the words of a key lie."""
+    return np.int64(words.strides[0] // 8)
+
+
+def _walk(y: Form, *reads: Form) -> Any:
+    """The walk of `draw` in philox.cuh, in C order of the indices; None for dtypes and forms that it cannot do."""
+    if y.dtype.name not in FLOATS:
+        return None
+    counted = Form(y.shape, y.dtype, ordered_strides(y.shape, range(y.ndim), y.dtype.itemsize))
+    return walk(y.shape, (counted, y, *reads))
+
+
+def _grid(y: Form, numbers: np.dtype[Any]) -> int:
+    return blocks(y.size * numbers.itemsize, THREADS * BLOCK_BYTES)

@@ -1,0 +1,83 @@
+// Sums along axes. T: x's type, S: that of the sums. Which thread adds which terms, and so the result, depends on the
+// numbers of sums and terms alone, not on whether they are loaded one by one or in packs.
+#include "reduce.cuh"
+#include "sums.cuh"
+
+// The reduced axes innermost: a team of blockDim.x threads adds one sum, VECTOR neighbouring terms a thread at a time.
+extern "C" __global__ void __launch_bounds__(256) sum_rows(Sums s, const T* x, S* y, double alpha) {
+    const int64 place = (int64)blockIdx.x * blockDim.y + threadIdx.y;
+    const bool inside = place < s.kept;
+    const unsigned begin = blockIdx.y * s.chunk, end = inside ? min(begin + s.chunk, s.reduced) : 0;
+    const T* row = x + (inside ? of_kept(s, (unsigned)place) : 0);
+    const bool packs = in_packs(s, x);
+    C terms[VECTOR] = {};
+    unsigned at = begin + threadIdx.x * VECTOR;
+    const unsigned step = blockDim.x * VECTOR;
+    if (packs) {
+#pragma unroll 4
+        for (; at + VECTOR <= end; at += step) {
+            const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(row + of_reduced(s, at));
+#pragma unroll
+            for (int k = 0; k < VECTOR; ++k) terms[k] += C(pack.v[k]);
+        }
+    }
+    for (; at < end; at += step) {
+#pragma unroll
+        for (int k = 0; k < VECTOR; ++k)
+            if (at + k < end) terms[k] += C(row[of_reduced(s, at + k)]);
+    }
+#pragma unroll
+    for (int half = VECTOR / 2; half > 0; half /= 2)
+#pragma unroll
+        for (int k = 0; k < half; ++k) terms[k] += terms[k + half];
+    const C total = team_sum(terms[0]);
+    if (inside && threadIdx.x == 0) y[of_result(s, (unsigned)place)] = S(C(alpha) * total);
+}
+
+// The kept axes innermost: each thread adds VECTOR columns, blockDim.y of them share a column's terms.
+extern "C" __global__ void __launch_bounds__(256) sum_columns(Sums s, const T* x, S* y, double alpha) {
+    __shared__ C shared[VECTOR][256];
+    const unsigned lanes = blockDim.x, rows = blockDim.y, thread = threadIdx.y * lanes + threadIdx.x;
+    const bool packs = in_packs(s, x);
+    // Columns are shared out so that neighbouring threads load neighbouring elements or packs.
+    const unsigned first = blockIdx.x * lanes * VECTOR + threadIdx.x * (packs ? VECTOR : 1), apart = packs ? 1 : lanes;
+    const unsigned begin = blockIdx.y * s.chunk, end = min(begin + s.chunk, s.reduced);
+    C sums[VECTOR] = {};
+    if (packs) {
+        if (first < s.kept) {
+            const T* column = x + of_kept(s, first);
+#pragma unroll 4
+            for (unsigned at = begin + threadIdx.y; at < end; at += rows) {
+                const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(column + of_reduced(s, at));
+#pragma unroll
+                for (int k = 0; k < VECTOR; ++k) sums[k] += C(pack.v[k]);
+            }
+        }
+    } else {
+        int64 columns[VECTOR];
+#pragma unroll
+        for (int k = 0; k < VECTOR; ++k) {
+            const unsigned column = first + k * apart;
+            columns[k] = of_kept(s, column < s.kept ? column : 0);
+        }
+        for (unsigned at = begin + threadIdx.y; at < end; at += rows) {
+            const T* row = x + of_reduced(s, at);
+#pragma unroll
+            for (int k = 0; k < VECTOR; ++k) sums[k] += C(row[columns[k]]);
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < VECTOR; ++k) shared[k][thread] = sums[k];
+    for (unsigned half = rows / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.y < half)
+#pragma unroll
+            for (int k = 0; k < VECTOR; ++k) shared[k][thread] += shared[k][thread + half * lanes];
+    }
+    if (threadIdx.y > 0) return;
+#pragma unroll
+    for (int k = 0; k < VECTOR; ++k) {
+        const unsigned column = first + k * apart;
+        if (column < s.kept) y[of_result(s, column)] = S(C(alpha) * shared[k][thread]);
+    }
+}

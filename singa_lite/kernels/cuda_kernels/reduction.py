@@ -1,0 +1,188 @@
+"""Sums along axes: the terms innermost or the sums, in two stages where the sums alone would leave the GPU idle."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from singa_lite.kernels.cuda_kernels.routine import THREADS, Operand, Routine
+from singa_lite.kernels.cuda_kernels.source import FLOATS
+from singa_lite.kernels.cuda_kernels.walk import AXES, VECTOR_BYTES, Merged, merged
+from singa_lite.kernels.kernel_set import Form
+from singa_lite.strides import ordered_strides
+
+FILE = "reduction.cu"
+
+#: `Sums` of sums.cuh.
+_SUMS = np.dtype(
+    [
+        *((name, "u4") for name in ("kept", "reduced", "chunk", "packs", "kept_axes", "reduced_axes")),
+        *((name, "u4", AXES) for name in ("kept_extents", "reduced_extents")),
+        *((name, "i8", AXES) for name in ("kept_in_x", "kept_in_y", "reduced_in_x")),
+    ]
+)
+#: Sums, and terms of one sum, are numbered by 31 bits.
+MOST = 1 << 31
+#: Blocks that keep a GPU busy: where sums make fewer, their terms are cut into chunks.
+BUSY = 512
+#: Steps that a thread takes through a chunk at least: fewer would cost less than a second stage does.
+LEAST = 16
+#: Packs of terms from which a whole block adds one sum, not a warp.
+LONG = 128
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Where sums and their terms lie. kept: of x and of y; reduced: of x."""
+
+    kept: Merged
+    reduced: Merged
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return prod(self.kept.extents)
+
+    @property
+    def terms(self) -> int:
+        """Of each."""
+        return prod(self.reduced.extents)
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether the terms of a sum are closer to each other than the sums."""
+        return self.count == 1 or self.kept.strides[0][-1] > self.reduced.strides[0][-1]
+
+
+class Seen(NamedTuple):
+    """An operand, and the form to see it in."""
+
+    operand: Operand
+    form: Form
+
+
+class Shares(NamedTuple):
+    """How the work is shared out. block: its threads; blocks: for all sums; chunk: its terms; chunks: of each sum."""
+
+    block: tuple[int, int]
+    blocks: int
+    chunk: int
+    chunks: int
+
+
+def reduce_sum(x: Form, y: Form, *, axes: tuple[int, ...], alpha: float) -> Routine | None:
+    """alpha * the sums."""
+    routine = Routine()
+    return routine if add_sum(routine, Seen(x, x), Seen(y, y), axes, alpha) else None
+
+
+def bias_gradient(dy: Form, db: Form, *, axis: int) -> Routine | None:
+    """The sums along all axes but one."""
+    others = tuple(i for i in range(dy.ndim) if i != axis % dy.ndim)
+    return reduce_sum(dy, db, axes=others, alpha=1.0)
+
+
+def computed(dtype: Any) -> np.dtype[Any]:
+    """C of numbers.cuh: the dtype that arithmetic on this one is done in."""
+    return np.dtype(np.float64 if dtype.name == "float64" else np.float32)
+
+
+def contiguous(shape: tuple[int, ...], dtype: Any) -> Form:
+    """The form of a tensor in C order."""
+    return Form(shape, dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))
+
+
+def add_sum(routine: Routine, x: Seen, y: Seen, axes: Collection[int], alpha: float) -> bool:
+    """Add the steps of y = alpha * sums of x along `axes`. False, and no steps, for what the kernels do not serve."""
+    (_, seen), (_, made) = x, y
+    if not {seen.dtype.name, made.dtype.name} <= {*FLOATS} or computed(seen.dtype) != computed(made.dtype):
+        return False
+    sums = _sums(seen, made, {axis % seen.ndim for axis in axes})
+    if max(sums.count, sums.terms) >= MOST or max(len(sums.kept.extents), len(sums.reduced.extents)) > AXES:
+        return False
+    shares = (row_shares if sums.in_rows else _column_shares)(sums.count, sums.terms, seen.dtype)
+    if shares.chunks == 1:
+        _launch(routine, sums, shares, x, y, alpha)
+        return True
+    between = contiguous((sums.count, shares.chunks), computed(seen.dtype))
+    partial = Seen(routine.temporary(between.shape, between.dtype), between)
+    # The chunks of a sum lie in a row, so that the second stage adds short rows.
+    extents, (in_x, in_y) = sums.kept
+    rows = ordered_strides(extents, range(len(extents)), shares.chunks)
+    first = Sums(Merged(extents, (in_x, rows)), sums.reduced)
+    second = Sums(Merged(extents, (rows, in_y)), Merged((shares.chunks,), ((1,),)))
+    _launch(routine, first, shares, x, partial, 1.0)
+    _launch(routine, second, row_shares(sums.count, shares.chunks, between.dtype, busy=1), partial, y, alpha)
+    return True
+
+
+def row_shares(count: int, terms: int, dtype: Any, busy: int = BUSY) -> Shares:
+    """Sums whose terms lie in rows: a short row a part of a warp, a long one a block or several, up to `busy`."""
+    vector = VECTOR_BYTES // dtype.itemsize
+    packs = -(-terms // vector)
+    team = THREADS if packs > LONG else min(32, _power(packs))
+    blocks = -(-count * team // THREADS)
+    return _cut((team, THREADS // team), blocks, terms, vector * team, busy)
+
+
+def _column_shares(count: int, terms: int, dtype: Any) -> Shares:
+    """A warp's width of columns where there are so many; more where they are short."""
+    packs = -(-count // (VECTOR_BYTES // dtype.itemsize))
+    lanes = min(_power(packs), max(32, THREADS // _power(terms)))
+    rows = THREADS // lanes
+    return _cut((lanes, rows), -(-packs // lanes), terms, rows, BUSY)
+
+
+def _sums(x: Form, y: Form, axes: set[int]) -> Sums:
+    kept, reduced = ([i for i in range(x.ndim) if (i in axes) is summed] for summed in (False, True))
+    results = [stride for i, stride in enumerate(y.strides) if y.ndim < x.ndim or i not in axes]
+    seen, terms = (
+        Form(tuple(x.shape[i] for i in own), x.dtype, tuple(x.strides[i] for i in own)) for own in (kept, reduced)
+    )
+    made = Form(seen.shape, y.dtype, tuple(results))
+    return Sums(merged(seen.shape, (seen, made)), merged(terms.shape, (terms,)))
+
+
+def _cut(block: tuple[int, int], blocks: int, terms: int, per_step: int, busy: int) -> Shares:
+    """As many chunks of whole steps as give `busy` blocks something to do."""
+    steps = -(-terms // per_step)
+    wanted = min(-(-steps // LEAST), -(-busy // blocks))
+    chunk = -(-steps // wanted) * per_step
+    return Shares(block, blocks, chunk, -(-terms // chunk))
+
+
+def _power(count: int) -> int:
+    """The first power of two that is as large."""
+    return 1 << (count - 1).bit_length()
+
+
+def _launch(routine: Routine, sums: Sums, shares: Shares, x: Seen, y: Seen, alpha: float) -> None:
+    struct = np.zeros((), _SUMS)
+    struct["kept"], struct["reduced"], struct["chunk"] = sums.count, sums.terms, shares.chunk
+    struct["packs"] = _in_packs(sums, VECTOR_BYTES // x.form.dtype.itemsize)
+    for name, found in (("kept", sums.kept), ("reduced", sums.reduced)):
+        axes = len(found.extents)
+        struct[f"{name}_axes"] = axes
+        struct[f"{name}_extents"][:axes] = found.extents
+        for place, strides in zip(("x", "y"), found.strides, strict=False):
+            struct[f"{name}_in_{place}"][:axes] = strides
+    kernel = "sum_rows" if sums.in_rows else "sum_columns"
+    types = {"T": x.form.dtype, "S": y.form.dtype}
+    arguments = (struct, x.operand, y.operand, np.float64(alpha))
+    routine.launch(FILE, kernel, *arguments, types=types, grid=(shares.blocks, shares.chunks), block=shares.block)
+
+
+def _in_packs(sums: Sums, vector: int) -> bool:
+    """Whether whole packs lie in a row, along the terms or the sums, and start at multiples of their size."""
+    along, across = (sums.reduced, sums.kept) if sums.in_rows else (sums.kept, sums.reduced)
+    if along.strides[0][-1] != 1 or (along.extents[-1] % vector and not (sums.in_rows and len(along.extents) == 1)):
+        return False
+    outer = [
+        *zip(along.extents[:-1], along.strides[0], strict=False),
+        *zip(across.extents, across.strides[0], strict=True),
+    ]
+    return all(extent == 1 or step % vector == 0 for extent, step in outer)

@@ -1,0 +1,72 @@
+"""The CUDA sources of this folder: their text with headers put in, the kernels they define, names of types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+
+#: Element types by the names of NumPy's dtypes.
+TYPES = {
+    "bool": "bool",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int16": "short",
+    "uint16": "unsigned short",
+    "int32": "int",
+    "uint32": "unsigned int",
+    "int64": "long long",
+    "uint64": "unsigned long long",
+    "float16": "__half",
+    "bfloat16": "__nv_bfloat16",
+    "float32": "float",
+    "float64": "double",
+}
+HALVES = ("float16", "bfloat16")
+FLOATS = (*HALVES, "float32", "float64")
+
+_INCLUDE = re.compile(r'#include "(\w+\.cuh)"')
+_KERNEL = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([^)]*\))?\s+(\w+)\(')
+
+
+@cache
+def text(file: str) -> str:
+    """A source with the text of its own headers in their places, each once: a compiler's cache sees every change."""
+    return "\n".join(_lines(file, set()))
+
+
+def _lines(file: str, seen: set[str]) -> Iterator[str]:
+    """The lines of a file and its headers, with `#line` for the compiler's messages wherever another file begins."""
+    yield f'#line 1 "{file}"'
+    for number, line in enumerate((FOLDER / file).read_text(encoding="utf-8").splitlines(), 1):
+        header = _INCLUDE.fullmatch(line)
+        if header is None:
+            yield "" if line == "#pragma once" else line
+        elif header[1] not in seen:
+            seen.add(header[1])
+            yield from _lines(header[1], seen)
+            yield f'#line {number + 1} "{file}"'
+        else:
+            yield ""
+
+
+@cache
+def kernels(file: str) -> tuple[str, ...]:
+    """Names of the kernels in a source."""
+    return tuple(_KERNEL.findall(text(file)))
+
+
+def files() -> list[str]:
+    """All sources, without headers."""
+    return sorted(path.name for path in FOLDER.glob("*.cu"))
+
+
+def program(file: str, types: Mapping[str, str]) -> str:
+    """A source ready to compile. types: {name of a type in the source: name of a dtype}."""
+    lines = [f"typedef {TYPES[dtype]} {name};" for name, dtype in types.items()]
+    if any(dtype in HALVES for dtype in types.values()):
+        lines = ["#define WITH_HALF", "#include <cuda_bf16.h>", "#include <cuda_fp16.h>", *lines]
+    return "\n".join([*lines, text(file), ""])

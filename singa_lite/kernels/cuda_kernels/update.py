@@ -1,0 +1,161 @@
+"""Optimizer updates, in place: one thread works out what is one number for all elements, then they are updated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from singa_lite.kernels.cuda_kernels.elementwise import mapped
+from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
+from singa_lite.kernels.cuda_kernels.source import FLOATS
+from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, walk
+from singa_lite.kernels.kernel_set import Form
+
+FILE = "update.cu"
+#: Shape and dtype of `Step` in the source, whose numbers have at most 8 bytes each.
+STEP = (4,), "float64"
+#: Most sums of squares, for every block adds them up.
+MOST_SUMS = 1024
+
+
+@dataclass(frozen=True)
+class _Tensors:
+    """The tensors that all kinds have."""
+
+    gradient: Form
+    rate: Form
+    value: Form
+    count: Form
+
+
+class _Rates(NamedTuple):
+    """Settings that go into numbers of a step."""
+
+    lr_mult: float
+    decoupled_decay: float = 0.0
+    beta_1: float = 0.0
+    beta_2: float = 0.0
+
+
+def sgd(
+    gradient: Form,
+    rate: Form,
+    value: Form,
+    velocity: Form | None,
+    count: Form,
+    *,
+    momentum: float,
+    dampening: float,
+    nesterov: bool,
+    weight_decay: float,
+    lr_mult: float,
+) -> Routine | None:
+    """Without momentum there is no velocity, and a tensor less to go over."""
+    tensors, rates = _Tensors(gradient, rate, value, count), _Rates(lr_mult)
+    if velocity is None:
+        return _updated("sgd_plain", tensors, (), rates, weight_decay)
+    return _updated("sgd_momentum", tensors, (velocity,), rates, weight_decay, momentum, dampening, nesterov)
+
+
+def rms_prop(
+    gradient: Form,
+    rate: Form,
+    value: Form,
+    square_average: Form,
+    count: Form,
+    *,
+    rho: float,
+    epsilon: float,
+    weight_decay: float,
+    lr_mult: float,
+) -> Routine | None:
+    """The gradient by the root of the average of its squares."""
+    tensors = _Tensors(gradient, rate, value, count)
+    return _updated("rms_prop", tensors, (square_average,), _Rates(lr_mult), weight_decay, rho, epsilon)
+
+
+def ada_grad(
+    gradient: Form,
+    rate: Form,
+    value: Form,
+    square_sum: Form,
+    count: Form,
+    *,
+    epsilon: float,
+    weight_decay: float,
+    lr_mult: float,
+) -> Routine | None:
+    """The gradient by the root of the sum of its squares."""
+    tensors = _Tensors(gradient, rate, value, count)
+    return _updated("ada_grad", tensors, (square_sum,), _Rates(lr_mult), weight_decay, epsilon)
+
+
+def adam(
+    gradient: Form,
+    rate: Form,
+    value: Form,
+    first_moment: Form,
+    second_moment: Form,
+    count: Form,
+    *,
+    beta_1: float,
+    beta_2: float,
+    epsilon: float,
+    weight_decay: float,
+    decoupled: bool,
+    lr_mult: float,
+) -> Routine | None:
+    """Bias corrections are numbers of the step."""
+    tensors = _Tensors(gradient, rate, value, count)
+    apart, coupled = (weight_decay, 0.0) if decoupled else (0.0, weight_decay)
+    rates = _Rates(lr_mult, apart, beta_1, beta_2)
+    return _updated("adam", tensors, (first_moment, second_moment), rates, coupled, beta_1, beta_2, epsilon)
+
+
+def add_scaled(x: Form, y: Form, *, alpha: float) -> Routine | None:
+    """y + alpha * x."""
+    return mapped(FILE, "add_scaled", y, x, values=(np.float64(alpha),)) if y.dtype.name in FLOATS else None
+
+
+def clip_elements(y: Form, *, threshold: float) -> Routine | None:
+    """Between -threshold and threshold."""
+    return mapped(FILE, "clip_elements", y, values=(np.float64(threshold),)) if y.dtype.name in FLOATS else None
+
+
+def clip_norm(y: Form, *, threshold: float) -> Routine | None:
+    """A sum of squares for each block; then each block adds those up and scales its elements."""
+    elements = walk(y.shape, (y,))
+    if elements is None or y.dtype.name not in FLOATS:
+        return None
+    routine, file, types = Routine(), "clip_norm.cu", {"T": y.dtype}
+    grid = _blocks(y)
+    count = min(grid, MOST_SUMS)
+    sums = routine.temporary((count,), "float64")
+    routine.launch(file, "sums_of_squares", elements, y, sums, types=types, grid=count)
+    values = np.int32(count), np.float64(threshold)
+    return routine.launch(file, "clip_by_norm", elements, y, sums, *values, types=types, grid=grid)
+
+
+def _updated(
+    kernel: str, tensors: _Tensors, state: tuple[Form, ...], rates: _Rates, *settings: float
+) -> Routine | None:
+    """The kernel over all elements of the value, the state and the gradient. settings: in its order."""
+    value, gradient = tensors.value, tensors.gradient
+    operands = value, *state, gradient
+    elements = walk(value.shape, operands)
+    if elements is None or value.dtype.name not in FLOATS or any(form.dtype != value.dtype for form in operands):
+        return None
+    routine, types = Routine(), {"T": value.dtype}
+    step = routine.temporary(*STEP)
+    begun = tensors.rate, tensors.count, step
+    routine.launch(FILE, "begin_update", *begun, *map(np.float64, rates), types=types, grid=1, block=1)
+    numbers = [np.int32(number) if isinstance(number, bool) else np.float64(number) for number in settings]
+    return routine.launch(
+        FILE, kernel, elements, gradient, step, value, *state, *numbers, types=types, grid=_blocks(value)
+    )
+
+
+def _blocks(form: Form) -> int:
+    return blocks(form.size, THREADS * VECTOR_BYTES // form.dtype.itemsize)

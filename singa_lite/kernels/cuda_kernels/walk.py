@@ -1,0 +1,96 @@
+"""Walk: how a kernel that goes element by element finds the elements of several operands, as `map.cuh` reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from singa_lite.kernels.kernel_set import Form
+from singa_lite.strides import memory_order
+
+#: Most axes after merging, as in map.cuh.
+AXES = 6
+#: Indices of elements are 32 bits wide, other than where all operands lie in one row.
+MOST_ELEMENTS = 1 << 32
+VECTOR_BYTES = 16
+
+FLAT, ROWS, ANY = range(3)
+
+
+class Merged(NamedTuple):
+    """Axes from the outermost to the innermost, those that lie one behind the other in all operands as one.
+
+    strides: of each operand, in elements.
+    """
+
+    extents: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+
+
+def merged(shape: Sequence[int], operands: Sequence[Form]) -> Merged:
+    """The fewest axes that show all operands, which broadcast to `shape`; in the first operand's order of memory."""
+    steps = [_broadcast_steps(form, shape) for form in operands]
+    axes = [axis for axis in memory_order(shape, steps[0]) if shape[axis] != 1]
+    extents: list[int] = []
+    strides: list[list[int]] = [[] for _ in operands]
+    for axis in axes:
+        extent, own = shape[axis], [step[axis] for step in steps]
+        if extents and all(made[-1] == extent * step for made, step in zip(strides, own, strict=True)):
+            extents[-1] *= extent
+            for made, step in zip(strides, own, strict=True):
+                made[-1] = step
+        else:
+            extents.append(extent)
+            for made, step in zip(strides, own, strict=True):
+                made.append(step)
+    if not extents:
+        return Merged((1,), tuple((1,) for _ in operands))
+    return Merged(tuple(extents), tuple(map(tuple, strides)))
+
+
+def walk(shape: Sequence[int], operands: Sequence[Form], vector: int | None = None) -> Any:
+    """The struct `Walk<N>` of map.cuh for N operands; None where it has too many axes or elements.
+
+    operands: the first decides the order, so give the output first in importance; they broadcast to `shape`. vector:
+    elements that a thread takes at a time (VECTOR in map.cuh), by default those of the first operand in 16 bytes.
+    """
+    vector = vector or VECTOR_BYTES // operands[0].dtype.itemsize
+    found = merged(shape, operands)
+    count = prod(found.extents)
+    mode = _mode(found, vector)
+    if len(found.extents) > AXES or (count >= MOST_ELEMENTS and mode != FLAT):
+        return None
+    struct = np.zeros((), _dtype(len(operands)))
+    struct["count"], struct["mode"], struct["axes"] = count, mode, len(found.extents)
+    struct["extents"][: len(found.extents)] = [min(extent, MOST_ELEMENTS - 1) for extent in found.extents]
+    for place, strides in enumerate(found.strides):
+        struct["strides"][place, : len(strides)] = strides
+    return struct
+
+
+def _broadcast_steps(form: Form, shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides in elements, 0 along axes that broadcast to `shape`."""
+    missing = len(shape) - form.ndim
+    own = zip(form.shape, form.strides, strict=True)
+    steps = [0 if extent == 1 else stride // form.dtype.itemsize for extent, stride in own]
+    return (*(0,) * missing, *steps)
+
+
+def _mode(found: Merged, vector: int) -> int:
+    """FLAT: one axis; ROWS: whole packs along the innermost axis; else ANY. Steps of 1 or 0 within packs."""
+    inner = [strides[-1] for strides in found.strides]
+    if any(step not in (0, 1) for step in inner) or inner[0] != 1:
+        return ANY
+    if len(found.extents) == 1:
+        return FLAT
+    outer = [step for strides in found.strides for step in strides[:-1] if strides[-1] == 1]
+    whole = found.extents[-1] % vector == 0 and all(step % vector == 0 for step in outer)
+    return ROWS if whole else ANY
+
+
+def _dtype(operands: int) -> np.dtype[Any]:
+    fields: list[Any] = [("count", "i8"), ("mode", "u4"), ("axes", "u4"), ("extents", "u4", AXES)]
+    return np.dtype([*fields, ("strides", "i8", (operands, AXES))])

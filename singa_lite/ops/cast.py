@@ -1,0 +1,39 @@
+"""Values in another dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from singa_lite.ops.op import Op
+from singa_lite.tensor import Tensor
+
+
+class Cast(Op):
+    """The same values, rounded to another float dtype; the derivative is rounded to that of the input."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.before = x.dtype
+        return self._converted(x, self.dtype)
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        return self._converted(dys[0], self.before)
+
+    def _converted(self, x: Tensor, dtype: np.dtype[Any]) -> Tensor:
+        y: Tensor = self.device.empty(x.shape, dtype, x.memory_order())
+        self.device.run("copy", x, y)
+        return y
+
+
+def cast(x: Tensor, dtype: DTypeLike) -> Tensor:
+    """x in another float dtype, itself if it has that. x: any shape."""
+    wanted = np.dtype(dtype)
+    if x.dtype == wanted:
+        return x
+    result: Tensor = Cast(wanted)(x)
+    return result

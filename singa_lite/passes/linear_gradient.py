@@ -1,0 +1,58 @@
+"""The gradients of a linear layer in one: the weight's product and the bias's sums read the same derivative once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from singa_lite.operation import Instruction, Operand
+from singa_lite.passes.tiles import ScratchRule
+from singa_lite.passes.uses import Uses
+
+#: What a kernel set does in one go: the product x^T @ dy, and the sums of dy over its rows.
+PAIR = ("matmul", "bias_gradient")
+
+
+def joined(
+    instructions: Sequence[Instruction], fusions: Collection[tuple[str, str]], scratch: ScratchRule
+) -> list[Instruction]:
+    """Put `linear_gradient` in the place of the first of each such pair, if the kernel set has it."""
+    if PAIR not in fusions:
+        return list(instructions)
+    uses = Uses(instructions)
+    products = {i.operands[1]: place for place, i in enumerate(instructions) if _is_gradient(i)}
+    result: list[Instruction | None] = list(instructions)
+    for place, sums in enumerate(instructions):
+        if sums.kernel != "bias_gradient" or sums.settings["axis"] not in (1, -1):
+            continue
+        product = products.get(sums.operands[0])
+        if product is None or result[product] is not instructions[product]:
+            continue
+        first, second = sorted((product, place))
+        if _may_move_up(instructions[second], first, second, uses):
+            result[second] = None
+            result[first] = _one(instructions[product], sums, scratch)
+    return [instruction for instruction in result if instruction is not None]
+
+
+def _is_gradient(instruction: Instruction) -> bool:
+    """Whether it is a product x^T @ dy of matrices."""
+    if instruction.kernel != "matmul":
+        return False
+    _, dy, dweight = instruction.operands
+    settings = instruction.settings
+    is_plain = dy is not None and dweight is not None and len(dy.shape) == len(dweight.shape) == 2
+    return is_plain and bool(settings["transpose_a"]) and not settings["transpose_b"]
+
+
+def _may_move_up(instruction: Instruction, first: int, place: int, uses: Uses) -> bool:
+    """Whether nothing from `first` up to its place changes what it reads, or uses what it writes."""
+    if any(uses.is_written(operand.block, first - 1, place - 1) for operand in instruction.reads):
+        return False
+    return not any(first <= use < place for operand in instruction.writes for use in uses.places[operand.block])
+
+
+def _one(product: Instruction, sums: Instruction, scratch: ScratchRule) -> Instruction:
+    x, dy, dweight = product.operands
+    operands: tuple[Operand | None, ...] = (x, dy, dweight, sums.operands[1])
+    nbytes = scratch("linear_gradient", operands, {})
+    return Instruction(product.number, "linear_gradient", operands, {}, product.phase, product.layer, nbytes)

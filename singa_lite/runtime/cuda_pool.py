@@ -1,0 +1,128 @@
+"""A pool of GPU memory: CuPy's, with the numbers and errors of the CPU's pool."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from singa_lite.memory.pool import OutOfMemoryError
+
+ALIGNMENT = 512  # bytes, the granule of CuPy's pool
+
+
+class CudaRegion:
+    """What `CudaPool.take` hands out. memory: a `cupy.cuda.MemoryPointer`; nbytes: rounded up to ALIGNMENT."""
+
+    __slots__ = ("memory", "nbytes")
+
+    def __init__(self, memory: Any, nbytes: int) -> None:
+        self.memory = memory
+        self.nbytes = nbytes
+
+
+class CudaPool:
+    """Take and give over a `cupy.cuda.MemoryPool` of its own, see `memory.pool.Pool` for what the numbers mean.
+
+    Bytes that are given back serve the same stream again at once: its work is done in order. pool: CuPy's; here:
+    makes the GPU and its stream the current ones; fill: sets a memory's bytes to 0xFF, for `checked`.
+    """
+
+    def __init__(
+        self,
+        pool: Any,
+        here: Callable[[], AbstractContextManager[Any]],
+        fill: Callable[[Any, int], None],
+        limit: int | None = None,
+    ) -> None:
+        self.checked = False
+        self._pool = pool
+        self._here = here
+        self._fill = fill
+        self._limit: int | None = None
+        self._used = self._high_water = 0
+        self.set_limit(limit)
+
+    def take(self, nbytes: int) -> CudaRegion:
+        """A region of at least `nbytes` bytes. ValueError for a negative number, OutOfMemoryError if there is none."""
+        if nbytes < 0:
+            raise ValueError(f"wanted 0 or more bytes to take, received {nbytes}")
+        size = -(-nbytes // ALIGNMENT) * ALIGNMENT or ALIGNMENT
+        memory = self._allocated(size)
+        if memory is None:
+            gc.collect()  # dead tensors in reference cycles give their regions
+            memory = self._allocated(size)
+        if memory is None:
+            raise OutOfMemoryError(nbytes, self._used, self.free, self._limit)
+        self._used += size
+        self._high_water = max(self._high_water, self._used)
+        return CudaRegion(memory, size)
+
+    def _allocated(self, size: int) -> Any:
+        """Bytes, or None. CuPy's pool gives its free blocks back to the driver before it refuses."""
+        with self._here():
+            try:
+                return self._pool.malloc(size)
+            except MemoryError:  # cupy.cuda.memory.OutOfMemoryError is one
+                return None
+
+    def give(self, region: CudaRegion) -> None:
+        """Hand a region back. ValueError if it was given before."""
+        if region.memory is None:
+            raise ValueError(f"wanted a region in use, received one of {region.nbytes} bytes that was given before")
+        if self.checked:
+            self._fill(region.memory, region.nbytes)
+        region.memory = None
+        self._used -= region.nbytes
+
+    @property
+    def used(self) -> int:
+        """Bytes of all regions in use, in their rounded sizes."""
+        return self._used
+
+    @property
+    def free(self) -> int:
+        """Bytes held from the driver and not in use."""
+        return max(0, self.total - self._used)
+
+    @property
+    def total(self) -> int:
+        """Bytes held from the driver."""
+        return int(self._pool.total_bytes())
+
+    @property
+    def limit(self) -> int | None:
+        """The bound of `total` in bytes, or None."""
+        return self._limit
+
+    @property
+    def high_water(self) -> int:
+        """The largest `used` since the start or the last reset_high_water()."""
+        return self._high_water
+
+    def set_limit(self, limit: int | None) -> None:
+        """Bound `total`; None lifts the bound. ValueError if more bytes are in use."""
+        if limit is not None and limit < self._used:
+            raise ValueError(f"wanted a limit of at least the {self._used} bytes used, received {limit}")
+        self._limit = limit
+        with self._here():
+            self._pool.set_limit(size=limit or 0)  # CuPy's word for no limit is 0
+            if limit is not None and limit < self.total:
+                self._pool.free_all_blocks()
+
+    def reset_high_water(self) -> None:
+        """Let `high_water` start again from the present `used`."""
+        self._high_water = self._used
+
+    def release_free(self) -> int:
+        """Return free blocks to the driver; the number of bytes."""
+        before = self.total
+        with self._here():
+            self._pool.free_all_blocks()
+        return before - self.total
+
+    def __repr__(self) -> str:
+        limit = "none" if self._limit is None else f"{self._limit} bytes"
+        numbers = f"{self._used} bytes used, {self.free} free, high water: {self._high_water}"
+        return f"CudaPool({numbers}, limit: {limit})"

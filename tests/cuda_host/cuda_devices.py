@@ -1,0 +1,33 @@
+"""The devices that tests of the CUDA code run on: the stand-in on the host, and a GPU where there is one."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from host_loader import missing
+from singa_lite import device
+from singa_lite.device import Device
+from singa_lite.errors import DeviceError
+
+KINDS = ("stand-in", "stand-in with libraries", pytest.param("gpu", marks=pytest.mark.gpu))
+
+
+def new_device(kind: str, limit: int | None = None, **options: Any) -> Device:
+    """A device of that kind with a pool of its own; where it cannot be had, the test is skipped and says why.
+
+    limit: bytes of its pool; options: as `device.new_cuda` has them.
+    """
+    if kind == "gpu":
+        try:
+            return device.new_cuda(0, limit, **options)
+        except DeviceError as error:
+            pytest.skip(str(error))
+    absent = missing() or ("" if find_spec("cupy") else "CuPy, pip install cupy-cuda13x")
+    if absent:
+        pytest.skip(f"the CUDA kernels on the host want {absent}")
+    from host_device import host_cuda
+
+    return host_cuda(limit, libraries="libraries" in kind, **options)

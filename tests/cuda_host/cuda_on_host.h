@@ -1,0 +1,301 @@
+// Runs CUDA C++ on the host, to prove kernels where there is no GPU: include this, then an unmodified source.
+//
+// One fiber for each CUDA thread of a block, blocks one after the other. Barriers of blocks and warps, shuffles,
+// ballots, static and dynamic shared memory and atomics work as on a GPU; a barrier that some threads never reach is
+// found and reported. Out of reach: real races, flushed denormals, the rounding of fast intrinsics, inline PTX,
+// tensor cores, asynchronous copies. Vector and half types are CUDA's own headers', which g++ understands.
+//
+// NO_BARRIERS: the source has none, so that the threads are plain calls, forty times faster.
+#pragma once
+#include <cuda_runtime.h>
+#include <math.h>
+#include <stdint.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <tuple>
+#include <vector>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#undef __shared__
+#define __shared__ static
+#undef __constant__
+#define __constant__ static
+#undef __launch_bounds__
+#define __launch_bounds__(...)
+#undef __forceinline__
+#define __forceinline__ inline
+#define DYNAMIC_SHARED(type, name) type* name = reinterpret_cast<type*>(cuda_on_host::block().dynamic.get())
+
+using std::max;
+using std::min;
+
+namespace cuda_on_host {
+
+const size_t STACK_BYTES = 64 << 10;
+const int WARP = 32;
+enum State { RUNS, AT_BLOCK_BARRIER, AT_WARP_BARRIER, DONE };
+
+struct Thread {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    State state = RUNS;
+    uint3 index;
+    int number = 0;
+    unsigned mask = 0;    // of the warp barrier at which it waits
+    uint64_t offered = 0; // to a shuffle
+};
+
+struct Block {
+    uint3 index;
+    dim3 extent, grid;
+    std::vector<Thread> threads;
+    std::unique_ptr<char[]> dynamic;
+    ucontext_t scheduler;
+    int current = 0, count = 0;
+    void (*entry)(void*);
+    void* argument;
+};
+
+inline Block& block() {
+    static Block one;
+    return one;
+}
+inline Thread& self() { return block().threads[block().current]; }
+
+// ---- fibers; the address sanitizer wants to be told of every change of stacks
+
+#ifdef __SANITIZE_ADDRESS__
+inline void** scheduler_stack() {
+    static void* known[2];
+    return known;
+}
+inline void enter(Thread& thread) {
+    void* fake;
+    __sanitizer_start_switch_fiber(&fake, thread.stack.get(), STACK_BYTES);
+    swapcontext(&block().scheduler, &thread.context);
+    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+}
+inline void leave(Thread& thread) {
+    void* fake;
+    void** known = scheduler_stack();
+    __sanitizer_start_switch_fiber(thread.state == DONE ? nullptr : &fake, known[0], reinterpret_cast<size_t>(known[1]));
+    swapcontext(&thread.context, &block().scheduler);
+    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+}
+inline void arrived() {
+    const void* bottom;
+    size_t size;
+    __sanitizer_finish_switch_fiber(nullptr, &bottom, &size);
+    scheduler_stack()[0] = const_cast<void*>(bottom);
+    scheduler_stack()[1] = reinterpret_cast<void*>(size);
+}
+#else
+inline void enter(Thread& thread) { swapcontext(&block().scheduler, &thread.context); }
+inline void leave(Thread& thread) { swapcontext(&thread.context, &block().scheduler); }
+inline void arrived() {}
+#endif
+
+inline void wait(State where) {
+    Thread& thread = self();
+    thread.state = where;
+    leave(thread);
+}
+inline void begin() {
+    arrived();
+    block().entry(block().argument);
+    wait(DONE);
+}
+
+// Let a warp go on if each of its threads that the mask names waits there with the same mask, or has ended.
+inline bool release_warps() {
+    Block& b = block();
+    bool any = false;
+    for (int low = 0; low < b.count; low += WARP) {
+        const int high = std::min(low + WARP, b.count);
+        for (int i = low; i < high; i++) {
+            if (b.threads[i].state != AT_WARP_BARRIER) continue;
+            const unsigned mask = b.threads[i].mask;
+            bool all = true;
+            for (int j = low; j < high; j++) {
+                const Thread& other = b.threads[j];
+                const bool there = other.state == AT_WARP_BARRIER && other.mask == mask;
+                if ((mask >> (j - low) & 1) && other.state != DONE && !there) all = false;
+            }
+            if (!all) continue;
+            any = true;
+            for (int j = low; j < high; j++)
+                if ((mask >> (j - low) & 1) && b.threads[j].state == AT_WARP_BARRIER) b.threads[j].state = RUNS;
+        }
+    }
+    return any;
+}
+
+inline void run_fibers() {
+    Block& b = block();
+    for (int i = 0; i < b.count; i++) {
+        Thread& thread = b.threads[i];
+        thread.state = RUNS;
+        if (!thread.stack) thread.stack.reset(new char[STACK_BYTES]);
+        getcontext(&thread.context);
+        thread.context.uc_stack.ss_sp = thread.stack.get();
+        thread.context.uc_stack.ss_size = STACK_BYTES;
+        thread.context.uc_link = nullptr;
+        makecontext(&thread.context, begin, 0);
+    }
+    for (int live = b.count; live;) {
+        bool progress = false;
+        for (b.current = 0; b.current < b.count; b.current++) {
+            if (b.threads[b.current].state != RUNS) continue;
+            enter(b.threads[b.current]);
+            progress = true;
+            live -= b.threads[b.current].state == DONE;
+        }
+        int waiting = 0;
+        for (int i = 0; i < b.count; i++) waiting += b.threads[i].state == AT_BLOCK_BARRIER;
+        if (live && waiting == live) {
+            for (int i = 0; i < b.count; i++)
+                if (b.threads[i].state == AT_BLOCK_BARRIER) b.threads[i].state = RUNS;
+        } else if (live && !release_warps() && !progress) {
+            throw std::runtime_error("threads of one block wait at different barriers");
+        }
+    }
+}
+
+inline void run_calls() {
+    Block& b = block();
+    for (b.current = 0; b.current < b.count; b.current++) b.entry(b.argument);
+}
+
+template <class... A> struct Call {
+    void (*kernel)(A...);
+    std::tuple<A...> arguments;
+    static void go(void* self) {
+        Call* call = static_cast<Call*>(self);
+        std::apply(call->kernel, call->arguments);
+    }
+};
+
+template <class... A, size_t... I>
+void launch(void (*kernel)(A...), const unsigned* extents, size_t shared, void** given, std::index_sequence<I...>) {
+    Call<A...> call{kernel, {*static_cast<std::remove_const_t<A>*>(given[I])...}};
+    Block& b = block();
+    b.grid = dim3(extents[0], extents[1], extents[2]);
+    b.extent = dim3(extents[3], extents[4], extents[5]);
+    b.count = b.extent.x * b.extent.y * b.extent.z;
+    if (b.count > 1024) throw std::runtime_error("a block has at most 1024 threads");
+    if (b.grid.y > 65535 || b.grid.z > 65535) throw std::runtime_error("a grid has at most 65535 blocks in y and z");
+    b.entry = &Call<A...>::go;
+    b.argument = &call;
+    b.dynamic.reset(new char[shared]); // no byte more: a sanitizer sees what lies behind
+    memset(b.dynamic.get(), 0xFF, shared);
+    if ((int)b.threads.size() < b.count) b.threads.resize(b.count);
+    for (int i = 0; i < b.count; i++) {
+        const unsigned x = b.extent.x, y = b.extent.y;
+        b.threads[i].number = i;
+        b.threads[i].index = make_uint3(i % x, i / x % y, i / (x * y));
+    }
+    for (unsigned z = 0; z < b.grid.z; z++)
+        for (unsigned y = 0; y < b.grid.y; y++)
+            for (unsigned x = 0; x < b.grid.x; x++) {
+                b.index = make_uint3(x, y, z);
+#ifdef NO_BARRIERS
+                run_calls();
+#else
+                run_fibers();
+#endif
+            }
+}
+
+// extents: of the grid, then of a block. given: pointers to the arguments, as for cuLaunchKernel. 0 if all went well.
+template <class... A> int run(void (*kernel)(A...), const unsigned* extents, size_t shared, void** given) {
+    try {
+        launch(kernel, extents, shared, given, std::index_sequence_for<A...>{});
+        return 0;
+    } catch (const std::exception& error) {
+        fprintf(stderr, "cuda_on_host: %s\n", error.what());
+        return 1;
+    }
+}
+
+inline void warp_barrier(unsigned mask) {
+    self().mask = mask;
+    wait(AT_WARP_BARRIER);
+}
+
+template <class V> V shuffle(unsigned mask, V value, int source) {
+    static_assert(sizeof(V) <= 8, "a shuffle moves at most 8 bytes");
+    Thread& thread = self();
+    memcpy(&thread.offered, &value, sizeof value);
+    warp_barrier(mask);
+    V result;
+    const int from = (thread.number & ~(WARP - 1)) + (source & (WARP - 1));
+    memcpy(&result, &block().threads[from < block().count ? from : thread.number].offered, sizeof result);
+    warp_barrier(mask);
+    return result;
+}
+inline int lane() { return self().number & (WARP - 1); }
+
+} // namespace cuda_on_host
+
+#define threadIdx (cuda_on_host::self().index)
+#define blockIdx (cuda_on_host::block().index)
+#define blockDim (cuda_on_host::block().extent)
+#define gridDim (cuda_on_host::block().grid)
+#define __syncthreads() cuda_on_host::wait(cuda_on_host::AT_BLOCK_BARRIER)
+inline void __syncwarp(unsigned mask = 0xffffffffu) { cuda_on_host::warp_barrier(mask); }
+template <class V> V __shfl_sync(unsigned mask, V value, int source, int width = 32) {
+    const int lane = cuda_on_host::lane();
+    return cuda_on_host::shuffle(mask, value, (lane & ~(width - 1)) | (source & (width - 1)));
+}
+template <class V> V __shfl_down_sync(unsigned mask, V value, unsigned by, int width = 32) {
+    const int lane = cuda_on_host::lane(), source = lane + (int)by;
+    return cuda_on_host::shuffle(mask, value, (source & ~(width - 1)) == (lane & ~(width - 1)) ? source : lane);
+}
+template <class V> V __shfl_up_sync(unsigned mask, V value, unsigned by, int width = 32) {
+    const int lane = cuda_on_host::lane(), source = lane - (int)by;
+    return cuda_on_host::shuffle(mask, value, source >= 0 && (source & ~(width - 1)) == (lane & ~(width - 1)) ? source : lane);
+}
+template <class V> V __shfl_xor_sync(unsigned mask, V value, int by, int width = 32) {
+    return cuda_on_host::shuffle(mask, value, cuda_on_host::lane() ^ by);
+}
+inline unsigned __ballot_sync(unsigned mask, int predicate) {
+    unsigned bits = 0;
+    for (int i = 0; i < 32; i++) {
+        const int vote = mask >> i & 1 ? cuda_on_host::shuffle(mask, predicate ? 1 : 0, i) : 0;
+        bits |= (unsigned)vote << i;
+    }
+    return bits;
+}
+inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+template <class V> V atomicAdd(V* place, V value) {
+    V old = *place;
+    *place = old + value;
+    return old;
+}
+inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+    return (unsigned long long)((unsigned __int128)a * b >> 64);
+}
+inline float __expf(float x) { return expf(x); }
+inline float __logf(float x) { return logf(x); }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+inline double rsqrt(double x) { return 1 / sqrt(x); }
+inline float rsqrt(float x) { return 1 / sqrtf(x); }
+inline float normcdff(float x) { return 0.5f * erfcf(-x * 0.70710678118654752f); }
+inline double normcdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752); }
+inline float normcdf(float x) { return normcdff(x); }
+
+#define EXPORT_KERNEL(name)                                                                                \
+    extern "C" int run_##name(const unsigned* extents, unsigned long shared, void** given) {               \
+        return cuda_on_host::run(name, extents, shared, given);                                             \
+    }

@@ -1,0 +1,164 @@
+"""A stand-in for a GPU: the CUDA device, executor and kernels over one span of host memory, captures included."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from host_convolutions import convolutions
+from host_convolutions import missing as missing_cudnn
+from host_loader import HostLoader
+from host_products import HostMultiplier
+from singa_lite.device import Device
+from singa_lite.device.by_host import by_way_of_host
+from singa_lite.kernels.cuda_kernels import cuda
+from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
+from singa_lite.kernels.cuda_kernels.products import Products
+from singa_lite.kernels.kernel_set import Launch
+from singa_lite.kernels.numpy_kernels import NUMPY
+from singa_lite.memory.pool import Pool
+from singa_lite.runtime.cuda import Cuda
+
+_numbers = count()
+
+
+class HostGraph:
+    """Launches that a capture noted."""
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        self.launches = tuple(launches)
+
+    def launch(self, stream: HostStream) -> None:
+        """Do them, as one."""
+        stream.graph_launches += 1
+        for launch in self.launches:
+            launch()
+
+
+class HostStream:
+    """Does what is asked of it at once, or notes it while capturing. eager: launches done one by one so far."""
+
+    def __init__(self) -> None:
+        self.eager = self.graph_launches = 0
+        self._noted: list[Launch] | None = None
+
+    def submit(self, launch: Launch) -> None:
+        """A launch: noted while capturing."""
+        if self._noted is not None:
+            self._noted.append(launch)
+            return
+        self.eager += 1
+        launch()
+
+    def begin_capture(self) -> None:
+        """Note from now on."""
+        if self._noted is not None:
+            raise RuntimeError("this stream is being captured")
+        self._noted = []
+
+    def end_capture(self) -> HostGraph:
+        """What was noted."""
+        noted, self._noted = self._noted, None
+        return HostGraph(noted or ())
+
+    def is_capturing(self) -> bool:
+        """Whether launches are noted."""
+        return self._noted is not None
+
+
+class HostCuda(Cuda):
+    """The CUDA runtime without CUDA: its arrays are CuPy's over host memory, copies are copies on the host."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        import cupy
+
+        self.index = 0
+        self._cupy = cupy
+        self.stream = HostStream()
+        self.pool = Pool(limit)
+
+    def here(self) -> AbstractContextManager[None]:
+        """There is one stream."""
+        return nullcontext()
+
+    def view(self, memory: Any, shape: Sequence[int], dtype: np.dtype[Any], strides: Sequence[int], offset: int) -> Any:
+        """CuPy's array over host memory that it does not own."""
+        owner = self._cupy.cuda.UnownedMemory(memory.ctypes.data, memory.nbytes, memory, 0)
+        return super().view(self._cupy.cuda.MemoryPointer(owner, 0), shape, dtype, strides, offset)
+
+    @contextmanager
+    def staged(self, array: Any, values: np.ndarray) -> Iterator[Any]:
+        """Memory of the pool, given back when the copy has been asked for: it is done by then."""
+        region = self.pool.take(values.nbytes)
+        memory = region.memory[: values.nbytes]
+        np.copyto(memory.view(values.dtype).reshape(values.shape), values)
+        yield memory
+        self.pool.give(region)
+
+    def _upload(self, array: Any, span: np.ndarray) -> None:
+        ctypes.memmove(array.data.ptr, span.ctypes.data, span.nbytes)
+
+    def _download(self, span: np.ndarray, array: Any) -> None:
+        ctypes.memmove(span.ctypes.data, array.data.ptr, span.nbytes)
+
+    def synchronize(self) -> None:
+        """All is done."""
+
+
+class StreamLoader(HostLoader):
+    """A loader whose launches go through a stream."""
+
+    def __init__(self, stream: HostStream) -> None:
+        super().__init__()
+        self.stream = stream
+
+    def function(self, file: str, kernel: str, types: tuple[tuple[str, str], ...]) -> Any:
+        """A kernel whose launches are submitted."""
+        return _Submitted(super().function(file, kernel, types), self.stream)
+
+
+class _Submitted:
+    """What binds launches (a kernel, a stand-in for a library), with its launches going through a stream."""
+
+    def __init__(self, bound: Any, stream: HostStream) -> None:
+        self.bound = bound
+        self.stream = stream
+
+    def bind(self, *arguments: Any) -> Launch:
+        launch = self.bound.bind(*arguments)
+        return lambda: self.stream.submit(launch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.bound, name)
+
+
+def host_cuda(
+    limit: int | None = None, checked: bool = False, libraries: bool = False, channels_last: bool = True
+) -> Device:
+    """A device whose kernels are the CUDA ones compiled for the host. limit: bytes that its pool may hold.
+
+    libraries: also NumPy in the place of cuBLASLt and cuDNN, told what those would be told. channels_last: as of
+    `device.new_cuda`.
+    """
+    runtime = HostCuda(limit)
+    runtime.pool.checked = checked
+    builders, fusions = _libraries(runtime.stream) if libraries else ([], [])
+    kernels = cuda(StreamLoader(runtime.stream), by_way_of_host(NUMPY, runtime), builders, fusions, channels_last)
+    return Device(f"cuda on host #{next(_numbers)}", kernels, runtime.pool, runtime)
+
+
+def _libraries(stream: HostStream) -> tuple[list[Any], list[tuple[str, str]]]:
+    products = Products(_Submitted(HostMultiplier(), stream))
+    pixels = PointwiseConvolutions(products)
+    builders, fusions = [products.builders, pixels.builders], [*products.FUSIONS, *pixels.FUSIONS]
+    if not missing_cudnn():
+        made = convolutions()
+        made.planner.executor = _Submitted(made.planner.executor, stream)
+        builders.append(made.builders)
+        fusions += made.FUSIONS
+    return builders, fusions

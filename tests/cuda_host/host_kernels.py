@@ -1,0 +1,69 @@
+"""The CUDA kernel set compiled for the host, over NumPy arrays: what the contract tests run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from host_convolutions import convolutions
+from host_convolutions import missing as missing_cudnn
+from host_loader import HostLoader
+from host_products import HostMultiplier
+from singa_lite.kernels.cuda_kernels import cuda
+from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
+from singa_lite.kernels.cuda_kernels.products import Products
+from singa_lite.kernels.kernel_set import FunctionKernel, KernelSet, Launch, Settings, forms_of
+from singa_lite.kernels.numpy_kernels import NUMPY
+
+
+def on_host(array: np.ndarray | None) -> Any:
+    """The CuPy array over a NumPy array's memory; no driver is asked."""
+    if array is None:
+        return None
+    import cupy
+
+    memory = cupy.cuda.UnownedMemory(array.ctypes.data, max(array.nbytes, 1), array, 0)
+    return cupy.ndarray(array.shape, array.dtype, cupy.cuda.MemoryPointer(memory, 0), strides=array.strides)
+
+
+class OverNumPy(KernelSet):
+    """A CUDA kernel set whose arrays are NumPy's."""
+
+    def prepare(self, name: str, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+        """Bind the kernel to the arrays' memory, which the launch keeps alive; one of NumPy's to the arrays."""
+        kernel = self.choose(name, forms_of(arrays), settings)
+        if isinstance(kernel, FunctionKernel):
+            return kernel.prepare(arrays, scratch, settings)
+        shown = tuple(on_host(array) for array in arrays)
+        launch = kernel.prepare(shown, on_host(scratch), settings)
+        return lambda kept=(shown, arrays, scratch): launch()
+
+
+def cuda_on_host(sanitized: bool = False) -> OverNumPy:
+    """The set's own kernels, without a set to fall back on."""
+    return _over_numpy("cuda", cuda(HostLoader(sanitized)))
+
+
+def cuda_with_libraries_on_host() -> OverNumPy:
+    """The kernels of the libraries, done by NumPy from what the libraries would be told, over our own and NumPy's."""
+    products = Products(HostMultiplier())
+    pixels = PointwiseConvolutions(products)
+    libraries, fusions = [products.builders, pixels.builders], [*products.FUSIONS, *pixels.FUSIONS]
+    if not missing_cudnn():  # `test_cuda_convolution_plans` says so
+        made = convolutions()
+        libraries.append(made.builders)
+        fusions += made.FUSIONS
+    return _over_numpy("cuda-libraries", cuda(HostLoader(), NUMPY, libraries, fusions))
+
+
+def _over_numpy(name: str, made: KernelSet) -> OverNumPy:
+    return OverNumPy(
+        name,
+        made.kernels,
+        made.fallback,
+        made.layouts,
+        made.fusions,
+        made.strides_matter,
+        made.inner_strides_matter,
+    )

@@ -1,0 +1,77 @@
+"""Which kernels of ours the calls of the contract launch, over which layouts, for which types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from kernel_case import Tensors
+from kernel_cases import CASES
+from singa_lite.kernels.cuda_kernels import cuda
+from singa_lite.kernels.cuda_kernels.routine import KernelLaunch, Routine
+from singa_lite.kernels.kernel_set import Form
+
+#: Axes from the outermost to the innermost: images as users see them, and channels innermost.
+ORDERS = ((0, 1, 2, 3), (0, 2, 3, 1))
+#: CUDA kernels as builders alone: they compile nothing and bind nothing.
+KERNELS: dict[str, Any] = cuda(None).kernels  # type: ignore[arg-type]  # a loader is asked for when bound
+
+
+def form(tensor: np.ndarray | None, order: tuple[int, ...]) -> Form | None:
+    """A tensor's form; with four axes, in that order of memory."""
+    if tensor is None:
+        return None
+    if tensor.ndim != len(order):
+        return Form(tensor.shape, tensor.dtype, tensor.strides)
+    strides, step = [0] * len(order), tensor.itemsize
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= tensor.shape[axis]
+    return Form(tensor.shape, tensor.dtype, tuple(strides))
+
+
+def routine(key: str, tensors: Tensors, settings: dict[str, Any], order: tuple[int, ...] = ORDERS[0]) -> Routine | None:
+    """What the call of a case does; None if this set does not do it, or not by itself."""
+    kernel = KERNELS.get(key.split(":")[0])
+    forms = [form(tensor, order) for tensor in tensors]
+    return None if kernel is None else kernel.build(*forms, **settings)
+
+
+def cases(dtype: str, big: bool = False) -> Iterator[tuple[str, Tensors, dict[str, Any]]]:
+    """(key, tensors, settings) of each case whose kernel this set has."""
+    for key, case in CASES.items():
+        if key.split(":")[0] in KERNELS:
+            yield key, *case.build(np.random.default_rng(7), np.dtype(dtype), big)
+
+
+@cache
+def launches(dtype: str) -> tuple[KernelLaunch, ...]:
+    """All launches of all cases, small and big ones, in both layouts of images."""
+    found: list[KernelLaunch] = []
+    for big in (False, True):
+        for key, tensors, settings in cases(dtype, big):
+            made = [routine(key, tensors, settings, order) for order in ORDERS]
+            found += [launch for one in made if one is not None for launch in one.launches]
+    return tuple(found)
+
+
+def types_of(file: str, dtype: str = "float32") -> list[dict[str, str]]:
+    """The different types that a source is compiled for, the commonest first."""
+    counted: dict[tuple[tuple[str, str], ...], int] = {}
+    for launch in launches(dtype):
+        if launch.file == file:
+            counted[launch.types] = counted.get(launch.types, 0) + 1
+    return [dict(types) for types in sorted(counted, key=lambda types: -counted[types])]
+
+
+def threads_of(file: str) -> dict[str, int]:
+    """{kernel: most threads of a block it is launched with}."""
+    most: dict[str, int] = {}
+    for launch in launches("float32"):
+        if launch.file == file:
+            most[launch.kernel] = max(most.get(launch.kernel, 0), prod(launch.block))
+    return most

@@ -1,0 +1,96 @@
+"""Compiles CUDA sources to machine code as CuPy would, without a GPU, and reads what each kernel takes of one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from host_loader import INCLUDES, cache_folder
+
+_ENTRY = re.compile(r"Compiling entry function '(\w+)'")
+_MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+class Usage(NamedTuple):
+    """What ptxas tells of a kernel, with the functions that it calls. Bytes are those of one thread, shared a block's.
+
+    local: arrays that do not fit in registers, spilled ones among them.
+    """
+
+    kernel: str
+    registers: int
+    local: int
+    spilled: int
+    shared: int
+
+
+@cache
+def missing() -> str:
+    """What is wanted to compile here and not found; "" if all is there."""
+    try:
+        _nvrtc().getVersion()
+    except Exception as error:  # no CuPy, or CuPy without the library: each version raises its own
+        return f"NVRTC, pip install cupy-cuda13x nvidia-cuda-nvrtc nvidia-cuda-runtime ({type(error).__name__})"
+    if not any((folder / "cuda_fp16.h").exists() for folder in INCLUDES):
+        return "cuda_fp16.h, pip install nvidia-cuda-runtime"
+    return ""
+
+
+def compiled(text: str, name: str, architecture: str) -> list[Usage]:
+    """What the kernels of a source take, once it is machine code; compiled unless an equal source was before.
+
+    architecture: sm_90, say. RuntimeError with the compiler's words.
+    """
+    options = ["--std=c++17", "-default-device", "-ftz=true", f"-arch={architecture}", "--ptxas-options=-v"]
+    key = "\0".join([text, name, *options, str(_nvrtc().getVersion())])
+    kept = cache_folder() / f"{Path(name).stem}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.log"
+    if not kept.exists():
+        log = _compile(text, name, options)
+        with tempfile.NamedTemporaryFile("w", dir=kept.parent, delete=False) as file:
+            file.write(log)
+        os.replace(file.name, kept)
+    return usages(kept.read_text())
+
+
+def _compile(text: str, name: str, options: list[str]) -> str:
+    """What the compiler says of a source that it made machine code of."""
+    nvrtc = _nvrtc()
+    program = nvrtc.createProgram(text, name, [], [])
+    try:
+        nvrtc.compileProgram(program, [*options, *(f"-I{folder}" for folder in INCLUDES if folder.exists())])
+        if not nvrtc.getCUBIN(program).startswith(b"\x7fELF"):
+            raise RuntimeError(f"{name}: wanted machine code, received none")
+        return str(nvrtc.getProgramLog(program))
+    except nvrtc.NVRTCError as error:
+        raise RuntimeError(nvrtc.getProgramLog(program)[:4000]) from error
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+def usages(log: str) -> list[Usage]:
+    """What a program log says, kernel by kernel."""
+    _, *parts = _ENTRY.split(log)
+    return [_usage(kernel, part) for kernel, part in zip(parts[::2], parts[1::2], strict=True)]
+
+
+def _usage(kernel: str, text: str) -> Usage:
+    memory = [tuple(map(int, found)) for found in _MEMORY.findall(text)]
+    local = sum(frame for frame, _, _ in memory)
+    spilled = sum(stores + loads for _, stores, loads in memory)
+    registers, shared = _REGISTERS.search(text), _SHARED.search(text)
+    if registers is None or not memory:
+        raise ValueError(f"wanted ptxas to tell of kernel {kernel!r}, received {text!r}")
+    return Usage(kernel, int(registers[1]), local, spilled, int(shared[1]) if shared else 0)
+
+
+def _nvrtc() -> Any:
+    from cupy.cuda import nvrtc
+
+    return nvrtc

@@ -1,0 +1,155 @@
+"""Calls of all CUDA kernels over memory without a byte to spare, one after the other.
+
+    LD_PRELOAD=libasan.so python sanitized_calls.py [CALL ...]
+
+Does the named calls, all by default, and writes a line before each and another one after it: the address sanitizer
+ends the process in the middle of a wrong one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
+from functools import cache
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+
+import kernel_cases_pointwise as pointwise
+import kernel_cases_spatial as spatial
+from exact_memory import exact_memory
+from host_kernels import OverNumPy, cuda_on_host
+from kernel_case import Case, Tensors
+from kernel_cases import CASES
+from launches import KERNELS, ORDERS, form, routine
+from singa_lite.kernels.cuda_kernels.routine import Routine
+
+DTYPE = np.dtype("float32")
+
+
+def _for_both(small: Any) -> tuple[Any, Any]:
+    return small, small
+
+
+def _sizes(axes: tuple[int, int, int], image: tuple[int, ...], flat: tuple[int, int], row: int) -> dict[str, Any]:
+    """What the tables of cases call their sizes. flat: (n, c); row: features of layer normalization."""
+    return {
+        "SMALL": axes,
+        "IMAGES": _for_both(image),
+        "PARAMETERS": _for_both(axes),
+        "CHANNELS": {0: _for_both(flat), 1: _for_both(axes), 2: _for_both(image)},
+        "ROWS": {
+            "": _for_both(((3,), (row,))),
+            ":images": _for_both(((1,), (row, 1, 2))),
+            ":single": _for_both(((), (row, 1))),
+        },
+    }
+
+
+#: The tables' own small sizes (all extents different, most of them primes), as little as there is, and a little more
+#: than a warp, a block or a tile has. Images of at least 7 x 9, the kernel of a global pooling.
+SIZES: dict[str, dict[str, Any]] = {
+    "small": {},
+    "ones": _sizes((1, 1, 2), (1, 1, 7, 9), (2, 1), 1),
+    "over a warp": _sizes((1, 3, 33), (1, 33, 7, 9), (33, 3), 33),
+    "over a block": _sizes((1, 2, 1031), (2, 3, 17, 16), (3, 257), 1031),
+}
+
+#: Losses and metrics take their sizes beforehand.
+SCORES = {"three": (1, 3), "over a warp": (2, 33), "over a block": (257, 5), "wide": (2, 1031)}
+FURTHER: dict[str, Case] = {
+    f"{name}:{label}": make(_for_both(shape), np.int64)
+    for label, shape in SCORES.items()
+    for name, make in {
+        "softmax_cross_entropy": pointwise.class_loss,
+        "softmax_cross_entropy_derivative": pointwise.class_loss_derivative,
+        "in_top_k": pointwise.hits,
+    }.items()
+} | {
+    f"{name}:rows {label}": pointwise.hits(_for_both(shape), np.float32)
+    for label, shape in SCORES.items()
+    for name in ("precision_at_k", "recall_at_k")
+}
+
+
+class Call(NamedTuple):
+    """A case, its size, the order of its images' axes in memory, and whether its tensors lie at odd addresses."""
+
+    case: str
+    size: str = "small"
+    order: int = 0
+    shifted: bool = False
+
+    def __str__(self) -> str:
+        return "/".join([self.case, self.size, ("c order", "channels last")[self.order], *["shifted"] * self.shifted])
+
+    @staticmethod
+    def named(text: str) -> Call:
+        """The call that is written so."""
+        case, size, order, *shifted = text.split("/")
+        return Call(case, size, int(order == "channels last"), bool(shifted))
+
+    def build(self) -> tuple[Tensors, dict[str, Any]]:
+        """Its tensors and settings."""
+        case = CASES.get(self.case) or FURTHER[self.case]
+        with ExitStack() as changed:
+            for module in (pointwise, spatial):
+                for name, value in SIZES[self.size].items():
+                    if hasattr(module, name):
+                        changed.enter_context(patch.object(module, name, value))
+            return case.build(np.random.default_rng(7), DTYPE, False)
+
+    @property
+    def routine(self) -> Routine | None:
+        """What it launches."""
+        return routine(self.case, *self.build(), ORDERS[self.order])
+
+    def run(self, kernels: OverNumPy) -> None:
+        """Do it."""
+        tensors, settings = self.build()
+        name = self.case.split(":")[0]
+        with exact_memory() as memory:
+            arrays: Tensors = []
+            for tensor in tensors:
+                wanted = form(tensor, ORDERS[self.order])
+                arrays.append(
+                    None if wanted is None else memory.array(wanted.shape, wanted.dtype, wanted.strides, self.shifted)
+                )
+                if tensor is not None:
+                    arrays[-1][...] = tensor
+            scratch = memory.nothing(kernels.scratch_bytes(name, arrays, settings))
+            kernels.prepare(name, tuple(arrays), scratch, settings)()
+
+
+@cache
+def calls_of(case: str) -> tuple[Call, ...]:
+    """The different calls of a case that are kernels of ours alone."""
+    found: dict[Any, Call] = {}
+    for size in SIZES if case in CASES else ("small",):
+        for order in range(len(ORDERS)):
+            call = Call(case, size, order)
+            forms = [form(tensor, ORDERS[order]) for tensor in call.build()[0]]
+            made = call.routine
+            if made is not None and made.launches == made.steps:
+                found.setdefault(tuple(None if one is None else one.key for one in forms), call)
+    return tuple(call._replace(shifted=shifted) for call in found.values() for shifted in (False, True))
+
+
+def cases() -> list[str]:
+    """The cases whose kernels the set has."""
+    return [case for case in (*CASES, *FURTHER) if case.split(":")[0] in KERNELS]
+
+
+def main(calls: Iterable[Call]) -> None:
+    """Do the calls."""
+    kernels = cuda_on_host(sanitized=True)
+    for call in calls:
+        print(f"begins {call}", flush=True)
+        call.run(kernels)
+        print(f"done {call}", flush=True)
+
+
+if __name__ == "__main__":
+    main(map(Call.named, sys.argv[1:]) if sys.argv[1:] else (call for case in cases() for call in calls_of(case)))

@@ -1,0 +1,315 @@
+"""The binding of cuBLASLt: constants and prototypes against its header, descriptors against the library, `Lt`."""
+
+from __future__ import annotations
+
+import ctypes as c
+import gc
+import shutil
+import subprocess
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import pytest
+
+import host_loader
+from host_lt import LibraryOnHost, product_of
+from host_products import HostMultiplier
+from singa_lite.kernels.cuda_kernels import cublaslt, cublaslt_header, lt
+from singa_lite.kernels.cuda_kernels.cublaslt import CublasLt, CublasLtError, CublasLtNotFoundError, Object
+from singa_lite.kernels.cuda_kernels.cublaslt_header import (
+    FUNCTIONS,
+    Algorithm,
+    Compute,
+    DataType,
+    Epilogue,
+    Heuristic,
+    LayoutAttribute,
+    MatmulAttribute,
+    PreferenceAttribute,
+)
+from singa_lite.kernels.cuda_kernels.lt import Lt
+from singa_lite.kernels.cuda_kernels.product import Layout, Product
+
+PREFIXES: dict[Any, str] = {
+    DataType: "CUDA",
+    Compute: "CUBLAS",
+    Epilogue: "CUBLASLT_EPILOGUE",
+    MatmulAttribute: "CUBLASLT_MATMUL_DESC",
+    LayoutAttribute: "CUBLASLT_MATRIX_LAYOUT",
+    PreferenceAttribute: "CUBLASLT_MATMUL_PREF",
+}
+OTHERS = {
+    "CUBLAS_STATUS_SUCCESS": cublaslt_header.SUCCESS,
+    "CUBLAS_STATUS_NOT_SUPPORTED": cublaslt_header.NOT_SUPPORTED,
+}
+SIZES = {
+    "sizeof(cublasLtMatmulAlgo_t)": c.sizeof(Algorithm),
+    "sizeof(cublasLtMatmulHeuristicResult_t)": c.sizeof(Heuristic),
+    "offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize)": Heuristic.workspaceSize.offset,
+    "offsetof(cublasLtMatmulHeuristicResult_t, state)": Heuristic.state.offset,
+}
+PROGRAM = """
+#include <cstddef>
+#include <cstdio>
+#include <cublasLt.h>
+template <class R, class... A> void sizes(const char* name, R (*)(A...)) {
+    std::printf("cublasLt%s", name);
+    std::size_t all[] = {sizeof(A)...};
+    for (std::size_t size : all) std::printf(" %zu", size);
+    std::printf("\\n");
+}
+int main() {
+"""
+
+
+def constants() -> dict[str, int]:
+    """What the header's names stand for, by this package."""
+    found = dict(OTHERS)
+    for kind, prefix in PREFIXES.items():
+        for member in kind:
+            number = member.value if isinstance(member, int) else member.value[0]
+            found[f"{prefix}_{member.name}"] = number
+    return found
+
+
+@pytest.fixture(scope="module")
+def header(tmp_path_factory) -> Iterator[dict[str, str]]:
+    """What a C++ program that includes the header prints of its names."""
+    folders = [folder for folder in host_loader.INCLUDES if (folder / "cublasLt.h").exists()]
+    if not folders or shutil.which("g++") is None:
+        pytest.skip("no cublasLt.h, pip install nvidia-cublas, or no g++")
+    lines = [f'std::printf("{name} %ld\\n", (long)({name}));' for name in (*constants(), "CUBLAS_VER_MAJOR")]
+    lines += [f'std::printf("%s %ld\\n", "{name.replace(" ", "")}", (long)({name}));' for name in SIZES]
+    folder = tmp_path_factory.mktemp("header")
+    code = folder / "header.cpp"
+    # A function that is only named is not linked: the program runs without the library.
+    lines += [f'sizes("{name}", static_cast<decltype(&cublasLt{name})>(nullptr));' for name in FUNCTIONS]
+    code.write_text(PROGRAM + "\n".join(lines) + "\n}\n")
+    includes = [f"-I{folder}" for folder in host_loader.INCLUDES if folder.exists()]
+    subprocess.run(["g++", "-w", *includes, str(code), "-o", str(folder / "header")], check=True)
+    printed = subprocess.run([str(folder / "header")], check=True, capture_output=True, text=True).stdout
+    yield {line.split(" ", 1)[0]: line.split(" ", 1)[1] for line in printed.splitlines()}
+
+
+def test_constants_are_those_of_the_header(header):
+    assert {name: int(header[name]) for name in constants()} == constants()
+    assert int(header["CUBLAS_VER_MAJOR"]) == cublaslt_header.MAJOR
+
+
+def test_structures_are_those_of_the_header(header):
+    assert {name: int(header[name.replace(" ", "")]) for name in SIZES} == SIZES
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_arguments_are_as_large_as_those_of_the_header(header, name):
+    assert [int(size) for size in header[f"cublasLt{name}"].split()] == [c.sizeof(kind) for kind in FUNCTIONS[name]]
+
+
+# The library
+
+
+@pytest.mark.parametrize("path", ["/nowhere/libcublasLt.so.13", "libc.so.6"])
+def test_what_is_no_such_library_is_named(path):
+    with pytest.raises(CublasLtNotFoundError, match=r"wanted .*13, received") as error:
+        CublasLt(path)
+    assert path in str(error.value)
+
+
+def test_another_major_version_is_refused(library, monkeypatch):
+    monkeypatch.setattr(cublaslt, "MAJOR", 12)
+    with pytest.raises(CublasLtNotFoundError, match=rf"wanted cuBLASLt 12, received version {library.version}"):
+        CublasLt(library.path)
+
+
+def test_the_loader_looks_where_nothing_else_is_known(monkeypatch):
+    def nothing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(cublaslt, "import_module", nothing)
+    assert cublaslt._path() == "libcublasLt.so.13"
+
+
+@pytest.fixture(scope="module")
+def library() -> CublasLt:
+    """Skipped where there is none."""
+    try:
+        return cublaslt.load()
+    except CublasLtNotFoundError as error:
+        pytest.skip(str(error))
+
+
+def test_a_call_that_fails_says_which_and_why(library):
+    with pytest.raises(CublasLtError, match=r"MatrixLayoutSetAttribute: status 7 \(CUBLAS_STATUS_INVALID_VALUE\)"):
+        library["MatrixLayoutSetAttribute"](None, 5, None, 4)
+
+
+@pytest.mark.parametrize("kind", ["MatmulDesc", "MatrixLayout", "MatmulPreference"])
+def test_objects_of_the_library_end_with_ours(kind):
+    class Counting:
+        live = 0
+
+        def __getitem__(self, name: str) -> Any:
+            def call(*arguments: Any) -> None:
+                self.live += name == f"{kind}Create"
+                self.live -= name == f"{kind}Destroy"
+
+            return call
+
+    counting = Counting()
+    made = Object(counting, kind)
+    assert counting.live == 1
+    gone = weakref.ref(made)
+    del made
+    gc.collect()
+    assert gone() is None
+    assert counting.live == 0
+
+
+# Descriptors, which the library takes without a GPU
+
+
+PLAIN = Product("float32", "float32", Layout(130, 40, 136), Layout(40, 50, 40), Layout(130, 50, 130))
+TRANSPOSED = replace(PLAIN, a=Layout(40, 130, 40), b=Layout(50, 40, 64), transpose_a=True, transpose_b=True)
+BATCHED = replace(PLAIN, a=Layout(130, 40, 136, 0), b=Layout(40, 50, 40, 2000), d=Layout(130, 50, 130, 6500), batch=7)
+EPILOGUES = [replace(PLAIN, epilogue=e, aux=(256 if e.has_mask else 136, 0) if e.has_aux else (0, 0)) for e in Epilogue]
+HALVES = [
+    replace(PLAIN, inputs=half, output=output) for half in ("float16", "bfloat16") for output in (half, "float32")
+]
+DTYPES = [*HALVES, replace(PLAIN, inputs="float64", output="float64")]
+MASKED = replace(BATCHED, epilogue=Epilogue.RELU_AUX, aux=(256, 256 * 50))
+PRODUCTS = [PLAIN, TRANSPOSED, BATCHED, MASKED, *EPILOGUES, *DTYPES]
+
+
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda p: f"{p.inputs}-{p.output}-{p.epilogue.name}-{p.batch}")
+def test_the_library_takes_every_descriptor_and_says_it_back(library, product):
+    described = lt.describe(library, product, 0x1000, 0x2000)
+    assert product_of(described, *lt.layouts(library, product)) == product
+    assert described.get(MatmulAttribute.BIAS_POINTER) == (0x1000 if product.epilogue.has_bias else 0)
+    assert described.get(MatmulAttribute.EPILOGUE_AUX_POINTER) == (0x2000 if product.epilogue.has_aux else 0)
+
+
+@pytest.mark.parametrize(
+    "inputs, tf32, wanted",
+    [
+        ("float32", False, Compute.COMPUTE_32F),
+        ("float32", True, Compute.COMPUTE_32F_FAST_TF32),
+        ("float64", True, Compute.COMPUTE_64F),
+        ("float16", True, Compute.COMPUTE_32F),
+        ("bfloat16", False, Compute.COMPUTE_32F),
+    ],
+)
+def test_tf32_is_asked_for_only_where_it_is_meant(inputs, tf32, wanted):
+    assert lt.compute(replace(PLAIN, inputs=inputs, output=inputs, tf32=tf32)) is wanted
+
+
+# Lt, over a GPU of NumPy's
+
+
+@pytest.fixture
+def on_host(library) -> LibraryOnHost:
+    return LibraryOnHost(library)
+
+
+def aligned(nbytes: int) -> np.ndarray:
+    """Bytes from a multiple of 512 on, as in an arena."""
+    whole = np.zeros(nbytes + 512, np.uint8)
+    start = -whole.ctypes.data % 512
+    return whole[start : start + nbytes]
+
+
+def operands(product: Product) -> list[np.ndarray]:
+    """A, B, D, bias and aux: values where they are read."""
+    rng = np.random.default_rng(3)
+
+    def values(elements: int, dtype: str) -> np.ndarray:
+        made = aligned(elements * np.dtype(dtype).itemsize).view(dtype)
+        made[...] = rng.standard_normal(elements)
+        return made
+
+    sizes = [layout.columns * layout.leading + (product.batch - 1) * layout.stride for layout in layouts(product)]
+    a, b, d = (values(*which) for which in zip(sizes, (product.inputs, product.inputs, product.output), strict=True))
+    leading, stride = product.aux
+    aux = values(product.n * leading + (product.batch - 1) * stride, product.output)  # too many for a mask of bits
+    return [a, b, d, values(product.bias_size, product.output), aux]
+
+
+def layouts(product: Product) -> tuple[Layout, Layout, Layout]:
+    return product.a, product.b, product.d
+
+
+def addresses(product: Product, tensors: list[np.ndarray]) -> tuple[int, ...]:
+    bias, aux = product.epilogue.has_bias, product.epilogue.has_aux
+    return tuple(t.ctypes.data if there else 0 for t, there in zip(tensors, (1, 1, 1, bias, aux), strict=True))
+
+
+@pytest.mark.parametrize(
+    "product",
+    [p for p in PRODUCTS if "bfloat16" not in (p.inputs, p.output)],
+    ids=lambda p: f"{p.inputs}-{p.output}-{p.epilogue.name}-{p.batch}",
+)
+def test_what_the_library_is_told_is_the_product(on_host, product):
+    multiplier = Lt(77, library=on_host)
+    got, wanted = operands(product), operands(product)
+    assert multiplier.workspace_bytes(product) == 4096
+    multiplier.bind(product, addresses(product, got), 0x10000)()
+    HostMultiplier().bind(product, addresses(product, wanted), 0)()
+    for one, other in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert on_host.done == [(product, lt.compute(product))]
+    assert on_host.work == [(0x10000, 4096, 77)]
+
+
+def test_the_heuristic_is_asked_once_for_a_product_and_its_alignment(on_host):
+    multiplier = Lt(0, workspace_limit=1 << 20, library=on_host)
+    usual = {"MAX_WORKSPACE_BYTES": 1 << 20} | {f"MIN_ALIGNMENT_{name}_BYTES": 256 for name in "ABCD"}
+    for _ in range(2):
+        tensors = operands(PLAIN)
+        multiplier.bind(PLAIN, addresses(PLAIN, tensors), 0)()
+    assert on_host.asked == [usual]
+    for _ in range(2):
+        a, *others = addresses(PLAIN, operands(PLAIN))
+        multiplier.bind(PLAIN, (a + 16, *others), 0)
+    # The piece of a tensor must do with the workspace that was stated before its address was known.
+    assert on_host.asked[1:] == [usual | {"MAX_WORKSPACE_BYTES": 4096, "MIN_ALIGNMENT_A_BYTES": 16}]
+
+
+def test_workspace_stays_within_its_limit(on_host):
+    assert Lt(0, workspace_limit=1000, library=on_host).workspace_bytes(PLAIN) == 1000
+
+
+def test_a_product_that_the_library_cannot_do(on_host):
+    on_host.wants = None
+    multiplier = Lt(0, library=on_host)
+    assert multiplier.workspace_bytes(PLAIN) is None
+    with pytest.raises(LookupError, match="wanted an algorithm for operands aligned to"):
+        multiplier.bind(PLAIN, addresses(PLAIN, operands(PLAIN)), 0)
+
+
+def test_calls_share_layouts_but_not_the_descriptor_that_holds_the_bias(on_host):
+    product = replace(PLAIN, epilogue=Epilogue.BIAS)
+    multiplier = Lt(0, library=on_host)
+    first, second = operands(product), operands(product)
+    second[3][...] = 5
+    launches = [multiplier.bind(product, addresses(product, tensors), 0) for tensors in (first, second)]
+    for launch in launches:
+        launch()
+    assert not np.array_equal(first[2], second[2])
+
+
+def test_without_a_gpu_the_handle_says_so(library):
+    try:
+        made = Lt(0, library=library)
+    except CublasLtError as error:
+        assert "cuBLASLt: Create: status" in str(error)
+    else:
+        assert made.workspace_bytes(PLAIN) is not None
+
+
+def test_members_are_distinct():
+    for kind in PREFIXES:
+        assert issubclass(kind, Enum)
+        assert len(kind.__members__) == len(list(kind)), "two names of one value"

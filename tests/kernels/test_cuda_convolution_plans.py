@@ -1,0 +1,217 @@
+"""Convolutions by cuDNN: planned by the library itself for a described GPU, run by NumPy from what it was told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channels_last, serves
+from test_convolution import SETTINGS, Setting, tensors
+
+from host_convolutions import HostExecutor, convolutions, missing
+from host_kernels import OverNumPy
+from host_loader import HostLoader
+from kernel_case import garbage, run
+from singa_lite.kernels.cuda_kernels import cudnn_library
+from singa_lite.kernels.cuda_kernels.cudnn_convolution import Convolutions
+from singa_lite.kernels.cuda_kernels.cudnn_plan import Plan
+from singa_lite.kernels.cuda_kernels.routine import CudaKernel
+from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.numpy_kernels import NUMPY
+
+#: Roundings of the largest element that sums in another order may differ by.
+LONG_SUM = 128
+PLAIN = SETTINGS["padded"]
+#: Sums of many products.
+HALVES = Setting((2, 64, 8, 7), 64, (3, 3), pad=(1, 1, 1, 1))
+#: Large enough that engines with and without a workspace are offered.
+LARGE = Setting((16, 64, 56, 56), 64, (3, 3), pad=(1, 1, 1, 1))
+
+
+@pytest.fixture(autouse=True)
+def library() -> None:
+    """Skips where cuDNN is missing; `test_cudnn_library.py` needs none of it."""
+    if missing():
+        pytest.skip(missing())
+
+
+def kernels(made: Convolutions) -> OverNumPy:
+    """The builders as a set without a fallback."""
+    return OverNumPy("cudnn", {name: CudaKernel(build, HostLoader()) for name, build in made.builders.items()})
+
+
+@pytest.fixture(scope="module")
+def cudnn() -> OverNumPy:
+    """The set as it is by default."""
+    return kernels(convolutions())
+
+
+def calls(
+    setting: Setting, dtype: Any = np.float32, x_like: Any = channels_last, y_like: Any = channels_last
+) -> dict[str, tuple[str, list[Any], dict[str, Any]]]:
+    """(kernel, tensors, settings) of every direction, filters channels last. x_like, y_like: layouts of images."""
+    x, weight, bias, dy = tensors(setting, dtype)
+    filters = channels_last(weight)
+
+    def blank(shape: Any, like: Any) -> np.ndarray:
+        return like(garbage(shape, dtype))
+
+    fused = {**setting.settings, "activation": "relu"}
+    return {
+        "forward": ("conv2d", [x_like(x), filters, None, blank(setting.y, y_like)], setting.settings),
+        "bias": ("conv2d", [x_like(x), filters, bias, blank(setting.y, y_like)], setting.settings),
+        "relu": ("conv2d_activation", [x_like(x), filters, None, blank(setting.y, y_like)], fused),
+        "bias, relu": ("conv2d_activation", [x_like(x), filters, bias, blank(setting.y, y_like)], fused),
+        "derivative": ("conv2d_derivative", [y_like(dy), filters, blank(setting.x, x_like)], setting.settings),
+        "gradient": (
+            "conv2d_gradient",
+            [x_like(x), y_like(dy), blank(setting.weight, channels_last)],
+            setting.settings,
+        ),
+    }
+
+
+DIRECTIONS = tuple(calls(PLAIN))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+def test_equals_the_reference(cudnn, setting, dtype):
+    for name, operands, settings in calls(setting, dtype).values():
+        check(cudnn, name, operands, settings, LONG_SUM)
+
+
+@pytest.mark.parametrize("pair", [name for name in PAIRS if name != "turned"])
+@pytest.mark.parametrize("name", ["padded", "strided", "grouped", "pointwise"])
+def test_layouts_equal_the_reference(cudnn, pair, name):
+    for kernel, operands, settings in calls(SETTINGS[name], np.float32, *PAIRS[pair]).values():
+        check(cudnn, kernel, operands, settings, LONG_SUM)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_halves_are_summed_in_float32(cudnn, direction):
+    name, operands, settings = calls(HALVES, np.float16)[direction]
+    check_halves(cudnn, name, operands, settings)
+
+
+def check_halves(cudnn: OverNumPy, name: str, operands: list[Any], settings: dict[str, Any]) -> None:
+    """The result is the reference's, rounded once."""
+    exact = [None if t is None else np.array(t, np.float64) for t in operands]
+    run(NUMPY, name, exact, settings)
+    run(cudnn, name, operands, settings)
+    assert operands[-1].dtype == np.float16
+    rounding = np.finfo(np.float16).eps * np.abs(exact[-1]).max() / 2
+    np.testing.assert_allclose(operands[-1], exact[-1], rtol=0, atol=1.01 * rounding)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_filters_in_c_order(cudnn, dtype):
+    for name, operands, settings in calls(PLAIN, dtype).values():
+        place = -1 if name == "conv2d_gradient" else 1
+        operands[place] = c_order(operands[place])
+        check(cudnn, name, operands, settings, LONG_SUM)
+
+
+def forms(setting: Setting, direction: str, dtype: str = "float32") -> tuple[str, list[Any], dict[str, Any]]:
+    """As `calls`, forms without memory."""
+    name = calls(PLAIN)[direction][0]
+    x, weight, y = (image(*shape, dtype=dtype) for shape in (setting.x, setting.weight, setting.y))
+    bias = Form((setting.filters,), x.dtype, (x.dtype.itemsize,))
+    fused = {"activation": "relu"} if name == "conv2d_activation" else {}
+    operands = {
+        "derivative": [y, weight, x],
+        "gradient": [x, y, weight],
+    }.get(direction, [x, weight, bias if "bias" in direction else None, y])
+    return name, operands, {**setting.settings, **fused}
+
+
+def workspaces(setting: Setting = LARGE, **knobs: Any) -> list[int]:
+    """Scratch of each direction."""
+    made = kernels(convolutions(**knobs))
+    return [made.scratch_bytes(*forms(setting, direction)) for direction in DIRECTIONS]
+
+
+def test_workspaces_keep_to_their_limit():
+    none, some, all_there_is = (workspaces(workspace_limit=limit) for limit in (0, 13 << 20, 1 << 40))
+    assert not any(none)
+    assert max(some) <= 13 << 20
+    assert max(all_there_is) > 13 << 20
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_other_dtypes_have_plans_without_workspace(dtype):
+    made = kernels(convolutions(workspace_limit=0))
+    for direction in DIRECTIONS:
+        name, operands, settings = forms(LARGE, direction, dtype)
+        assert made.kernels[name].serves(tuple(operands), settings)
+        assert made.scratch_bytes(name, operands, settings) == 0
+
+
+def test_tf32_is_a_matter_of_a_knob():
+    assert workspaces(allow_tf32=True) != workspaces(allow_tf32=False) == workspaces()
+
+
+def test_being_deterministic_is_a_matter_of_a_knob():
+    assert workspaces(deterministic=False) != workspaces(deterministic=True) == workspaces()
+
+
+def test_bias_and_relu_are_in_the_graph():
+    made = convolutions()
+    executor = made.planner.executor
+    assert isinstance(executor, HostExecutor)
+    for direction in ("bias", "bias, relu"):
+        run(kernels(made), *calls(PLAIN)[direction])
+    assert executor.done == [("conv_fprop", "bias"), ("conv_fprop", "bias", "relu")]
+
+
+@pytest.mark.parametrize("given", ["turned", "broadcast", "filters with gaps", "bias with gaps", "mixed", "integers"])
+def test_leaves_what_the_library_is_not_asked_for(cudnn, given):
+    name, operands, settings = calls(PLAIN)["bias"]
+    x, weight, bias, y = operands
+    refused = {
+        "turned": [np.asfortranarray(x), weight, bias, y],
+        "broadcast": [np.broadcast_to(x[:1], x.shape), weight, bias, y],
+        "filters with gaps": [x, piece_of_channels_last(weight), bias, y],
+        "bias with gaps": [x, weight, np.repeat(bias, 2)[::2], y],
+        "mixed": [x.astype(np.float64), weight, bias, y],
+        "integers": [t.astype(np.int32) for t in (x, weight, bias, np.zeros(y.shape))],
+    }
+    assert serves(cudnn, name, operands, settings)
+    assert not serves(cudnn, name, refused[given], settings)
+
+
+def test_leaves_other_activations(cudnn):
+    name, operands, settings = calls(PLAIN)["bias, relu"]
+    assert not serves(cudnn, name, operands, {**settings, "activation": "sigmoid"})
+
+
+@pytest.mark.parametrize(("dtype", "offset"), [("float32", 4), ("float32", 12), ("float64", 8), ("float16", 2)])
+def test_addresses_that_forbid_vector_loads_get_another_engine(monkeypatch, dtype, offset):
+    made = convolutions()
+    plans: list[tuple[Any, Plan]] = []
+    plan = made.planner.plan
+
+    def noted(draw: Any, dtype: str, limit: Any = None, alignments: Any = None) -> Plan | None:
+        found = plan(draw, dtype, limit, alignments)
+        assert found is not None
+        plans.append((alignments, found))
+        return found
+
+    monkeypatch.setattr(made.planner, "plan", noted)
+    name, (x, *others), settings = calls(HALVES, dtype)["forward"]
+    memory = np.zeros(x.nbytes + 32, np.uint8)
+    odd = np.ndarray(x.shape, x.dtype, memory, -memory.ctypes.data % 16 + offset, x.strides)
+    odd[...] = x
+    if dtype == "float16":
+        check_halves(kernels(made), name, [odd, *others], settings)
+    else:
+        check(kernels(made), name, [odd, *others], settings, LONG_SUM)
+    (_, even_plan), (alignments, odd_plan) = plans[0], plans[-1]
+    assert alignments == {1: offset & -offset}
+    assert odd_plan.candidates < even_plan.candidates or dtype == "float64"  # the library took note
+    assert odd_plan.workspace_bytes <= even_plan.workspace_bytes  # it is all there is
+
+
+def test_says_its_version():
+    assert cudnn_library.version().startswith("9.")

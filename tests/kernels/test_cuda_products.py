@@ -1,0 +1,345 @@
+"""Products of the CUDA set, done by NumPy from what cuBLASLt would be told; the contract shows the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+from layouts import serves
+
+import host_loader
+from host_products import HostMultiplier, gelu_by_tanh, gelu_by_tanh_derivative
+from kernel_case import garbage, run
+from singa_lite.kernels.cuda_kernels.cublaslt_header import Epilogue
+from singa_lite.kernels.cuda_kernels.matrix import matrix
+from singa_lite.kernels.cuda_kernels.product import Layout, Product, by_rows
+from singa_lite.kernels.cuda_kernels.products import Products
+from singa_lite.kernels.cuda_kernels.routine import CudaKernel
+from singa_lite.kernels.kernel_set import Form, KernelSet, forms_of
+
+PLAIN = {"transpose_a": False, "transpose_b": False}
+LEFT = {"transpose_a": True, "transpose_b": False}
+RIGHT = {"transpose_a": False, "transpose_b": True}
+BOTH = {"transpose_a": True, "transpose_b": True}
+RELU = {"activation": "relu"}
+
+
+@pytest.fixture(scope="module")
+def multiplier() -> HostMultiplier:
+    """Skipped where CUDA's sources cannot be compiled for the host, for the copies of odd tensors."""
+    wanted = host_loader.missing() or ("" if find_spec("cupy") else "cupy")
+    if wanted:
+        pytest.skip(f"no {wanted}")
+    return HostMultiplier()
+
+
+@pytest.fixture(scope="module")
+def kernels(multiplier) -> KernelSet:
+    from host_kernels import OverNumPy
+
+    builders = Products(multiplier).builders
+    return OverNumPy(
+        "products", {name: CudaKernel(build, host_loader.HostLoader()) for name, build in builders.items()}
+    )
+
+
+def normal(*shape: int, seed: int = 3, dtype: Any = np.float32) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def by_columns(a: np.ndarray) -> np.ndarray:
+    """The same matrices, the columns of each one behind the other in memory."""
+    return a.swapaxes(-1, -2).copy().swapaxes(-1, -2)
+
+
+def with_gaps(a: np.ndarray) -> np.ndarray:
+    """The same values, neither rows nor columns without gaps."""
+    return np.repeat(np.repeat(a, 2, axis=-1), 3, axis=-2)[..., ::3, ::2]
+
+
+def backwards(a: np.ndarray) -> np.ndarray:
+    """The same values, the last row first in memory."""
+    return a[..., ::-1, :].copy()[..., ::-1, :]
+
+
+def piece(a: np.ndarray) -> np.ndarray:
+    """The same values in the middle of a larger tensor."""
+    return np.pad(a, [(0, 0)] * (a.ndim - 2) + [(1, 2), (3, 2)])[..., 1:-2, 3:-2]
+
+
+def last_first(a: np.ndarray) -> np.ndarray:
+    """The same values, the last matrix first in memory."""
+    return a[::-1].copy()[::-1]
+
+
+def heads(a: np.ndarray) -> np.ndarray:
+    """The same values, two leading axes that lie in the other order with the rows between: no even batch."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(a, 1, 2)), 2, 1) if a.ndim == 4 else a
+
+
+LAYOUTS = [np.ascontiguousarray, by_columns, piece, with_gaps, backwards]
+every_pair = pytest.mark.parametrize("right_layout", LAYOUTS, ids=lambda f: f"by_{f.__name__}")
+
+
+def turned(a: np.ndarray, transpose: bool) -> np.ndarray:
+    return a.swapaxes(-1, -2) if transpose else a
+
+
+def product(kernels: KernelSet, a: np.ndarray, b: np.ndarray, settings: dict[str, bool]) -> np.ndarray:
+    """op(a) @ op(b) by the kernel."""
+    shape = (turned(a, settings["transpose_a"])[..., :1] @ turned(b, settings["transpose_b"])[..., :1, :]).shape
+    y = garbage(shape, a.dtype)
+    assert serves(kernels, "matmul", (a, b, y), settings)
+    run(kernels, "matmul", (a, b, y), settings)
+    return y
+
+
+def assert_close(got: np.ndarray, wanted: np.ndarray, roundings: int = 16) -> None:
+    """To so many roundings of the largest element."""
+    atol = roundings * np.finfo(got.dtype).eps * np.abs(wanted).max()
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=atol)
+
+
+def assert_is_product(got: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    assert_close(got, a.astype(np.float64) @ b.astype(np.float64))
+
+
+@pytest.mark.parametrize("settings", [PLAIN, LEFT, RIGHT, BOTH], ids=["plain", "left", "right", "both"])
+@pytest.mark.parametrize("left_layout", LAYOUTS, ids=lambda f: f.__name__)
+@every_pair
+def test_matrices_of_all_layouts(kernels, left_layout, right_layout, settings):
+    a, b = normal(7, 37), normal(37, 5, seed=4)
+    left = left_layout(turned(a, settings["transpose_a"]))
+    right = right_layout(turned(b, settings["transpose_b"]))
+    assert_is_product(product(kernels, left, right, settings), a, b)
+
+
+@pytest.mark.parametrize("settings", [PLAIN, LEFT, RIGHT, BOTH], ids=["plain", "left", "right", "both"])
+@pytest.mark.parametrize("layout", [*LAYOUTS, heads, last_first], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("lead", [(3,), (2, 3)], ids=str)
+@pytest.mark.parametrize("plain", ["left is plain", "right is plain", ""])
+def test_batches(kernels, lead, layout, settings, plain):
+    a, b = normal(*(() if plain.startswith("left") else lead), 7, 19), normal(*lead, 19, 5, seed=4)
+    b = b[(0,) * len(lead)] if plain.startswith("right") else b
+    left = layout(turned(a, settings["transpose_a"]))
+    right = layout(turned(b, settings["transpose_b"]))
+    assert_is_product(product(kernels, left, right, settings), a, b)
+
+
+@pytest.mark.parametrize("rows, inner, columns", [(1, 7, 1), (5, 1, 3), (1, 1, 1), (33, 1, 1), (1, 17, 129)])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda f: f.__name__)
+def test_extents_of_one(kernels, rows, inner, columns, layout):
+    a, b = layout(normal(rows, inner)), layout(normal(inner, columns, seed=4))
+    assert_is_product(product(kernels, a, b, PLAIN), a, b)
+
+
+def test_a_row_has_any_stride(kernels):
+    """Of an axis of extent 1 the stride says nothing: no copy, and a result by rows, to which a bias can be added."""
+    x, weight, bias = normal(1, 19), normal(19, 5), normal(5)
+    memory = garbage((5,), np.float32)
+    x, y = (np.lib.stride_tricks.as_strided(a, (1, a.size), (8, 4)) for a in (x, memory))
+    assert serves(kernels, "linear", (x, weight, bias, y), {})
+    assert kernels.scratch_bytes("linear", (x, weight, bias, y), {}) == y.nbytes  # the workspace alone
+    run(kernels, "linear", (x, weight, bias, y), {})
+    assert_close(memory, x[0].astype(np.float64) @ weight + bias)
+
+
+def test_a_repeated_row_is_a_matrix_too(kernels):
+    a, b = np.broadcast_to(normal(19), (7, 19)), np.broadcast_to(normal(19, 1, seed=4), (19, 5))
+    assert_is_product(product(kernels, a, b, PLAIN), a, b)
+
+
+def test_a_result_by_columns(kernels):
+    for lead in ((), (3,)):
+        a, b = normal(*lead, 7, 19), normal(*lead, 19, 5, seed=4)
+        y = by_columns(garbage((*lead, 7, 5), np.float32))
+        assert serves(kernels, "matmul", (a, b, y), PLAIN)
+        run(kernels, "matmul", (a, b, y), PLAIN)
+        assert_is_product(y, a, b)
+
+
+def test_rows_of_a_batch_times_one_matrix_are_one_product(kernels, multiplier):
+    product(kernels, normal(2, 3, 7, 19), normal(19, 5), PLAIN)
+    assert (multiplier.done[-1].batch, multiplier.done[-1].n) == (1, 42)
+    product(kernels, piece(normal(2, 3, 7, 19)), normal(19, 5), PLAIN)
+    assert (multiplier.done[-1].batch, multiplier.done[-1].n) == (6, 7)
+
+
+@pytest.mark.parametrize("name, settings", [("linear", {}), ("linear_activation", RELU)])
+@pytest.mark.parametrize("bias_layout", ["none", "packed", "gaps", "float64"])
+@pytest.mark.parametrize("rows, inputs, outputs", [(33, 65, 70), (1, 5, 1), (9, 64, 1), (1, 3, 8)])
+@every_pair
+def test_linear(kernels, multiplier, name, settings, bias_layout, rows, inputs, outputs, right_layout):
+    x, weight = normal(rows, inputs), right_layout(normal(inputs, outputs, seed=4))
+    bias = {
+        "none": None,
+        "packed": normal(outputs, seed=5),
+        "gaps": normal(3 * outputs, seed=5)[::3],
+        "float64": normal(outputs, seed=5, dtype=np.float64),
+    }[bias_layout]
+    y, done = garbage((rows, outputs + 3), np.float32)[:, 2:-1], len(multiplier.done)
+    assert serves(kernels, name, (x, weight, bias, y), settings)
+    run(kernels, name, (x, weight, bias, y), settings)
+    wanted = x.astype(np.float64) @ weight + (0 if bias is None else bias)
+    assert_close(y, np.maximum(wanted, 0) if settings else wanted)
+    assert len(multiplier.done) == done + 1, "wanted bias and activation within the product"
+
+
+@pytest.mark.parametrize(
+    "dtype, result", [(np.float16, np.float16), (np.float16, np.float32), (np.float64, np.float64)]
+)
+def test_dtypes(kernels, dtype, result):
+    x, weight, bias = normal(9, 40, dtype=dtype), normal(40, 7, dtype=dtype), normal(7, dtype=result)
+    y = garbage((9, 7), result)
+    run(kernels, "linear", (x, weight, bias, y), {})
+    assert_close(y, x.astype(np.float64) @ weight.astype(np.float64) + bias, 64)
+
+
+def test_nan_and_infinity_stay_in_their_rows(kernels):
+    a, b = normal(9, 40), np.abs(normal(40, 53, seed=4))
+    a[3, 5], a[7, 2] = np.nan, np.inf
+    y = garbage((9, 53), np.float32)
+    with np.errstate(invalid="ignore"):
+        run(kernels, "linear_activation", (a, b, normal(53), y), RELU)
+    assert np.isnan(y[3]).all()
+    assert (y[7] == np.inf).all()
+    assert np.isfinite(np.delete(y, (3, 7), axis=0)).all()
+
+
+def test_scratch_holds_copies_and_behind_them_the_workspace(kernels, multiplier):
+    a, b, y = normal(7, 40), normal(40, 5), garbage((7, 5), np.float32)
+    workspace = 7 * 5 * 4
+    assert kernels.scratch_bytes("matmul", (a, b, y), PLAIN) == workspace
+    copy = -(-a.nbytes // 256) * 256
+    assert kernels.scratch_bytes("matmul", (with_gaps(a), b, y), PLAIN) == copy + workspace
+
+
+def test_what_is_not_served(kernels):
+    a, b, y = normal(4, 5), normal(5, 6), normal(4, 6)
+    assert serves(kernels, "matmul", (a, b, y), PLAIN)
+    for tensors in (
+        (a.astype(np.int32), b.astype(np.int32), y.astype(np.int32)),
+        (a.astype(np.float64), b, y),
+        (a, b, y.astype(np.float64)),
+        (a, b, with_gaps(y)),
+        (a, b, backwards(y)),
+    ):
+        assert not serves(kernels, "matmul", tensors, PLAIN)
+    for activation in ("gelu", "tanh"):
+        assert not serves(kernels, "linear_activation", (a, b, None, y), {"activation": activation})
+    assert not serves(kernels, "linear", (a, b, normal(6), by_columns(y)), {})
+
+
+def test_extents_beyond_32_bits():
+    """The library counts rows, columns and matrices in 32 bits."""
+    float32, most = np.dtype(np.float32), 1 << 31
+    assert matrix(Form((most, 2), float32, (8, 4))) is None
+    assert matrix(Form((2, most), float32, (4 * most, 4))) is None
+    assert matrix(Form((most, 2, 2), float32, (16, 8, 4))) is None
+    many = [Form((2, most // 2, extent), float32, (2 * most * extent, 4 * extent, 4)) for extent in (3, 5)]
+    routine = Products(HostMultiplier()).matmul(many[0], *forms_of((normal(3, 5),)), many[1], **PLAIN)
+    assert routine.steps[0].call.product.batch == 2
+
+
+def test_strides_of_no_whole_elements_are_no_matrix():
+    assert matrix(Form((3, 4), np.dtype(np.float32), (18, 4))) is None
+
+
+def test_what_the_library_has_no_algorithm_for_is_not_served():
+    class Nothing(HostMultiplier):
+        def workspace_bytes(self, product: Product) -> int | None:
+            return None
+
+    products, forms = Products(Nothing()), forms_of((normal(4, 5), normal(5, 6), normal(4, 6)))
+    assert products.matmul(*forms, **PLAIN) is None
+
+
+# The gradients of a layer, by epilogues
+
+
+@pytest.mark.parametrize("layout", [np.ascontiguousarray, by_columns, piece, with_gaps], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("rows, inputs, outputs", [(33, 19, 70), (1, 5, 3), (9, 1, 4), (40, 6, 1)])
+def test_gradients_of_weight_and_bias_in_one(multiplier, layout, rows, inputs, outputs):
+    from host_kernels import on_host
+
+    x, dy = layout(normal(rows, inputs)), layout(normal(rows, outputs, seed=4))
+    dweight, dbias = garbage((inputs, outputs), np.float32), garbage((outputs,), np.float32)
+    tensors, kernel = (
+        (x, dy, dweight, dbias),
+        CudaKernel(Products(multiplier).linear_gradient, host_loader.HostLoader()),
+    )
+    scratch = garbage((kernel.scratch_bytes(forms_of(tensors), {}),), np.uint8)
+    kernel.prepare(tuple(map(on_host, tensors)), on_host(scratch), {})()
+    assert_is_product(dweight, x.T, dy)
+    assert_close(dbias, dy.astype(np.float64).sum(axis=0))
+    assert multiplier.done[-1].epilogue is Epilogue.BGRADA
+
+
+def test_a_bias_gradient_with_gaps_is_not_served():
+    dbias = normal(12)[::2]
+    forms = forms_of((normal(4, 5), normal(4, 6), normal(5, 6), dbias))
+    assert Products(HostMultiplier()).linear_gradient(*forms) is None
+
+
+def described(left: np.ndarray, right: np.ndarray, result: np.ndarray, **further: Any) -> Product:
+    """result = left @ right, with an epilogue."""
+    shown = (matrix(form) for form in forms_of((left, right, result)))
+    return replace(by_rows(*shown, "float32", "float32"), **further)
+
+
+def do(product: Product, left: np.ndarray, right: np.ndarray, result: np.ndarray, *further: np.ndarray | None) -> None:
+    addresses = [0 if t is None else t.ctypes.data for t in (right, left, result, *further)]
+    HostMultiplier().bind(product, (*addresses, 0, 0)[:5], 0)()
+
+
+ACTIVATIONS: dict[str, tuple[Any, Any, int, Callable[..., Any], Callable[..., Any]]] = {
+    "relu": (Epilogue.RELU_AUX_BIAS, Epilogue.DRELU_BGRAD, 128, lambda z: np.maximum(z, 0), lambda z: z > 0),
+    "gelu": (Epilogue.GELU_AUX_BIAS, Epilogue.DGELU_BGRAD, 96, gelu_by_tanh, gelu_by_tanh_derivative),
+}
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_forward_leaves_to_backward_what_its_derivative_needs(activation):
+    """y = f(x @ w + b), then dz = (dy @ v^T) * f'(z) and db = its column sums, by what the forward product left."""
+    forward, backward, leading, function, derivative = ACTIVATIONS[activation]
+    rows, inputs, outputs, further = 9, 13, 90, 11
+    x, w, b, y = normal(rows, inputs), normal(inputs, outputs), normal(outputs), garbage((rows, outputs), np.float32)
+    aux = garbage((rows * leading // 8,), np.uint8) if activation == "relu" else garbage((rows, leading), np.float32)
+    do(described(x, w, y, epilogue=forward, aux=(leading, 0)), x, w, y, b, aux)
+    z = x.astype(np.float64) @ w + b
+    assert_close(y, function(z))
+
+    dy, v = normal(rows, further, seed=8), normal(outputs, further, seed=9)
+    dz, db = garbage((rows, outputs), np.float32), garbage((outputs,), np.float32)
+    do(described(dy, v.T, dz, epilogue=backward, aux=(leading, 0)), dy, v.T, dz, db, aux)
+    wanted = (dy.astype(np.float64) @ v.T) * derivative(z)
+    assert_close(dz, wanted)
+    assert_close(db, wanted.sum(axis=0))
+
+
+def test_sums_of_the_columns_of_b():
+    left, right, result, sums = normal(7, 19), normal(19, 5), garbage((7, 5), np.float32), garbage((7,), np.float32)
+    do(described(left, right, result, epilogue=Epilogue.BGRADB), left, right, result, sums)
+    assert_is_product(result, left, right)
+    assert_close(sums, left.astype(np.float64).sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"transpose_a": True}, r"wanted \(m, k\) @ \(k, n\) = \(m, n\), received \(4, 3\) @ \(4, 5\) = \(3, 5\)"),
+        ({"a": Layout(3, 4, 2)}, "wanted leading dimensions from the rows on"),
+        ({"epilogue": Epilogue.BGRADA, "batch": 2}, "wanted a bias gradient of one product, received 2 products"),
+        ({"epilogue": Epilogue.RELU_AUX, "aux": (64, 0)}, r"multiples of 128 from 3 on, received \(64, 0\)"),
+        ({"epilogue": Epilogue.DGELU, "aux": (12, 0)}, r"multiples of 8 from 3 on, received \(12, 0\)"),
+        ({"epilogue": Epilogue.GELU_AUX, "aux": (0, 0)}, r"multiples of 8 from 3 on, received \(0, 0\)"),
+    ],
+)
+def test_products_that_do_not_fit_together(change, message):
+    good = Product("float32", "float32", Layout(3, 4, 3), Layout(4, 5, 4), Layout(3, 5, 3))
+    with pytest.raises(ValueError, match=message):
+        replace(good, **change)

@@ -1,0 +1,80 @@
+"""What of cuDNN's use needs no cuDNN: how it is looked for, and how tensors are told to it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from singa_lite.kernels.cuda_kernels import cudnn_library
+from singa_lite.kernels.cuda_kernels.cudnn_convolution import strides_of
+from singa_lite.kernels.cuda_kernels.cudnn_library import CudnnNotFoundError
+from singa_lite.kernels.kernel_set import Form
+
+
+def test_strides_of_axes_of_one_element_follow_the_order():
+    size = 4
+    cases: dict[tuple[Any, ...], Any] = {
+        ((2, 3, 5, 7), (105, 1, 21, 3)): (105, 1, 21, 3),
+        ((2, 3, 5, 7), (105, 35, 7, 1)): (105, 35, 7, 1),
+        ((2, 3, 5, 7), (280, 1, 56, 8)): (280, 1, 56, 8),  # a piece of eight channels
+        ((2, 3, 5, 7), (280, 35, 7, 1)): (280, 35, 7, 1),
+        ((4, 3, 1, 1), (3, 1, 1, 1)): (3, 1, 3, 3),
+        ((4, 3, 1, 1), (3, 1, 99, 99)): (3, 1, 3, 3),
+        ((4, 1, 3, 2), (6, 6, 2, 1)): (6, 1, 2, 1),
+        ((1, 3, 1, 7), (0, 7, 0, 1)): (21, 7, 7, 1),
+        ((2, 3, 5, 7), (210, 2, 42, 6)): None,  # gaps between channels
+        ((2, 3, 5, 7), (105, 1, 3, 15)): None,  # columns outside of rows
+        ((2, 3, 5, 7), (1, 70, 14, 2)): None,
+        ((2, 3, 5, 7), (0, 1, 21, 3)): None,
+        ((2, 3, 5, 7), (-105, 1, 21, 3)): None,
+    }
+    for (shape, steps), wanted in cases.items():
+        form = Form(shape, np.dtype("float32"), tuple(step * size for step in steps))
+        assert strides_of(form) == wanted, (shape, steps)
+    odd = Form((2, 3, 5, 7), np.dtype("float32"), (422, 4, 84, 12))
+    assert strides_of(odd) is None
+
+
+def no_library() -> int:
+    """What the frontend does where libcudnn is missing."""
+    raise RuntimeError("Unable to find symbol cudnnGetVersion")
+
+
+@pytest.mark.parametrize(
+    ("module", "wanted"),
+    [
+        (None, "frontend 1.28, received: No module"),
+        (SimpleNamespace(__version__="1.32.0"), "frontend 1.28, received version 1.32.0"),
+        (SimpleNamespace(__version__="1.28.0", backend_version=no_library), "libcudnn.so.9, received: Unable"),
+        (SimpleNamespace(__version__="1.28.0", backend_version=lambda: 8907), "version 9, received"),
+    ],
+)
+def test_says_what_is_missing(monkeypatch, module, wanted):
+    def found(name: str) -> Any:
+        if module is None:
+            raise ModuleNotFoundError(f"No module named {name!r}")
+        return module
+
+    monkeypatch.setattr(cudnn_library, "import_module", found)
+    with pytest.raises(CudnnNotFoundError, match=wanted) as error:
+        cudnn_library.frontend.__wrapped__()
+    assert "pip install" in str(error.value)
+
+
+def test_a_handle_runs_graphs_on_its_stream(monkeypatch):
+    told: list[tuple[Any, ...]] = []
+    frontend = SimpleNamespace(
+        create_handle=lambda: "a handle",
+        set_stream=lambda *, handle, stream: told.append((handle, stream)),
+    )
+    graph = SimpleNamespace(execute=lambda addresses, workspace, *, handle: told.append((addresses, workspace, handle)))
+    monkeypatch.setattr(cudnn_library, "frontend", lambda: frontend)
+    handle = cudnn_library.Handle(1234)
+    assert handle.target == {"handle": "a handle"}
+    launch = handle.bind(graph, {1: 512, 4: 1024}, 2048)
+    assert told == [("a handle", 1234)]
+    launch()
+    assert told[1:] == [({1: 512, 4: 1024}, 2048, "a handle")]

@@ -1,0 +1,299 @@
+"""CUDA devices: planned steps over one span of memory, replayed as one graph; values in and out; errors.
+
+Each test runs on the stand-in, which is all but the GPU itself, and on a GPU where there is one.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from cuda_devices import KINDS, new_device
+from nets import all_bits, bits
+from singa_lite import FeedForwardNet, OutOfMemoryError, autograd, device, layers, loss, metric, optimizer, tensor
+from singa_lite.device import Device
+from singa_lite.errors import DeviceError, GraphError
+
+RNG = np.random.default_rng(5)
+X = RNG.standard_normal((7, 3, 9, 11)).astype(np.float32)
+Y = RNG.integers(0, 5, 7)
+
+
+@pytest.fixture(params=KINDS)
+def cuda(request: pytest.FixtureRequest) -> Device:
+    return new_device(request.param)
+
+
+def residual_net(on: Device, seed: int = 3, **compiled) -> FeedForwardNet:
+    """A small residual net: convolutions, batch normalization, a branch that joins, pooling, dropout, dense layers."""
+    on.set_random_seed(seed)
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device=on)
+    net.add(layers.Conv2D("conv1", 5, 3, input_sample_shape=(3, 9, 11)))
+    net.add(layers.BatchNormalization("bn1"))
+    relu = net.add(layers.Activation("relu1"))
+    net.add(layers.Conv2D("conv2", 5, 3, use_bias=False))
+    bn = net.add(layers.BatchNormalization("bn2"))
+    net.add(layers.Merge("add"), [bn, relu])
+    net.add(layers.Activation("relu2"))
+    net.add(layers.MaxPooling2D("pool", 3, 2))
+    net.add(layers.Conv2D("depthwise", 10, 3, stride=2, groups=5))
+    net.add(layers.GlobalAvgPooling2D("mean"))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dropout("drop", 0.2))
+    net.add(layers.Dense("dense1", 13))
+    net.add(layers.Activation("gelu", "gelu"))
+    net.add(layers.Dense("dense2", 5))
+    net.compile(optimizer.SGD(lr=0.02, momentum=0.9), **compiled)
+    return net
+
+
+def losses(net: FeedForwardNet, steps: int, x=X, y=Y) -> list[float]:
+    return [float(net.train_one_batch(x, y)[0]) for _ in range(steps)]
+
+
+# --- a step -----------------------------------------------------------------------------------------------------
+
+
+def test_twenty_steps_give_the_losses_of_the_cpu(cuda):
+    wanted = losses(residual_net(device.new_cpu(kernels="numpy")), 20)
+    np.testing.assert_allclose(losses(residual_net(cuda), 20), wanted, rtol=2e-4)
+
+
+def test_images_in_c_order_train_alike():
+    for kind in ("stand-in", "stand-in with libraries"):
+        wanted = losses(residual_net(new_device(kind)), 4)
+        np.testing.assert_allclose(losses(residual_net(new_device(kind, channels_last=False)), 4), wanted, rtol=1e-4)
+
+
+def test_planned_and_unplanned_give_equal_bits(cuda, monkeypatch):
+    planned, unplanned = residual_net(cuda), residual_net(cuda)
+    first = losses(planned, 5)
+    monkeypatch.setenv("SINGA_LITE_PLAN", "off")
+    assert losses(unplanned, 5) == first
+    pairs = zip(planned.param_values(), unplanned.param_values(), strict=True)
+    assert all(bits(a) == bits(b) for a, b in pairs)
+    assert planned.memory_plan.arena_bytes < unplanned.memory_plan.arena_bytes
+
+
+def test_recorded_and_eager_give_equal_bits(cuda):
+    recorded, eager = residual_net(cuda, fuse=False), residual_net(cuda, graph=False)
+    assert losses(recorded, 4) == losses(eager, 4)
+
+
+def test_dead_memory_is_never_read(monkeypatch):
+    on = new_device("stand-in")
+    wanted = losses(residual_net(on), 3)
+    monkeypatch.setenv("SINGA_LITE_CHECKED", "1")
+    assert losses(residual_net(new_device("stand-in", checked=True)), 3) == wanted
+
+
+def test_every_tensor_of_the_step_lies_in_one_span_at_multiples_of_512(cuda):
+    net = residual_net(cuda)
+    net.train_one_batch(X, Y)
+    placed = net.training_graph._executable("recorded").placed
+    offsets = [*placed.places.values(), *placed.scratch.values()]
+    assert len(offsets) > 40
+    assert all(offset % 512 == 0 for offset in offsets)
+    assert max(offsets) < net.memory_plan.arena_bytes == placed.arena_bytes
+    assert net._steps.arena.nbytes == placed.arena_bytes
+
+
+def test_from_the_third_step_on_a_step_is_one_launch():
+    on = new_device("stand-in")
+    net, stream = residual_net(on), on.runtime.stream
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        losses(net, 2)
+        eager, graphs = stream.eager, stream.graph_launches
+        losses(net, 5)
+    assert graphs == 1, "the second step is captured and launched"
+    assert stream.graph_launches - graphs == 5
+    assert stream.eager - eager <= 5 * 4, "beside it: the batch and its targets in, loss and metric out"
+
+
+def test_what_changes_between_steps_is_read_at_each(cuda):
+    """The rate falls, momentum corrections count, dropout draws anew: none is frozen in the graph."""
+
+    def net_of(on: Device) -> FeedForwardNet:
+        net = residual_net(on)
+        net.compile(optimizer.Adam(lr=lambda step: 0.01 / (1 + step)))
+        return net
+
+    wanted = losses(net_of(device.new_cpu(kernels="numpy")), 8)
+    np.testing.assert_allclose(losses(net_of(cuda), 8), wanted, rtol=2e-4)
+
+
+def test_two_shapes_are_two_graphs_over_one_arena(cuda):
+    reference, net = residual_net(device.new_cpu(kernels="numpy")), residual_net(cuda)
+    for _ in range(4):
+        for count in (4, 7):
+            wanted = losses(reference, 1, X[:count], Y[:count])
+            np.testing.assert_allclose(losses(net, 1, X[:count], Y[:count]), wanted, rtol=2e-4)
+    assert len(net._steps._recorded) == 2
+    assert net._steps.arena.nbytes == net.memory_plan.arena_bytes, "that of the larger batch, which came last"
+
+
+def test_a_step_allocates_nothing(cuda):
+    net = residual_net(cuda)
+    losses(net, 4)
+    used = cuda.pool.used
+    cuda.pool.reset_high_water()
+    losses(net, 100 if cuda.name.startswith("cuda:") else 5)
+    assert cuda.pool.used == used
+    assert cuda.pool.high_water - used <= 4 * 512 + 2 * X.nbytes, "copies of loss and metric, the batch on its way in"
+
+
+def test_a_hundred_replays_take_no_byte_from_anywhere(cuda, monkeypatch):
+    """Neither from the device's pool nor from CuPy's own."""
+    net = residual_net(cuda)
+    losses(net, 3)
+
+    def refuse(nbytes: int) -> None:
+        raise AssertionError(f"a replay took {nbytes} bytes")
+
+    import cupy
+
+    graph, total = net.training_graph, cuda.pool.total
+    monkeypatch.setattr(cuda.pool, "take", refuse)
+    with cupy.cuda.using_allocator(refuse):
+        for _ in range(100 if cuda.name.startswith("cuda:") else 5):
+            graph.run()
+        cuda.synchronize()
+    assert cuda.pool.total == total
+
+
+def test_an_operation_that_waits_for_the_host_is_named_and_the_step_goes_on(cuda):
+    x = tensor.from_numpy(RNG.standard_normal((5, 3)), cuda)
+    key = tensor.from_numpy(np.array([1, 2, 3], np.uint64), cuda)
+    with cuda.recording() as graph:
+        noise = cuda.empty((5, 3), np.float64)
+        cuda.run("normal", key, noise, mean=0.0, std=1.0)
+        y = x + noise
+    graph.run()
+    first = tensor.to_numpy(y)
+    with pytest.warns(UserWarning, match="cannot be one CUDA graph: 'normal' of layer '': normal is done on the host"):
+        graph.run()
+    graph.run()
+    np.testing.assert_array_equal(tensor.to_numpy(y), first)
+    drawn = np.random.Generator(np.random.Philox(key=[1, 2], counter=[0, 0, 0, 3])).standard_normal((5, 3))
+    np.testing.assert_allclose(first, tensor.to_numpy(x) + drawn, rtol=1e-12)
+
+
+def test_the_profile_has_every_operation(cuda):
+    net = residual_net(cuda)
+    net.train_one_batch(X, Y)
+    profile = net.training_graph.profile(runs=1)
+    assert {"conv2d_gradient", "batch_norm_derivative", "sgd"} <= {o.kernel for o in profile.operations}
+
+
+def test_evaluate_predict_and_snapshots_are_those_of_the_cpu(cuda, tmp_path):
+    reference, net = residual_net(device.new_cpu(kernels="numpy")), residual_net(cuda, seed=9)
+    losses(reference, 2)
+    reference.save(tmp_path / "net.h5")
+    net.load(tmp_path / "net.h5")
+    np.testing.assert_allclose(
+        tensor.to_numpy(net.predict(X)), tensor.to_numpy(reference.predict(X)), rtol=1e-4, atol=1e-5
+    )
+    wanted, got = reference.evaluate(X, Y), net.evaluate(X, Y)
+    np.testing.assert_allclose([float(v) for v in got], [float(v) for v in wanted], rtol=1e-5)
+
+
+def test_a_net_moves_to_the_gpu_and_back(cuda):
+    cpu = device.new_cpu(kernels="numpy")
+    net = residual_net(cpu)
+    before = all_bits(dict(zip(net.param_names(), net.param_values(), strict=True)))
+    net.to_device(cuda)
+    assert {value.device for value in net.param_values()} == {cuda}
+    net.to_device(cpu)
+    assert all_bits(dict(zip(net.param_names(), net.param_values(), strict=True))) == before
+
+
+# --- values -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "uint64", "float16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (3, 4), (2, 3, 5, 7), (0, 3)], ids=str)
+def test_values_come_back_as_they_went_in(cuda, dtype, shape):
+    values = np.asarray(RNG.standard_normal(shape) * 3).astype(dtype)
+    assert bits(tensor.from_numpy(values, cuda)) == bits(values)
+
+
+def test_images_keep_their_values_in_whatever_order_they_lie(cuda):
+    image = cuda.empty(X.shape, np.float32, "image")
+    assert not image.is_contiguous()
+    image.copy_from_numpy(X)
+    assert bits(image) == bits(X)
+    assert bits(image.view(X.shape[1:], image.strides[1:])) == bits(X[0])
+
+
+def test_a_view_with_gaps_is_overwritten_and_what_lies_between_stays(cuda):
+    whole = tensor.from_numpy(np.arange(35.0).reshape(5, 7), cuda)
+    part = whole.view((5, 3), whole.strides, 2 * 8)
+    part.copy_from_numpy(np.full((5, 3), -1.0))
+    wanted = np.arange(35.0).reshape(5, 7)
+    wanted[:, 2:5] = -1
+    np.testing.assert_array_equal(tensor.to_numpy(whole), wanted)
+
+
+def test_batches_may_be_tensors_of_either_device(cuda):
+    wanted = losses(residual_net(cuda), 3)
+    here = tensor.from_numpy(X, cuda), tensor.from_numpy(Y, cuda)
+    assert losses(residual_net(cuda), 3, *here) == wanted
+    there = tensor.from_numpy(X, device.cpu()), tensor.from_numpy(Y, device.cpu())
+    assert losses(residual_net(cuda), 3, *there) == wanted
+
+
+@pytest.mark.gpu
+def test_arrays_of_the_gpu_come_in_and_go_out_without_a_copy():
+    on = new_device("gpu")
+    import cupy
+
+    theirs = cupy.arange(35, dtype=np.float32).reshape(5, 7)
+    ours = tensor.as_tensor(theirs, on)
+    np.testing.assert_array_equal(tensor.to_numpy(ours), theirs.get())
+    assert on.adopt(theirs).array.data.ptr == theirs.data.ptr
+    back = cupy.from_dlpack(ours)
+    assert back.data.ptr == ours.array.data.ptr
+    np.testing.assert_array_equal(back.get(), theirs.get())
+
+
+def test_arithmetic_of_the_user(cuda):
+    a, b = RNG.standard_normal((4, 1, 3)), RNG.standard_normal((5, 1))
+    x, w = tensor.from_numpy(a, cuda), tensor.from_numpy(b, cuda)
+    np.testing.assert_allclose(tensor.to_numpy((x + w) * 2 - 1), (a + b) * 2 - 1, rtol=1e-15)
+    np.testing.assert_allclose(float(autograd.reduce_sum(x / w, axes=(0, 1, 2))), (a / b).sum(), rtol=1e-12)
+
+
+# --- errors -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_limit_bounds_the_step_and_nothing_is_changed_by_the_error(kind):
+    net = residual_net(new_device(kind, limit=120_000))
+    before = all_bits(dict(zip(net.param_names(), net.param_values(), strict=True)))
+    with pytest.raises(OutOfMemoryError, match="limit: 120000 bytes"):
+        net.train_one_batch(np.repeat(X, 30, 0), np.repeat(Y, 30))
+    assert all_bits(dict(zip(net.param_names(), net.param_values(), strict=True))) == before
+    net.train_one_batch(X[:2], Y[:2])
+
+
+def test_a_recorded_tensor_without_a_value_cannot_be_read(cuda):
+    x = tensor.ones((3,), device=cuda)
+    with cuda.recording():
+        y = x + x
+        with pytest.raises(GraphError):
+            tensor.to_numpy(y)
+
+
+def test_tensors_of_two_devices_do_not_mix(cuda):
+    with pytest.raises(DeviceError, match=r"wanted tensors on one device, received cuda"):
+        tensor.ones((3,), device=cuda) + tensor.ones((3,), device=device.cpu())
+
+
+def test_without_cupy_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(DeviceError, match=r"device\.cuda\(5\): wanted CuPy, pip install 'singa-lite\[cuda13"):
+        device.new_cuda(5)
