@@ -97,15 +97,19 @@ def name_of(key: str) -> str:
     return key.split(":")[0]
 
 
-def calls(big_on_host: bool) -> Iterator[Any]:
+def calls(all_on_host: bool) -> Iterator[Any]:
     """Each case in each size, for each set that has the kernel.
 
-    big_on_host: also big ones for CUDA kernels compiled for the host, which take a microsecond for each thread.
+    all_on_host: for CUDA kernels compiled for the host also big cases, which take a microsecond for each thread, and
+    float64, for which the same sources are compiled.
     """
     for kernels in KERNEL_SETS:
         for key in (key for key in CASES if name_of(key) in kernels.kernels):
             for dtype, big in SIZES:
-                if big and kernels.name.startswith("cuda") and (not big_on_host or key in TOO_MANY_FIBERS):
+                on_host = kernels.name.startswith("cuda")
+                if on_host and not all_on_host and (big or dtype != "float32"):
+                    continue
+                if on_host and big and key in TOO_MANY_FIBERS:
                     continue
                 case_id = f"{kernels.name}-{key}-{'big' if big else 'small'}-{dtype}"
                 marks = [pytest.mark.gpu] if kernels.name.startswith("gpu") else []
