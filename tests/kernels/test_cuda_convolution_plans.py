@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -29,11 +30,10 @@ HALVES = Setting((2, 64, 8, 7), 64, (3, 3), pad=(1, 1, 1, 1))
 LARGE = Setting((16, 64, 56, 56), 64, (3, 3), pad=(1, 1, 1, 1))
 
 
-@pytest.fixture(autouse=True)
-def library() -> None:
-    """Skips where cuDNN is missing; `test_cudnn_library.py` needs none of it."""
-    if missing():
-        pytest.skip(missing())
+#: `test_cudnn_library.py` needs no library. The stand-in shows CuPy's arrays.
+pytestmark = pytest.mark.skipif(
+    bool(missing()) or find_spec("cupy") is None, reason=missing() or "wants CuPy, pip install cupy-cuda13x"
+)
 
 
 def kernels(made: Convolutions) -> OverNumPy:
