@@ -72,6 +72,8 @@ setup(
     extras_require={
         "test": [
             "pytest>=8.2",
+            "pytest-xdist>=3.6",
+            "safetensors>=0.5",
             "hypothesis>=6.100",
             "matplotlib>=3.9",
             "plotly>=6",
@@ -81,7 +83,7 @@ setup(
         ],
         "report": ["plotly>=6"],
         "examples": ["scikit-learn>=1.5", "matplotlib>=3.9"],
-        "peer": ["torch>=2.13"],
+        "peer": ["torch>=2.13", "keras>=3.12"],
         "dev": ["ruff>=0.17,<0.18", "mypy>=2.4,<2.5", "build>=1.2", "pytest-cov>=6"],
         "onednn": [ONEDNN],
         "cuda13": CUDA13,

@@ -1,6 +1,9 @@
-"""`python -m singa_lite info`: what this installation has and what it will use, one fact a line.
+"""`python -m singa_lite info`: what this installation has and what it will use, one fact a line; and snapshots.
 
-Exit status: 0, also where something is missing or a setting is wrong, which the lines say; 2 for a bad command line.
+`snapshot inspect FILE`, `snapshot convert FROM TO`, `snapshot diff A B`: of all formats that `net.load` reads.
+
+Exit status: 0, also where something is missing or a setting is wrong, which the lines of `info` say; 1 where two
+snapshots differ; 2 for a bad command line, and for a file that cannot be read or written.
 """
 
 from __future__ import annotations
@@ -29,12 +32,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m singa_lite", description="About this installation of singa_lite.")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("info", help="versions, libraries, kernels, threads, processor and memory")
-    if parser.parse_args(arguments).command is None:
+    _add_snapshot(commands.add_parser("snapshot", help="look into snapshots, convert and compare them"))
+    options = parser.parse_args(arguments)
+    if options.command is None:
         parser.print_help()
         return 0
+    if options.command == "snapshot":
+        return _snapshot(options)
     for name, value in facts():
         print(f"{name:<16}  {value}")
     return 0
+
+
+def _add_snapshot(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    inspect = actions.add_parser("inspect", help="what is in a file; every array is read, and verified if it can be")
+    inspect.add_argument("file")
+    convert = actions.add_parser("convert", help="the same in the format of another suffix")
+    convert.add_argument("origin")
+    convert.add_argument("target")
+    diff = actions.add_parser("diff", help="what two files differ in")
+    diff.add_argument("first")
+    diff.add_argument("second")
+
+
+def _snapshot(options: argparse.Namespace) -> int:
+    from singa_lite.snapshots import command
+
+    try:
+        if options.action == "inspect":
+            for line in command.inspected(options.file):
+                print(line)
+            return 0
+        if options.action == "convert":
+            print(f"{options.target}: {command.convert(options.origin, options.target)} arrays")
+            return 0
+        status = 0
+        for difference in command.differences(options.first, options.second):
+            print(difference)
+            status = 1
+        return status
+    except (OSError, ImportError) as error:  # SnapshotError is an OSError
+        print(f"python -m singa_lite snapshot: {error}", file=sys.stderr)
+        return 2
 
 
 def facts() -> Iterator[Fact]:

@@ -1,158 +1,161 @@
-"""The training loop around `train_one_batch`, and evaluation and prediction over many samples."""
+"""The training loop around `train_one_batch`, and what it calls on its way."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from singa_lite.batch import as_array
-from singa_lite.errors import ShapeError
+from singa_lite.evaluation import Evaluable, batches, checked, evaluate, take
+from singa_lite.progress import History as History
+from singa_lite.progress import Mean, Progress
 from singa_lite.tensor import Tensor
 
 
-class Trainable(Protocol):
-    """What the loops need of a net."""
+class Trainable(Evaluable, Protocol):
+    """What the loop needs of a net."""
 
-    device: Any
     seed: int
 
     def train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]: ...
 
-    def evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]: ...
 
-    def predict_one_batch(self, x: Any) -> Any: ...
+class StopTraining(Exception):
+    """Raised by a callback: `fit` ends here, without an error, and returns the history of the whole epochs."""
 
 
-class History:
-    """What `fit` saw. history: {"loss": [a number an epoch], "metric": ..., "val_loss": ..., ...}.
+class Callback:
+    """What `fit` calls on its way, in the order of `callbacks`; `on_end` in the reverse order. All do nothing here.
 
-    Further entries: "samples_per_second", and "high_water", the most bytes the device's pool had given out.
+    An error that one raises ends the training and comes out of `fit`, but for StopTraining.
     """
 
-    def __init__(self) -> None:
-        self.history: dict[str, list[Any]] = {}
+    def on_start(self, training: Training) -> None:
+        """Before the first batch; after the place to go on from has been read, if there is one."""
 
-    def append(self, **values: Any) -> None:
-        """Enter one epoch's values; None is left out."""
-        for name, value in values.items():
-            if value is not None:
-                self.history.setdefault(name, []).append(value)
+    def on_batch(self, training: Training) -> None:
+        """After each training batch. The net has taken the step, and `training.progress` counts it."""
 
-    def __getitem__(self, name: str) -> list[Any]:
-        return self.history[name]
+    def on_validation_batch(self, training: Training) -> None:
+        """After each batch of the validation, which is at the end of an epoch."""
 
-    def __repr__(self) -> str:
-        last = {name: values[-1] for name, values in self.history.items()}
-        return f"<History of {max(map(len, self.history.values()), default=0)} epochs, last {last}>"
+    def on_epoch(self, training: Training) -> None:
+        """After each epoch and its validation. `training.progress.history` has it."""
 
-
-class Mean:
-    """Mean of losses and metrics over batches of different sizes; metrics may be dicts of numbers."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._sums: dict[str, float] = {}
-        self._by_name = False
-        self._has_metric = False
-
-    def add(self, count: int, loss: Any, metric: Any) -> None:
-        """Enter a batch's means, over `count` samples."""
-        self.count += count
-        self._has_metric = metric is not None
-        self._by_name = isinstance(metric, Mapping)
-        named = dict(metric) if isinstance(metric, Mapping) else {} if metric is None else {"": metric}
-        for name, value in [("loss", loss), *((f"metric {name}", value) for name, value in named.items())]:
-            self._sums[name] = self._sums.get(name, 0.0) + count * float(value)
-
-    def loss(self) -> float:
-        """Mean loss."""
-        return self._sums["loss"] / self.count
-
-    def metric(self) -> Any:
-        """Mean metric: a number, {output: number}, or None."""
-        means = {n.removeprefix("metric "): s / self.count for n, s in self._sums.items() if n != "loss"}
-        if not self._has_metric:
-            return None
-        return means if self._by_name else means[""]
+    def on_end(self, training: Training, error: BaseException | None) -> None:
+        """At the end, whatever ended it, of each callback whose `on_start` was called. error: what is raised."""
 
 
-def samples(arrays: Any) -> int:
-    """Number of samples in an array, or in each array of a dict. ShapeError where they differ or there is none."""
-    members = arrays if isinstance(arrays, Mapping) else {"data": arrays}
-    counts = {name: next(iter(as_array(a).shape), 0) for name, a in members.items()}
-    if len(set(counts.values())) != 1 or not all(counts.values()):
-        raise ShapeError(f"data: wanted equally many samples in each array, at least one, received {counts}")
-    return next(iter(counts.values()))
+class Training:
+    """One call of `FeedForwardNet.fit`. The data stay where they are; only one batch at a time is copied.
 
+    progress: where it stands; loss, metric: of the last batch, 0-d tensors, None before the first.
+    """
 
-def take(arrays: Any, index: Any) -> Any:
-    """The samples at `index` (a slice or an array of places) of an array, or of each array of a dict."""
-    if isinstance(arrays, Mapping):
-        return {name: take(array, index) for name, array in arrays.items()}
-    # DLPack shows a tensor's memory without a copy; only the samples asked for are copied.
-    return (np.from_dlpack(arrays) if isinstance(arrays, Tensor) else np.asarray(arrays))[index]
+    def __init__(
+        self,
+        net: Trainable,
+        x: Any,
+        y: Any,
+        batch_size: int,
+        epochs: int,
+        validation_data: tuple[Any, Any] | None,
+        shuffle: bool,
+        verbose: bool,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        count = checked(x, y, batch_size)
+        if validation_data is not None:
+            checked(*validation_data, batch_size)
+        if not isinstance(epochs, int | np.integer) or epochs < 0:
+            raise ValueError(f"epochs: wanted an integer of at least 0, received {epochs}")
+        for callback in callbacks:
+            if not isinstance(callback, Callback):
+                raise TypeError(f"callbacks: wanted objects of class Callback, received {type(callback).__name__}")
+        self.net: Any = net  # callbacks want all of it
+        self.epochs = int(epochs)
+        self.callbacks = tuple(callbacks)
+        self.progress = Progress(count, int(batch_size), bool(shuffle), net.seed)
+        self.loss: Tensor | None = None
+        self.metric: Any = None
+        self._data = x, y
+        self._validation_data = validation_data
+        self._verbose = verbose
 
+    def run(self) -> History:
+        """Train until `epochs` are done."""
+        started: list[Callback] = []
+        error: BaseException | None = None
+        try:
+            for callback in self.callbacks:
+                started.append(callback)
+                callback.on_start(self)
+            while self.progress.epoch < self.epochs:
+                self._epoch()
+        except StopTraining:
+            pass
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._end(started, error)
+        return self.progress.history
 
-def _check(x: Any, y: Any, batch_size: int) -> int:
-    count = samples(x)
-    if y is not None and samples(y) != count:
-        raise ShapeError(f"data: wanted as many targets as samples, received {samples(y)} for {count}")
-    if not isinstance(batch_size, int | np.integer) or batch_size < 1:
-        raise ValueError(f"batch_size: wanted an integer of at least 1, received {batch_size}")
-    return count
+    def _end(self, started: list[Callback], error: BaseException | None) -> None:
+        """Call `on_end` of each, also if that of another fails."""
+        if started:
+            try:
+                started.pop().on_end(self, error)
+            except BaseException as raised:
+                self._end(started, raised)
+                raise
+            self._end(started, error)
 
-
-def fit(
-    net: Trainable,
-    x: Any,
-    y: Any,
-    batch_size: int,
-    epochs: int,
-    validation_data: tuple[Any, Any] | None,
-    shuffle: bool,
-    verbose: bool,
-) -> History:
-    """See `FeedForwardNet.fit`. The data stay where they are; only one batch at a time is copied."""
-    count = _check(x, y, batch_size)
-    if validation_data is not None:
-        _check(*validation_data, batch_size)
-    if not isinstance(epochs, int | np.integer) or epochs < 0:
-        raise ValueError(f"epochs: wanted an integer of at least 0, received {epochs}")
-    history = History()
-    random = np.random.default_rng([net.seed, count])
-    for epoch in range(epochs):
-        order = random.permutation(count) if shuffle else None
-        mean, seconds = _epoch(net, x, y, batch_size, order, f"epoch {epoch + 1}/{epochs}" if verbose else None)
-        val_loss, val_metric = evaluate(net, *validation_data, batch_size) if validation_data else (None, None)
-        history.append(
-            loss=mean.loss(),
-            metric=mean.metric(),
+    def _epoch(self) -> None:
+        """Train on all samples once, or on those that are left of the epoch; validate."""
+        progress = self.progress
+        if progress.batch == 0:
+            progress.begin_epoch()
+        self._batches()
+        val_loss, val_metric = self._validated()
+        progress.end_epoch(
             val_loss=val_loss,
             val_metric=val_metric,
-            samples_per_second=count / seconds,
-            high_water=net.device.pool.high_water,
+            samples_per_second=progress.samples / progress.seconds,
+            high_water=self.net.device.pool.high_water,
         )
-        if verbose and val_loss is not None:
-            print(f"validation: loss {val_loss:.4f}" + ("" if val_metric is None else f", metric {_text(val_metric)}"))
-    return history
+        for callback in self.callbacks:
+            callback.on_epoch(self)
 
+    def _batches(self) -> None:
+        from tqdm.auto import tqdm
 
-def _epoch(net: Trainable, x: Any, y: Any, batch_size: int, order: Any, title: str | None) -> tuple[Mean, float]:
-    """Train on all samples once; returns the means and the seconds it took."""
-    from tqdm.auto import tqdm
+        progress, (x, y) = self.progress, self._data
+        start = time.perf_counter() - progress.seconds
+        title = f"epoch {progress.epoch + 1}/{self.epochs}" if self._verbose else None
+        with tqdm(
+            total=progress.samples, initial=progress.mean.count, desc=title, unit=" samples", disable=title is None
+        ) as bar:
+            for index in batches(progress.samples, progress.batch_size, progress.order, progress.batch):
+                self.loss, self.metric = self.net.train_one_batch(take(x, index), take(y, index))
+                bar.update(progress.end_batch(self.loss, self.metric, time.perf_counter() - start))
+                bar.set_postfix_str(_state(progress.mean, self.net.device.pool.high_water), refresh=False)
+                for callback in self.callbacks:
+                    callback.on_batch(self)
 
-    mean, start, count = Mean(), time.perf_counter(), samples(x)
-    with tqdm(total=count, desc=title, unit=" samples", disable=title is None) as bar:
-        for index in batches(count, batch_size, order):
-            loss, metric = net.train_one_batch(take(x, index), take(y, index))
-            size = min(batch_size, count - mean.count)
-            mean.add(size, loss, metric)
-            bar.update(size)
-            bar.set_postfix_str(_state(mean, net.device.pool.high_water), refresh=False)
-    return mean, time.perf_counter() - start
+    def _validated(self) -> tuple[float | None, Any]:
+        if self._validation_data is None:
+            return None, None
+        loss, metric = evaluate(self.net, *self._validation_data, self.progress.batch_size, self._validation_batch)
+        if self._verbose:
+            print(f"validation: loss {loss:.4f}" + ("" if metric is None else f", metric {_text(metric)}"))
+        return loss, metric
+
+    def _validation_batch(self) -> None:
+        for callback in self.callbacks:
+            callback.on_validation_batch(self)
 
 
 def _state(mean: Mean, high_water: int) -> str:
@@ -164,39 +167,3 @@ def _text(metric: Any) -> str:
     if isinstance(metric, Mapping):
         return " ".join(f"{name} {value:.4f}" for name, value in metric.items())
     return f"{metric:.4f}"
-
-
-def batches(count: int, batch_size: int, order: Any = None) -> Iterator[Any]:
-    """Indices of each batch: slices, or pieces of `order`. The last one may be shorter."""
-    for start in range(0, count, batch_size):
-        piece = slice(start, min(start + batch_size, count))
-        yield piece if order is None else order[piece]
-
-
-def evaluate(net: Trainable, x: Any, y: Any, batch_size: int) -> tuple[float, Any]:
-    """See `FeedForwardNet.evaluate`."""
-    count, mean = _check(x, y, batch_size), Mean()
-    for index in batches(count, batch_size):
-        loss, metric = net.evaluate_one_batch(take(x, index), take(y, index))
-        mean.add(index.stop - index.start, loss, metric)
-    return mean.loss(), mean.metric()
-
-
-def predict(net: Trainable, x: Any, batch_size: int) -> Any:
-    """See `FeedForwardNet.predict`. Each batch's output is copied into its place of the whole."""
-    count = _check(x, None, batch_size)
-    whole: dict[str, Tensor] = {}
-    single = False
-    for index in batches(count, batch_size):
-        out = net.predict_one_batch(take(x, index))
-        single = isinstance(out, Tensor)
-        for name, part in _members(out):
-            if name not in whole:
-                whole[name] = net.device.empty((count, *part.shape[1:]), part.dtype)
-            stride = whole[name].strides[0]
-            net.device.run("copy", part, whole[name].view(part.shape, offset=index.start * stride))
-    return whole[""] if single else whole
-
-
-def _members(out: Any) -> list[tuple[str, Tensor]]:
-    return [("", out)] if isinstance(out, Tensor) else list(out.items())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite import batch, fit, summary
+from singa_lite import batch, evaluation, fit, summary
 from singa_lite.autograd import no_grad
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
@@ -21,7 +21,7 @@ from singa_lite.objective import Losses, Metrics, Objective
 from singa_lite.optimizer import Optimizer
 from singa_lite.run import LayerGradients as LayerGradients
 from singa_lite.run import Run
-from singa_lite.step import Steps
+from singa_lite.step import StepForm, Steps
 from singa_lite.tensor import Tensor, as_tensor
 
 
@@ -225,7 +225,7 @@ class FeedForwardNet(LayerGraph):
 
     def evaluate(self, x: Any, y: Any, batch_size: int = 32) -> tuple[float, Any]:
         """(loss, metric) over all samples, as numbers, without training; the metric is None if there is none."""
-        return fit.evaluate(self, x, y, batch_size)
+        return evaluation.evaluate(self, x, y, batch_size)
 
     def evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """(loss, metric) of one batch, as 0-d tensors, without training."""
@@ -243,7 +243,7 @@ class FeedForwardNet(LayerGraph):
         What the last layer gives, as it is: raw scores where the loss works on raw scores.
         """
         self._single_outputs()
-        return fit.predict(self, x, batch_size)
+        return evaluation.predict(self, x, batch_size)
 
     def fit(
         self,
@@ -255,13 +255,24 @@ class FeedForwardNet(LayerGraph):
         validation_data: tuple[Any, Any] | None = None,
         shuffle: bool = True,
         verbose: bool = True,
+        callbacks: Sequence[fit.Callback] = (),
+        resume: str | PathLike[str] | None = None,
     ) -> fit.History:
         """Train for some epochs, with a progress bar. x, y: arrays, or dicts of arrays, of equally many samples.
 
-        shuffle: another order each epoch, the same in each run of the script. Returns a History of each epoch's
-        means.
+        shuffle: another order each epoch, the same in each run of the script. callbacks: what is called on the way.
+        resume: a checkpoint to go on from, until there are `epochs` epochs, as if nothing had happened; "auto": the
+        newest one that is whole in the folder of the `Checkpoint` among the callbacks, if there is any. SnapshotError
+        for one that does not fit. Returns a History of each epoch's means.
         """
-        return fit.fit(self, x, y, batch_size, epochs, validation_data, shuffle, verbose)
+        if self.optimizer is None:
+            raise GraphError("fit: wanted an optimizer, call compile(optimizer) first")
+        training = fit.Training(self, x, y, batch_size, epochs, validation_data, shuffle, verbose, callbacks)
+        if resume is not None:
+            from singa_lite.snapshots import callback
+
+            callback.resume(training, resume)
+        return training.run()
 
     # ---- looking and keeping
 
@@ -274,6 +285,11 @@ class FeedForwardNet(LayerGraph):
     def memory_plan(self) -> MemoryPlan:
         """The memory plan of the last training step that was recorded. GraphError if there is none."""
         return self.training_graph.memory_plan
+
+    @property
+    def recorded_forms(self) -> list[tuple[str, StepForm]]:
+        """("train", "evaluate" or "predict", form of the batch) of each step that was recorded."""
+        return self._steps.recorded_forms
 
     def plan_batch(self, batch_size: int, training: bool = True) -> MemoryPlan:
         """The memory plan of a step with batches of this size. Nothing runs and no batch is needed.
@@ -313,21 +329,24 @@ class FeedForwardNet(LayerGraph):
         print(text)
         return text
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write parameters, state, optimizer state and step to an HDF5 file: the whole new file or the old one."""
-        from singa_lite.snapshots import hdf5
+    def save(self, path: str | PathLike[str], **options: Any) -> None:
+        """Write parameters, state, optimizer state and step to a file: the whole new file or the old one.
 
-        hdf5.save(self, path)
+        The path's suffix chooses the format; .h5 is the native one. options: of the format, `snapshots.formats`.
+        """
+        from singa_lite.snapshots import formats
 
-    def load(self, path: str | PathLike[str], *, optimizer: bool | None = None) -> None:
+        formats.save(self, path, **options)
+
+    def load(self, path: str | PathLike[str], optimizer: bool | None = None, **options: Any) -> None:
         """Read what `save` wrote. Missing, extra, wrong-shaped or wrong-typed entries are a SnapshotError.
 
-        optimizer: whether to read the optimizer's state too; default: if the net is compiled. Nothing changes
-        unless all of it can be read.
+        optimizer: whether to read the optimizer's state too; default: if the net is compiled and the format keeps it.
+        Nothing changes unless all of it can be read. options: of the format, as in `save`.
         """
-        from singa_lite.snapshots import hdf5
+        from singa_lite.snapshots import formats
 
-        hdf5.load(self, path, optimizer)
+        formats.load(self, path, optimizer, **options)
 
 
 def _checked_kind(what: str, given: Any, kind: type) -> Any:

@@ -18,6 +18,8 @@ from singa_lite.tensor import Shape, Tensor
 
 #: {"input": {layer: batch}, "target": {layer: targets}}; arrays of the user's, or tensors.
 Feeds = Mapping[str, Mapping[str, Any]]
+#: ("input" or "target", layer, shape, dtype) of all that a step is fed.
+StepForm = tuple[tuple[str, str, Shape, str], ...]
 #: What a step does with its feeds as tensors; gives tensors, alone, in a tuple or in a dict, or None.
 Body = Callable[[Mapping[str, dict[str, Tensor]]], Any]
 
@@ -114,6 +116,11 @@ class Steps:
             )
         return self._trained.graph
 
+    @property
+    def recorded_forms(self) -> list[tuple[str, StepForm]]:
+        """("train", "evaluate" or "predict", form of the batch) of each recorded step."""
+        return [(key[0], key[-1]) for key in self._recorded]
+
     def planned(self, objective: Objective | None, forms: Mapping[str, Mapping[str, tuple[Any, Any]]]) -> MemoryPlan:
         """The plan of a step for batches of these (shape, dtype) forms. No batch is needed, nothing runs.
 
@@ -208,7 +215,7 @@ def _dtype(array: Any) -> np.dtype[Any]:
     return np.dtype(str(array.dtype).removeprefix("torch."))
 
 
-def _form(feeds: Feeds) -> Any:
+def _form(feeds: Feeds) -> StepForm:
     """The shapes and dtypes of a batch, to find its recorded step by."""
     return tuple(
         (kind, name, tuple(array.shape), str(array.dtype).removeprefix("torch."))

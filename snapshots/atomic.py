@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 
 from singa_lite.errors import SnapshotError
+from singa_lite.snapshots import leftovers
 
 
 @contextmanager
@@ -20,22 +20,26 @@ def replacing(path: str | bytes | os.PathLike[str]) -> Iterator[FileIO]:
     It is made beside `path`, fsynced, renamed, and the folder fsynced, so that the rename survives a power cut. If
     the body or the file system fails, it is removed and `path` is as before; an OSError becomes a SnapshotError that
     names `path`. A link is followed; the old file's permissions are kept. Only a killed process leaves its
-    ".<name>.<digits>.tmp" behind.
+    ".<name>.<digits>.tmp" behind, which a later one removes.
     """
     shown = os.fsdecode(path)
+    if "\0" in shown:
+        raise SnapshotError(f"{shown}: cannot be written: wanted a path without null bytes")
     target = os.path.realpath(shown)
     folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
+    leftovers.remove(folder, name)
+    temporary = os.path.join(folder, leftovers.temporary_name(name))
     try:
         with _created(temporary, target) as file:
             yield file
             os.fsync(file.fileno())
         os.replace(temporary, target)
     except BaseException as error:
+        sizes = _sizes(temporary, folder)
         with suppress(OSError):
             os.unlink(temporary)
         if isinstance(error, OSError) and not isinstance(error, SnapshotError):
-            raise SnapshotError(f"{shown}: cannot be written, all there is as before: {error}") from error
+            raise SnapshotError(f"{shown}: cannot be written, all there is as before: {error}{sizes}") from error
         raise
     _sync_folder(folder, shown)
 
@@ -45,13 +49,24 @@ def _created(temporary: str, target: str) -> Iterator[FileIO]:
     """A new file that nobody may read who may not read the one to be replaced; in the end, of its permissions."""
     if not os.path.exists(target):
         with open(temporary, "x+b", buffering=0) as file:
+            leftovers.hold(file.fileno())
             yield file
         return
     if not os.path.isfile(target):
         raise OSError("wanted a file to replace, received a folder or a device")
     with open(temporary, "x+b", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         shutil.copymode(target, temporary)
+        leftovers.hold(file.fileno())
         yield file
+
+
+def _sizes(temporary: str, folder: str) -> str:
+    """What was written and what is free, for an error."""
+    with suppress(OSError):
+        free = shutil.disk_usage(folder).free
+        written = os.path.getsize(temporary) if os.path.exists(temporary) else 0
+        return f"; {written} bytes were written, beside which {free} bytes are free"
+    return ""
 
 
 def _sync_folder(folder: str, shown: str) -> None:

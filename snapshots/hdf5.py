@@ -1,11 +1,15 @@
-"""The native format: the tree in an HDF5 file, a dataset an array, attributes on the root. Needs h5py."""
+"""The native format: the tree in an HDF5 file, a dataset an array, and a manifest of them all. Writing needs h5py.
+
+The root has the attributes format, version and manifest_sha256; the manifest's bytes are the dataset "manifest". The
+tree's attributes are in the manifest, since one of HDF5 has at most 64 KiB. Files of version 1 have no manifest, and
+all attributes on the root.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from io import FileIO
 from typing import Any
 
@@ -14,39 +18,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.net import FeedForwardNet
-from singa_lite.snapshots import tree
+from singa_lite.snapshots import guarded, manifest, tree
 from singa_lite.snapshots.atomic import replacing
-from singa_lite.tensor import Shape, to_numpy
+from singa_lite.snapshots.beside import Beside
+from singa_lite.snapshots.manifest import Manifest
+from singa_lite.snapshots.tree import Form, Tree
 
-#: Groups within groups that a reader follows; ours has four, and HDF5 itself overflows the stack at some depth.
-_DEPTH = 64
+#: The dataset with the manifest's bytes, and the root's attribute with their SHA-256.
+_MANIFEST = "manifest"
+_SHA256 = "manifest_sha256"
+
+#: Bytes of a manifest that are read for each dataset there is, and for all together: it is parsed as a whole.
+_MANIFEST_EACH, _MANIFEST_ALL = 4096, 2**20
 
 
-def save(net: FeedForwardNet, path: str | os.PathLike[str]) -> None:
-    """Write the net to `path`. One array at a time is copied to the host.
+def save(contents: Tree, path: str | bytes | os.PathLike[str]) -> None:
+    """Write the tree to `path`. One array at a time is on the host, and is hashed while it is written.
 
-    SnapshotError after an unfinished step and for what cannot be written; the file at `path` is then as before.
+    SnapshotError for what cannot be written; the file at `path` is then as before.
     """
-    contents = tree.of_net(net)
-    with replacing(path) as target, _Disk(target) as disk, h5py.File(disk, "w") as file:
-        file.attrs.update(contents.attributes)
-        for name, tensor in contents.tensors.items():
-            _write(file, name, to_numpy(tensor))
+    made = Manifest(dict(contents.attributes))
+    with (
+        replacing(path) as target,
+        Beside(made, target.fileno()) as beside,
+        _Disk(target) as disk,
+        h5py.File(disk, "w") as file,
+    ):
+        for name, lazy in contents.arrays.items():
+            array = lazy.fetch()
+            with beside.entering(name, array):
+                _write(file, name, array)
+            del array  # before the next one is fetched
             disk.check()
+        _write(file, _MANIFEST, np.frombuffer(made.to_bytes(), np.uint8))
+        file.attrs.update({"format": "singa_lite", "version": tree.VERSION, _SHA256: made.sha256})
 
 
-def load(net: FeedForwardNet, path: str | os.PathLike[str], optimizer: bool | None = None) -> None:
-    """Read the net from `path`, as `tree.restore` says.
+@contextmanager
+def opened(path: str | bytes | os.PathLike[str], like: Tree | None = None) -> Iterator[Snapshot]:
+    """The file as a `tree.Source`; `like` is not needed.
 
-    SnapshotError for a file that is not HDF5, is damaged, or does not fit; FileNotFoundError if there is none.
+    SnapshotError for a file that is not HDF5, is damaged, or is no snapshot; FileNotFoundError if there is none.
     """
-    name = os.fsdecode(path)
-    with _reading(f"{name}: wanted a whole HDF5 file"):
-        os.stat(name)  # refuses a missing file in plain words, and a name with a NUL, which HDF5 would cut there
-        file = h5py.File(name, "r")
-    with file:
-        tree.restore(net, _Snapshot(name, file), optimizer)
+    with guarded.opened(path) as file:
+        yield Snapshot(file)
 
 
 class _Disk(FileIO):
@@ -66,6 +81,8 @@ class _Disk(FileIO):
         try:
             while left and self._error is None:
                 left = left[super().write(left) :]
+        except OSError as error:
+            self._error = OSError(error.errno, f"{error.strerror}, with {len(left)} of {len(data)} bytes not written")
         except BaseException as error:  # an interrupt too
             self._error = error
         return len(data)
@@ -98,66 +115,60 @@ def _write(file: h5py.File, name: str, array: NDArray[Any]) -> None:
         raise OSError(f"entry {name!r}: its name in HDF5 would be {stored!r}")
 
 
-@contextmanager
-def _reading(what: str) -> Iterator[None]:
-    """What h5py raises at a damaged or foreign file, which may be nearly anything, as a SnapshotError."""
-    try:
-        yield
-    except (SnapshotError, FileNotFoundError, MemoryError):
-        raise
-    except Exception as error:
-        raise SnapshotError(f"{what}: {error}") from error
+class Snapshot:
+    """An open file as `tree.Source`, its manifest verified."""
 
-
-class _Snapshot:
-    """An open file as `tree.Source`."""
-
-    def __init__(self, path: str, file: h5py.File) -> None:
-        self.path = path
+    def __init__(self, file: guarded.File) -> None:
+        self.path = file.path
         self._file = file
+        self._manifest: Manifest | None = None
+        self._verified: dict[str, guarded.State] = {}
+        tree.check_format(self)
+        if self.attribute("version") > 1:
+            self._manifest = self._checked_manifest()
+        elif self.attribute(_SHA256) is not None:
+            raise SnapshotError(f"{self.path}: wanted a snapshot of version 1 without a manifest, received one")
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """All attributes of the tree, as written."""
+        if self._manifest is None:
+            return self._file.attributes()
+        return {name: self._file.attribute(name) for name in ("format", "version")} | self._manifest.attributes
 
     def attribute(self, name: str) -> Any:
-        """An attribute of the file, as a Python value if it is a single one; None where there is none."""
-        with _reading(f"{self.path}: attribute {name!r} cannot be read"):
-            value = self._file.attrs.get(name)
-        return value.item() if isinstance(value, np.generic) else value
+        """One of them; None where there is none."""
+        return self._file.attribute(name) if self._manifest is None else self.attributes.get(name)
 
-    @cached_property
-    def shapes(self) -> dict[str, tuple[Shape, np.dtype[Any]]]:
-        """All datasets. SnapshotError for what does not lie in this file itself."""
-        links = self._links()
-        members = {name: self._member(name, link) for name, link in links.items()}
-        return {name: member for name, member in members.items() if member is not None}
-
-    def _links(self) -> dict[str, Any]:
-        """What the groups hold, by path; a group that can be reached in several ways is entered once."""
-        links: dict[str, Any] = {}
-
-        def note(name: str, link: Any) -> str | None:  # must not raise: h5py makes another error of it
-            links[name] = link
-            return name if name.count("/") > _DEPTH else None
-
-        with _reading(f"{self.path}: the list of entries cannot be read"):
-            deep = self._file.visititems_links(note)
-        if deep is not None:
-            raise SnapshotError(f"{self.path}: wanted groups at most {_DEPTH} deep, received entry {deep!r}")
-        return links
-
-    def _member(self, name: str, link: Any) -> tuple[Shape, np.dtype[Any]] | None:
-        """Shape and dtype of a dataset, None for a group."""
-        where = f"{self.path}: entry {name!r}"
-        if not isinstance(link, h5py.HardLink):
-            raise SnapshotError(f"{where}: wanted a dataset or a group, received a link")
-        with _reading(f"{where} cannot be read"):
-            member = self._file[name]
-            if isinstance(member, h5py.Group):
-                return None
-            if not isinstance(member, h5py.Dataset) or member.external or member.is_virtual:
-                raise SnapshotError(f"{where}: wanted a dataset stored in this file")
-            return member.shape, member.dtype
+    @property
+    def shapes(self) -> dict[str, Form]:
+        """All arrays. SnapshotError for what does not lie in this file itself."""
+        hidden = None if self._manifest is None else _MANIFEST
+        return {path: (one.shape, one.dtype) for path, one in self._file.datasets.items() if path != hidden}
 
     def read(self, path: str) -> NDArray[Any]:
-        """The array at a path."""
-        with _reading(f"{self.path}: entry {path!r} cannot be read"):
-            array: NDArray[Any] = self._file[path][()]
+        """The array at a path, as it was written. It is hashed at its first read, and again if the file has changed."""
+        array = self._file.read(path)
+        state = self._file.state()
+        if self._manifest is not None and self._verified.get(path) != state:
+            self._manifest.check(self.path, path, array)
+            self._verified[path] = state
         return array
+
+    def _checked_manifest(self) -> Manifest:
+        """The manifest. SnapshotError unless it is whole and has just the names that the file has."""
+        datasets = self._file.datasets
+        if _MANIFEST not in datasets:
+            raise SnapshotError(f"{self.path}: wanted an entry {_MANIFEST!r}, received none of that name")
+        most = _MANIFEST_ALL + _MANIFEST_EACH * len(datasets)
+        stored = datasets[_MANIFEST]
+        if stored.dtype != np.uint8 or stored.nbytes > most:
+            raise SnapshotError(f"{self.path}: wanted a manifest of at most {most} bytes, received {stored}")
+        found = manifest.read(self.path, self._file.read(_MANIFEST).tobytes(), self._file.attribute(_SHA256))
+        for path in found.entries:
+            if path not in datasets:
+                raise SnapshotError(f"{self.path}: wanted an entry {path!r}, received none of that name")
+        for path in datasets:
+            if path not in found.entries and path != _MANIFEST:
+                raise SnapshotError(f"{self.path}: received an entry {path!r}, for which there is no place")
+        return found

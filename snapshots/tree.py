@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,32 +15,47 @@ from numpy.typing import NDArray
 from singa_lite.errors import SnapshotError
 from singa_lite.net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
-from singa_lite.tensor import Shape, Tensor
+from singa_lite.snapshots.manifest import Attribute
+from singa_lite.tensor import Shape, Tensor, to_numpy
 
-#: Of the tree's form; a reader refuses a number above its own.
-VERSION = 1
+#: Of the tree's form; a reader refuses a number above its own. 2: with `layers` and a manifest.
+VERSION = 2
 
 Form = tuple[Shape, np.dtype[Any]]
+
+
+class Lazy(NamedTuple):
+    """An array that is made when it is asked for: writers hold one at a time. fetch(): C order, on the host."""
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    fetch: Callable[[], NDArray[Any]]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass
 class Tree:
     """What a snapshot holds.
 
-    tensors: {"parameters/<layer>/weight": tensor, "state/<layer>/running_mean": ...,
-    "optimizer/<layer>/weight/velocity": ...}; attributes: format, version, entries (how many tensors), and of a
-    compiled net optimizer ("SGD") and step.
+    arrays: {"parameters/<layer>/weight": array, "state/<layer>/running_mean": ...,
+    "optimizer/<layer>/weight/velocity": ..., and in a checkpoint "training/..."}; attributes: format, version, entries
+    (how many arrays), layers (JSON: [[name, class], ...] in topological order), wiring (JSON: what surrounds each of
+    them, as `wiring` says), and of a compiled net optimizer ("SGD") and step.
     """
 
-    tensors: dict[str, Tensor]
-    attributes: dict[str, str | int] = field(default_factory=dict)
+    arrays: dict[str, Lazy]
+    attributes: dict[str, Attribute] = field(default_factory=dict)
 
 
 class Source(Protocol):
-    """A snapshot file being read.
+    """A snapshot file being read, one whose entries have the tree's paths, dtypes and layouts.
 
     path: its name; shapes: {path: (shape, dtype)} of all that it holds; attribute(name): None if there is none;
-    read(path): the array.
+    read(path): the array, verified where the file has digests; attributes: all of them.
     """
 
     path: str
@@ -45,23 +63,50 @@ class Source(Protocol):
     @property
     def shapes(self) -> Mapping[str, Form]: ...
 
+    @property
+    def attributes(self) -> Mapping[str, Any]: ...
+
     def attribute(self, name: str) -> Any: ...
 
     def read(self, path: str) -> NDArray[Any]: ...
 
 
-def of_net(net: FeedForwardNet) -> Tree:
-    """The tree of a net as it stands. SnapshotError after an unfinished step."""
-    if net.unfinished_at:
+def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
+    """The tree of a net as it stands. whole_step: SnapshotError after an unfinished one."""
+    if whole_step and net.unfinished_at:
         raise SnapshotError(
             f"save: wanted a whole step, but the last backward() was left at layer {net.unfinished_at!r}"
         )
-    tensors = _of_layers(net)
-    attributes: dict[str, str | int] = {"format": "singa_lite", "version": VERSION}
+    layers = [[node.layer.name, type(node.layer).__name__] for node in net.ordered()]
+    attributes: dict[str, Attribute] = {"format": "singa_lite", "version": VERSION, "layers": json.dumps(layers)}
+    attributes["wiring"] = json.dumps(wiring(net))
     if net.optimizer is not None:
-        tensors |= _of_optimizer(net.optimizer, _names(net, net.optimizer))
         attributes |= {"optimizer": type(net.optimizer).__name__, "step": net.optimizer.step}
-    return Tree(tensors, attributes | {"entries": len(tensors)})
+    arrays = {path: Lazy(t.shape, t.dtype, partial(to_numpy, t)) for path, t in tensors(net).items()}
+    return Tree(arrays, attributes | {"entries": len(arrays)})
+
+
+def wiring(net: FeedForwardNet) -> list[dict[str, Any]]:
+    """For each layer, in topological order, what formats need whose layouts depend on what surrounds it.
+
+    inputs, outputs: sample shapes; sources: [[layer, number of its output], ...]; shares: the layer whose parameters it
+    uses, if they are not its own.
+    """
+    found: list[dict[str, Any]] = []
+    for layer, sources in net.ordered():
+        inputs = [net.output_shapes(name)[number] for name, number in sources] or layer.input_sample_shapes
+        entry = {"inputs": inputs, "outputs": net.output_shapes(layer.name), "sources": sources}
+        owner = layer
+        while owner.shared_with is not None:
+            owner = owner.shared_with
+        found.append(entry | ({"shares": owner.name} if owner is not layer else {}))
+    return found
+
+
+def of_source(source: Source) -> Tree:
+    """The tree of an open file, its arrays read when they are asked for."""
+    arrays = {path: Lazy(*form, partial(source.read, path)) for path, form in source.shapes.items()}
+    return Tree(arrays, {**source.attributes, "entries": len(arrays)})
 
 
 def restore(net: FeedForwardNet, source: Source, optimizer: bool | None) -> None:
@@ -70,14 +115,14 @@ def restore(net: FeedForwardNet, source: Source, optimizer: bool | None) -> None
     SnapshotError names the first entry that is missing, extra, or of another shape or dtype. All entries are read
     once before the first is put in place, so one that cannot be read changes nothing. Forgets an unfinished step.
     """
-    _check_format(source)
+    check_format(source)
     receiver = net.optimizer if optimizer is None or optimizer else None
     if optimizer and receiver is None:
         raise SnapshotError(f"{source.path}: wanted a compiled net to put the optimizer's state into")
     step = 0 if receiver is None else _checked_step(source, receiver)
     updated = [] if receiver is None else _updated(source, net.param_names())
     wanted = _wanted(net, receiver, updated)
-    _check_entries(source, wanted, () if receiver is not None else ("optimizer/",))
+    _check_entries(source, wanted, ("training/",) if receiver is not None else ("training/", "optimizer/"))
     for path in wanted:
         source.read(path)
     if receiver is not None:
@@ -87,6 +132,12 @@ def restore(net: FeedForwardNet, source: Source, optimizer: bool | None) -> None
     for path, tensor in (_of_layers(net) | _of_optimizer(receiver, updated)).items():
         tensor.copy_from_numpy(source.read(path))
     net.discard_step()
+
+
+def tensors(net: FeedForwardNet) -> dict[str, Tensor]:
+    """All that a net and its optimizer keep, by path."""
+    names = [] if net.optimizer is None else _names(net, net.optimizer)
+    return _of_layers(net) | _of_optimizer(net.optimizer, names)
 
 
 def _of_layers(net: FeedForwardNet) -> dict[str, Tensor]:
@@ -110,7 +161,8 @@ def _names(net: FeedForwardNet, optimizer: Optimizer) -> list[str]:
     return [name for name in parameters if name in optimizer.state]
 
 
-def _check_format(source: Source) -> None:
+def check_format(source: Source) -> None:
+    """SnapshotError unless the attributes say that it is a tree of a version that is known."""
     form = source.attribute("format")
     if not isinstance(form, str) or form != "singa_lite":
         raise SnapshotError(f"{source.path}: wanted a snapshot of singa_lite, received format {form!r}")

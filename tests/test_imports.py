@@ -36,8 +36,8 @@ FLOORS = (
     ("random",),
     ("batch", "data", "initializer", "regularizer", "schedule", "target", "topology"),
     ("layer", "loss", "metric", "optimizer"),
-    ("objective", "run"),
-    ("layer_graph",),
+    ("objective", "progress", "run"),
+    ("evaluation", "layer_graph"),
     ("fit", "step", "summary"),
     ("net",),
     ("layers", "snapshots"),
@@ -60,7 +60,7 @@ UPWARD_IN_FUNCTIONS = {("memory_plan", "plan_page"), ("net", "snapshots")}
 # Libraries that a module may import when it is itself imported. All others are imported where they are used.
 LIBRARIES = {
     "numpy": ("",),
-    "h5py": ("snapshots.hdf5",),
+    "h5py": ("snapshots.hdf5", "snapshots.keras"),
     "cupy": ("kernels.cuda_kernels",),
 }
 

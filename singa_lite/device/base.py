@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike
 
 from singa_lite import threads as _threads
 from singa_lite.arena import Arena
+from singa_lite.checks import whole
 from singa_lite.errors import DeviceError, GraphError, ShapeError
 from singa_lite.graph import Graph, Operation, Phase
 from singa_lite.kernels.kernel_set import KernelSet, Launch
@@ -278,6 +279,16 @@ class Device:
         sequence = np.random.SeedSequence(self._seed, spawn_key=(self._seeds_given,))
         self._seeds_given += 1
         return int(sequence.generate_state(1, np.uint64)[0])
+
+    @property
+    def seeds_given(self) -> tuple[int, int]:
+        """(the random seed, how many of its sequence were given)."""
+        return self._seed, self._seeds_given
+
+    def restore_seeds(self, seed: int, given: int) -> None:
+        """Go on in the sequence of `seed` after so many of its seeds."""
+        self.set_random_seed(seed)
+        self._seeds_given = whole("restore_seeds", given, 0)
 
     def __repr__(self) -> str:
         return f"<Device {self.name}, {self.kernels.name} kernels, {self.pool!r}>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ class Memory:
     def __init__(self, net: FeedForwardNet) -> None:
         contents = tree.of_net(net)
         self.path = "memory.x"
-        self.arrays = {path: tensors.to_numpy(entry) for path, entry in contents.tensors.items()}
+        self.arrays: dict[str, Any] = {path: entry.fetch() for path, entry in contents.arrays.items()}
         self.attributes: dict[str, Any] = dict(contents.attributes)
         self.reads: int | None = None
 
@@ -42,34 +43,63 @@ class Memory:
 
 # ---- what the tree holds
 
+LAYERS = [
+    *(["conv", "Conv2D"], ["norm", "BatchNormalization"], ["relu", "Activation"], ["drop", "Dropout"]),
+    *(["flat", "Flatten"], ["dense", "Dense"], ["first", "Dense"], ["second", "Dense"]),
+]
+
 
 def test_paths_of_a_net_that_is_not_compiled():
     contents = tree.of_net(make_net())
-    assert set(contents.tensors) == {
+    assert set(contents.arrays) == {
         *(f"parameters/{name}" for name in ("conv/weight", "conv/bias", "norm/gamma", "norm/beta")),
         *(f"parameters/{name}" for name in ("dense/weight", "dense/bias", "first/weight", "first/bias")),
         *(f"state/{name}" for name in ("norm/running_mean", "norm/running_var", "drop/random")),
     }
-    assert contents.attributes == {"format": "singa_lite", "version": 1, "entries": 11}
+    attributes = dict(contents.attributes)
+    assert json.loads(attributes.pop("layers")) == LAYERS
+    assert len(json.loads(attributes.pop("wiring"))) == len(LAYERS)
+    assert attributes == {"format": "singa_lite", "version": 2, "entries": 11}
 
 
 def test_paths_of_an_optimizer():
     net = trained("SGD with momentum", steps=2)
     contents = tree.of_net(net)
-    mine = {path for path in contents.tensors if path.startswith("optimizer/")}
+    mine = {path for path in contents.arrays if path.startswith("optimizer/")}
     assert mine == {f"optimizer/{name}/{slot}" for name in net.param_names() for slot in ("velocity", "count")}
-    assert contents.attributes == {
+    attributes = dict(contents.attributes)
+    assert json.loads(attributes.pop("layers")) == LAYERS
+    assert len(json.loads(attributes.pop("wiring"))) == len(LAYERS)
+    assert attributes == {
         "format": "singa_lite",
-        "version": 1,
+        "version": 2,
         "entries": 11 + 16,
         "optimizer": "SGD",
         "step": 2,
     }
 
 
-def test_the_tree_holds_the_net_s_own_tensors():
-    net = trained()
-    assert {id(entry) for entry in tree.of_net(net).tensors.values()} == {id(entry) for entry in every_tensor(net)}
+def test_arrays_are_made_when_they_are_asked_for():
+    net = make_net("Adam")
+    contents = tree.of_net(net)
+    beta = net.parameters()["norm/beta"]
+    beta.copy_from_numpy(np.full(3, 7, "f4"))
+    assert np.array_equal(contents.arrays["parameters/norm/beta"].fetch(), [7, 7, 7])
+    for path, entry in tree.of_net(trained()).arrays.items():
+        array = entry.fetch()
+        assert (array.shape, array.dtype, array.nbytes) == (entry.shape, entry.dtype, entry.nbytes), path
+        assert array.flags.c_contiguous
+
+
+def test_the_tree_of_a_source_reads_from_it():
+    source = Memory(trained())
+    contents = tree.of_source(source)
+    assert contents.attributes == source.attributes
+    source.arrays["parameters/norm/beta"] = np.full(3, 7, "f4")
+    assert {path: entry[:2] for path, entry in contents.arrays.items()} == source.shapes
+    assert np.array_equal(contents.arrays["parameters/norm/beta"].fetch(), [7, 7, 7])
+    del source.arrays["state/norm/running_mean"]
+    assert tree.of_source(source).attributes["entries"] == 34
 
 
 @pytest.mark.parametrize("key", ["nobody/weight", None])
@@ -125,7 +155,7 @@ def test_restoring_clears_half_a_step():
 def test_a_refused_restore_leaves_half_a_step_as_it_is():
     net = trained()
     source = Memory(net)
-    source.attributes["version"] = 2
+    source.attributes["version"] = 3
     half_a_step(net, 2).close()
     before = state_of(net)
     with pytest.raises(SnapshotError, match="version"):
@@ -274,8 +304,8 @@ REFUSED: dict[str, tuple[Callable[[Memory], None], str]] = {
     "no format": (told(format=None), "wanted a snapshot of singa_lite, received format None"),
     "other format": (told(format="keras"), "wanted a snapshot of singa_lite, received format 'keras'"),
     "odd format": (told(format=np.array(["singa_lite"])), "wanted a snapshot of singa_lite"),
-    "newer version": (told(version=2), "wanted a snapshot of version 1 to 1, received 2"),
-    "version 0": (told(version=0), "wanted a snapshot of version 1 to 1, received 0"),
+    "newer version": (told(version=3), "wanted a snapshot of version 1 to 2, received 3"),
+    "version 0": (told(version=0), "wanted a snapshot of version 1 to 2, received 0"),
     "no version": (told(version=None), "attribute 'version': wanted a number from 0, received None"),
     "odd version": (told(version="1"), "attribute 'version': wanted a number from 0, received '1'"),
     "no step": (told(step=None), "attribute 'step': wanted a number from 0, received None"),

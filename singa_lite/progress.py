@@ -1,0 +1,110 @@
+"""How far `fit` has come: the place in the epoch, the shuffled order, running means, and the history so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class History:
+    """What `fit` saw. history: {"loss": [a number an epoch], "metric": ..., "val_loss": ..., ...}.
+
+    Further entries: "samples_per_second", and "high_water", the most bytes the device's pool had given out.
+    """
+
+    def __init__(self) -> None:
+        self.history: dict[str, list[Any]] = {}
+
+    def append(self, **values: Any) -> None:
+        """Enter one epoch's values; None is left out."""
+        for name, value in values.items():
+            if value is not None:
+                self.history.setdefault(name, []).append(value)
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return self.history[name]
+
+    def __repr__(self) -> str:
+        last = {name: values[-1] for name, values in self.history.items()}
+        return f"<History of {max(map(len, self.history.values()), default=0)} epochs, last {last}>"
+
+
+class Mean:
+    """Mean of losses and metrics over batches of different sizes; metrics may be dicts of numbers.
+
+    count: samples so far. sums: {"loss": ..., "metric <name>": ...}, each batch's mean times its samples, added up in
+    their order, on which the last bit depends.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sums: dict[str, float] = {}
+        self.by_name = False
+        self.has_metric = False
+
+    def add(self, count: int, loss: Any, metric: Any) -> None:
+        """Enter a batch's means, over `count` samples."""
+        self.count += count
+        self.has_metric = metric is not None
+        self.by_name = isinstance(metric, Mapping)
+        named = dict(metric) if isinstance(metric, Mapping) else {} if metric is None else {"": metric}
+        for name, value in [("loss", loss), *((f"metric {name}", value) for name, value in named.items())]:
+            self.sums[name] = self.sums.get(name, 0.0) + count * float(value)
+
+    def loss(self) -> float:
+        """Mean loss."""
+        return self.sums["loss"] / self.count
+
+    def metric(self) -> Any:
+        """Mean metric: a number, {output: number}, or None."""
+        means = {n.removeprefix("metric "): s / self.count for n, s in self.sums.items() if n != "loss"}
+        if not self.has_metric:
+            return None
+        return means if self.by_name else means[""]
+
+
+class Progress:
+    """A place in a run of `fit`, from which another run goes on to equal bits.
+
+    samples, batch_size, shuffle: of the data, as `fit` was given them. epoch: whole epochs done; batch: batches done
+    of the next one, its validation aside; order: of its samples, int (samples,), None before its first batch and
+    without shuffling; random: what the next order is drawn from; mean: over the batches done; seconds: that they took.
+    """
+
+    def __init__(self, samples: int, batch_size: int, shuffle: bool, seed: int) -> None:
+        self.samples = samples
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.epoch = 0
+        self.batch = 0
+        self.order: NDArray[np.integer[Any]] | None = None
+        self.random = np.random.default_rng([seed, samples])
+        self.mean = Mean()
+        self.seconds = 0.0
+        self.history = History()
+
+    @property
+    def batches(self) -> int:
+        """Batches of an epoch; the last one may be shorter."""
+        return -(-self.samples // self.batch_size)
+
+    def begin_epoch(self) -> None:
+        """Draw the order of the samples, and begin the means."""
+        self.order = self.random.permutation(self.samples) if self.shuffle else None
+        self.mean, self.seconds = Mean(), 0.0
+
+    def end_batch(self, loss: Any, metric: Any, seconds: float) -> int:
+        """Enter a batch's means and the epoch's seconds so far; returns how many samples it had."""
+        size = min(self.batch_size, self.samples - self.mean.count)
+        self.mean.add(size, loss, metric)
+        self.batch += 1
+        self.seconds = seconds
+        return size
+
+    def end_epoch(self, **values: Any) -> None:
+        """Enter the epoch into the history, with `values` beside its means."""
+        self.history.append(loss=self.mean.loss(), metric=self.mean.metric(), **values)
+        self.epoch, self.batch, self.order = self.epoch + 1, 0, None

@@ -1,0 +1,56 @@
+"""What a saver does in threads beside its writing: hash the array that is written, and bring to the disk what is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from numpy.typing import NDArray
+
+from singa_lite.snapshots.manifest import Manifest
+
+#: Bytes of an array that is worth a thread.
+_LARGE = 1 << 20
+
+
+class Beside:
+    """Two threads of one saver. handle: of the new file. An error of theirs is raised by `entering` or at the end."""
+
+    def __init__(self, known: Manifest, handle: int) -> None:
+        self._known, self._handle = known, handle
+        self._threads = ThreadPoolExecutor(2)
+        self._synced: Future[None] | None = None
+
+    @contextmanager
+    def entering(self, path: str, array: NDArray[Any]) -> Iterator[None]:
+        """Enter an array into the manifest while the body writes it.
+
+        After it a large one is on its way to the disk, while the next one is hashed; otherwise all would wait for the
+        fsync in the end.
+        """
+        if array.nbytes < _LARGE:
+            self._known.enter(path, array)
+            yield
+            return
+        entered = self._threads.submit(self._known.enter, path, array)
+        yield
+        entered.result()
+        if self._synced is None or self._synced.done():
+            self._check()
+            self._synced = self._threads.submit(os.fsync, self._handle)
+
+    def _check(self) -> None:
+        """Raise the error of the last fsync: the system tells it once, and not again in the end."""
+        if self._synced is not None:
+            self._synced.result()
+
+    def __enter__(self) -> Beside:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        self._threads.shutdown()
+        if kind is None:
+            self._check()

@@ -1,0 +1,100 @@
+"""A folder of checkpoints: their names, which is the newest, which are kept, and which is the best."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from singa_lite.errors import SnapshotError
+from singa_lite.snapshots import leftovers
+from singa_lite.snapshots.atomic import replacing
+
+BEST = "best.h5"
+
+_NAME = re.compile(r"checkpoint-(\d{10,})\.h5")
+#: What a killed process leaves of one, see `atomic.replacing`, and of a link.
+_LEFT = re.compile(r"\.((?:checkpoint-\d{10,}|best)\.h5)\.[0-9a-f]+\.tmp")
+
+
+class Folder:
+    """One training run's checkpoints. keep: how many of the newest stay; the best one stays beside them."""
+
+    def __init__(self, path: str | os.PathLike[str], keep: int) -> None:
+        self.path = Path(path)
+        self.keep = keep
+
+    def prepare(self, step: int) -> None:
+        """Make the folder; remove what killed processes left half written, as `leftovers` says.
+
+        SnapshotError where there are checkpoints of later steps than `step`, of another run then: next to them new
+        ones would count as old, and be removed.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            for entry in list(self.path.iterdir()):
+                left = _LEFT.fullmatch(entry.name)
+                if left:
+                    leftovers.remove(str(self.path), left[1])
+        except OSError as error:
+            raise SnapshotError(f"{self.path}: cannot be used for checkpoints: {error}") from error
+        later = [entry.name for entry in self.checkpoints() if step_of(entry) > step]
+        if later:
+            raise SnapshotError(
+                f"{self.path}: wanted no checkpoints of later steps than {step}, received {later[0]}; "
+                'fit(..., resume="auto") goes on from it, a new run wants a folder of its own'
+            )
+
+    def file(self, step: int) -> Path:
+        """Where the checkpoint after `step` steps is."""
+        return self.path / f"checkpoint-{step:010}.h5"
+
+    def checkpoints(self) -> list[Path]:
+        """Newest first."""
+        return checkpoints(self.path)
+
+    def prune(self) -> None:
+        """Remove all but the newest."""
+        for old in self.checkpoints()[self.keep :]:
+            old.unlink(missing_ok=True)
+
+    def mark_best(self, file: Path) -> None:
+        """Let the name of the best one be this file's too, also after it is pruned."""
+        temporary = self.path / leftovers.temporary_name(BEST)
+        try:
+            os.link(file, temporary)
+            os.replace(temporary, self.path / BEST)
+        except OSError:  # a file system without hard links
+            with open(file, "rb") as source, replacing(self.path / BEST) as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+        finally:
+            with suppress(OSError):
+                temporary.unlink()  # still there if both names were of one file already
+
+
+def checkpoints(folder: str | os.PathLike[str]) -> list[Path]:
+    """Those in a folder, newest first; none where there is no folder."""
+    try:
+        found = [entry for entry in Path(folder).iterdir() if _NAME.fullmatch(entry.name)]
+    except FileNotFoundError:
+        return []
+    return sorted(found, key=step_of, reverse=True)
+
+
+def latest(folder: str | os.PathLike[str]) -> Path | None:
+    """The newest checkpoint, None if there is none."""
+    return next(iter(checkpoints(folder)), None)
+
+
+def step_of(file: Path) -> int:
+    """After how many steps it was written."""
+    return int(file.name.removeprefix("checkpoint-").removesuffix(".h5"))
+
+
+def set_aside(file: Path) -> Path:
+    """Give a damaged checkpoint a name that is no checkpoint's; returns the name."""
+    aside = file.with_name(f"{file.name}.damaged")
+    os.replace(file, aside)
+    return aside

@@ -1,0 +1,86 @@
+"""The bytes of an HDF5 file that is not trusted, each of which belongs to one part of it.
+
+This one rule holds against cycles, objects with several names, and headers that claim the same bytes many times over.
+It bounds the work and the memory of a walk by the file's length.
+"""
+
+from __future__ import annotations
+
+import os
+from io import FileIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Bytes of a file for each of its parts, beyond the first ones: what is noted of a part takes about twice that.
+_EACH, _FIRST = 128, 4096
+
+
+class Bytes:
+    """A file's bytes, and which of them were taken. What a file cannot have is a ValueError."""
+
+    def __init__(self, file: FileIO) -> None:
+        self.length = os.fstat(file.fileno()).st_size
+        self._file = file
+        self._parts: dict[int, int] = {}  # where each begins and ends
+        self._taken = 0
+
+    def take(self, address: int, length: int, magic: bytes = b"") -> bytes:
+        """Bytes that become those of one part, which begins with `magic`."""
+        self.claim(address, length)
+        data = self.peek(address, length)
+        if data[: len(magic)] != magic:
+            raise ValueError(f"wanted {magic!r} at byte {address}")
+        return data
+
+    def peek(self, address: int, length: int) -> bytes:
+        """Bytes that belong to nobody yet, or to somebody already."""
+        self._check(address, length)
+        self._file.seek(address)
+        data = self._file.read(length)
+        if len(data) < length:
+            raise ValueError(f"wanted {length} bytes at byte {address}, received {len(data)}")
+        return data
+
+    def claim(self, address: int, length: int) -> None:
+        """Let bytes be those of one part. What is seen at once: that no other begins there, and that all have room."""
+        self._check(address, length)
+        if length == 0:
+            return
+        if address in self._parts:
+            raise ValueError(f"byte {address} begins two parts, or one entry has two names")
+        self.expect(1)
+        self._taken += length
+        if self._taken > self.length:
+            raise ValueError(f"parts of {self._taken} bytes in a file of {self.length}")
+        self._parts[address] = address + length
+
+    def expect(self, count: int) -> None:
+        """ValueError if so many parts more would be too many for the file."""
+        if len(self._parts) + count > _FIRST + self.length // _EACH:
+            raise ValueError(f"{len(self._parts) + count} parts and more in a file of {self.length} bytes")
+
+    def check_overlap(self) -> None:
+        """ValueError if a byte belongs to two parts."""
+        starts = np.fromiter(self._parts, np.int64, len(self._parts))
+        ends = np.fromiter(self._parts.values(), np.int64, len(self._parts))
+        order = starts.argsort()
+        (overlaps,) = np.nonzero(ends[order][:-1] > starts[order][1:])
+        if len(overlaps):
+            start, end = starts[order][overlaps[0] + 1], ends[order][overlaps[0]]
+            raise ValueError(f"bytes {start} to {end} belong to two parts")
+
+    def read_into(self, address: int, buffer: NDArray[np.uint8]) -> None:
+        """Fill a buffer with the bytes from there."""
+        self._check(address, len(buffer))
+        self._file.seek(address)
+        left = memoryview(buffer.data)
+        while left:
+            count = self._file.readinto(left)
+            if not count:
+                raise ValueError(f"the file ends {len(left)} bytes too early")
+            left = left[count:]
+
+    def _check(self, address: int, length: int) -> None:
+        if address + length > self.length:
+            raise ValueError(f"bytes {address} to {address + length} of a file of {self.length}")

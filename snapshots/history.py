@@ -1,0 +1,62 @@
+"""A history as arrays by path: one for each entry, or for each output where an entry's values are dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singa_lite.errors import SnapshotError
+from singa_lite.progress import History
+from singa_lite.snapshots.tree import Source
+
+
+def arrays(history: History, at: str) -> dict[str, NDArray[Any]]:
+    """{`at` + "loss": float64 (epochs,), `at` + "metric/<output>": ...}. SnapshotError for what are no numbers."""
+    found: dict[str, NDArray[Any]] = {}
+    for name, values in history.history.items():
+        if "/" in name:
+            raise SnapshotError(f"checkpoint: wanted names without '/' in the history, received {name!r}")
+        if values and all(isinstance(value, Mapping) for value in values):
+            for key in values[0]:
+                found[f"{at}{name}/{key}"] = _numbers(f"{name}/{key}", [value.get(key) for value in values])
+        else:
+            found[f"{at}{name}"] = _numbers(name, values)
+    return found
+
+
+def _numbers(name: str, values: list[Any]) -> NDArray[Any]:
+    """int64 or float64, which give back what they were given."""
+    try:
+        array = np.asarray(values)
+        if array.ndim == 1 and array.dtype.kind in "fiu":
+            return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+    except ValueError:  # lists of unequal lengths
+        pass
+    raise SnapshotError(f"checkpoint: wanted numbers in the history's {name!r}, received {values[-1:]}")
+
+
+def read(source: Source, at: str) -> History:
+    """The history of a file. SnapshotError for arrays that are none of ours."""
+    history = History().history
+    for path, (shape, dtype) in source.shapes.items():
+        if not path.startswith(at):
+            continue
+        if len(shape) != 1 or dtype not in (np.int64, np.float64):
+            raise SnapshotError(f"{source.path}: entry {path!r}: wanted a number an epoch, received {shape} {dtype}")
+        _enter(history, path.removeprefix(at), source.read(path).tolist())
+    made = History()
+    made.history = history
+    return made
+
+
+def _enter(history: dict[str, list[Any]], path: str, values: list[Any]) -> None:
+    name, _, key = path.partition("/")
+    if not key:
+        history[name] = values
+        return
+    entries = history.setdefault(name, [{} for _ in values])
+    for entry, value in zip(entries, values, strict=False):
+        entry[key] = value

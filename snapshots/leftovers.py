@@ -1,0 +1,65 @@
+"""What killed savers leave behind, removed when the same file is next saved; never a file of a saver that is alive.
+
+A saver holds a lock on its temporary file, which the system drops with the process. A file is removed if its lock is
+free, and only an hour after its last write, for file systems that do not tell other machines of locks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+import sys
+import time
+from contextlib import suppress
+
+if sys.platform != "win32":  # where a file that is open cannot be removed in the first place
+    import fcntl
+
+#: Seconds since the last write.
+_OLD = 3600
+
+_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
+
+
+def temporary_name(name: str) -> str:
+    """A name for the new file that is to take the place of `name`: ".<name>.<16 digits>.tmp"."""
+    return f".{name}.{secrets.token_hex(8)}.tmp"
+
+
+def hold(handle: int) -> None:
+    """Tell others that this temporary file is in use, until it is closed. Where there are no locks, age must do."""
+    if sys.platform != "win32":
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def remove(folder: str, name: str) -> None:
+    """Remove what killed savers of `name` left in the folder. What cannot be removed stays, without an error."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for path in [entry.path for entry in entries if _is_temporary(entry.name, name)]:
+            with suppress(OSError):
+                _remove_if_dead(path)
+
+
+def _is_temporary(found: str, name: str) -> bool:
+    """Whether it is a `temporary_name` of `name`."""
+    match = _TEMPORARY.fullmatch(found)
+    return match is not None and match[1] == name
+
+
+def _remove_if_dead(path: str) -> None:
+    """Remove a file of nobody. OSError for what is no file, is locked, or cannot be locked at all."""
+    handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or time.time() - found.st_mtime < _OLD:
+            return
+        if sys.platform != "win32":
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(path)
+    finally:
+        os.close(handle)
+    if sys.platform == "win32":
+        os.unlink(path)

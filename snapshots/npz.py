@@ -1,0 +1,185 @@
+"""The tree in a NumPy archive, `numpy.load` reads it: "<path>.npy" for each array, stored, and the manifest's bytes.
+
+Characters in a layer's name that no path in an archive may have are "%" and their code in two digits.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from io import FileIO
+from typing import Any
+from zipfile import ZIP_STORED, ZipFile, ZipInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singa_lite.errors import SnapshotError
+from singa_lite.snapshots import foreign, guarded_json, manifest, npy, raw, zip_directory
+from singa_lite.snapshots.atomic import replacing
+from singa_lite.snapshots.beside import Beside
+from singa_lite.snapshots.manifest import Manifest
+from singa_lite.snapshots.npy import Head
+from singa_lite.snapshots.raw import Stored
+from singa_lite.snapshots.tree import Form, Source, Tree
+from singa_lite.snapshots.zip_directory import Member
+
+_MANIFEST, _SHA256 = "manifest", "manifest_sha256"
+
+#: Of a member beyond its array: headers, names twice, the array's own.
+_OVERHEAD = 512
+
+_ODD = re.compile(r"[%\\\x00-\x1f]|(?<![^/])\.{1,2}(?![^/])")
+
+
+def member_name(path: str) -> str:
+    """The member of a path: "parameters/../weight" is "parameters/%2E%2E/weight.npy"."""
+    return _ODD.sub(lambda found: "".join(f"%{ord(char):02X}" for char in found[0]), path) + ".npy"
+
+
+def save(contents: Tree, path: str | os.PathLike[str]) -> None:
+    """Write a tree, one array at a time. SnapshotError for what cannot be written; the old file then stays."""
+    shown = os.fsdecode(path)
+    total = sum(lazy.nbytes + _OVERHEAD for lazy in contents.arrays.values())
+    raw.allow(shown, "the list of members, when it is read", zip_directory.cost(len(contents.arrays) + 2), total)
+    known = Manifest(contents.attributes)
+    with replacing(path) as file, _archive(file) as archive, Beside(known, file.fileno()) as beside:
+        for entry, lazy in contents.arrays.items():
+            array = raw.fetched(shown, entry, lazy)
+            with beside.entering(entry, array):
+                _write(archive, entry, array, total)
+            del array  # before the next one is fetched
+        raw.allow(shown, "the manifest, when it is read", guarded_json.cost(known.to_bytes()), total)
+        for name, data in ((_MANIFEST, known.to_bytes()), (_SHA256, bytes.fromhex(known.sha256))):
+            _write(archive, name, np.frombuffer(data, np.uint8), total)
+
+
+class _Whole:
+    """The file as `zipfile` wants one: a write writes all, and closing is the caller's.
+
+    After an error nothing is written: `zipfile` writes headers on its way out, and would raise another in its place.
+    """
+
+    def __init__(self, file: FileIO) -> None:
+        self.seek, self.tell, self.flush = file.seek, file.tell, file.flush
+        self._file, self._is_broken = file, False
+
+    def write(self, data: Any) -> int:
+        """Write all of it."""
+        if not self._is_broken:
+            self._is_broken = True
+            raw.write_all(self._file, data)
+            self._is_broken = False
+        return len(data)
+
+
+@contextmanager
+def _archive(file: FileIO) -> Iterator[ZipFile]:
+    """An archive to write. What `zipfile` has against it, as an OSError."""
+    try:
+        with ZipFile(_Whole(file), "w", ZIP_STORED) as archive:  # type: ignore[call-overload]
+            yield archive
+    except (ValueError, struct.error) as error:  # a name of more than 65535 bytes, or one that is no Unicode
+        raise OSError(f"it cannot be a zip archive: {error}") from error
+
+
+def _write(archive: ZipFile, entry: str, array: NDArray[Any], total: int) -> None:
+    """A member in the .npy format, of version 1.0."""
+    member = ZipInfo(member_name(entry))  # of 1980: equal contents give equal files
+    member.file_size = array.nbytes + _OVERHEAD  # whether it is one of the large ones
+    with raw.writing(entry, total), archive.open(member, "w") as target:
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        np.lib.format.write_array_header_1_0(target, np.lib.format.header_data_from_array_1_0(little))
+        for piece in raw.pieces(little):
+            target.write(piece.data)
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Source]:
+    """A file as a tree. One without a manifest is read unverified; what it lacks is as `foreign` says."""
+    with raw.reading(path) as stored:
+        members = {_path_of(stored.path, name): member for name, member in zip_directory.members(stored).items()}
+        known = _manifest(stored, members)
+        if known is not None:
+            members = _entries(stored.path, members, known)
+        yield _Snapshot(stored, members, known, like)
+
+
+def _path_of(where: str, name: str) -> str:
+    if not name.endswith(".npy"):
+        raise SnapshotError(f"{where}: wanted arrays, whose names end in .npy, received {name!r}")
+    return name.removesuffix(".npy")
+
+
+def _manifest(stored: Stored, members: Mapping[str, Member]) -> Manifest | None:
+    """That of a file of ours, None for another's."""
+    if _MANIFEST not in members and _SHA256 not in members:
+        return None
+    found = []
+    for name in (_MANIFEST, _SHA256):
+        if name not in members:
+            raise SnapshotError(f"{stored.path}: wanted an entry {name!r}, received none of that name")
+        array = _array(stored, members[name], _head(stored, members[name]))
+        if array.dtype != np.uint8:
+            raise SnapshotError(f"{stored.path}: entry {name!r}: wanted uint8, received {array.dtype}")
+        found.append(array.tobytes())
+    text, digest = found
+    guarded_json.check(stored, "the manifest", text)
+    return manifest.read(stored.path, text, digest.hex())
+
+
+def _entries(where: str, members: Mapping[str, Member], known: Manifest) -> dict[str, Member]:
+    """The members that are the manifest's entries, all of them and no others, by path."""
+    names = {path: member_name(path).removesuffix(".npy") for path in known.entries}
+    differing = sorted({*names.values(), _MANIFEST, _SHA256} ^ members.keys())
+    if differing:
+        raise SnapshotError(f"{where}: wanted the manifest's entries, received names that differ in {differing}")
+    return {path: members[name] for path, name in names.items()}
+
+
+def _head(stored: Stored, member: Member) -> Head:
+    where = f"{stored.path}: entry {member.name!r}"
+    return npy.parse(where, zip_directory.head(stored, member, npy.MOST_BYTES), member.size)
+
+
+def _array(stored: Stored, member: Member, head: Head) -> NDArray[Any]:
+    where = f"{stored.path}: entry {member.name!r}"
+    data = zip_directory.read(stored, member)[head.start :]
+    if head.order == "C":
+        return raw.to_array(where, data, head.dtype, head.shape)
+    return raw.to_array(where, data, head.dtype, head.shape[::-1]).transpose()
+
+
+class _Snapshot:
+    """An open file as `tree.Source`."""
+
+    def __init__(
+        self, stored: Stored, members: Mapping[str, Member], known: Manifest | None, like: Tree | None
+    ) -> None:
+        self.path = stored.path
+        self._stored, self._members, self._manifest = stored, members, known
+        self._heads = {path: _head(stored, member) for path, member in members.items()}
+        self._kept = foreign.kept(members, like) if known is None else {}
+        found: dict[str, Form] = {
+            path: (head.shape, head.dtype.newbyteorder("=")) for path, head in self._heads.items()
+        }
+        self.shapes = found | {path: (lazy.shape, lazy.dtype) for path, lazy in self._kept.items()}
+        self.attributes = foreign.attributes(len(self.shapes), like) if known is None else known.attributes
+
+    def attribute(self, name: str) -> Any:
+        """One of the attributes; None if there is none of that name."""
+        return self.attributes.get(name)
+
+    def read(self, path: str) -> NDArray[Any]:
+        """The array at a path, verified if the file has a manifest; a foreign one may be a view."""
+        if path in self._kept:
+            return self._kept[path].fetch()
+        if path not in self._members:
+            raise SnapshotError(f"{self.path}: wanted one of its entries, received {path!r}")
+        array = _array(self._stored, self._members[path], self._heads[path])
+        if self._manifest is not None:
+            self._manifest.check(self.path, path, array)
+        return array

@@ -1,0 +1,159 @@
+"""Bytes to and from a file: all of them or an error, nothing beyond the file's end, no more room than it deserves."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import FileIO
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.tree import Lazy
+
+Bytes = NDArray[np.uint8]
+
+#: What a reader may allocate for a file of no size at all.
+ROOM = 32 << 20
+
+#: Bytes that are copied at once, where bytes must be copied.
+_PIECE = 1 << 20
+
+#: Elements of the last axis that are copied at once, and elements that are worth the call.
+_STRIP, _LEAST = 16, 1 << 13
+
+
+def write_all(file: FileIO, data: Any) -> None:
+    """Write all bytes of `data`, of which one call to the system may write less. OSError says how far it came."""
+    left = memoryview(data)
+    size = len(left)
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError as error:
+        written = size - len(left)
+        raise OSError(error.errno, f"{os.strerror(error.errno or 0)} after {written} of {size} bytes") from error
+
+
+def write_array(file: FileIO, array: NDArray[Any]) -> None:
+    """Write an array's bytes in C order, little-endian, however it lies."""
+    for piece in pieces(array):
+        write_all(file, piece.data)
+
+
+@contextmanager
+def writing(entry: str, total: int) -> Iterator[None]:
+    """An OSError of the system in this block, with the entry and all the bytes that the file needs."""
+    try:
+        yield
+    except SnapshotError:
+        raise
+    except OSError as error:
+        raise OSError(
+            error.errno, f"entry {entry!r}: {error.strerror or error}; the whole file would have {total}"
+        ) from error
+
+
+def fetched(where: str, entry: str, lazy: Lazy) -> NDArray[Any]:
+    """The array, in C order. SnapshotError unless it has the form that was announced and written down."""
+    array = np.asarray(lazy.fetch(), order="C")
+    if (array.shape, array.dtype) != (lazy.shape, lazy.dtype):
+        raise SnapshotError(
+            f"{where}: entry {entry!r}: wanted {lazy.shape} {lazy.dtype}, received {array.shape} {array.dtype} at last"
+        )
+    return array
+
+
+def pieces(array: NDArray[Any]) -> Iterator[Bytes]:
+    """The array's bytes in C order, little-endian: itself if it lies so, else copies of a MiB or so."""
+    little = array.dtype.newbyteorder("<")
+    if array.ndim == 0 or (array.flags.c_contiguous and array.dtype == little):
+        yield np.ascontiguousarray(array, little).reshape(-1).view(np.uint8)
+        return
+    rows = max(1, _PIECE * len(array) // max(1, array.nbytes))
+    for start in range(0, len(array), rows):
+        yield copied(array[start : start + rows], little).reshape(-1).view(np.uint8)
+
+
+def copied(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A copy in C order, for an array of at least one axis that lies otherwise.
+
+    It is made in strips of the last axis, so that the cache holds what is read twice: extents of 2**n are three times
+    as fast as in one go.
+    """
+    found = np.empty(array.shape, dtype)
+    width = max(_STRIP, _LEAST * array.shape[-1] // max(1, array.size))
+    for start in range(0, array.shape[-1], width):
+        found[..., start : start + width] = array[..., start : start + width]
+    return found
+
+
+class Stored:
+    """A file that is read by offsets. path: its name; size: its bytes when it was opened."""
+
+    def __init__(self, path: str, file: FileIO) -> None:
+        self.path, self._file = path, file
+        self.size = os.fstat(file.fileno()).st_size
+
+    def read(self, what: str, offset: int, count: int) -> Bytes:
+        """So many bytes at an offset. SnapshotError, before anything is allocated, if they are not in the file."""
+        if offset < 0 or count < 0 or offset + count > self.size:
+            raise SnapshotError(
+                f"{self.path}: {what}: wanted bytes {offset} to {offset + count}, received a file of {self.size}"
+            )
+        data = np.empty(count, np.uint8)
+        left = data.data
+        try:
+            self._file.seek(offset)
+            while left:
+                got = self._file.readinto(left)
+                if not got:
+                    raise OSError("the file has become shorter")
+                left = left[got:]
+        except OSError as error:
+            raise SnapshotError(f"{self.path}: {what} cannot be read: {error}") from error
+        return data
+
+    def allow(self, what: str, count: int) -> None:
+        """SnapshotError if that many bytes are more than twice the file's and a small constant."""
+        allow(self.path, what, count, self.size)
+
+
+def allow(where: str, what: str, count: int, size: int) -> None:
+    """SnapshotError if a reader may not allocate so many bytes for a file of that size."""
+    limit = 2 * size + ROOM
+    if count > limit:
+        raise SnapshotError(
+            f"{where}: {what}: would take about {count} bytes, allowed are {limit} for a file of {size}"
+        )
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[Stored]:
+    """Open a file. SnapshotError for a folder, a device or what may not be read; FileNotFoundError if there is none."""
+    name = os.fsdecode(path)
+    try:
+        if not stat.S_ISREG(os.stat(name).st_mode):  # before it is opened: opening a pipe waits for a writer
+            raise OSError("it is no ordinary file")
+        file = open(name, "rb", buffering=0)  # noqa: SIM115 - closed below, outside of this try
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+        raise SnapshotError(f"{name}: cannot be read: {error}") from error
+    with file:
+        yield Stored(name, file)
+
+
+def to_array(where: str, data: Bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Bytes in C order as an array in the host's byte order. SnapshotError for bool that is neither 0 nor 1."""
+    if dtype.kind == "b" and data.size and int(data.max()) > 1:
+        raise SnapshotError(f"{where}: wanted bool, bytes of 0 or 1, received {int(data.max())}")
+    try:
+        array = data.view(dtype).reshape(shape)
+    except ValueError as error:
+        raise SnapshotError(f"{where}: wanted {shape} {dtype}, received {data.size} bytes: {error}") from error
+    return array if dtype.isnative else array.byteswap(inplace=True).view(dtype.newbyteorder("="))

@@ -1,0 +1,180 @@
+"""Run by itself, with Keras, on a folder: `python keras_models.py FOLDER`.
+
+For each model: loads "<name>.ours.weights.h5" and writes what it predicts for "<name>.npz" as "<name>.loaded.npy"; then
+puts random numbers into all weights, saves them as "<name>.theirs.weights.h5" and what they predict as
+"<name>.theirs.npy". And for each net of "graphs.json" (its attributes `layers` and `wiring`) the names of the layers in
+Keras, in its order, into "orders.json".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ["KERAS_BACKEND"] = "torch"
+
+import keras
+import numpy as np
+from keras import Input
+from keras import layers as k
+
+EPSILON = {"epsilon": 1e-5}
+
+
+def dense() -> Any:
+    return keras.Sequential(
+        [Input((3,)), k.Dense(5), k.Activation("relu"), k.Dropout(0.3), k.Dense(4, use_bias=False), k.Softmax()]
+    )
+
+
+def images() -> Any:
+    return keras.Sequential(
+        [
+            Input((9, 8, 2)),
+            k.Conv2D(6, (3, 5), padding="same"),
+            k.BatchNormalization(**EPSILON),
+            k.Activation("relu"),
+            k.MaxPooling2D((2, 1)),
+            k.Conv2D(4, 3, strides=(1, 2), groups=2, use_bias=False),
+            k.AveragePooling2D(2, 1),
+            k.Flatten(),
+            k.Dropout(0.5),
+            k.Dense(7),
+            k.Dense(3),
+        ]
+    )
+
+
+def depthwise() -> Any:
+    return keras.Sequential(
+        [
+            Input((5, 6, 3)),
+            k.DepthwiseConv2D((2, 3), depth_multiplier=2),
+            k.LayerNormalization(axis=[1, 2, 3], **EPSILON),
+            k.Flatten(),
+            k.BatchNormalization(**EPSILON),
+            k.LayerNormalization(**EPSILON),
+            k.Dense(4),
+        ]
+    )
+
+
+def grouped() -> Any:
+    """The same as a net of ours for which the default would be a DepthwiseConv2D."""
+    return keras.Sequential([Input((5, 6, 3)), k.Conv2D(6, (2, 3), groups=3), k.Flatten(), k.Dense(4)])
+
+
+def sequences() -> Any:
+    return keras.Sequential(
+        [
+            Input((19, 4)),
+            k.Conv1D(6, 3, dilation_rate=2, groups=2, padding="same"),
+            k.BatchNormalization(**EPSILON),
+            k.MaxPooling1D(2, 1),
+            k.DepthwiseConv1D(5),
+            k.AveragePooling1D(3, 2),
+            k.LayerNormalization(axis=[1, 2], **EPSILON),
+            k.Flatten(),
+            k.Dense(3),
+        ]
+    )
+
+
+def matrices() -> Any:
+    return keras.Sequential([Input((3, 4)), k.LayerNormalization(axis=[1, 2], **EPSILON), k.Flatten(), k.Dense(5)])
+
+
+def branches() -> Any:
+    """Layers of one class in branches of unequal depth, made and named in an order that is not Keras's own."""
+    image, vector = Input((6, 4, 2)), Input((5,))
+    short = k.Conv2D(3, 1, padding="same", name="short")
+    long = k.Conv2D(3, 3, padding="same", name="long")
+    longer = k.Conv2D(3, 3, padding="same", name="longer")
+    twice = k.Dense(4)
+    joined = k.Add()([short(image), longer(k.Activation("tanh")(long(image)))])
+    both = k.Concatenate(axis=-1)([joined, image])
+    flat = k.Concatenate()([k.Flatten()(both), vector, k.Reshape((-1,))(image)])
+    pooled = k.GlobalAveragePooling2D()(k.UpSampling2D(2)(both))
+    first = twice(k.Dense(3)(flat))
+    second = twice(k.UnitNormalization()(k.Dense(3)(pooled)))
+    return keras.Model([image, vector], k.Dense(2)(k.Multiply()([first, second])))
+
+
+def halves() -> Any:
+    return keras.Sequential([Input((3,)), k.Dense(5, dtype="bfloat16"), k.Dense(4, dtype="float16"), k.Dense(2)])
+
+
+def compiled() -> Any:
+    model = keras.Sequential([Input((3,)), k.Dense(5), k.Dense(4)])
+    model.compile("adam", "mse")
+    model.fit(np.ones((4, 3)), np.ones((4, 4)), verbose=0)
+    return model
+
+
+MODELS: list[Callable[[], Any]] = [
+    dense, images, depthwise, grouped, sequences, matrices, branches, halves, compiled,
+]  # fmt: skip
+
+
+def randomize(model: Any) -> None:
+    rng = np.random.default_rng(5)
+    for weight in model.weights:
+        low = 0.5 if "variance" in weight.path else -1.0
+        weight.assign(rng.uniform(low, 1.5, weight.shape))
+
+
+def predicted(model: Any, inputs: list[np.ndarray]) -> np.ndarray:
+    given = inputs if len(inputs) > 1 else inputs[0]
+    return keras.ops.convert_to_numpy(model(given, training=False))
+
+
+def run(make: Callable[[], Any], folder: Path) -> None:
+    model, name = make(), make.__name__
+    with np.load(folder / f"{name}.npz") as file:
+        inputs = [file[key] for key in sorted(file)]
+    ours = folder / f"{name}.ours.weights.h5"
+    if ours.exists():
+        randomize(model)
+        model.load_weights(ours)
+        np.save(folder / f"{name}.loaded.npy", predicted(model, inputs))
+    randomize(model)
+    model.save_weights(folder / f"{name}.theirs.weights.h5")
+    np.save(folder / f"{name}.theirs.npy", predicted(model, inputs))
+
+
+def order(attributes: dict[str, str]) -> list[str]:
+    """The names of the layers of a net of Dense, sums, inputs and splits."""
+    tensors: dict[str, Any] = {}
+    made: dict[str, Any] = {}
+    used, inputs = set(), []
+    wiring = [
+        (name, kind, more)
+        for (name, kind), more in zip(json.loads(attributes["layers"]), json.loads(attributes["wiring"]), strict=True)
+    ]
+    for name, kind, more in wiring:
+        given = [tensors[source] for source, _ in more["sources"]]
+        used |= {source for source, _ in more["sources"]}
+        if kind == "Dummy":
+            tensors[name] = Input((3,), name=name)
+            inputs.append(tensors[name])
+        elif kind == "Split":
+            tensors[name] = given[0]
+        elif kind == "Merge":
+            tensors[name] = k.Add(name=name)(given)
+        else:
+            owner = more.get("shares", name)
+            made.setdefault(owner, k.Dense(3, name=owner))
+            tensors[name] = made[owner](given[0])
+    outputs = [tensors[name] for name, _, _ in wiring if name not in used]
+    return [layer.name for layer in keras.Model(inputs, outputs).layers]
+
+
+if __name__ == "__main__":
+    for make in MODELS:
+        run(make, Path(sys.argv[1]))
+    graphs = json.loads((Path(sys.argv[1]) / "graphs.json").read_text())
+    (Path(sys.argv[1]) / "orders.json").write_text(json.dumps([order(graph) for graph in graphs]))

@@ -1,0 +1,263 @@
+"""Damaged snapshots of every format, read in a process of its own: `python mutations.py CASE FIRST LAST STEP FOLDER`.
+
+It loads each into a net and prints one line of JSON a finding, and the number of each mutation before it is read, so
+that a crash has a name. `CASES` is the table of formats; `mutations` numbers what is done to their files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import random
+import resource
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import singa_files
+from nets import state_of
+from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer
+from singa_lite.snapshots import formats, tree
+
+#: Bytes that a damaged file may take beyond a whole one.
+MOST_MEMORY = 64 << 20
+
+#: What fields are set to, as numbers of 1, 2, 4 and 8 bytes, either way round.
+NUMBERS = (
+    0,
+    1,
+    2,
+    7,
+    8,
+    0x7F,
+    0x80,
+    0xFF,
+    0x7FFF,
+    0xFFFF,
+    0x10000,
+    0x7FFFFFFF,
+    0xFFFFFFFF,
+    1 << 40,
+    (1 << 63) - 1,
+    (1 << 64) - 1,
+)
+
+#: What texts in a file are set to.
+TEXTS = (
+    b"0",
+    b"9",
+    b"-1",
+    b"1e9",
+    b"null",
+    b"[]",
+    b"{}",
+    b'"',
+    b",",
+    b"]",
+    b"}",
+    b"99999999999999999999",
+    b"../",
+    b"\0",
+    b"<f8",
+    b"F64",
+    b"/",
+)
+
+
+def small_net(seed: int = 3) -> FeedForwardNet:
+    """A net with parameters, running statistics, a random key and optimizer state, as small as can be."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=seed)
+    net.add(layers.Dense("a", 2, input_sample_shape=(3,)))
+    net.add(layers.BatchNormalization("b"))
+    net.add(layers.Dropout("c", 0.5))
+    net.compile(optimizer.SGD(0.1, 0.9))
+    return net
+
+
+def save_small(path: Path) -> None:
+    """`small_net` after a step."""
+    net = small_net()
+    net.train_one_batch(np.arange(12, dtype=np.float32).reshape(4, 3), np.array([0, 1, 1, 0]))
+    formats.save(net, path)
+
+
+def singas(mark: str, encode: Callable[[dict[str, np.ndarray]], bytes]) -> Callable[[Path], None]:
+    """Writes `small_net` as SINGA would. mark: in its names, see `singa_files`."""
+
+    def write(path: Path) -> None:
+        arrays = {entry: lazy.fetch() for entry, lazy in tree.of_net(small_net()).arrays.items()}
+        path.write_bytes(encode(singa_files.of_tree(arrays, mark)))
+
+    return write
+
+
+@dataclass(frozen=True)
+class Case:
+    """A format. write: makes a file; make: a net for it, of a seed; verified: whether a wrong bit cannot go unseen.
+
+    options: of `formats.load`.
+    """
+
+    suffix: str
+    write: Callable[[Path], None] = save_small
+    make: Callable[[int], FeedForwardNet] = small_net
+    verified: bool = True
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = {
+    "native": Case(".h5"),
+    "keras": Case(".weights.h5", verified=False, options={"optimizer": False}),
+    "safetensors": Case(".safetensors"),
+    "npz": Case(".npz"),
+    "SINGA 1.0.0": Case(".model", singas("_", lambda arrays: singa_files.native(arrays, "1.0.0")), verified=False),
+    "SINGA 2.0.0": Case(".bin", singas("/", lambda arrays: singa_files.native(arrays, "1.2.0", 1200)), verified=False),
+    "SINGA pickle of Python 2": Case(".pickle", singas("_", singa_files.python2_pickle), verified=False),
+    "SINGA pickle": Case(".pkl", singas("/", lambda arrays: pickle.dumps(arrays, 4)), verified=False),
+    "SINGA 3.1": Case(".zip", singas(".", singa_files.states_zip), verified=False),  # random state is each net's own
+}
+
+
+def mutation(data: bytes, number: int) -> tuple[str, bytes]:
+    """What is done, and the file after it. The first len(data) numbers are truncations, at every length."""
+    if number < len(data):
+        return f"truncated at {number}", data[:number]
+    rng = random.Random(number)
+    kind = rng.choice(KINDS)
+    at = rng.randrange(len(data))
+    return f"{kind.__name__} at {at}", kind(data, at, rng)
+
+
+def flipped(data: bytes, at: int, rng: random.Random) -> bytes:
+    """One bit is another."""
+    return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+
+
+def field_set(data: bytes, at: int, rng: random.Random) -> bytes:
+    """A number of some bytes is another: a telling one, one near the file's size, or one more or less."""
+    width, order = rng.choice((1, 2, 4, 8)), rng.choice(("little", "little", "big"))
+    here = int.from_bytes(data[at : at + width], order)
+    number = rng.choice((*NUMBERS, len(data), len(data) - at, len(data) + 1, here + 1, here - 1, here * 2, at))
+    return data[:at] + (number % (1 << 8 * width)).to_bytes(width, order) + data[at + width :]
+
+
+def text_set(data: bytes, at: int, rng: random.Random) -> bytes:
+    """A text is put over what is there."""
+    text = rng.choice(TEXTS)
+    return data[:at] + text + data[at + len(text) :]
+
+
+def text_put(data: bytes, at: int, rng: random.Random) -> bytes:
+    """A text is put in."""
+    return data[:at] + rng.choice(TEXTS) + data[at:]
+
+
+def cut_out(data: bytes, at: int, rng: random.Random) -> bytes:
+    """Some bytes are missing."""
+    return data[:at] + data[at + rng.choice((1, 2, 8, 64, 500)) :]
+
+
+def repeated(data: bytes, at: int, rng: random.Random) -> bytes:
+    """Some bytes come twice."""
+    end = at + rng.choice((1, 2, 8, 64, 500))
+    return data[:end] + data[at:]
+
+
+def copied_over(data: bytes, at: int, rng: random.Random) -> bytes:
+    """Bytes of one place are put over those of another."""
+    there, count = rng.randrange(len(data)), rng.choice((4, 8, 24, 64, 256))
+    part = data[there : there + count]
+    return data[:at] + part + data[at + len(part) :]
+
+
+def swapped(data: bytes, at: int, rng: random.Random) -> bytes:
+    """Two places have each other's bytes."""
+    there, count = rng.randrange(len(data)), rng.choice((1, 4, 8, 64))
+    first, second = sorted((at, there))
+    count = min(count, second - first, len(data) - second)
+    a, b = data[first : first + count], data[second : second + count]
+    return data[:first] + b + data[first + count : second] + a + data[second + count :]
+
+
+def zeroed(data: bytes, at: int, rng: random.Random) -> bytes:
+    """A stretch of zeros, as a disk leaves them."""
+    count = min(rng.choice((1, 8, 64, 512)), len(data) - at)
+    return data[:at] + bytes(count) + data[at + count :]
+
+
+KINDS = (flipped, flipped, field_set, field_set, text_set, text_put, cut_out, repeated, copied_over, swapped, zeroed)
+
+
+def findings(case: Case, numbers: range, folder: Path) -> Iterator[str]:
+    """What is wrong, for each mutation where something is."""
+    whole, damaged = folder / f"whole{case.suffix}", folder / f"damaged{case.suffix}"
+    case.write(whole)
+    data = whole.read_bytes()
+    net, other = case.make(3), case.make(8)
+    formats.load(net, whole, **case.options)
+    wanted, before = state_of(net), state_of(other)
+    opened = _watched_files()
+    _limit_memory()
+    for number in numbers:
+        what, changed = mutation(data, number)
+        damaged.write_bytes(changed)
+        _say({"number": number, "what": what})
+        opened.clear()
+        try:
+            formats.load(other, damaged, **case.options)
+        except SnapshotError as error:
+            if str(damaged) not in str(error):
+                yield f"{number}, {what}: an error that does not name the file: {error}"
+            if state_of(other) != before:
+                yield f"{number}, {what}: refused, but the net has changed: {error}"
+        except BaseException as error:  # a MemoryError for too much memory
+            yield f"{number}, {what}: {error!r}"
+        else:
+            if case.verified and state_of(other) != wanted:
+                yield f"{number}, {what}: wrong data"
+            other = case.make(8)
+        strange = opened - {str(damaged)}
+        if strange:
+            yield f"{number}, {what}: opened {sorted(strange)}"
+
+
+def _watched_files() -> set[str]:
+    """Names of the files that Python opens from now on."""
+    opened: set[str] = set()
+
+    def note(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and not isinstance(arguments[0], int) and "w" not in str(arguments[1]):
+            opened.add(os.fsdecode(arguments[0]))
+
+    sys.addaudithook(note)
+    return opened
+
+
+def _limit_memory() -> None:
+    """More than so much beyond what is in use raises a MemoryError, touched or not; where the system can."""
+    status = Path("/proc/self/statm")
+    if status.exists():
+        used = int(status.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + MOST_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+def _say(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def main(name: str, first: str, last: str, step: str, folder: str) -> None:
+    """Read the mutations of these numbers, and say what was found."""
+    warnings.simplefilter("error")
+    for found in findings(CASES[name], range(int(first), int(last), int(step)), Path(folder)):
+        _say({"found": found})
+    _say({"done": True})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,126 @@
+"""Checkpoints that a thread writes: of the step they were taken at, one at a time, and nothing is lost."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from threading import Event, current_thread, main_thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nets import state_of
+from resume_run import Kill, Killed, fit, images
+from singa_lite import SnapshotError, device
+from singa_lite.snapshots import Checkpoint, formats, tree
+from singa_lite.snapshots.background import HostCopy, Writer
+from singa_lite.snapshots.folder import checkpoints, step_of
+from snapshot_nets import make_net, set_all, trained
+
+
+class Gate:
+    """Writing that waits until it is opened. paths: in the order of writing."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.opened, self.paths, self.threads = Event(), [], set()
+        self._write = formats.write
+        monkeypatch.setattr(formats, "write", self.write)
+
+    def write(self, contents: tree.Tree, path: Path) -> None:
+        assert self.opened.wait(30)
+        self.threads.add(current_thread() is main_thread())
+        self.paths.append(step_of(path))
+        self._write(contents, path)
+
+    def open(self) -> None:
+        self.opened.set()
+
+
+def test_it_is_of_its_step_and_the_next_one_waits_its_turn(tmp_path, monkeypatch):
+    gate, last = Gate(monkeypatch), Checkpoint(tmp_path, every_steps=2, background=True, keep=9)
+
+    def open_and_wait() -> None:
+        gate.open()
+        while last._writer.busy:
+            time.sleep(0.001)
+
+    fit(images("Adam"), "images", last, Kill(7, open_and_wait))
+    assert gate.paths[:2] == [2, 8] and gate.paths[-1] == 15  # 4 and 6 were due while 2 was being written
+    assert gate.threads == {False}
+    net, wanted = images("Adam"), images("Adam")
+    with pytest.raises(Killed):
+        fit(wanted, "images", Kill(2))
+    net.load(tmp_path / f"checkpoint-{2:010}.h5")
+    assert state_of(net) == state_of(wanted)
+
+
+def test_best_and_last_ones_wait_for_the_one_under_way(tmp_path, monkeypatch):
+    gate = Gate(monkeypatch)
+    last = Checkpoint(tmp_path, every_steps=4, monitor="loss", background=True)
+    fit(images("Adam"), "images", last, Kill(4, gate.open))
+    assert gate.paths[:2] == [4, 5] and gate.paths[-1] == 15
+
+
+def test_errors_of_the_thread_come_at_the_next_step(tmp_path, monkeypatch):
+    gate, last = Gate(monkeypatch), Checkpoint(tmp_path, every_steps=2, background=True)
+    monkeypatch.setattr(gate, "_write", broken)
+
+    def open_and_wait() -> None:
+        gate.open()
+        while last._writer.busy:
+            time.sleep(0.001)
+
+    net = images("SGD")
+    with pytest.raises(SnapshotError, match="no space"):
+        fit(net, "images", last, Kill(6, open_and_wait))
+    assert net.optimizer.step == 7
+    assert not checkpoints(tmp_path)
+
+
+def broken(*_: Any) -> None:
+    raise SnapshotError("no space")
+
+
+def test_a_writer_does_one_thing_at_a_time():
+    writer, gate, done = Writer(background=True), Event(), []
+    writer.start(lambda: done.append(gate.wait(30)))
+    assert writer.busy and not done
+    gate.set()
+    writer.start(lambda: done.append("second"))
+    writer.wait()
+    assert done == [True, "second"] and not writer.busy
+    writer.start(broken)
+    with pytest.raises(SnapshotError, match="no space"):
+        writer.wait()
+    writer.wait()  # told once
+    writer.close()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_copy_is_of_now_in_any_layout_and_its_memory_serves_again(dtype):
+    net, copy = trained("Adam", dtype=dtype, on=device.new_cpu()), HostCopy()
+    contents = tree.of_net(net)
+    wanted = {path: lazy.fetch() for path, lazy in contents.arrays.items()}
+    copied = copy.of(contents, tree.tensors(net))
+    held = {path: id(array) for path, array in copy._arrays.items()}
+    step = net.optimizer.step
+    set_all(net, 9)
+    assert copied.attributes["step"] == step
+    for path, array in wanted.items():
+        found = copied.arrays[path].fetch()
+        assert (found.shape, found.dtype, found.flags.c_contiguous) == (array.shape, array.dtype, True)
+        np.testing.assert_array_equal(found, array)
+    again = copy.of(tree.of_net(net), tree.tensors(net))
+    assert {path: id(array) for path, array in copy._arrays.items()} == held
+    assert all((lazy.fetch() == 9).all() for lazy in again.arrays.values())
+    assert sum(array.nbytes for array in copy._arrays.values()) == sum(lazy.nbytes for lazy in again.arrays.values())
+
+
+def test_another_net_gets_another_copy():
+    copy = HostCopy()
+    for net in (make_net(), make_net(dtype="float64")):
+        contents = tree.of_net(net)
+        found = copy.of(contents, tree.tensors(net))
+        for path, lazy in contents.arrays.items():
+            np.testing.assert_array_equal(found.arrays[path].fetch(), lazy.fetch())

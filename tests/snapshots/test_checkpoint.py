@@ -1,0 +1,432 @@
+"""What a checkpoint holds, when they are written, which stay, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nets import state_of
+from resume_run import BATCH, SAMPLES, Kill, Killed, fit, images, outcome, two_outputs
+from singa_lite import SnapshotError
+from singa_lite.fit import Callback, StopTraining, Training
+from singa_lite.snapshots import Checkpoint, checkpoint, formats
+from singa_lite.snapshots.checkpoint import HISTORY, ORDER, PROGRESS
+from singa_lite.snapshots.folder import BEST, checkpoints, latest, step_of
+from singa_lite.snapshots.tree import Lazy, Tree, of_source
+
+
+def steps(folder: Path) -> list[int]:
+    return [step_of(file) for file in checkpoints(folder)]
+
+
+def killed(folder: Path, step: int, **options: Any) -> Any:
+    net = images("Adam")
+    with pytest.raises(Killed):
+        fit(net, "images", Checkpoint(folder, every_steps=1, **options), Kill(step))
+    return net
+
+
+def tree_of(file: Path) -> Tree:
+    """What a file holds, all in memory."""
+    with formats.opened(file) as source:
+        found = of_source(source)
+        held = {path: lazy.fetch() for path, lazy in found.arrays.items()}
+    return Tree({path: of_array(array) for path, array in held.items()}, found.attributes)
+
+
+def of_array(array: np.ndarray) -> Lazy:
+    return Lazy(array.shape, array.dtype, lambda: array)
+
+
+# --- what it holds ------------------------------------------------------------------------------------------
+
+
+def test_what_is_in_it(tmp_path):
+    killed(tmp_path, 7)
+    file = latest(tmp_path)
+    assert file is not None and file.name == "checkpoint-0000000007.h5"
+    arrays = {path: lazy.fetch() for path, lazy in tree_of(file).arrays.items()}
+    told = json.loads(arrays[PROGRESS].tobytes())
+    assert (told["epoch"], told["batch"], told["samples"], told["batch_size"]) == (1, 2, SAMPLES, BATCH)
+    assert sorted(arrays[ORDER]) == list(range(SAMPLES)) and arrays[ORDER].dtype == np.uint32
+    assert {p.removeprefix(HISTORY) for p in arrays if p.startswith(HISTORY)} == {
+        *("loss", "val_loss", "samples_per_second", "high_water")
+    }
+    assert arrays[f"{HISTORY}loss"].shape == (1,) and arrays[f"{HISTORY}high_water"].dtype == np.int64
+    assert told["environment"].keys() >= {"Python", "NumPy", "h5py", "kernels", "threads", "processor"}
+    assert told["settings"].keys() >= {"rate", "weight_decay"}
+    assert [kind for kind, _ in told["recorded"]] == ["train", "train", "evaluate", "evaluate"]
+    assert told["recorded"][1][1][0] == ["input", "conv", [3, 2, 5, 4], "float32"]
+
+
+def test_load_reads_the_net_of_it(tmp_path):
+    net, other, plain = killed(tmp_path, 7), images("Adam"), images("Adam")
+    other.load(latest(tmp_path))
+    assert state_of(other) == state_of(net)
+    plain.load(latest(tmp_path), optimizer=False)
+    assert plain.optimizer.step == 0
+
+
+def test_metrics_by_name(tmp_path):
+    net, again = two_outputs("SGD"), two_outputs("SGD")
+    history = fit(net, "two outputs", Checkpoint(tmp_path, monitor="val_metric/scores", mode="max"))
+    assert list(history["metric"][0]) == ["scores"]
+    assert fit(again, "two outputs", Checkpoint(tmp_path), resume=latest(tmp_path)).history == history.history
+
+
+class Entering(Callback):
+    def __init__(self, **values: Any) -> None:
+        self.values = values
+
+    def on_epoch(self, training: Training) -> None:
+        training.progress.history.append(**self.values)
+
+
+def test_entries_of_other_callbacks(tmp_path):
+    last = Checkpoint(tmp_path)
+    history = fit(images("SGD"), "images", Entering(whole=np.int16(3), nan=np.nan, inf=np.float32("inf")), last)
+    found = fit(images("SGD"), "images", last, resume="auto")
+    assert found["whole"] == [3, 3, 3] and np.isnan(found["nan"]).all() and found["inf"] == history["inf"]
+    for values in ({"text": "x"}, {"a/b": 1.0}, {"ragged": [1] * 2}, {"by name": {"a": "x"}}):
+        with pytest.raises(SnapshotError, match=f"history.*{next(iter(values))}"):
+            fit(images("SGD"), "images", Entering(**values), Checkpoint(tmp_path / next(iter(values))[0]))
+
+
+# --- when, and which stay -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, [15, 10, 5]),
+        ({"keep": 1}, [15]),
+        ({"every_steps": 4, "keep": 9}, [15, 12, 8, 4]),
+        ({"every_steps": 15}, [15]),
+        ({"every_minutes": 60}, [15]),
+        ({"every_minutes": 1e-9, "keep": 20}, list(range(15, 0, -1))),
+        ({"keep": 2, "background": True}, [15, 10]),
+    ],
+    ids=str,
+)
+def test_when_it_is_written_and_what_stays(tmp_path, options, wanted):
+    fit(images("SGD"), "images", Checkpoint(tmp_path / "made" / "here", **options))
+    assert steps(tmp_path / "made" / "here") == wanted
+    assert len(list((tmp_path / "made" / "here").iterdir())) == len(wanted)
+
+
+def test_a_later_one_takes_the_place_of_one_of_the_same_step(tmp_path):
+    """After the epoch's last batch, and after the epoch."""
+    net = images("SGD")
+    fit(net, "images", Checkpoint(tmp_path, every_steps=5, monitor="val_loss"), epochs=1)
+    assert steps(tmp_path) == [5]
+    assert json.loads(tree_of(latest(tmp_path)).arrays[PROGRESS].fetch().tobytes())["epoch"] == 1
+
+
+class Scores(Callback):
+    """Enters these values as "score", an epoch each."""
+
+    def __init__(self, *values: float) -> None:
+        self.values = values
+
+    def on_epoch(self, training: Training) -> None:
+        training.progress.history.append(score=self.values[training.progress.epoch - 1])
+
+
+@pytest.mark.parametrize(
+    ("mode", "values", "best"),
+    [
+        ("min", (3, 1, 2), 10),
+        ("max", (1, 1, 0), 5),
+        ("min", (2, 1, 0), 15),
+        ("max", (np.nan, -3, np.nan), 10),
+        ("min", (np.nan, np.nan, np.inf), None),
+    ],
+)
+@pytest.mark.parametrize("linked", [True, False])
+def test_the_best_stays(tmp_path, monkeypatch, mode, values, best, linked):
+    if not linked:
+        monkeypatch.setattr(os, "link", refuse)
+    net = images("SGD")
+    fit(net, "images", Scores(*values), Checkpoint(tmp_path, monitor="score", mode=mode, keep=1))
+    assert steps(tmp_path) == [15]
+    assert (tmp_path / BEST).exists() == (best is not None)
+    if best is not None:
+        net.load(tmp_path / BEST)
+        assert net.optimizer.step == best
+
+
+def refuse(*_: Any, **__: Any) -> None:
+    raise PermissionError(1, "not here")
+
+
+def test_the_best_of_a_process_that_was_killed_before_it_could_mark_it(tmp_path, monkeypatch):
+    last = Checkpoint(tmp_path, monitor="score")
+    with monkeypatch.context() as context:
+        context.setattr(last.folder, "mark_best", lambda file: killing())
+        with pytest.raises(Killed):
+            fit(images("SGD"), "images", Scores(3, 4, 5), last)
+    assert not (tmp_path / BEST).exists()
+    net = images("SGD")
+    fit(net, "images", Scores(3, 4, 5), Checkpoint(tmp_path, monitor="score"), resume="auto")
+    net.load(tmp_path / BEST)
+    assert net.optimizer.step == 5
+
+
+def killing() -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize("monitor", ["val_metric", "loss/scores", "nothing"])
+def test_a_monitor_that_is_not_there(tmp_path, monitor):
+    with pytest.raises(ValueError, match=rf"monitor.*'val_loss'.*{monitor}"):
+        fit(images("SGD"), "images", Checkpoint(tmp_path, monitor=monitor))
+
+
+def test_stopped_training_is_written(tmp_path):
+    def stop() -> None:
+        raise StopTraining
+
+    fit(images("SGD"), "images", Checkpoint(tmp_path, every_minutes=60), Kill(7, stop))
+    assert steps(tmp_path) == [7]
+    assert fit(images("SGD"), "images", resume=latest(tmp_path))["loss"] == fit(images("SGD"), "images")["loss"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"every_steps": 0}, "every_steps"),
+        ({"every_minutes": 0}, "every_minutes"),
+        ({"keep": 0}, "keep"),
+        ({"mode": "best"}, "mode"),
+    ],
+)
+def test_settings_that_are_refused(tmp_path, options, words):
+    with pytest.raises(ValueError, match=words):
+        Checkpoint(tmp_path, **options)
+
+
+# --- which one is gone on from ------------------------------------------------------------------------------
+
+
+def flip(file: Path, at: float = 0.5) -> None:
+    data = bytearray(file.read_bytes())
+    data[int(len(data) * at)] ^= 1
+    file.write_bytes(data)
+
+
+def flip_array(file: Path) -> None:
+    """A bit of the largest array, which may lie anywhere."""
+    largest = max((lazy.fetch() for lazy in tree_of(file).arrays.values()), key=lambda array: array.nbytes)
+    place = file.read_bytes().index(largest.tobytes())
+    flip(file, (place + 1.5) / file.stat().st_size)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [flip_array, lambda file: os.truncate(file, 999), lambda file: file.write_bytes(b"")],
+    ids=["a bit", "its end", "all"],
+)
+def test_a_damaged_one_is_named_and_the_one_before_it_is_taken(tmp_path, damage):
+    killed(tmp_path, 8)
+    newest = latest(tmp_path)
+    damage(newest)
+    net, whole = images("Adam"), images("Adam")
+    with pytest.warns(UserWarning, match=rf"{newest.name}.*set aside as {newest.name}.damaged"):
+        history = fit(net, "images", Checkpoint(tmp_path), resume="auto")
+    assert outcome(net, history) == outcome(whole, fit(whole, "images"))
+    assert (tmp_path / f"{newest.name}.damaged").exists()
+
+
+def test_only_damaged_ones_are_an_error(tmp_path):
+    killed(tmp_path, 2)
+    for file in checkpoints(tmp_path):
+        flip_array(file)
+    net = images("Adam")
+    before = state_of(net)
+    with pytest.warns(UserWarning), pytest.raises(SnapshotError, match="2 damaged"):
+        fit(net, "images", Checkpoint(tmp_path), resume="auto")
+    assert state_of(net) == before
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "words"),
+    [
+        (lambda: two_outputs("Adam"), {}, "a/weight|conv"),
+        (lambda: images("SGD"), {}, "optimizer SGD, received Adam"),
+        (lambda: images("Adam"), {"batch_size": 4}, "batch_size 4, received 5"),
+        (lambda: images("Adam"), {"shuffle": False}, "shuffle False, received True"),
+    ],
+)
+def test_one_that_does_not_fit_is_an_error_and_changes_nothing(tmp_path, make, options, words):
+    killed(tmp_path, 2)
+    net = make()
+    before = state_of(net)
+    kind = "images" if "conv" in net.layers else "two outputs"
+    with pytest.raises(SnapshotError, match=words):
+        fit(net, kind, Checkpoint(tmp_path), resume="auto", **options)
+    assert state_of(net) == before
+    assert steps(tmp_path) == [2, 1]
+
+
+def test_a_snapshot_is_no_checkpoint(tmp_path):
+    net = killed(tmp_path / "run", 2)
+    net.save(tmp_path / "net.h5")
+    with pytest.raises(SnapshotError, match=r"net\.h5: wanted a checkpoint.*net\.load"):
+        fit(net, "images", resume=tmp_path / "net.h5")
+    with pytest.raises(FileNotFoundError):
+        fit(net, "images", resume=tmp_path / "no.h5")
+    with pytest.raises(ValueError, match="Checkpoint among the callbacks"):
+        fit(net, "images", resume="auto")
+
+
+def test_auto_begins_where_there_is_nothing(tmp_path):
+    net, whole = images("SGD"), images("SGD")
+    history = fit(net, "images", Checkpoint(tmp_path / "none"), resume="auto")
+    assert outcome(net, history) == outcome(whole, fit(whole, "images"))
+    assert latest(tmp_path / "nowhere") is None
+
+
+def test_the_folder_of_another_run_is_refused(tmp_path):
+    killed(tmp_path, 2)
+    with pytest.raises(SnapshotError, match=r"later steps than 0, received checkpoint-0000000002"):
+        fit(images("Adam"), "images", Checkpoint(tmp_path))
+    assert steps(tmp_path) == [2, 1]
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
+    left = [f".checkpoint-{7:010}.h5.0123456789abcdef.tmp", ".best.h5.fedcba9876543210.tmp"]
+    young = f".checkpoint-{7:010}.h5.0000000000000000.tmp"  # perhaps of a process on another machine
+    others = [".checkpoint.tmp", "notes.txt", "checkpoint-1.h5", young]
+    for name in left + others:
+        (tmp_path / name).write_text("x")
+        if name != young:
+            os.utime(tmp_path / name, (1e9, 1e9))
+    fit(images("SGD"), "images", Checkpoint(tmp_path), epochs=0)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted([*others, "checkpoint-0000000000.h5"])
+
+
+def test_other_versions_and_settings_are_told(tmp_path):
+    killed(tmp_path, 2)
+    contents = tree_of(latest(tmp_path))
+    told = json.loads(contents.arrays[PROGRESS].fetch().tobytes())
+    told["environment"] |= {"NumPy": "0.9", "moon": "full"}
+    told["settings"]["rate"] = "7.0"
+    put(contents, told)
+    formats.write(contents, latest(tmp_path))
+    words = r"numbers may differ.*NumPy was 0\.9, is .*moon was full, is None.*rate was 7\.0"
+    with pytest.warns(UserWarning, match=words):
+        fit(images("Adam"), "images", resume=latest(tmp_path))
+
+
+def put(contents: Tree, told: Any) -> None:
+    text = told if isinstance(told, bytes) else json.dumps(told).encode()
+    contents.arrays[PROGRESS] = of_array(np.frombuffer(text, np.uint8))
+
+
+def changed(*path: str, to: Any) -> Callable[[Tree], None]:
+    def change(contents: Tree) -> None:
+        told = json.loads(contents.arrays[PROGRESS].fetch().tobytes())
+        place = told
+        for name in path[:-1]:
+            place = place[name]
+        place[path[-1]] = to
+        put(contents, told)
+
+    return change
+
+
+def array_of(path: str, array: Any) -> Callable[[Tree], None]:
+    return lambda contents: contents.arrays.update({path: of_array(np.asarray(array))})
+
+
+WRONG = {
+    "no JSON": lambda contents: put(contents, b"{"),
+    "no object": lambda contents: put(contents, [1]),
+    "deep": lambda contents: put(contents, b"[" * 100_000),
+    "long": lambda contents: put(contents, b" " * (1 << 20) + b"{}"),
+    "no bytes": array_of(PROGRESS, np.zeros(3)),
+    "a number": array_of(PROGRESS, np.uint8(3)),
+    "version": changed("version", to=2),
+    "batch": changed("batch", to=-1),
+    "batch too late": changed("batch", to=6),
+    "epoch": changed("epoch", to=1.5),
+    "epoch of text": changed("epoch", to="x"),
+    "samples": changed("samples", to=1e400),
+    "mean": changed("mean", to=[]),
+    "count": changed("mean", "count", to=7),
+    "sums": changed("mean", "sums", to={"loss": "x"}),
+    "generator": changed("random", "bit_generator", to="MT19937"),
+    "generator's state": changed("random", "state", "state", to=1 << 200),
+    "generator's place": changed("random", "uinteger", to=1 << 200),
+    "seeds": changed("device_seeds", to=[1]),
+    "environment": changed("environment", to=3),
+    "order twice": array_of(ORDER, np.zeros(SAMPLES, np.uint32)),
+    "order outside": array_of(ORDER, np.arange(1, SAMPLES + 1, dtype=np.uint32)),
+    "order short": array_of(ORDER, np.arange(SAMPLES - 1, dtype=np.uint32)),
+    "order of floats": array_of(ORDER, np.arange(SAMPLES, dtype="f")),
+    "no order": lambda contents: contents.arrays.pop(ORDER),
+    "history": array_of(f"{HISTORY}loss", np.zeros((2, 2))),
+    "history of bytes": array_of(f"{HISTORY}loss", np.zeros(2, np.uint8)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_hand_made_ones_are_refused(tmp_path, name):
+    """With digests that hold, so by what they say."""
+    killed(tmp_path, 7, keep=1)
+    contents, file = tree_of(latest(tmp_path)), tmp_path / "made.h5"
+    WRONG[name](contents)
+    formats.write(Tree(contents.arrays, contents.attributes | {"entries": len(contents.arrays)}), file)
+    net = images("Adam")
+    before = state_of(net)
+    with pytest.raises(SnapshotError, match=r"made\.h5.*training/"):
+        fit(net, "images", resume=file)
+    assert state_of(net) == before
+
+
+# --- errors while writing -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_what_cannot_be_written_ends_the_training(tmp_path, monkeypatch, background):
+    """In the thread: at a later step, or at the end; the checkpoint before stands."""
+    write, last = formats.write, Checkpoint(tmp_path, every_steps=3, background=background)
+
+    def failing(contents: Tree, path: Path) -> None:
+        if step_of(path) > 3:
+            raise SnapshotError(f"{path}: no space")
+        write(contents, path)
+
+    monkeypatch.setattr(formats, "write", failing)
+    net = images("SGD")
+    with pytest.raises(SnapshotError, match=r"checkpoint-00000000\d\d\.h5: no space"):
+        fit(net, "images", last)
+    assert 6 <= net.optimizer.step <= 15
+    assert steps(tmp_path) == [3]
+    with (
+        pytest.raises(Killed),
+        pytest.warns(UserWarning, match="not written.*no space") if background else nullcontext(),
+    ):
+        fit(images("SGD"), "images", last, Kill(6 if background else 5), resume="auto")
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(SnapshotError, match=re.escape(str(tmp_path / "file" / "run"))):
+        fit(images("SGD"), "images", Checkpoint(tmp_path / "file" / "run"))
+
+
+def test_verify_names_the_array(tmp_path):
+    killed(tmp_path, 2)
+    checkpoint.verify(latest(tmp_path))
+    flip_array(latest(tmp_path))
+    with pytest.raises(SnapshotError, match=r"checkpoint-0000000002\.h5: entry '\w+/.*' is damaged"):
+        checkpoint.verify(latest(tmp_path))

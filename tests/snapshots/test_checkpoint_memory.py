@@ -1,0 +1,69 @@
+"""Steps with checkpoints leave nothing behind: what is resident after step 10 stays what it is.
+
+SINGA_LITE_LONG_TESTS=1: 10,000 steps instead of 1,000.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import singa_lite
+
+STATUS = Path("/proc/self/status")
+STEPS = 10_000 if os.environ.get("SINGA_LITE_LONG_TESTS") else 1000
+
+TRAIN = """
+import sys, time
+import numpy as np
+from singa_lite import FeedForwardNet, layers, loss, optimizer
+from singa_lite.fit import Callback
+from singa_lite.snapshots import Checkpoint
+
+class Look(Callback):
+    "Prints the growth; the first steps wait for the thread, so that it has been at work before."
+    def on_batch(self, training):
+        step = training.net.optimizer.step
+        while step <= 10 and checkpoint._writer.busy:
+            time.sleep(0.001)
+        if step == 10:
+            self.before = resident()
+        if step == steps:
+            print(resident() - self.before)
+
+def resident():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
+
+folder, steps, background = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
+net = FeedForwardNet(loss.SoftmaxCrossEntropy())
+net.add(layers.Dense("dense", 8, input_sample_shape=(5,)))
+net.add(layers.BatchNormalization("norm"))
+net.add(layers.Dropout("drop", 0.3))
+net.add(layers.Dense("out", 3))
+net.compile(optimizer.Adam())
+rng = np.random.default_rng(8)
+x, y = rng.normal(size=(1000, 5)).astype("f"), rng.integers(0, 3, 1000)
+checkpoint = Checkpoint(folder, every_steps=5, background=background)
+net.fit(x, y, batch_size=10, epochs=steps // 100, verbose=False, callbacks=[checkpoint, Look()])
+"""
+
+
+@pytest.mark.skipif(not STATUS.exists(), reason="needs Linux' /proc")
+@pytest.mark.parametrize("background", [False, True])
+def test_memory_stays_as_it_is(tmp_path, background):
+    paths = [str(Path(singa_lite.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    result = subprocess.run(
+        [sys.executable, "-c", TRAIN, str(tmp_path), str(STEPS), str(background)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert float(result.stdout) < 1, f"grew by {result.stdout.strip()} MiB in {STEPS} steps"
+    assert len(list(tmp_path.iterdir())) == 3

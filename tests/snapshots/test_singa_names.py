@@ -1,0 +1,206 @@
+"""SINGA's files loaded into nets of ours: both spellings of every name, shapes and layouts, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import singa_files
+from singa_files import described, native, python2_pickle, states_zip
+from singa_lite import FeedForwardNet, layers, loss, snapshots
+from singa_lite.errors import SnapshotError
+from singa_lite.snapshots import singa_names
+from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.tensor import to_numpy
+from snapshot_nets import make_net, trained
+
+#: Our paths and SINGA's names of old, of 1.1.1 to 3.0, and of 3.1 and later, in the net of `snapshot_nets`.
+NAMES = {
+    "parameters/conv/weight": ("conv_weight", "conv/weight", "conv.W"),
+    "parameters/conv/bias": ("conv_bias", "conv/bias", "conv.b"),
+    "parameters/norm/gamma": ("norm_gamma", "norm/gamma", "norm.scale"),
+    "parameters/norm/beta": ("norm_beta", "norm/beta", "norm.bias"),
+    "state/norm/running_mean": ("norm_mean", "norm/mean", "norm.running_mean"),
+    "state/norm/running_var": ("norm_var", "norm/var", "norm.running_var"),
+    "parameters/dense/weight": ("dense_weight", "dense/weight", "dense.W"),
+    "parameters/dense/bias": ("dense_bias", "dense/bias", "dense.b"),
+    "parameters/first/weight": ("first_weight", "first/weight", "first.W"),
+    "parameters/first/bias": ("first_bias", "first/bias", "first.b"),
+}
+
+
+def tensors(net: FeedForwardNet) -> dict[str, np.ndarray]:
+    found = {f"parameters/{name}": to_numpy(tensor) for name, tensor in net.parameters().items()}
+    return found | {f"state/{name}": to_numpy(tensor) for name, tensor in net.states().items()}
+
+
+def by_name(net: FeedForwardNet, spelling: int) -> dict[str, np.ndarray]:
+    """The net's arrays as SINGA has them."""
+    found = singa_files.of_tree(tensors(net), "_/."[spelling])
+    assert list(found) == [NAMES[path][spelling] for path in tensors(net) if path in NAMES]
+    return found
+
+
+def check(net: FeedForwardNet, path: Path) -> None:
+    """Loading gives another net the same numbers; its random state stays."""
+    other = make_net(seed=11)
+    before = tensors(other)
+    snapshots.load(other, path)
+    wanted, found = tensors(net), tensors(other)
+    for entry in NAMES:
+        np.testing.assert_array_equal(found[entry], wanted[entry])
+    np.testing.assert_array_equal(found["state/drop/random"], before["state/drop/random"])
+    assert found.keys() == {*NAMES, "state/drop/random"}
+
+
+@pytest.mark.parametrize("flavour", singa_files.FLAVOURS)
+@pytest.mark.parametrize("spelling", [0, 1])
+@pytest.mark.parametrize("version", [None, 1101, 1200])
+def test_native_snapshots(tmp_path, flavour, spelling, version):
+    net = trained()
+    arrays = by_name(net, spelling)
+    (tmp_path / "net.bin").write_bytes(native(arrays, flavour, version))
+    (tmp_path / "net.desc").write_text(described(arrays, "1101"))
+    check(net, tmp_path / "net.bin")
+    check(net, tmp_path / "net.desc")
+
+
+@pytest.mark.parametrize("spelling", [0, 1])
+def test_pickles(tmp_path, spelling):
+    net = trained()
+    arrays = by_name(net, spelling)
+    path = tmp_path / "net.pickle"
+    for data in (
+        python2_pickle(arrays),
+        python2_pickle(arrays, 1101),
+        pickle.dumps({**arrays, "SINGA_VERSION": 3000}, 4),
+    ):
+        path.write_bytes(data)
+        check(net, path)
+
+
+def test_zip(tmp_path):
+    net = trained()
+    path = tmp_path / "net.zip"
+    path.write_bytes(states_zip(by_name(net, 2), {"epoch": np.array([3], np.int32)}))
+    check(net, path)
+
+
+@pytest.mark.parametrize("name", ["net.bin", "net.pickle", "net.zip"])
+def test_optimizer_state_is_not_there(tmp_path, name):
+    net = trained("Adam")
+    arrays = by_name(net, 2 if name == "net.zip" else 1)
+    data = {"net.bin": native(arrays, "1.2.0"), "net.pickle": pickle.dumps(arrays, 2), "net.zip": states_zip(arrays)}
+    path = tmp_path / name
+    path.write_bytes(data[name])
+    step = net.optimizer.step
+    snapshots.load(net, path)
+    assert net.optimizer.step == step
+    with pytest.raises(SnapshotError, match="wanted the state of optimizer Adam, received None"):
+        snapshots.load(net, path, optimizer=True)
+
+
+def refused(folder: Path, arrays: dict[str, np.ndarray], message: str) -> None:
+    path = folder / "net.bin"
+    path.write_bytes(native(arrays, "1.2.0"))
+    net = make_net(seed=11)
+    before = tensors(net)
+    with pytest.raises(SnapshotError, match=message) as caught:
+        snapshots.load(net, path)
+    assert "net.bin" in str(caught.value)
+    for entry, array in tensors(net).items():
+        np.testing.assert_array_equal(array, before[entry])
+
+
+def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path):
+    good = by_name(trained(), 1)
+    missing = {name: array for name, array in good.items() if name != "norm/mean"}
+    refused(
+        tmp_path, missing, r"'state/norm/running_mean': wanted one of \['norm/mean', 'norm_mean', 'norm.running_mean'\]"
+    )
+    refused(
+        tmp_path, good | {"more/weight": good["norm/mean"]}, "'parameters/more/weight', for which there is no place"
+    )
+    refused(tmp_path, good | {"conv_bias": good["conv/bias"]}, r"received both \['conv/bias', 'conv_bias'\]")
+    refused(tmp_path, good | {"conv/bias": np.zeros(7, np.float32)}, r"wanted shape \(3,\), received \(7,\)")
+    refused(tmp_path, good | {"conv/weight": good["conv/weight"].T}, "wanted shape")
+    refused(tmp_path, good | {"conv/bias": good["conv/bias"].astype(np.float64)}, "wanted float32, received float64")
+    refused(tmp_path, good | {"conv/bias": good["conv/bias"].astype(np.int32)}, "wanted float32, received int32")
+
+
+def test_float32_widens_into_a_net_of_float64(tmp_path):
+    path = tmp_path / "net.bin"
+    path.write_bytes(native(by_name(trained(), 1), "1.1.1"))
+    net = make_net(dtype="float64")
+    snapshots.load(net, path)
+    np.testing.assert_array_equal(tensors(net)["parameters/norm/gamma"], tensors(trained())["parameters/norm/gamma"])
+
+
+def dense_net(features: int, outputs: int) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy())
+    net.add(layers.Dense("dense", outputs, input_sample_shape=(features,)))
+    return net
+
+
+@pytest.mark.parametrize("shape, transposed", [((3, 4), False), ((4, 3), True), ((3, 3), False)])
+def test_dense_weights_that_were_transposed(tmp_path, shape, transposed):
+    weight = np.arange(12, dtype=np.float32)[: shape[0] * shape[1]].reshape(shape)
+    path = tmp_path / "net.bin"
+    features, outputs = shape[::-1] if transposed else shape
+    net = dense_net(features, outputs)
+    path.write_bytes(native({"dense/weight": weight, "dense/bias": np.zeros(outputs, "f4")}, "1.2.0"))
+    snapshots.load(net, path)
+    np.testing.assert_array_equal(tensors(net)["parameters/dense/weight"], weight.T if transposed else weight)
+
+
+@pytest.mark.parametrize(
+    "name, path",
+    [(name, path) for path, names in NAMES.items() for name in names]
+    + [
+        ("inception_3a/1x1_weight", "parameters/inception_3a.1x1/weight"),
+        ("res/branch/weight", "parameters/res.branch/weight"),
+        ("block.sub.W", "parameters/block.sub/weight"),
+        ("rnn-weight", "parameters/rnn-weight"),
+        ("rnn.Wx", "parameters/rnn.Wx"),
+        ("weight", "parameters/weight"),
+        ("/weight", "parameters/.weight"),
+    ],
+)
+def test_paths_from_names_alone(name, path):
+    assert singa_names.plain_path(name) == path
+
+
+def lazies(*names: str) -> dict[str, Lazy]:
+    return {name: Lazy((1,), np.dtype("f4"), lambda: np.zeros(1, "f4")) for name in names}
+
+
+def test_two_names_of_one_path_are_refused():
+    with pytest.raises(SnapshotError, match="wanted one array for 'parameters/a/weight', received 'a_weight'"):
+        singa_names.named("net.bin", lazies("a/weight", "a_weight"), None)
+
+
+def test_a_slash_in_a_layer_of_singas_is_a_dot_in_ours(tmp_path):
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy())
+    net.add(layers.Dense("in.1x1", 2, input_sample_shape=(3,)))
+    weight = np.arange(6, dtype=np.float32).reshape(3, 2)
+    for name in ("in/1x1_weight", "in/1x1/weight", "in.1x1_weight"):
+        path = tmp_path / "net.bin"
+        path.write_bytes(native({name: weight, "in/1x1_bias": weight[:1].reshape(2)}, "1.0.0"))
+        snapshots.load(net, path)
+        np.testing.assert_array_equal(tensors(net)["parameters/in.1x1/weight"], weight)
+
+
+def test_one_array_for_two_entries_is_refused():
+    like = Tree({f"parameters/own/{name}": lazies("x")["x"] for name in ("weight", "W")})
+    with pytest.raises(
+        SnapshotError, match=r"entry 'own.W': wanted by \['parameters/own/weight', 'parameters/own/W'\]"
+    ):
+        singa_names.named("net.zip", lazies("own.W"), like)
+
+
+def test_a_path_that_is_not_there_is_refused():
+    with pytest.raises(SnapshotError, match="wanted one of its entries, received 'parameters/b/bias'"):
+        singa_names.named("net.bin", lazies("a/weight"), None).read("parameters/b/bias")
