@@ -269,7 +269,7 @@ class FeedForwardNet(LayerGraph):
             raise GraphError("fit: wanted an optimizer, call compile(optimizer) first")
         training = fit.Training(self, x, y, batch_size, epochs, validation_data, shuffle, verbose, callbacks)
         if resume is not None:
-            from singa_lite.snapshots import callback
+            from singa_lite.snapshots.checkpoints import callback
 
             callback.resume(training, resume)
         return training.run()

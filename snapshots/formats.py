@@ -49,13 +49,15 @@ class Format:
 
 
 FORMATS = (
-    Format("Keras 3 weights", (".weights.h5",), "keras", converts_layouts=True),
-    Format("singa_lite", (".h5", ".hdf5"), "hdf5", has_optimizer=True),
-    Format("safetensors", (".safetensors",), "tensors", has_optimizer=True, converts_layouts=True, options=("names",)),
+    Format("Keras 3 weights", (".weights.h5",), "keras.weights", converts_layouts=True),
+    Format("singa_lite", (".h5", ".hdf5"), "hdf5.native", has_optimizer=True),
+    Format(
+        "safetensors", (".safetensors",), "tensors.file", has_optimizer=True, converts_layouts=True, options=("names",)
+    ),
     Format("NumPy archive", (".npz",), "npz", has_optimizer=True),
-    Format("SINGA 1.0 to 5.x", (".bin", ".model", ".desc"), "singa_records", is_written=False),
-    Format("SINGA pickle", (".pickle", ".pkl"), "singa_pickle", is_written=False),
-    Format("SINGA 3.1 and later", (".zip",), "singa_zip", is_written=False),
+    Format("SINGA 1.0 to 5.x", (".bin", ".model", ".desc"), "singa.records", is_written=False),
+    Format("SINGA pickle", (".pickle", ".pkl"), "singa.pickles", is_written=False),
+    Format("SINGA 3.1 and later", (".zip",), "singa.zips", is_written=False),
 )
 
 

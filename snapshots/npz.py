@@ -18,14 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import foreign, guarded_json, manifest, npy, raw, zip_directory
-from singa_lite.snapshots.atomic import replacing
-from singa_lite.snapshots.beside import Beside
+from singa_lite.snapshots import foreign, manifest
+from singa_lite.snapshots.files import guarded_json, npy, raw, zip_directory
+from singa_lite.snapshots.files.atomic import replacing
+from singa_lite.snapshots.files.beside import Beside
+from singa_lite.snapshots.files.npy import Head
+from singa_lite.snapshots.files.raw import Stored
+from singa_lite.snapshots.files.zip_directory import Member
 from singa_lite.snapshots.manifest import Manifest
-from singa_lite.snapshots.npy import Head
-from singa_lite.snapshots.raw import Stored
 from singa_lite.snapshots.tree import Form, Source, Tree
-from singa_lite.snapshots.zip_directory import Member
 
 _MANIFEST, _SHA256 = "manifest", "manifest_sha256"
 

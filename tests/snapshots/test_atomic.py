@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from singa_lite import SnapshotError
-from singa_lite.snapshots.atomic import replacing
+from singa_lite.snapshots.files.atomic import replacing
 
 posix = pytest.mark.skipif(os.name == "nt", reason="permissions, links and folder fsync as POSIX has them")
 

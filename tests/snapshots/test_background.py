@@ -14,8 +14,8 @@ from nets import state_of
 from resume_run import Kill, Killed, fit, images
 from singa_lite import SnapshotError, device
 from singa_lite.snapshots import Checkpoint, formats, tree
-from singa_lite.snapshots.background import HostCopy, Writer
-from singa_lite.snapshots.folder import checkpoints, step_of
+from singa_lite.snapshots.checkpoints.background import HostCopy, Writer
+from singa_lite.snapshots.checkpoints.folder import checkpoints, step_of
 from snapshot_nets import make_net, set_all, trained
 
 

@@ -17,9 +17,10 @@ from nets import state_of
 from resume_run import BATCH, SAMPLES, Kill, Killed, fit, images, outcome, two_outputs
 from singa_lite import SnapshotError
 from singa_lite.fit import Callback, StopTraining, Training
-from singa_lite.snapshots import Checkpoint, checkpoint, formats
-from singa_lite.snapshots.checkpoint import HISTORY, ORDER, PROGRESS
-from singa_lite.snapshots.folder import BEST, checkpoints, latest, step_of
+from singa_lite.snapshots import Checkpoint, formats
+from singa_lite.snapshots.checkpoints import checkpoint
+from singa_lite.snapshots.checkpoints.checkpoint import HISTORY, ORDER, PROGRESS
+from singa_lite.snapshots.checkpoints.folder import BEST, checkpoints, latest, step_of
 from singa_lite.snapshots.tree import Lazy, Tree, of_source
 
 

@@ -20,7 +20,8 @@ import pytest
 
 import snapshot_nets
 from singa_lite import FeedForwardNet, Layer, SnapshotError, layers, snapshots
-from singa_lite.snapshots import formats, keras_net, tree
+from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots.keras import net as keras_net
 from singa_lite.tensor import to_numpy
 
 BATCH = 3

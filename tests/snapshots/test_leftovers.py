@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from singa_lite.snapshots import leftovers
-from singa_lite.snapshots.atomic import replacing
+from singa_lite.snapshots.files import leftovers
+from singa_lite.snapshots.files.atomic import replacing
 
 OLD = ".net.h5.0123456789abcdef.tmp"
 

@@ -17,7 +17,8 @@ import pytest
 
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, tensor
-from singa_lite.snapshots import formats, npz, raw, tree, zip_directory
+from singa_lite.snapshots import formats, npz, tree
+from singa_lite.snapshots.files import raw, zip_directory
 from singa_lite.snapshots.tree import Lazy, Tree
 from snapshot_nets import OPTIMIZERS, batches, make_net, train, trained
 

@@ -13,7 +13,7 @@ import pytest
 from resume_run import Kill, Killed, fit, images, outcome
 from singa_lite.fit import Callback, Training
 from singa_lite.snapshots import Checkpoint, formats
-from singa_lite.snapshots.folder import checkpoints, step_of
+from singa_lite.snapshots.checkpoints.folder import checkpoints, step_of
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 

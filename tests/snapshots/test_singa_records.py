@@ -11,7 +11,7 @@ import pytest
 import singa_files
 from singa_files import FLAVOURS, described, native, record, tensor_proto
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import singa_records
+from singa_lite.snapshots.singa import records as singa_records
 
 MATRIX = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
 
@@ -310,7 +310,7 @@ def tensor_proto_of_zeros(array, flavour, layout):
 
 
 def test_many_records_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("singa_lite.snapshots.raw.ROOM", 1 << 16)
+    monkeypatch.setattr("singa_lite.snapshots.files.raw.ROOM", 1 << 16)
     empty = b"\x08\x00\x10\x00"
     path = written(tmp_path, b"".join(record(f"{n}", empty) for n in range(200)))
     with pytest.raises(SnapshotError, match="the list of records"):
@@ -318,7 +318,7 @@ def test_many_records_are_refused(tmp_path, monkeypatch):
 
 
 def test_many_small_integers_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("singa_lite.snapshots.raw.ROOM", 1 << 10)
+    monkeypatch.setattr("singa_lite.snapshots.files.raw.ROOM", 1 << 10)
     path = written(tmp_path, record("a", tensor_proto(np.zeros(5000, np.int32), "1.2.0")))
     with pytest.raises(SnapshotError, match="would take about"):
         contents(path)

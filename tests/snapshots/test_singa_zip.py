@@ -12,7 +12,8 @@ import pytest
 
 from singa_files import states_zip, zipped
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import singa_zip, zip_directory
+from singa_lite.snapshots.files import zip_directory
+from singa_lite.snapshots.singa import zips as singa_zip
 
 RNG = np.random.default_rng(0)
 ARRAYS = {

@@ -15,7 +15,9 @@ import pytest
 
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer, tensor
-from singa_lite.snapshots import formats, raw, tensors_header, tree
+from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots.files import raw
+from singa_lite.snapshots.tensors import header as tensors_header
 from singa_lite.snapshots.tree import Lazy, Tree
 from snapshot_nets import OPTIMIZERS, batches, make_net, train, trained
 
@@ -232,7 +234,7 @@ def test_two_names_of_one_path(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_floats_are_widened(tmp_path, monkeypatch, dtype):
-    monkeypatch.setattr("singa_lite.snapshots.tensors_source._AT_ONCE", 4)
+    monkeypatch.setattr("singa_lite.snapshots.tensors.source._AT_ONCE", 4)
     weight = np.array([[1, -2.5, 3], [np.inf, 0.15625, -0.0]], np.float32)
     if dtype == "float16":
         library.save_file(

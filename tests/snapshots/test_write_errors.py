@@ -23,7 +23,8 @@ import pytest
 
 from nets import state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers
-from singa_lite.snapshots import hdf5, manifest
+from singa_lite.snapshots import manifest
+from singa_lite.snapshots.hdf5 import native
 from snapshot_nets import make_net, number_in, set_all, trained
 
 #: How many savers are killed.
@@ -126,7 +127,7 @@ def test_a_full_disk_stops_the_writing(saved, monkeypatch):
 
 def write_through(monkeypatch: pytest.MonkeyPatch, kind: type[FileIO]) -> None:
     """Put a kind of file below the one that HDF5 writes to."""
-    monkeypatch.setattr(hdf5, "_Disk", type("Disk", (hdf5._Disk, kind), {}))
+    monkeypatch.setattr(native, "Disk", type("Disk", (native.Disk, kind), {}))
 
 
 def test_calls_that_write_less_than_asked(saved, monkeypatch):
@@ -251,7 +252,7 @@ def test_an_error_of_an_early_sync_is_not_lost(saved, monkeypatch, failing):
 @pytest.mark.parametrize("part", ["_write", "manifest.digest"])
 def test_an_error_beside_the_writing(saved, monkeypatch, part):
     before = saved.read_bytes()
-    owner = hdf5 if part == "_write" else manifest
+    owner = native if part == "_write" else manifest
     monkeypatch.setattr(owner, part.rpartition(".")[2], no_space)
     assert_not_written(large(1), saved, before, "No space")
 
@@ -282,7 +283,7 @@ def test_permissions_and_links(saved):
 # and the imports.
 SAVERS = """
 import os, sys
-import singa_lite.snapshots.hdf5
+import singa_lite.snapshots.hdf5.native
 from snapshot_nets import set_all, trained
 net = trained()
 for line in sys.stdin:

@@ -28,11 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import foreign, guarded, manifest
-from singa_lite.snapshots.atomic import replacing
-from singa_lite.snapshots.hdf5 import _Disk
-from singa_lite.snapshots.keras_groups import Found, Group, Variable, alone, matched, told
-from singa_lite.snapshots.keras_net import is_chain, notes
+from singa_lite.snapshots import foreign, manifest
+from singa_lite.snapshots.files.atomic import replacing
+from singa_lite.snapshots.hdf5 import guarded
+from singa_lite.snapshots.hdf5.disk import Disk
+from singa_lite.snapshots.keras.groups import Found, Group, Variable, alone, matched, told
+from singa_lite.snapshots.keras.net import is_chain, notes
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.tree import Form, Tree
 
@@ -63,7 +64,7 @@ def save(contents: Tree, path: str | bytes | os.PathLike[str]) -> None:
     with (
         replacing(path) as target,
         ThreadPoolExecutor(1) as hasher,
-        _Disk(target) as disk,
+        Disk(target) as disk,
         h5py.File(disk, "w") as file,
     ):
         _make_group(file, "vars", "sequential" if is_chain(net) else "functional")

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.raw import Stored
-from singa_lite.snapshots.singa_proto import Proto
+from singa_lite.snapshots.files.raw import Stored
+from singa_lite.snapshots.singa.proto import Proto
 from singa_lite.tensor import Shape
 
 _VERSION = re.compile(r"(SINGA[ _]VERSION:\s*)?\d{1,9}\s*")

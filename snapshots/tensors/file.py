@@ -14,14 +14,17 @@ from math import prod
 from typing import TypeVar
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import guarded_json, manifest, raw, tensors_header, torch_names
-from singa_lite.snapshots.atomic import replacing
-from singa_lite.snapshots.beside import Beside
+from singa_lite.snapshots import manifest
+from singa_lite.snapshots.files import guarded_json, raw
+from singa_lite.snapshots.files.atomic import replacing
+from singa_lite.snapshots.files.beside import Beside
+from singa_lite.snapshots.files.raw import Stored
 from singa_lite.snapshots.manifest import Manifest
-from singa_lite.snapshots.raw import Stored
-from singa_lite.snapshots.tensors_header import Entry, Header
-from singa_lite.snapshots.tensors_source import TensorsSource
-from singa_lite.snapshots.torch_names import Place
+from singa_lite.snapshots.tensors import header as tensors_header
+from singa_lite.snapshots.tensors import torch_names
+from singa_lite.snapshots.tensors.header import Entry, Header
+from singa_lite.snapshots.tensors.source import TensorsSource
+from singa_lite.snapshots.tensors.torch_names import Place
 from singa_lite.snapshots.tree import Form, Source, Tree
 
 #: In the metadata: the manifest's text, its digest, and {path: [name, axes]} as JSON.

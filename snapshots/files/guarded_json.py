@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.raw import Bytes, Stored
+from singa_lite.snapshots.files.raw import Bytes, Stored
 
 #: Bytes that a mark between values of JSON costs at most: measured, of many different keys in one object.
 _VALUE = 104

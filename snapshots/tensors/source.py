@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import foreign, raw
+from singa_lite.snapshots import foreign
+from singa_lite.snapshots.files import raw
+from singa_lite.snapshots.files.raw import Stored
 from singa_lite.snapshots.manifest import Manifest
-from singa_lite.snapshots.raw import Stored
-from singa_lite.snapshots.tensors_header import Entry, Header
-from singa_lite.snapshots.torch_names import Place
+from singa_lite.snapshots.tensors.header import Entry, Header
+from singa_lite.snapshots.tensors.torch_names import Place
 from singa_lite.snapshots.tree import Form, Tree
 
 #: Elements that are widened at once.

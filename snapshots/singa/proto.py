@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.raw import Bytes, Stored
+from singa_lite.snapshots.files.raw import Bytes, Stored
 from singa_lite.tensor import Shape
 
 #: Bytes before the numbers, at most: shape and strides of `_MOST_AXES` axes, with room.

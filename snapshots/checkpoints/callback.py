@@ -12,10 +12,11 @@ from singa_lite.checks import whole
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Callback, Training
 from singa_lite.progress import History
-from singa_lite.snapshots import checkpoint, formats, tree
-from singa_lite.snapshots.background import HostCopy, Writer
-from singa_lite.snapshots.folder import Folder, checkpoints, set_aside
-from singa_lite.snapshots.signals import Signals
+from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots.checkpoints import checkpoint
+from singa_lite.snapshots.checkpoints.background import HostCopy, Writer
+from singa_lite.snapshots.checkpoints.folder import Folder, checkpoints, set_aside
+from singa_lite.snapshots.checkpoints.signals import Signals
 
 
 class Checkpoint(Callback):

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import leftovers
-from singa_lite.snapshots.atomic import replacing
+from singa_lite.snapshots.files import leftovers
+from singa_lite.snapshots.files.atomic import replacing
 
 BEST = "best.h5"
 

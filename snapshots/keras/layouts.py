@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.snapshots.keras_net import Note, Order, is_plain
+from singa_lite.snapshots.keras.net import Note, Order, is_plain
 from singa_lite.tensor import Shape
 
 #: Our class -> Keras's, of the layers that both have.

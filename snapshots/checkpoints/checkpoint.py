@@ -23,7 +23,8 @@ from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
 from singa_lite.kernels.onednn_kernels import library
 from singa_lite.progress import Mean, Progress
-from singa_lite.snapshots import formats, history, tree
+from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots.checkpoints import history
 from singa_lite.snapshots.tree import Lazy, Source, Tree
 
 #: JSON in an array of bytes: position, means, random state, recorded shapes, versions.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from io import FileIO
 from typing import Any
 
 import h5py
@@ -18,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import guarded, manifest, tree
-from singa_lite.snapshots.atomic import replacing
-from singa_lite.snapshots.beside import Beside
+from singa_lite.snapshots import manifest, tree
+from singa_lite.snapshots.files.atomic import replacing
+from singa_lite.snapshots.files.beside import Beside
+from singa_lite.snapshots.hdf5 import guarded
+from singa_lite.snapshots.hdf5.disk import Disk
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.tree import Form, Tree
 
@@ -41,7 +42,7 @@ def save(contents: Tree, path: str | bytes | os.PathLike[str]) -> None:
     with (
         replacing(path) as target,
         Beside(made, target.fileno()) as beside,
-        _Disk(target) as disk,
+        Disk(target) as disk,
         h5py.File(disk, "w") as file,
     ):
         for name, lazy in contents.arrays.items():
@@ -62,47 +63,6 @@ def opened(path: str | bytes | os.PathLike[str], like: Tree | None = None) -> It
     """
     with guarded.opened(path) as file:
         yield Snapshot(file)
-
-
-class _Disk(FileIO):
-    """What HDF5 writes through. The first error is kept; nothing is written after it; `check` and the end raise it.
-
-    It must not reach HDF5, which writes much of a file only when it closes it: there h5py drops errors, or the
-    process dies of them (h5py issues 914 and 1120).
-    """
-
-    def __init__(self, file: FileIO) -> None:
-        super().__init__(file.fileno(), "r+b", closefd=False)
-        self._error: BaseException | None = None
-
-    def write(self, data: Any) -> int:
-        """Write all of `data`, of which one call to the system may write less."""
-        left = memoryview(data)
-        try:
-            while left and self._error is None:
-                left = left[super().write(left) :]
-        except OSError as error:
-            self._error = OSError(error.errno, f"{error.strerror}, with {len(left)} of {len(data)} bytes not written")
-        except BaseException as error:  # an interrupt too
-            self._error = error
-        return len(data)
-
-    def truncate(self, size: int | None = None) -> int:
-        """As in any file, but for errors."""
-        try:
-            return super().truncate(size) if self._error is None else 0
-        except BaseException as error:
-            self._error = error
-            return 0
-
-    def check(self) -> None:
-        """Raise the first error, if there was one."""
-        if self._error is not None:
-            raise self._error
-
-    def __exit__(self, *reason: Any) -> None:
-        super().__exit__(*reason)
-        self.check()
 
 
 def _write(file: h5py.File, name: str, array: NDArray[Any]) -> None:

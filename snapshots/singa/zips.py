@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import guarded_json, npy, raw, zip_directory
-from singa_lite.snapshots.npy import Head
-from singa_lite.snapshots.raw import Bytes, Stored
-from singa_lite.snapshots.singa_names import Named, named
+from singa_lite.snapshots.files import guarded_json, npy, raw, zip_directory
+from singa_lite.snapshots.files.npy import Head
+from singa_lite.snapshots.files.raw import Bytes, Stored
+from singa_lite.snapshots.files.zip_directory import Member
+from singa_lite.snapshots.singa.names import Named, named
 from singa_lite.snapshots.tree import Lazy, Tree
-from singa_lite.snapshots.zip_directory import Member
 
 _ARRAYS, _ATTRIBUTES = "tensor_dict.npz", "states_attr.json"
 

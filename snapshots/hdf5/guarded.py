@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import hdf5_objects as objects
-from singa_lite.snapshots.hdf5_bytes import Bytes
-from singa_lite.snapshots.hdf5_objects import Object, Stored
+from singa_lite.snapshots.hdf5 import objects
+from singa_lite.snapshots.hdf5.bytes import Bytes
+from singa_lite.snapshots.hdf5.objects import Object, Stored
 
 #: Groups within groups; ours has four.
 _DEPTH = 64

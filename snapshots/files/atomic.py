@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from io import FileIO
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import leftovers
+from singa_lite.snapshots.files import leftovers
 
 
 @contextmanager

@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from functools import partial
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import raw, singa_desc, singa_proto
-from singa_lite.snapshots.raw import Stored
-from singa_lite.snapshots.singa_names import Named, named
-from singa_lite.snapshots.singa_proto import Proto
+from singa_lite.snapshots.files import raw
+from singa_lite.snapshots.files.raw import Stored
+from singa_lite.snapshots.singa import desc as singa_desc
+from singa_lite.snapshots.singa import proto as singa_proto
+from singa_lite.snapshots.singa.names import Named, named
+from singa_lite.snapshots.singa.proto import Proto
 from singa_lite.snapshots.tree import Lazy, Tree
 
 #: The key of the number of the version that wrote the file, since 2.0.0. It is no parameter, and not believed.

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from singa_lite.snapshots import hdf5_parts as parts
-from singa_lite.snapshots.hdf5_bytes import Bytes
+from singa_lite.snapshots.hdf5 import parts
+from singa_lite.snapshots.hdf5.bytes import Bytes
 from singa_lite.tensor import Shape
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import guarded_json
-from singa_lite.snapshots.raw import Stored
+from singa_lite.snapshots.files import guarded_json
+from singa_lite.snapshots.files.raw import Stored
 from singa_lite.tensor import Shape
 
 #: Of the format: a longer header is none.

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.keras_layouts import (
+from singa_lite.snapshots.keras.layouts import (
     VARIABLES,
     Layout,
     guessed,
@@ -16,7 +16,7 @@ from singa_lite.snapshots.keras_layouts import (
     layout,
     snake_case,
 )
-from singa_lite.snapshots.keras_net import Note, Order, input_orders, is_chain, keras_order
+from singa_lite.snapshots.keras.net import Note, Order, input_orders, is_chain, keras_order
 from singa_lite.snapshots.tree import Form
 from singa_lite.tensor import Shape
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.raw import Bytes, Stored
+from singa_lite.snapshots.files.raw import Bytes, Stored
 
 STORED, DEFLATED = 0, 8
 

@@ -1,0 +1,1 @@
+"""Checkpoints of a training run, and going on from one."""

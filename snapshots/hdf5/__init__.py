@@ -1,0 +1,1 @@
+"""The native format, and the one reader of HDF5 files."""

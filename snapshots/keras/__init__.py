@@ -1,0 +1,1 @@
+"""Weights in the layout of Keras 3."""

@@ -1,0 +1,1 @@
+"""Apache SINGA's own snapshots, which are only read."""

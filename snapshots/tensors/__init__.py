@@ -1,0 +1,1 @@
+"""safetensors, with PyTorch's names and layouts."""
