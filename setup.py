@@ -75,6 +75,7 @@ setup(
             "pytest-xdist>=3.6",
             "safetensors>=0.5",
             "hypothesis>=6.100",
+            "protobuf>=5",
             "matplotlib>=3.9",
             "plotly>=6",
             "scikit-learn>=1.5",

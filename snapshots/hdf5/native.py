@@ -43,7 +43,7 @@ def save(contents: Tree, path: str | bytes | os.PathLike[str]) -> None:
         replacing(path) as target,
         Beside(made, target.fileno()) as beside,
         Disk(target) as disk,
-        h5py.File(disk, "w") as file,
+        h5py.File(disk, "w", libver="earliest") as file,
     ):
         for name, lazy in contents.arrays.items():
             array = lazy.fetch()

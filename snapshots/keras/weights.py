@@ -65,7 +65,7 @@ def save(contents: Tree, path: str | bytes | os.PathLike[str]) -> None:
         replacing(path) as target,
         ThreadPoolExecutor(1) as hasher,
         Disk(target) as disk,
-        h5py.File(disk, "w") as file,
+        h5py.File(disk, "w", libver="earliest") as file,
     ):
         _make_group(file, "vars", "sequential" if is_chain(net) else "functional")
         for group in groups:

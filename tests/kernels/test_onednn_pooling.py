@@ -165,7 +165,7 @@ def test_pools_of_nets_are_served_without_copies(onednn, shape, settings):
 
 def test_what_is_not_served(onednn):
     settings = WINDOWS["halving"]
-    few, half = np.empty((4, 3, 8, 10), np.float32), np.empty((4, 3, 4, 5), np.float32)
+    few, half = np.zeros((4, 3, 8, 10), np.float32), np.zeros((4, 3, 4, 5), np.float32)
     assert serves(onednn, "max_pool2d", [channels_last(few), channels_last(half), None], settings)
     assert not serves(onednn, "max_pool2d", [few, half, None], settings), "plain loops"
     double = [channels_last(a.astype(np.float64)) for a in (few, half)]
