@@ -1,40 +1,51 @@
-"""Checks of plain numbers; each error says what was wanted, then what was received, and where."""
+"""Checks of plain numbers; each error says what was wanted, then what was received, and where.
+
+ValueError for a number that is not as wanted, TypeError for what is no number at all.
+"""
 
 from __future__ import annotations
 
-from math import isfinite, isinf
+from collections.abc import Callable
+from math import isfinite
+from numbers import Real
+from typing import Any
+
+import numpy as np
 
 
 def finite(where: str, number: float) -> float:
     """The number as a float. ValueError unless it is finite."""
-    if not isfinite(number):
-        raise ValueError(f"{where}: wanted a finite number, received {number}")
-    return float(number)
+    return _checked(where, "a finite number", number, isfinite)
 
 
 def at_least_zero(where: str, number: float) -> float:
     """The number as a float. ValueError unless it is finite and 0 or more."""
-    if not (isfinite(number) and number >= 0):
-        raise ValueError(f"{where}: wanted a finite number of at least 0, received {number}")
-    return float(number)
+    return _checked(where, "a finite number of at least 0", number, lambda n: isfinite(n) and n >= 0)
 
 
 def above_zero(where: str, number: float) -> float:
     """The number as a float. ValueError unless it is above 0; infinity is."""
-    if not number > 0:
-        raise ValueError(f"{where}: wanted a number above 0, received {number}")
-    return float(number)
+    return _checked(where, "a number above 0", number, lambda n: n > 0)
 
 
 def fraction(where: str, number: float) -> float:
     """The number as a float. ValueError unless it is from 0 to below 1."""
-    if not 0 <= number < 1:
-        raise ValueError(f"{where}: wanted a number from 0 to below 1, received {number}")
-    return float(number)
+    return _checked(where, "a number from 0 to below 1", number, lambda n: 0 <= n < 1)
 
 
 def whole(where: str, number: float, least: int) -> int:
     """The number as an int. ValueError unless it is whole and at least `least`."""
-    if number != number or isinf(number) or number != int(number) or number < least:
-        raise ValueError(f"{where}: wanted a whole number of at least {least}, received {number}")
+    wanted = f"a whole number of at least {least}"
+    if not isinstance(number, int):  # which may be larger than any float
+        _checked(where, wanted, number, lambda n: n.is_integer())
+    if number < least:
+        raise ValueError(f"{where}: wanted {wanted}, received {number}")
     return int(number)
+
+
+def _checked(where: str, wanted: str, number: Any, is_wanted: Callable[[float], bool]) -> float:
+    if not isinstance(number, Real) and not (isinstance(number, np.ndarray) and number.ndim == 0):
+        raise TypeError(f"{where}: wanted {wanted}, received {number!r}")
+    if not is_wanted(float(number)):
+        raise ValueError(f"{where}: wanted {wanted}, received {number}")
+    return float(number)

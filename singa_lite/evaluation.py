@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from typing import Any, Protocol
 
 import numpy as np
 
 from singa_lite.batch import as_array
 from singa_lite.errors import ShapeError
+from singa_lite.prefetch import ahead
 from singa_lite.progress import Mean
 from singa_lite.tensor import Tensor
 
@@ -32,12 +34,22 @@ def samples(arrays: Any) -> int:
     return next(iter(counts.values()))
 
 
-def take(arrays: Any, index: Any) -> Any:
-    """The samples at `index` (a slice or an array of places) of an array, or of each array of a dict."""
+def take(arrays: Any, index: Any, copy: bool = False) -> Any:
+    """The samples at `index` (a slice or an array of places) of an array, or of each array of a dict.
+
+    copy: of slices too, which are views of the data otherwise.
+    """
     if isinstance(arrays, Mapping):
-        return {name: take(array, index) for name, array in arrays.items()}
+        return {name: take(array, index, copy) for name, array in arrays.items()}
     # DLPack shows a tensor's memory without a copy; only the samples asked for are copied.
-    return (np.from_dlpack(arrays) if isinstance(arrays, Tensor) else np.asarray(arrays))[index]
+    taken = (np.from_dlpack(arrays) if isinstance(arrays, Tensor) else np.asarray(arrays))[index]
+    return taken.copy() if copy and isinstance(index, slice) else taken
+
+
+def taken(x: Any, y: Any, indices: Iterable[Any], prefetch: int = 0) -> Generator[tuple[Any, Any], None, None]:
+    """Samples and targets at each of the indices; so many batches are copied ahead, in a thread, until it is closed."""
+    copy = prefetch > 0
+    return ahead(((take(x, index, copy), take(y, index, copy)) for index in indices), prefetch)
 
 
 def checked(x: Any, y: Any, batch_size: int) -> int:
@@ -58,14 +70,21 @@ def batches(count: int, batch_size: int, order: Any = None, start: int = 0) -> I
 
 
 def evaluate(
-    net: Evaluable, x: Any, y: Any, batch_size: int, after_batch: Callable[[], None] = lambda: None
+    net: Evaluable,
+    x: Any,
+    y: Any,
+    batch_size: int,
+    after_batch: Callable[[], None] = lambda: None,
+    prefetch: int = 0,
 ) -> tuple[float, Any]:
-    """See `FeedForwardNet.evaluate`."""
+    """See `FeedForwardNet.evaluate`. after_batch: called after each batch; prefetch: as for `FeedForwardNet.fit`."""
     count, mean = checked(x, y, batch_size), Mean()
-    for index in batches(count, batch_size):
-        loss, metric = net.evaluate_one_batch(take(x, index), take(y, index))
-        mean.add(index.stop - index.start, loss, metric)
-        after_batch()
+    with closing(taken(x, y, batches(count, batch_size), prefetch)) as all_batches:
+        for batch in all_batches:
+            loss, metric = net.evaluate_one_batch(*batch)
+            del batch  # before the next one is taken
+            mean.add(min(batch_size, count - mean.count), loss, metric)
+            after_batch()
     return mean.loss(), mean.metric()
 
 

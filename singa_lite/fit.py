@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any, Protocol
 
 import numpy as np
 
-from singa_lite.evaluation import Evaluable, batches, checked, evaluate, take
+from singa_lite.checks import whole
+from singa_lite.evaluation import Evaluable, batches, checked, evaluate, taken
 from singa_lite.progress import History as History
 from singa_lite.progress import Mean, Progress
 from singa_lite.tensor import Tensor
@@ -65,6 +67,7 @@ class Training:
         shuffle: bool,
         verbose: bool,
         callbacks: Sequence[Callback] = (),
+        prefetch: int = 0,
     ) -> None:
         count = checked(x, y, batch_size)
         if validation_data is not None:
@@ -83,6 +86,7 @@ class Training:
         self._data = x, y
         self._validation_data = validation_data
         self._verbose = verbose
+        self._prefetch = whole("fit prefetch", prefetch, 0)
 
     def run(self) -> History:
         """Train until `epochs` are done."""
@@ -135,11 +139,16 @@ class Training:
         progress, (x, y) = self.progress, self._data
         start = time.perf_counter() - progress.seconds
         title = f"epoch {progress.epoch + 1}/{self.epochs}" if self._verbose else None
-        with tqdm(
-            total=progress.samples, initial=progress.mean.count, desc=title, unit=" samples", disable=title is None
-        ) as bar:
-            for index in batches(progress.samples, progress.batch_size, progress.order, progress.batch):
-                self.loss, self.metric = self.net.train_one_batch(take(x, index), take(y, index))
+        indices = batches(progress.samples, progress.batch_size, progress.order, progress.batch)
+        with (
+            closing(taken(x, y, indices, self._prefetch)) as all_batches,
+            tqdm(
+                total=progress.samples, initial=progress.mean.count, desc=title, unit=" samples", disable=title is None
+            ) as bar,
+        ):
+            for batch in all_batches:
+                self.loss, self.metric = self.net.train_one_batch(*batch)
+                del batch  # before the next one is taken
                 bar.update(progress.end_batch(self.loss, self.metric, time.perf_counter() - start))
                 bar.set_postfix_str(_state(progress.mean, self.net.device.pool.high_water), refresh=False)
                 for callback in self.callbacks:
@@ -148,7 +157,8 @@ class Training:
     def _validated(self) -> tuple[float | None, Any]:
         if self._validation_data is None:
             return None, None
-        loss, metric = evaluate(self.net, *self._validation_data, self.progress.batch_size, self._validation_batch)
+        size = self.progress.batch_size
+        loss, metric = evaluate(self.net, *self._validation_data, size, self._validation_batch, self._prefetch)
         if self._verbose:
             print(f"validation: loss {loss:.4f}" + ("" if metric is None else f", metric {_text(metric)}"))
         return loss, metric

@@ -257,17 +257,20 @@ class FeedForwardNet(LayerGraph):
         verbose: bool = True,
         callbacks: Sequence[fit.Callback] = (),
         resume: str | PathLike[str] | None = None,
+        prefetch: int = 0,
     ) -> fit.History:
         """Train for some epochs, with a progress bar. x, y: arrays, or dicts of arrays, of equally many samples.
 
         shuffle: another order each epoch, the same in each run of the script. callbacks: what is called on the way.
         resume: a checkpoint to go on from, until there are `epochs` epochs, as if nothing had happened; "auto": the
         newest one that is whole in the folder of the `Checkpoint` among the callbacks, if there is any. SnapshotError
-        for one that does not fit. Returns a History of each epoch's means.
+        for one that does not fit. prefetch: how many batches a thread takes from the data ahead of the step, each of
+        which takes its bytes on the host; worth it for data on disk (numpy.memmap), and the same to the bit.
+        Returns a History of each epoch's means.
         """
         if self.optimizer is None:
             raise GraphError("fit: wanted an optimizer, call compile(optimizer) first")
-        training = fit.Training(self, x, y, batch_size, epochs, validation_data, shuffle, verbose, callbacks)
+        training = fit.Training(self, x, y, batch_size, epochs, validation_data, shuffle, verbose, callbacks, prefetch)
         if resume is not None:
             from singa_lite.snapshots.checkpoints import callback
 

@@ -45,6 +45,17 @@ _MOST_RECORDED = 20
 _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
+def save(training: Training, path: str | os.PathLike[str]) -> None:
+    """Write the training run as it stands, such as from a callback; `fit(..., resume=path)` goes on from it.
+
+    SnapshotError for a format without the optimizer's state, after an unfinished step, and for what cannot be written.
+    """
+    form = formats.of_path(path)
+    if not form.has_optimizer:
+        raise SnapshotError(f"{os.fsdecode(path)}: wanted a format with the optimizer's state, received {form.name}")
+    formats.write(contents(training), path)
+
+
 def contents(training: Training) -> Tree:
     """The tree of a training run as it stands. SnapshotError after an unfinished step."""
     held = tree.of_net(training.net)

@@ -114,7 +114,7 @@ def main(folder: str, result: str, number: str = "0", step: str = "-1") -> None:
     net = NETS["images"]("Adam")
     last = Slow() if step == "0" else Kill(int(step), lambda: os.kill(os.getpid(), int(number)))
     checkpoint = Checkpoint(folder, every_steps=2, background=int(step) % 2 == 1)
-    history = fit(net, "images", checkpoint, last, resume="auto")
+    history = fit(net, "images", checkpoint, last, resume="auto", prefetch=2)
     found = {name: str(value) for name, value in outcome(net, history).items()}
     Path(result).write_text(json.dumps(found), encoding="utf-8")
 

@@ -17,10 +17,9 @@ from nets import state_of
 from resume_run import BATCH, SAMPLES, Kill, Killed, fit, images, outcome, two_outputs
 from singa_lite import SnapshotError
 from singa_lite.fit import Callback, StopTraining, Training
-from singa_lite.snapshots import Checkpoint, formats
-from singa_lite.snapshots.checkpoints import checkpoint
+from singa_lite.snapshots import Checkpoint, checkpoint, formats, latest
 from singa_lite.snapshots.checkpoints.checkpoint import HISTORY, ORDER, PROGRESS
-from singa_lite.snapshots.checkpoints.folder import BEST, checkpoints, latest, step_of
+from singa_lite.snapshots.checkpoints.folder import BEST, checkpoints, step_of
 from singa_lite.snapshots.tree import Lazy, Tree, of_source
 
 
@@ -183,6 +182,35 @@ def test_the_best_of_a_process_that_was_killed_before_it_could_mark_it(tmp_path,
 
 def killing() -> None:
     raise Killed
+
+
+class Saving(Callback):
+    """Writes one by hand after so many steps, and ends the run."""
+
+    def __init__(self, step: int, file: Path) -> None:
+        self.step, self.file = step, file
+
+    def on_batch(self, training: Training) -> None:
+        if training.net.optimizer.step == self.step:
+            checkpoint.save(training, self.file)
+            raise Killed
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".safetensors", ".npz"])
+def test_one_of_a_callbacks_own(tmp_path, suffix):
+    file = tmp_path / f"mine{suffix}"
+    with pytest.raises(Killed):
+        fit(images("Adam"), "images", Saving(7, file))
+    checkpoint.verify(file)
+    net, whole = images("Adam"), images("Adam")
+    assert outcome(net, fit(net, "images", resume=file)) == outcome(whole, fit(whole, "images"))
+
+
+@pytest.mark.parametrize("suffix", [".weights.h5", ".bin", ".txt"])
+def test_formats_that_cannot_hold_one(tmp_path, suffix):
+    with pytest.raises(SnapshotError, match="wanted"):
+        fit(images("Adam"), "images", Saving(2, tmp_path / f"mine{suffix}"))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("monitor", ["val_metric", "loss/scores", "nothing"])

@@ -29,12 +29,13 @@ def uninterrupted(kind: str, compiled: str) -> dict[str, Any]:
 
 
 def resumed(folder: Path, kind: str, compiled: str, *kills: int, every: int, **options: Any) -> dict[str, Any]:
-    """What comes of a run that is killed at these steps; each process' net is a new one."""
+    """What comes of a run that is killed at these steps; each process' net is a new one. Batches are taken ahead."""
     for step in kills:
+        checkpoint = Checkpoint(folder, every_steps=every, **options)
         with pytest.raises(Killed):
-            fit(NETS[kind](compiled), kind, Checkpoint(folder, every_steps=every, **options), Kill(step), resume="auto")
+            fit(NETS[kind](compiled), kind, checkpoint, Kill(step), resume="auto", prefetch=3)
     net = NETS[kind](compiled)
-    return outcome(net, fit(net, kind, Checkpoint(folder, every_steps=every, **options), resume="auto"))
+    return outcome(net, fit(net, kind, Checkpoint(folder, every_steps=every, **options), resume="auto", prefetch=2))
 
 
 @pytest.mark.parametrize("step", range(1, STEPS + 1))
