@@ -28,5 +28,5 @@ def test_numbers(check, passing, failing):
         with pytest.raises(ValueError, match=f"^Adam lr: wanted a .*number.*, received {number}$"):
             check("Adam lr", number)
     for stranger in ("two", None, [3], 1j, np.ones(3)):
-        with pytest.raises(TypeError, match="^Adam lr: wanted a .*number.*, received "):
+        with pytest.raises(TypeError, match=r"^Adam lr: wanted a .*number.*, received "):
             check("Adam lr", stranger)
