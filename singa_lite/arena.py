@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from singa_lite import threads
 from singa_lite.errors import GraphError
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.lower import Placed
+from singa_lite.runtime.runtime import Replay
 from singa_lite.tensor import Block
 
 Launch = Callable[[], Any]
@@ -66,6 +67,23 @@ class Arena:
         self._bound.add(bound)
 
 
+class Pause(NamedTuple):
+    """Where a run waits: before its first launch that writes one of these blocks, `wait` is called, once."""
+
+    blocks: Collection[Block]
+    wait: Callable[[], object]
+
+    @classmethod
+    def of_all(cls, several: Sequence[Pause]) -> Pause:
+        """One for all of them."""
+
+        def wait() -> None:
+            for pause in several:
+                pause.wait()
+
+        return cls(frozenset[Block]().union(*(pause.blocks for pause in several)), wait)
+
+
 class Bound:
     """A placed program with every launch bound to its bytes. blocks: {held block: Block}."""
 
@@ -74,16 +92,20 @@ class Bound:
         self.arena = arena
         self.blocks = dict(blocks)
         self.checked = checked
-        self._replay: Launch | None = None
+        self._replay: Replay | None = None
         arena.add(self)
 
-    def run(self) -> None:
+    def run(self, pause: Pause | None = None) -> None:
         """Replay: nothing is allocated or looked up, the launches run one after the other."""
         threads.settle()
         with self.arena.alone, self.arena.device.runtime.here():
-            (self._replay or self.prepare())()
+            replay = self._replay or self.prepare()
+            if pause is None:
+                replay()
+            else:
+                replay.pausing(self._first_write(pause.blocks), pause.wait)
 
-    def prepare(self) -> Launch:
+    def prepare(self) -> Replay:
         """Bind the launches, if they are not: all that a run needs beside the kernels. Returns what runs them."""
         threads.settle()
         with self.arena.alone, self.arena.device.runtime.here():
@@ -99,13 +121,22 @@ class Bound:
         """Forget the launches, and with them the bytes; the next run binds anew."""
         self._replay = None
 
-    def _bind(self) -> Launch:
+    def _bind(self) -> Replay:
         self.arena.reserve(self.placed.arena_bytes)
         launches, names = self.launches(), [_name(i) for i in self.placed.program.instructions]
         if self.checked:
             launches, names = self._poisoned(launches, names)
-        replay: Launch = self.arena.device.replay(launches, names)
+        replay: Replay = self.arena.device.replay(launches, names)
         return replay
+
+    def _first_write(self, blocks: Collection[Block]) -> int:
+        """The place of the first launch that writes one of these blocks."""
+        if self.checked:  # launches lie between those of the instructions
+            return 0
+        numbers = {number for number, block in self.blocks.items() if block in blocks}
+        instructions = self.placed.program.instructions
+        writing = (place for place, i in enumerate(instructions) if any(o.block in numbers for o in i.writes))
+        return next(writing, len(instructions))
 
     def _poisoned(self, launches: list[Launch], names: list[str]) -> tuple[list[Launch], list[str]]:
         """The same with fills of what has died after each."""

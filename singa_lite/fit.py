@@ -120,7 +120,7 @@ class Training:
     def _epoch(self) -> None:
         """Train on all samples once, or on those that are left of the epoch; validate."""
         progress = self.progress
-        if progress.batch == 0:
+        if progress.batch == 0 and progress.order is None:
             progress.begin_epoch()
         self._batches()
         val_loss, val_metric = self._validated()

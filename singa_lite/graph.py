@@ -11,6 +11,7 @@ from weakref import ReferenceType, ref
 
 from singa_lite import threads
 from singa_lite.arena import Arena, Bound
+from singa_lite.arena import Pause as Pause
 from singa_lite.dot import to_dot
 from singa_lite.errors import GraphError
 from singa_lite.memory_plan import MemoryPlan, Row
@@ -210,16 +211,17 @@ class Graph:
         """Plan, prove and bind now what the first `run` in this order would."""
         self._executable(order).prepare()
 
-    def run(self, order: str = "recorded") -> None:
+    def run(self, order: str = "recorded", pause: Pause | None = None) -> None:
         """Replay the step. The first run plans it, proves the plan and binds every launch to its bytes.
 
         order: "recorded" (or an equivalent one that needs less memory), or "dependencies": wave by wave, by a plan
         that would also hold if the operations of a wave ran at the same time. The results are equal, bit for bit.
+        pause: where to wait for others who still read what the step will overwrite.
         """
         bound = self._bound.get(order)
         if bound is None or self.device.graph is not None:
             bound = self._executable(order)
-        bound.run()
+        bound.run(pause)
 
     def profile(self, runs: int = 10) -> Profile:
         """Time each operation of the planned step by itself: the median over `runs`, at least 1, in seconds.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 from singa_lite import batch, evaluation, fit, summary
 from singa_lite.autograd import no_grad
 from singa_lite.errors import GraphError
-from singa_lite.graph import Graph
+from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.loss import Loss
 from singa_lite.memory_plan import MemoryPlan
@@ -52,6 +52,7 @@ class FeedForwardNet(LayerGraph):
         self._unfinished: Run | None = None
         self._seen_batch = False
         self._steps = Steps(self, graph=False)
+        self._beside: list[Callable[[], Pause]] = []
 
     def to_device(self, device: Any) -> None:
         """Move parameters, state and the optimizer's state."""
@@ -114,6 +115,21 @@ class FeedForwardNet(LayerGraph):
         named = dy if isinstance(dy, Mapping) else batch.by_name(dy, self.output_names(), "backward")
         given = {name: value if isinstance(value, list) else [value] for name, value in named.items()}
         return {name: [as_tensor(value, self.device) for value in values] for name, values in given.items()}
+
+    def beside_next_step(self, begin: Callable[[], Pause]) -> None:
+        """Let something read the parameters while the next training step runs forward, as a checkpoint does.
+
+        begin: called once, when that step begins. What it returns says which blocks are read meanwhile, and how to wait
+        for that; the step waits before its first operation that writes one of them.
+        """
+        self._beside.append(begin)
+
+    def take_pause(self) -> Pause | None:
+        """Begin what is to run beside the step that begins now; where to wait for it, None: nowhere."""
+        if not self._beside:
+            return None
+        several, self._beside = self._beside, []
+        return Pause.of_all([begin() for begin in several])
 
     @property
     def unfinished_at(self) -> str:
@@ -272,9 +288,9 @@ class FeedForwardNet(LayerGraph):
             raise GraphError("fit: wanted an optimizer, call compile(optimizer) first")
         training = fit.Training(self, x, y, batch_size, epochs, validation_data, shuffle, verbose, callbacks, prefetch)
         if resume is not None:
-            from singa_lite.snapshots.checkpoints import callback
+            from singa_lite.snapshots.checkpoints.resume import resume as going_on
 
-            callback.resume(training, resume)
+            going_on(training, resume)
         return training.run()
 
     # ---- looking and keeping

@@ -70,7 +70,7 @@ class Progress:
     """A place in a run of `fit`, from which another run goes on to equal bits.
 
     samples, batch_size, shuffle: of the data, as `fit` was given them. epoch: whole epochs done; batch: batches done
-    of the next one, its validation aside; order: of its samples, int (samples,), None before its first batch and
+    of the next one, its validation aside; order: of its samples, int (samples,), None before it is drawn and
     without shuffling; random: what the next order is drawn from; mean: over the batches done; seconds: that they took.
     """
 

@@ -11,7 +11,7 @@ import numpy as np
 from singa_lite.arena import Arena
 from singa_lite.batch import as_tensors
 from singa_lite.errors import GraphError
-from singa_lite.graph import Graph
+from singa_lite.graph import Graph, Pause
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.objective import Objective
 from singa_lite.tensor import Shape, Tensor
@@ -58,12 +58,24 @@ class Steps:
 
     def train(self, objective: Objective, inputs: Mapping[str, Any], targets: Mapping[str, Any]) -> tuple[Tensor, Any]:
         """One batch: forward, loss, and each layer's update as soon as its gradients are there; (loss, metric)."""
+        pause = self.net.take_pause()
+        try:
+            return self._train(objective, inputs, targets, pause)
+        finally:
+            if pause is not None:
+                pause.wait()  # also for a step that ended before its pause
+
+    def _train(
+        self, objective: Objective, inputs: Mapping[str, Any], targets: Mapping[str, Any], pause: Pause | None
+    ) -> tuple[Tensor, Any]:
         net, feeds = self.net, {"input": inputs, "target": targets}
 
         def body(tensors: Mapping[str, dict[str, Tensor]]) -> tuple[Tensor, Any]:
             return self._trained_once(objective, tensors)
 
         if not self.graph:
+            if pause is not None:
+                pause.wait()
             values = self._trained_once(objective, self._tensors(feeds))
             net.optimizer.restore_step(net.optimizer.step)  # an update by hand that follows begins a step of its own
             return values
@@ -81,7 +93,7 @@ class Steps:
             net.forget_run()
             raise
         self._trained = step
-        self._replay(step)
+        self._replay(step, pause)
         net.optimizer.restore_step(net.optimizer.step)
         loss, metric = _copies(step.results)
         return loss, metric
@@ -196,9 +208,9 @@ class Steps:
         criteria = objective.criteria if objective is not None else ()
         return kind, len(self.net.layers), criteria, rules, _form(feeds)
 
-    def _replay(self, step: RecordedStep) -> None:
+    def _replay(self, step: RecordedStep, pause: Pause | None) -> None:
         self.interrupted = True
-        step.graph.run()
+        step.graph.run(pause=pause)
         self.interrupted = False
 
     def _tensors(self, feeds: Feeds) -> dict[str, dict[str, Tensor]]:

@@ -19,7 +19,7 @@ from singa_lite.errors import DeviceError, GraphError, ShapeError
 from singa_lite.graph import Graph, Operation, Phase
 from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.runtime.host import Host
-from singa_lite.runtime.runtime import MemoryPool, Runtime
+from singa_lite.runtime.runtime import MemoryPool, Replay, Runtime
 from singa_lite.strides import laid_out
 from singa_lite.tensor import Array, Block, Tensor, as_tensor
 
@@ -251,7 +251,7 @@ class Device:
         self._check_readable(tensor)
         return self.runtime.read(self.array(tensor))
 
-    def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> Launch:
+    def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> Replay:
         """What runs the launches of a step, again and again. names: of what each launch does, for messages."""
         return self.runtime.replay(launches, names)
 

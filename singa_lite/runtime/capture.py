@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from singa_lite.kernels.kernel_set import Launch
@@ -57,6 +57,11 @@ class CapturedReplay:
         for launch in self._launches:
             launch()
         self._warm = True
+
+    def pausing(self, place: int, wait: Callable[[], object]) -> None:
+        """See `runtime.Replay`: a graph cannot wait for the host, so all of it waits."""
+        wait()
+        self()
 
     def _captured(self) -> CapturedGraph | None:
         try:

@@ -92,7 +92,7 @@ class Cuda:
             array = self._cupy.from_dlpack(given)
         return array.data, array
 
-    def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> Launch:
+    def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> CapturedReplay:
         """One graph launch from the third run on."""
         return CapturedReplay(self.stream, launches, names)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -46,15 +46,9 @@ class Host:
         """Foreign arrays are copied: they may be read-only, and lie anyhow."""
         return None
 
-    def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> Launch:
+    def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> _Loop:
         """A loop."""
-        several = tuple(launches)
-
-        def run() -> None:
-            for launch in several:
-                launch()
-
-        return run
+        return _Loop(tuple(launches))
 
     def here(self) -> AbstractContextManager[Any]:
         """There is one CPU."""
@@ -62,6 +56,27 @@ class Host:
 
     def synchronize(self) -> None:
         """Nothing is ever under way."""
+
+
+class _Loop:
+    """A `runtime.Replay` one launch after the other."""
+
+    __slots__ = ("_launches",)
+
+    def __init__(self, launches: tuple[Launch, ...]) -> None:
+        self._launches = launches
+
+    def __call__(self) -> None:
+        for launch in self._launches:
+            launch()
+
+    def pausing(self, place: int, wait: Callable[[], object]) -> None:
+        """See `runtime.Replay`."""
+        for launch in self._launches[:place]:
+            launch()
+        wait()
+        for launch in self._launches[place:]:
+            launch()
 
 
 class _Export:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -55,6 +55,15 @@ class MemoryPool(Protocol):
     def release_free(self) -> int: ...
 
 
+class Replay(Protocol):
+    """What runs the launches of a step, again and again."""
+
+    def __call__(self) -> None: ...
+
+    def pausing(self, place: int, wait: Callable[[], object]) -> None:
+        """Run them, and call `wait` once before the one at `place`, or earlier."""
+
+
 class Runtime(Protocol):
     """Arrays over memory, values in and out, and how launches are replayed.
 
@@ -86,7 +95,7 @@ class Runtime(Protocol):
     def adopt(self, given: Any) -> tuple[Any, Any] | None:
         """(memory, array) of a foreign array that lies in this processor's memory, no copy; None if it does not."""
 
-    def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> Launch:
+    def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> Replay:
         """What runs these launches, again and again. names: of what each does."""
 
     def here(self) -> AbstractContextManager[Any]:

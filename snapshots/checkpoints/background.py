@@ -5,40 +5,70 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.snapshots.tree import Lazy, Tree
-from singa_lite.tensor import Tensor, to_numpy
+from singa_lite.tensor import Block, Tensor, to_numpy
 
 Work = Callable[[], None]
+
+#: Paths of what nothing writes before a step's first update.
+_CHANGED_LAST = ("parameters/", "optimizer/")
+
+
+class Copying(NamedTuple):
+    """A copy of a net that has begun. contents: valid once `finish` has been called, by any thread.
+
+    read_later: the blocks that `finish` reads; nobody may write them before it is done.
+    """
+
+    contents: Tree
+    finish: Work
+    read_later: frozenset[Block]
 
 
 class HostCopy:
     """One copy of a net's bytes. Its memory is used again at the next copy: fresh memory would take longer than that.
 
-    Measured with 100 MB on two cores of an AMD EPYC (Zen 5): see docs/snapshots.md.
+    Only what a forward pass changes is copied at once. A training step changes parameters and the optimizer's state
+    after that, so that they are copied while it runs.
     """
 
     def __init__(self) -> None:
         self._arrays: dict[str, NDArray[Any]] = {}
 
-    def of(self, contents: Tree, tensors: Mapping[str, Tensor]) -> Tree:
-        """The tree with its arrays that are tensors' copied now; valid until the next call."""
-        copied = {path: _lazy(self._copied(path, tensor)) for path, tensor in tensors.items()}
-        return replace(contents, arrays=contents.arrays | copied)
+    def begin(self, contents: Tree, tensors: Mapping[str, Tensor]) -> Copying:
+        """Copy the tree's arrays that are tensors'; the copy is valid until the next call."""
+        copied: dict[str, Lazy] = {}
+        later: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        blocks: set[Block] = set()
+        for path, tensor in tensors.items():
+            array = tensor.device.array(tensor)
+            if not isinstance(array, np.ndarray):  # a GPU's, which come over into memory of their own
+                copied[path] = _lazy(to_numpy(tensor))
+                continue
+            kept = self._room(path, array)
+            copied[path] = _lazy(kept)
+            if path.startswith(_CHANGED_LAST):
+                later.append((kept, array))
+                blocks.add(tensor.block)
+            else:
+                np.copyto(kept, array)
 
-    def _copied(self, path: str, tensor: Tensor) -> NDArray[Any]:
-        """The values, lying in memory as the tensor's do: the writer brings them in order, in its own time."""
-        array = tensor.device.array(tensor)
-        if not isinstance(array, np.ndarray):  # a GPU's, which come over into memory of their own
-            return to_numpy(tensor)
+        def finish() -> None:
+            for kept, array in later:
+                np.copyto(kept, array)
+
+        return Copying(replace(contents, arrays=contents.arrays | copied), finish, frozenset(blocks))
+
+    def _room(self, path: str, array: NDArray[Any]) -> NDArray[Any]:
+        """Memory for an array, lying as it does: the writer brings the values in order, in its own time."""
         kept = self._arrays.get(path)
         if kept is None or (kept.shape, kept.dtype, kept.strides) != (array.shape, array.dtype, array.strides):
             kept = self._arrays[path] = np.empty_like(array)
-        np.copyto(kept, array)
         return kept
 
 

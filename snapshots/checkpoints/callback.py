@@ -1,21 +1,23 @@
-"""Checkpoint: the callback that writes checkpoints while `fit` trains, and going on from the newest."""
+"""Checkpoint: the callback that writes checkpoints while `fit` trains."""
 
 from __future__ import annotations
 
 import os
 import time
 import warnings
+from collections.abc import Callable
+from functools import partial
 from math import inf
-from typing import Any
+from threading import Event
 
 from singa_lite.checks import whole
-from singa_lite.errors import SnapshotError
 from singa_lite.fit import Callback, Training
+from singa_lite.graph import Pause
 from singa_lite.progress import History
 from singa_lite.snapshots import formats, tree
 from singa_lite.snapshots.checkpoints import checkpoint
-from singa_lite.snapshots.checkpoints.background import HostCopy, Writer
-from singa_lite.snapshots.checkpoints.folder import Folder, checkpoints, set_aside
+from singa_lite.snapshots.checkpoints.background import Copying, HostCopy, Writer
+from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.signals import Signals
 
 
@@ -58,6 +60,7 @@ class Checkpoint(Callback):
         self._writer = Writer(background)
         self._signals = Signals()
         self._copy = HostCopy()
+        self._waiting: Callable[[], Pause] | None = None
         self._due = False
         self._written_at = (-1, -1, -1)
         self._last = 0.0
@@ -86,7 +89,8 @@ class Checkpoint(Callback):
         self._leave_if_asked(training)
 
     def on_validation_batch(self, training: Training) -> None:
-        """Leave if asked to: the validation is done anew then."""
+        """Leave if asked to: the validation is done anew then. What waits for the next step would wait too long."""
+        self._begin_waiting().wait()
         self._leave_if_asked(training)
 
     def on_epoch(self, training: Training) -> None:
@@ -107,6 +111,7 @@ class Checkpoint(Callback):
             elif not isinstance(error, KeyboardInterrupt):
                 self._wait_warning()
         finally:
+            self._waiting = None
             self._copy = HostCopy()
             self._writer.close()
             self._signals.restore()
@@ -114,25 +119,46 @@ class Checkpoint(Callback):
     # ---- how
 
     def _write(self, training: Training, best: bool = False) -> None:
-        """Begin to write the training as it stands, once the one before is written."""
+        """Begin to write the training as it stands, once the one before is written; or when the next step begins."""
         self._writer.wait()
-        contents, file = checkpoint.contents(training), self.folder.file(training.net.optimizer.step)
+        self._due, self._last = False, time.monotonic()
+        self._waiting = partial(self._begin, training, best)
         if self._writer.background:
-            contents = self._copy.of(contents, tree.tensors(training.net))
+            training.net.beside_next_step(self._begin_waiting)
+        else:
+            self._begin_waiting()
+
+    def _begin_waiting(self) -> Pause:
+        """Write what waits for the next step; where that must wait in turn."""
+        begin, self._waiting = self._waiting, None
+        return Pause((), _nothing) if begin is None else begin()
+
+    def _begin(self, training: Training, best: bool) -> Pause:
+        contents, file = checkpoint.contents(training), self.folder.file(training.net.optimizer.step)
+        copying = Copying(contents, _nothing, frozenset())
+        if self._writer.background:
+            copying = self._copy.begin(contents, tree.tensors(training.net))
+        copied = Event()
 
         def work() -> None:
-            formats.write(contents, file)
+            try:
+                copying.finish()
+            finally:
+                copied.set()
+            formats.write(copying.contents, file)
             if best:
                 self.folder.mark_best(file)
             self.folder.prune()
 
-        self._due, self._last, self._written_at = False, time.monotonic(), _place(training)
+        self._written_at = _place(training)
         self._writer.start(work)
+        return Pause(copying.read_later, copied.wait)
 
     def _write_rest(self, training: Training) -> None:
         """Write unless it is written; wait until it is."""
-        if self._written_at != _place(training):
+        if self._written_at != _place(training) and self._waiting is None:
             self._write(training)
+        self._begin_waiting()
         self._writer.wait()
 
     def _leave_if_asked(self, training: Training) -> None:
@@ -144,8 +170,9 @@ class Checkpoint(Callback):
         return f"a checkpoint is in {self.folder.path}"
 
     def _wait_warning(self) -> None:
-        """Wait for the thread; its error is a warning, as another one is being raised."""
+        """Write what waits for the next step, and wait for the thread; an error is a warning: another is raised."""
         try:
+            self._begin_waiting()
             self._writer.wait()
         except Exception as error:
             warnings.warn(f"a checkpoint was not written: {error}", stacklevel=2)
@@ -169,38 +196,9 @@ class Checkpoint(Callback):
             ) from error
 
 
+def _nothing() -> None:
+    """Nothing is left to be copied, or to wait for."""
+
+
 def _place(training: Training) -> tuple[int, int, int]:
     return training.net.optimizer.step, training.progress.epoch, training.progress.batch
-
-
-def resume(training: Training, where: str | os.PathLike[str]) -> None:
-    """Let the training go on from a file, or, for "auto", from the newest of the callback's that is whole."""
-    if where != "auto":
-        checkpoint.restore(training, where)
-        return
-    folder = next((c.folder.path for c in training.callbacks if isinstance(c, Checkpoint)), None)
-    if folder is None:
-        raise ValueError('fit: wanted a Checkpoint among the callbacks to resume="auto" from, received none')
-    found = checkpoints(folder)
-    for file in found:
-        if _restored(training, file):
-            return
-    if found:
-        raise SnapshotError(f"{folder}: wanted a checkpoint that is whole, received {len(found)} damaged ones")
-
-
-def _restored(training: Training, file: Any) -> bool:
-    """Whether the checkpoint is whole; else a warning names it, and it is set aside.
-
-    SnapshotError for one that is whole and does not fit.
-    """
-    try:
-        checkpoint.restore(training, file)
-        return True
-    except SnapshotError as error:
-        try:
-            checkpoint.verify(file)
-        except SnapshotError as damage:
-            warnings.warn(f"{damage}; set aside as {set_aside(file).name}, taking the one before it", stacklevel=6)
-            return False
-        raise error

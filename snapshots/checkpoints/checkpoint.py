@@ -29,7 +29,7 @@ from singa_lite.snapshots.tree import Lazy, Source, Tree
 
 #: JSON in an array of bytes: position, means, random state, recorded shapes, versions.
 PROGRESS = "training/progress"
-#: The shuffled order of this epoch's samples, uint32 or uint64 (samples,); none between epochs.
+#: The shuffled order of this epoch's samples, uint32 or uint64 (samples,); none before it is drawn.
 ORDER = "training/order"
 #: Before the name of an entry of the history, whose numbers are int64 or float64 (epochs,); "metric/<output>" of dicts.
 HISTORY = "training/history/"
@@ -182,9 +182,11 @@ def _progress(source: Source, told: Mapping[str, Any]) -> Progress:
         begun = min(progress.batch * progress.batch_size, progress.samples)
         if progress.batch > progress.batches or (progress.batch and progress.mean.count != begun):
             raise ValueError(f"batch {progress.batch} of {progress.batches}, {progress.mean.count} samples")
+        if not progress.batch:
+            progress.mean, progress.seconds = Mean(), 0.0  # perhaps those of the epoch before
     except _WRONG as error:
         raise _damaged(source, error) from error
-    if progress.shuffle and progress.batch:
+    if progress.shuffle and (progress.batch or ORDER in source.shapes):
         progress.order = _order(source, progress.samples)
     return progress
 

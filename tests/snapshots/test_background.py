@@ -97,12 +97,23 @@ def test_a_writer_does_one_thing_at_a_time():
     writer.close()
 
 
+def copied_now(copy: HostCopy, net: Any) -> tree.Tree:
+    copying = copy.begin(tree.of_net(net), tree.tensors(net))
+    copying.finish()
+    return copying.contents
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_copy_is_of_now_in_any_layout_and_its_memory_serves_again(dtype):
     net, copy = trained("Adam", dtype=dtype, on=device.new_cpu()), HostCopy()
     contents = tree.of_net(net)
     wanted = {path: lazy.fetch() for path, lazy in contents.arrays.items()}
-    copied = copy.of(contents, tree.tensors(net))
+    copying = copy.begin(contents, tree.tensors(net))
+    assert copying.read_later == {net.parameters()[name].block for name in net.parameters()} | {
+        tensor.block for slots in net.optimizer.state.values() for tensor in slots.values()
+    }
+    copying.finish()
+    copied = copying.contents
     held = {path: id(array) for path, array in copy._arrays.items()}
     step = net.optimizer.step
     set_all(net, 9)
@@ -111,7 +122,7 @@ def test_the_copy_is_of_now_in_any_layout_and_its_memory_serves_again(dtype):
         found = copied.arrays[path].fetch()
         assert (found.shape, found.dtype, found.flags.c_contiguous) == (array.shape, array.dtype, True)
         np.testing.assert_array_equal(found, array)
-    again = copy.of(tree.of_net(net), tree.tensors(net))
+    again = copied_now(copy, net)
     assert {path: id(array) for path, array in copy._arrays.items()} == held
     assert all((lazy.fetch() == 9).all() for lazy in again.arrays.values())
     assert sum(array.nbytes for array in copy._arrays.values()) == sum(lazy.nbytes for lazy in again.arrays.values())
@@ -120,7 +131,6 @@ def test_the_copy_is_of_now_in_any_layout_and_its_memory_serves_again(dtype):
 def test_another_net_gets_another_copy():
     copy = HostCopy()
     for net in (make_net(), make_net(dtype="float64")):
-        contents = tree.of_net(net)
-        found = copy.of(contents, tree.tensors(net))
-        for path, lazy in contents.arrays.items():
+        found = copied_now(copy, net)
+        for path, lazy in tree.of_net(net).arrays.items():
             np.testing.assert_array_equal(found.arrays[path].fetch(), lazy.fetch())
