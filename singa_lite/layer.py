@@ -42,6 +42,8 @@ class Layer:
     def __init__(self, name: str, *, input_sample_shape: Sequence[Any] | None = None) -> None:
         if not isinstance(name, str) or not name or "/" in name:
             raise ValueError(f"layer name: wanted a non-empty string without '/', received {name!r}")
+        if not _is_unicode(name):
+            raise ValueError(f"layer name: wanted Unicode text, received {name!r}")
         self.name = name
         self.input_sample_shapes = _checked_shapes(name, input_sample_shape)
         self.output_sample_shape: SampleShape | None = None
@@ -192,3 +194,12 @@ def _checked_shapes(name: str, given: Sequence[Any] | None) -> list[Shape] | Non
         if any(not isinstance(extent, int | np.integer) or extent < 1 for extent in shape):
             raise ShapeError(f"layer {name!r}: wanted an input_sample_shape of extents of at least 1, received {given}")
     return shapes
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether all of it can be written down: Python's strings may hold halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -130,8 +130,17 @@ def restore(net: FeedForwardNet, source: Source, optimizer: bool | None) -> None
         _clear(receiver, updated)
         receiver.restore_step(step)
     for path, tensor in (_of_layers(net) | _of_optimizer(receiver, updated)).items():
-        tensor.copy_from_numpy(source.read(path))
+        tensor.copy_from_numpy(_read_again(source, path))
     net.discard_step()
+
+
+def _read_again(source: Source, path: str) -> NDArray[Any]:
+    """An array that has been read before. One at a time is held, so a file that is changed meanwhile is found late."""
+    try:
+        return source.read(path)
+    except SnapshotError as error:
+        text = "the file was changed while it was read, and the net holds a part of it; load a whole one"
+        raise SnapshotError(f"{error}: {text}") from error
 
 
 def tensors(net: FeedForwardNet) -> dict[str, Tensor]:

@@ -23,9 +23,7 @@ def replacing(path: str | bytes | os.PathLike[str]) -> Iterator[FileIO]:
     ".<name>.<digits>.tmp" behind, which a later one removes.
     """
     shown = os.fsdecode(path)
-    if "\0" in shown:
-        raise SnapshotError(f"{shown}: cannot be written: wanted a path without null bytes")
-    target = os.path.realpath(shown)
+    target = _target(shown)
     folder, name = os.path.split(target)
     leftovers.remove(folder, name)
     temporary = os.path.join(folder, leftovers.temporary_name(name))
@@ -42,6 +40,17 @@ def replacing(path: str | bytes | os.PathLike[str]) -> Iterator[FileIO]:
             raise SnapshotError(f"{shown}: cannot be written, all there is as before: {error}{sizes}") from error
         raise
     _sync_folder(folder, shown)
+
+
+def _target(shown: str) -> str:
+    """The file that a path leads to, by all links. SnapshotError for a path that leads nowhere."""
+    try:
+        target = os.path.realpath(shown)
+        if os.path.islink(target):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    except (OSError, ValueError) as error:  # ValueError: a null byte, or a character that the file system has not
+        raise SnapshotError(f"{shown!a}: cannot be written: wanted the path of a file: {error}") from error
+    return target
 
 
 @contextmanager

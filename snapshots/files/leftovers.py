@@ -13,6 +13,7 @@ import stat
 import sys
 import time
 from contextlib import suppress
+from hashlib import sha256
 
 if sys.platform != "win32":  # where a file that is open cannot be removed in the first place
     import fcntl
@@ -20,12 +21,15 @@ if sys.platform != "win32":  # where a file that is open cannot be removed in th
 #: Seconds since the last write.
 _OLD = 3600
 
+#: Bytes of a name; file systems take 255, of which the digits need 22.
+_LONGEST = 230
+
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
 
 
 def temporary_name(name: str) -> str:
     """A name for the new file that is to take the place of `name`: ".<name>.<16 digits>.tmp"."""
-    return f".{name}.{secrets.token_hex(8)}.tmp"
+    return f".{_stem(name)}.{secrets.token_hex(8)}.tmp"
 
 
 def hold(handle: int) -> None:
@@ -46,7 +50,13 @@ def remove(folder: str, name: str) -> None:
 def _is_temporary(found: str, name: str) -> bool:
     """Whether it is a `temporary_name` of `name`."""
     match = _TEMPORARY.fullmatch(found)
-    return match is not None and match[1] == name
+    return match is not None and match[1] == _stem(name)
+
+
+def _stem(name: str) -> str:
+    """The name, or where it would grow longer than a file's name may be, a short one in its place."""
+    encoded = os.fsencode(name)
+    return name if len(encoded) <= _LONGEST else sha256(encoded).hexdigest()
 
 
 def _remove_if_dead(path: str) -> None:

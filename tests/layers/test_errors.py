@@ -209,9 +209,9 @@ def test_layers_of_one_input_refuse_other_numbers(make, shapes):
         make().prepare(shapes, Context(device.cpu(), np.dtype(np.float32), 0))
 
 
-@pytest.mark.parametrize("name", ["", "a/b", 3])
+@pytest.mark.parametrize("name", ["", "a/b", 3, "half \ud800 a letter"])
 def test_names(name: Any):
-    with pytest.raises(ValueError, match="layer name: wanted a non-empty string"):
+    with pytest.raises(ValueError, match="layer name: wanted"):
         layers.Dense(name, 2)
 
 

@@ -319,3 +319,32 @@ def test_a_file_that_cannot_be_removed_does_not_hide_the_error(old, monkeypatch)
     with pytest.raises(SnapshotError, match="No space"), replacing(old):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert old.read_bytes() == b"old"
+
+
+# ---- paths that are hard to write to
+
+
+@posix
+def test_a_name_as_long_as_the_file_system_takes(tmp_path):
+    path = tmp_path / ("n" * 252 + ".h5")
+    for content in (b"one", b"two"):
+        replace(path, content)
+        assert path.read_bytes() == content
+    assert os.listdir(tmp_path) == [path.name]
+
+
+@posix
+def test_links_that_lead_in_a_circle_stay(tmp_path):
+    one, other = tmp_path / "one.h5", tmp_path / "other.h5"
+    one.symlink_to(other)
+    other.symlink_to(one)
+    with pytest.raises(SnapshotError, match=r"one\.h5.*wanted the path of a file.*symbolic links"):
+        replace(one, b"new")
+    assert one.is_symlink() and other.is_symlink() and len(os.listdir(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("name", ["half \ud800 a letter.h5", "nul \0.h5"])
+def test_names_that_no_file_can_have(tmp_path, name):
+    with pytest.raises(SnapshotError, match="wanted the path of a file"):
+        replace(tmp_path / name, b"new")
+    assert not os.listdir(tmp_path)

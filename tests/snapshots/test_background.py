@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from nets import state_of
-from resume_run import Kill, Killed, fit, images
+from resume_run import BATCH, NETS, Kill, Killed, data, fit, images, outcome
 from singa_lite import SnapshotError, device
+from singa_lite.fit import Callback, Training
 from singa_lite.snapshots import Checkpoint, formats, tree
 from singa_lite.snapshots.checkpoints.background import HostCopy, Writer
 from singa_lite.snapshots.checkpoints.folder import checkpoints, step_of
+from singa_lite.tensor import to_numpy
 from snapshot_nets import make_net, set_all, trained
 
 
@@ -53,6 +55,66 @@ def test_it_is_of_its_step_and_the_next_one_waits_its_turn(tmp_path, monkeypatch
         fit(wanted, "images", Kill(2))
     net.load(tmp_path / f"checkpoint-{2:010}.h5")
     assert state_of(net) == state_of(wanted)
+
+
+@pytest.mark.parametrize("kind", ["images", "doubles"])
+def test_a_step_waits_for_a_slow_copy_before_its_updates(tmp_path, monkeypatch, kind):
+    begin = HostCopy.begin
+
+    def slow(self: HostCopy, *args: Any) -> Any:
+        copying = begin(self, *args)
+        return copying._replace(finish=lambda: (time.sleep(0.2), copying.finish()))
+
+    monkeypatch.setattr(HostCopy, "begin", slow)
+    with pytest.raises(Killed):
+        fit(NETS[kind]("Adam"), kind, Checkpoint(tmp_path, every_steps=4, background=True), Kill(6))
+    net, wanted = NETS[kind]("Adam"), NETS[kind]("Adam")
+    with pytest.raises(Killed):
+        fit(wanted, kind, Kill(4))
+    net.load(tmp_path / f"checkpoint-{4:010}.h5")
+    assert state_of(net) == state_of(wanted)
+
+
+@pytest.mark.parametrize("killed_at", [4, 5, 6])
+def test_at_an_epoch_s_end_and_from_the_next_one_s_beginning(tmp_path, killed_at):
+    """The one after 5 steps, an epoch, is copied when the next epoch's first step begins."""
+    with pytest.raises(Killed):
+        fit(images("Adam"), "images", Checkpoint(tmp_path, every_steps=5, background=True), Kill(killed_at))
+    assert [step_of(file) for file in checkpoints(tmp_path)] == [5][: killed_at - 4]
+    net, whole = images("Adam"), images("Adam")
+    resumed = fit(net, "images", Checkpoint(tmp_path, background=True), resume="auto")
+    assert outcome(net, resumed) == outcome(whole, fit(whole, "images"))
+
+
+class Halving(Callback):
+    """Changes what is trained, after each step."""
+
+    def on_batch(self, training: Training) -> None:
+        bias = training.net.parameters()["dense/bias"]
+        bias.copy_from_numpy(to_numpy(bias) / 2)
+
+
+def test_what_callbacks_change_after_it_is_in_it(tmp_path):
+    whole, net = images("SGD"), images("SGD")
+    wanted = outcome(whole, fit(whole, "images", Halving()))
+    with pytest.raises(Killed):
+        callbacks = Checkpoint(tmp_path, every_steps=3, background=True), Halving(), Kill(8)
+        fit(images("SGD"), "images", *callbacks)
+    again = Checkpoint(tmp_path, background=True), Halving()
+    assert outcome(net, fit(net, "images", *again, resume="auto")) == wanted
+
+
+def test_it_ends_with_the_training(tmp_path):
+    """What was due, and never begun as an interrupt came, is not written by a later step of the net."""
+    net = images("SGD")
+    with pytest.raises(KeyboardInterrupt):
+        fit(net, "images", Checkpoint(tmp_path, every_steps=3, background=True), Kill(3, interrupt))
+    net.train_one_batch(*(part[:BATCH] for part in data("images")))
+    assert not checkpoints(tmp_path)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def test_best_and_last_ones_wait_for_the_one_under_way(tmp_path, monkeypatch):

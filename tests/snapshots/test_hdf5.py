@@ -465,7 +465,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_a_path_with_a_nul_is_not_cut_there(saved):
     assert_refused(Path(f"{saved}\0.h5"), "null byte")
-    with pytest.raises(SnapshotError, match="null bytes"):
+    with pytest.raises(SnapshotError, match="null byte"):
         trained().save(f"{saved}\0.h5")
 
 

@@ -38,6 +38,14 @@ def test_a_name_is_one_that_is_removed(tmp_path):
     assert not save(tmp_path)
 
 
+def test_one_of_a_very_long_name_is_removed_too(tmp_path):
+    name = "n" * 250 + ".h5"
+    left(tmp_path, leftovers.temporary_name(name), 2)
+    with replacing(tmp_path / name) as file:
+        file.write(b"new")
+    assert os.listdir(tmp_path) == [name]
+
+
 @pytest.mark.parametrize(("hours", "stays"), [(1.1, False), (0.9, True), (0, True), (-5, True)])
 def test_only_what_is_old_is_removed(tmp_path, hours, stays):
     left(tmp_path, OLD, hours)

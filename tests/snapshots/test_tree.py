@@ -376,6 +376,14 @@ def test_an_entry_that_cannot_be_read_changes_nothing():
         assert state_of(net) == before, f"after {reads} reads"
 
 
+def test_a_file_that_changes_between_looking_and_taking_is_told():
+    """Only one array at a time is in memory, so a part of it is in the net then."""
+    source = Memory(trained())
+    source.reads = len(source.arrays) + 2
+    with pytest.raises(SnapshotError, match="the file was changed while it was read, and the net holds a part of it"):
+        tree.restore(make_net("Adam", seed=8), source, None)
+
+
 def test_too_little_memory_for_the_optimizer_s_state_changes_nothing():
     def large(seed: int) -> FeedForwardNet:
         net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(), seed=seed)
