@@ -43,10 +43,11 @@ class Clock(Callback):
         self.steps_beside: list[float] = []
         self._last = 0.0
         self._in_callback = 0.0
-        checkpoint._writer.start = self._timed_write(checkpoint._writer.start)  # type: ignore[method-assign]
 
     def on_start(self, training: Training) -> None:
         self.checkpoint.on_start(training)
+        writer = self.checkpoint._saver._writer
+        writer.start = self._timed_write(writer.start)  # type: ignore[method-assign]
         take = training.net.take_pause
 
         def take_pause() -> Pause | None:
@@ -60,13 +61,13 @@ class Clock(Callback):
         training.net.take_pause = take_pause
 
     def on_batch(self, training: Training) -> None:
-        start, writes, busy = time.perf_counter(), len(self.writes), self.checkpoint._writer.busy
+        start, writes, busy = time.perf_counter(), len(self.writes), self.checkpoint._saver.busy
         if self._last:
             (self.steps_beside if busy else self.steps).append(start - self._last)
         self.checkpoint.on_batch(training)
         self._last = time.perf_counter()
         self._in_callback = self._last - start
-        if not self.checkpoint._writer.background and len(self.writes) > writes:
+        if not self.checkpoint.background and len(self.writes) > writes:
             self.still.append(self._in_callback)
 
     def on_end(self, training: Training, error: BaseException | None) -> None:

@@ -17,3 +17,7 @@ class DeviceError(RuntimeError):
 
 class SnapshotError(OSError):
     """A snapshot that cannot be written or read; the message names the file and the entry."""
+
+
+class SnapshotVersionError(SnapshotError):
+    """A snapshot of a form that this version does not know, such as one of a later version; it is not damaged."""

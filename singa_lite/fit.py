@@ -88,6 +88,11 @@ class Training:
         self._verbose = verbose
         self._prefetch = whole("fit prefetch", prefetch, 0)
 
+    @property
+    def validates(self) -> bool:
+        """Whether there is a validation at the end of each epoch."""
+        return self._validation_data is not None
+
     def run(self) -> History:
         """Train until `epochs` are done."""
         started: list[Callback] = []

@@ -204,7 +204,7 @@ class Steps:
 
     def _key(self, kind: str, objective: Objective | None, feeds: Feeds) -> Any:
         """What a recorded step holds for: layers, losses and metrics, the optimizer's rules, the batch's form."""
-        rules = self.net.optimizer.rules if kind == "train" else 0
+        rules = len(self.net.optimizer.rules) if kind == "train" else 0
         criteria = objective.criteria if objective is not None else ()
         return kind, len(self.net.layers), criteria, rules, _form(feeds)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.errors import SnapshotError
+from singa_lite.errors import SnapshotError, SnapshotVersionError
 from singa_lite.net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
 from singa_lite.snapshots.manifest import Attribute
@@ -109,11 +109,14 @@ def of_source(source: Source) -> Tree:
     return Tree(arrays, {**source.attributes, "entries": len(arrays)})
 
 
-def restore(net: FeedForwardNet, source: Source, optimizer: bool | None) -> None:
+def restore(
+    net: FeedForwardNet, source: Source, optimizer: bool | None, last_check: Callable[[], object] = lambda: None
+) -> None:
     """Put what a snapshot holds into the net's tensors. optimizer: whether its state too; None: if there is one.
 
     SnapshotError names the first entry that is missing, extra, or of another shape or dtype. All entries are read
-    once before the first is put in place, so one that cannot be read changes nothing. Forgets an unfinished step.
+    once before the first is put in place, so one that cannot be read changes nothing. last_check: called when all that
+    fits, before anything changes; an error of its own changes nothing. Forgets an unfinished step.
     """
     check_format(source)
     receiver = net.optimizer if optimizer is None or optimizer else None
@@ -125,6 +128,7 @@ def restore(net: FeedForwardNet, source: Source, optimizer: bool | None) -> None
     _check_entries(source, wanted, ("training/",) if receiver is not None else ("training/", "optimizer/"))
     for path in wanted:
         source.read(path)
+    last_check()
     if receiver is not None:
         _make_room(net, receiver, updated)
         _clear(receiver, updated)
@@ -177,7 +181,7 @@ def check_format(source: Source) -> None:
         raise SnapshotError(f"{source.path}: wanted a snapshot of singa_lite, received format {form!r}")
     version = _number(source, "version")
     if not 1 <= version <= VERSION:
-        raise SnapshotError(f"{source.path}: wanted a snapshot of version 1 to {VERSION}, received {version}")
+        raise SnapshotVersionError(f"{source.path}: wanted a snapshot of version 1 to {VERSION}, received {version}")
 
 
 def _number(source: Source, name: str) -> int:
@@ -195,6 +199,11 @@ def _checked_step(source: Source, optimizer: Optimizer) -> int:
             f"{source.path}: wanted the state of optimizer {wanted}, received {found}; "
             "load(path, optimizer=False) takes parameters and state only"
         )
+    return step_of(source)
+
+
+def step_of(source: Source) -> int:
+    """The optimizer's step in the file."""
     return _number(source, "step")
 
 

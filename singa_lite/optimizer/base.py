@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -99,9 +99,9 @@ class Optimizer:
                 raise ValueError(f"register: wanted a pattern of parameters {names}, received {rule.pattern!r}")
 
     @property
-    def rules(self) -> int:
-        """How many rules there are: a step recorded with fewer is out of date."""
-        return len(self._rules)
+    def rules(self) -> Sequence[Rule]:
+        """Which rules there are; `register` only adds: a step recorded with fewer is out of date."""
+        return tuple(self._rules)
 
     @property
     def step(self) -> int:

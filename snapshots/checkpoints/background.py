@@ -40,6 +40,13 @@ class HostCopy:
     def __init__(self) -> None:
         self._arrays: dict[str, NDArray[Any]] = {}
 
+    def reserve(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take the memory now, touched, as the system gives it only then."""
+        for path, tensor in tensors.items():
+            array = tensor.device.array(tensor)
+            if isinstance(array, np.ndarray):
+                self._room(path, array).fill(0)
+
     def begin(self, contents: Tree, tensors: Mapping[str, Tensor]) -> Copying:
         """Copy the tree's arrays that are tensors'; the copy is valid until the next call."""
         copied: dict[str, Lazy] = {}

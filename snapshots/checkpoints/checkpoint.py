@@ -7,24 +7,20 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import warnings
-from collections.abc import Mapping
-from functools import cache
-from importlib.metadata import version
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite import machine, threads
-from singa_lite.checks import whole
+from singa_lite.checks import finite, whole
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
-from singa_lite.kernels.onednn_kernels import library
 from singa_lite.progress import Mean, Progress
 from singa_lite.snapshots import formats, tree
 from singa_lite.snapshots.checkpoints import history
+from singa_lite.snapshots.checkpoints.environment import environment, settings
 from singa_lite.snapshots.tree import Lazy, Source, Tree
 
 #: JSON in an array of bytes: position, means, random state, recorded shapes, versions.
@@ -73,21 +69,29 @@ def contents(training: Training) -> Tree:
     return held
 
 
-def restore(training: Training, path: str | os.PathLike[str]) -> None:
+def restore(
+    training: Training, path: str | os.PathLike[str], check: Callable[[int], object] = lambda step: None
+) -> None:
     """Let the training go on from a checkpoint. SnapshotError if it does not fit; nothing has changed then.
 
-    A warning says what differs of versions, kernels, threads and the optimizer's settings, as bits then may too.
+    check: called with the checkpoint's step before anything changes. A warning says what differs of versions, kernels,
+    threads and settings, as bits then may too.
     """
-    where, net = os.fsdecode(path), training.net
+    where, net, now = os.fsdecode(path), training.net, _told(training)
     with formats.opened(path, tree.of_net(net, whole_step=False)) as source:
         told = _read(source)
         progress = _progress(source, told)
         _check_fit(where, training.progress, progress)
-        tree.restore(net, source, optimizer=True)
+
+        def last_check() -> None:
+            _check_metrics(where, progress, told["settings"], now["settings"])
+            check(tree.step_of(source))
+            _warn_of_differences(where, told, now)  # may be an error too
+
+        tree.restore(net, source, optimizer=True, last_check=last_check)
     training.progress = progress
     net.seed = told["seed"]
     net.device.restore_seeds(*told["device_seeds"])
-    _warn_of_differences(where, told, _told(training))
 
 
 def verify(path: str | os.PathLike[str]) -> None:
@@ -115,25 +119,9 @@ def _told(training: Training) -> dict[str, Any]:
         "seed": net.seed,
         "device_seeds": net.device.seeds_given,
         "recorded": net.recorded_forms[-_MOST_RECORDED:],
-        "environment": _environment(net.device.kernels.name),
-        "settings": _settings(net.optimizer),
+        "environment": environment(net.device.kernels.name),
+        "settings": settings(net),
     }
-
-
-@cache  # looking takes a millisecond, of a training step's time
-def _environment(kernels: str) -> dict[str, str]:
-    """All on which the last bit of a number may depend. kernels: the set's name."""
-    told = {"Python": platform.python_version(), "NumPy": np.__version__, "h5py": version("h5py")}
-    if kernels == "onednn":
-        told["oneDNN"] = library.load().version
-    return told | {"kernels": kernels, "threads": str(threads.threads()), "processor": machine.processor()}
-
-
-def _settings(optimizer: Any) -> dict[str, str]:
-    """The optimizer's settings, and the rate of the next step, by which the schedule can be told from another."""
-    rate = float(optimizer.schedule(optimizer.step))
-    settings = {"rate": rate, "weight_decay": optimizer.weight_decay, **optimizer.settings}
-    return {name: str(value) for name, value in settings.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -162,7 +150,8 @@ def _read(source: Source) -> dict[str, Any]:
         told["seed"] = whole("seed", told["seed"], 0)
         seed, given = told["device_seeds"]
         told["device_seeds"] = whole("device seed", seed, 0) % 2**64, whole("device seeds given", given, 0)
-        told["environment"], told["settings"] = dict(told["environment"]), dict(told["settings"])
+        for name in ("environment", "settings"):
+            told[name] = {str(key): str(value) for key, value in told[name].items()}
     except _WRONG as error:
         raise _damaged(source, error) from error
     return dict(told)
@@ -175,13 +164,15 @@ def _progress(source: Source, told: Mapping[str, Any]) -> Progress:
         )
         progress.epoch = whole("epoch", told["epoch"], 0)
         progress.batch = whole("batch", told["batch"], 0)
-        progress.seconds = float(told["seconds"])
+        progress.seconds = finite("seconds", told["seconds"])
         progress.mean = _mean(told["mean"])
         progress.random.bit_generator.state = told["random"]
         progress.history = history.read(source, HISTORY)
         begun = min(progress.batch * progress.batch_size, progress.samples)
         if progress.batch > progress.batches or (progress.batch and progress.mean.count != begun):
             raise ValueError(f"batch {progress.batch} of {progress.batches}, {progress.mean.count} samples")
+        if progress.batch and ("loss" not in progress.mean.sums or progress.seconds <= 0):
+            raise ValueError(f"an epoch with losses {progress.mean.sums}, in {progress.seconds} seconds")
         if not progress.batch:
             progress.mean, progress.seconds = Mean(), 0.0  # perhaps those of the epoch before
     except _WRONG as error:
@@ -226,6 +217,13 @@ def _check_fit(where: str, wanted: Progress, found: Progress) -> None:
             )
 
 
+def _check_metrics(where: str, progress: Progress, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """SnapshotError for another metric in the middle of an epoch: the epoch's mean would be of neither."""
+    wanted, found = now["metric"], before.get("metric")
+    if progress.batch and wanted != found:
+        raise SnapshotError(f"{where}: wanted a checkpoint within an epoch with metric {wanted}, received {found}")
+
+
 def _warn_of_differences(where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """One warning of all that is not as it was."""
     told = [
@@ -236,4 +234,4 @@ def _warn_of_differences(where: str, before: Mapping[str, Any], now: Mapping[str
     ]
     if told:
         text = f"{where}: numbers may differ from those of an uninterrupted run: {'; '.join(told)}"
-        warnings.warn(text, stacklevel=5)
+        warnings.warn(text, stacklevel=7)

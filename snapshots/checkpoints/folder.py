@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
+import warnings
 from contextlib import suppress
 from pathlib import Path
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.files import leftovers
 from singa_lite.snapshots.files.atomic import replacing
+
+if sys.platform != "win32":
+    import fcntl
 
 BEST = "best.h5"
 
@@ -25,6 +30,7 @@ class Folder:
     def __init__(self, path: str | os.PathLike[str], keep: int) -> None:
         self.path = Path(path)
         self.keep = keep
+        self._lock: int | None = None
 
     def prepare(self, step: int) -> None:
         """Make the folder; remove what killed processes left half written, as `leftovers` says.
@@ -34,6 +40,9 @@ class Folder:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            probe = self.path / leftovers.temporary_name(BEST)  # a folder that cannot be written to, before training
+            probe.touch()
+            probe.unlink()
             for entry in list(self.path.iterdir()):
                 left = _LEFT.fullmatch(entry.name)
                 if left:
@@ -47,6 +56,31 @@ class Folder:
                 'fit(..., resume="auto") goes on from it, a new run wants a folder of its own'
             )
 
+    def hold(self) -> None:
+        """Keep the folder for this run. SnapshotError if a run that is alive keeps it.
+
+        By a lock that the system drops with the process; where there are no locks on folders, nobody is kept out.
+        """
+        self.release()
+        if sys.platform == "win32":
+            return
+        try:
+            self._lock = os.open(self.path, os.O_RDONLY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self.release()
+            raise SnapshotError(
+                f"{self.path}: wanted a folder for this run alone, received one that another run is writing to"
+            ) from error
+        except OSError:
+            self.release()
+
+    def release(self) -> None:
+        """Let others have the folder."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
     def file(self, step: int) -> Path:
         """Where the checkpoint after `step` steps is."""
         return self.path / f"checkpoint-{step:010}.h5"
@@ -56,9 +90,12 @@ class Folder:
         return checkpoints(self.path)
 
     def prune(self) -> None:
-        """Remove all but the newest."""
+        """Remove all but the newest. One that cannot be removed stays, with a warning: training need not end by it."""
         for old in self.checkpoints()[self.keep :]:
-            old.unlink(missing_ok=True)
+            try:
+                old.unlink(missing_ok=True)
+            except OSError as error:
+                warnings.warn(f"an old checkpoint cannot be removed: {error}", stacklevel=2)
 
     def mark_best(self, file: Path) -> None:
         """Let the name of the best one be this file's too, also after it is pruned."""
@@ -75,11 +112,13 @@ class Folder:
 
 
 def checkpoints(folder: str | os.PathLike[str]) -> list[Path]:
-    """Those in a folder, newest first; none where there is no folder."""
+    """Those in a folder, newest first; none where there is no folder. SnapshotError for what cannot be looked into."""
     try:
         found = [entry for entry in Path(folder).iterdir() if _NAME.fullmatch(entry.name)]
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise SnapshotError(f"{os.fsdecode(folder)}: wanted a folder of checkpoints: {error}") from error
     return sorted(found, key=step_of, reverse=True)
 
 
@@ -94,7 +133,10 @@ def step_of(file: Path) -> int:
 
 
 def set_aside(file: Path) -> Path:
-    """Give a damaged checkpoint a name that is no checkpoint's; returns the name."""
+    """Give a damaged checkpoint a name that is no checkpoint's, if the folder lets it; returns its name then."""
     aside = file.with_name(f"{file.name}.damaged")
-    os.replace(file, aside)
+    try:
+        os.replace(file, aside)
+    except OSError:
+        return file
     return aside

@@ -12,6 +12,9 @@ from singa_lite.errors import SnapshotError
 from singa_lite.progress import History
 from singa_lite.snapshots.tree import Source
 
+#: {kind of numbers: what they are kept as}.
+_KEPT_AS = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_}
+
 
 def arrays(history: History, at: str) -> dict[str, NDArray[Any]]:
     """{`at` + "loss": float64 (epochs,), `at` + "metric/<output>": ...}. SnapshotError for what are no numbers."""
@@ -20,19 +23,21 @@ def arrays(history: History, at: str) -> dict[str, NDArray[Any]]:
         if "/" in name:
             raise SnapshotError(f"checkpoint: wanted names without '/' in the history, received {name!r}")
         if values and all(isinstance(value, Mapping) for value in values):
+            if any(value.keys() != values[0].keys() for value in values):
+                raise SnapshotError(f"checkpoint: wanted the same names in each dict of the history's {name!r}")
             for key in values[0]:
-                found[f"{at}{name}/{key}"] = _numbers(f"{name}/{key}", [value.get(key) for value in values])
+                found[f"{at}{name}/{key}"] = _numbers(f"{name}/{key}", [value[key] for value in values])
         else:
             found[f"{at}{name}"] = _numbers(name, values)
     return found
 
 
 def _numbers(name: str, values: list[Any]) -> NDArray[Any]:
-    """int64 or float64, which give back what they were given."""
+    """bool, int64 or float64, which give back what they were given."""
     try:
         array = np.asarray(values)
-        if array.ndim == 1 and array.dtype.kind in "fiu":
-            return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+        if array.ndim == 1 and array.dtype.kind in _KEPT_AS:
+            return array.astype(_KEPT_AS[array.dtype.kind])
     except ValueError:  # lists of unequal lengths
         pass
     raise SnapshotError(f"checkpoint: wanted numbers in the history's {name!r}, received {values[-1:]}")
@@ -44,7 +49,7 @@ def read(source: Source, at: str) -> History:
     for path, (shape, dtype) in source.shapes.items():
         if not path.startswith(at):
             continue
-        if len(shape) != 1 or dtype not in (np.int64, np.float64):
+        if len(shape) != 1 or dtype not in _KEPT_AS.values():
             raise SnapshotError(f"{source.path}: entry {path!r}: wanted a number an epoch, received {shape} {dtype}")
         _enter(history, path.removeprefix(at), source.read(path).tolist())
     made = History()

@@ -6,41 +6,79 @@ import os
 import warnings
 from pathlib import Path
 
-from singa_lite.errors import SnapshotError
+from singa_lite.errors import SnapshotError, SnapshotVersionError
 from singa_lite.fit import Training
 from singa_lite.snapshots.checkpoints import checkpoint
 from singa_lite.snapshots.checkpoints.callback import Checkpoint
-from singa_lite.snapshots.checkpoints.folder import checkpoints, set_aside
+from singa_lite.snapshots.checkpoints.folder import BEST, checkpoints, set_aside, step_of
+
+PathLike = str | os.PathLike[str]
 
 
-def resume(training: Training, where: str | os.PathLike[str]) -> None:
-    """Let the training go on from a file, or, for "auto", from the newest of the callback's that is whole."""
-    if where != "auto":
-        checkpoint.restore(training, where)
-        return
-    folder = next((c.folder.path for c in training.callbacks if isinstance(c, Checkpoint)), None)
-    if folder is None:
-        raise ValueError('fit: wanted a Checkpoint among the callbacks to resume="auto" from, received none')
-    found = checkpoints(folder)
-    for file in found:
-        if _restored(training, file):
-            return
-    if found:
-        raise SnapshotError(f"{folder}: wanted a checkpoint that is whole, received {len(found)} damaged ones")
+def resume(training: Training, where: PathLike) -> None:
+    """Let the training go on from a file, or, for "auto", from the newest of the callbacks' that is whole.
 
-
-def _restored(training: Training, file: Path) -> bool:
-    """Whether the checkpoint is whole; else a warning names it, and it is set aside.
-
-    SnapshotError for one that is whole and does not fit.
+    SnapshotError for one that does not fit, and where a callback's folder holds later ones; nothing has changed then.
     """
-    try:
-        checkpoint.restore(training, file)
-        return True
-    except SnapshotError as error:
+    if not isinstance(where, str | os.PathLike):
+        raise TypeError(f'fit resume: wanted "auto" or the path of a checkpoint, received {where!r}')
+
+    def check_folders(step: int) -> None:
+        for callback in _checkpoints(training):
+            callback.folder.prepare(step)
+
+    if where != "auto":
+        checkpoint.restore(training, where, check_folders)
+        return
+    folders = [callback.folder.path for callback in _checkpoints(training)]
+    if not folders:
+        raise ValueError('fit: wanted a Checkpoint among the callbacks to resume="auto" from, received none')
+    found = sorted((file for folder in folders for file in checkpoints(folder)), key=step_of, reverse=True)
+    _restore_first_whole(training, found)
+
+
+def _restore_first_whole(training: Training, files: list[Path]) -> None:
+    """Go on from the first that is whole, if there are any; set those before it aside.
+
+    SnapshotError where none is whole, and for one that is whole and does not fit.
+    """
+    damaged: list[tuple[Path, SnapshotError]] = []
+    for file in files:
         try:
-            checkpoint.verify(file)
-        except SnapshotError as damage:
-            warnings.warn(f"{damage}; set aside as {set_aside(file).name}, taking the one before it", stacklevel=6)
-            return False
-        raise error
+            checkpoint.restore(training, file)
+        except SnapshotError as error:
+            damage = _damage(file)
+            if damage is None:
+                raise error
+            damaged.append((file, damage))
+            continue
+        for other, why in damaged:
+            warnings.warn(f"{why}; set aside as {set_aside(other).name}, taking the one before it", stacklevel=5)
+        return
+    if damaged:
+        raise _none_is_whole(damaged)
+
+
+def _damage(file: Path) -> SnapshotError | None:
+    """What is wrong with a file; None for a whole one, and one of a later version."""
+    try:
+        checkpoint.verify(file)
+    except SnapshotVersionError:
+        return None
+    except SnapshotError as error:
+        return error
+    return None
+
+
+def _none_is_whole(damaged: list[tuple[Path, SnapshotError]]) -> SnapshotError:
+    newest, why = damaged[0]
+    best = newest.with_name(BEST)
+    hint = f"; there is {BEST} too, for resume={str(best)!r}" if best.exists() else ""
+    return SnapshotError(
+        f"{newest.parent}: wanted a checkpoint that is whole, received {len(damaged)} damaged ones{hint}; "
+        f"of the newest: {why}"
+    )
+
+
+def _checkpoints(training: Training) -> list[Checkpoint]:
+    return [callback for callback in training.callbacks if isinstance(callback, Checkpoint)]

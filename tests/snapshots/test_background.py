@@ -44,7 +44,7 @@ def test_it_is_of_its_step_and_the_next_one_waits_its_turn(tmp_path, monkeypatch
 
     def open_and_wait() -> None:
         gate.open()
-        while last._writer.busy:
+        while last._saver.busy:
             time.sleep(0.001)
 
     fit(images("Adam"), "images", last, Kill(7, open_and_wait))
@@ -130,7 +130,7 @@ def test_errors_of_the_thread_come_at_the_next_step(tmp_path, monkeypatch):
 
     def open_and_wait() -> None:
         gate.open()
-        while last._writer.busy:
+        while last._saver.busy:
             time.sleep(0.001)
 
     net = images("SGD")

@@ -28,7 +28,7 @@ class Look(Callback):
     "Prints the growth; the first steps wait for the thread, so that it has been at work before."
     def on_batch(self, training):
         step = training.net.optimizer.step
-        while step <= 10 and checkpoint._writer.busy:
+        while step <= 10 and checkpoint._saver.busy:
             time.sleep(0.001)
         if step == 10:
             self.before = resident()

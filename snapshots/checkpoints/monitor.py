@@ -1,0 +1,60 @@
+"""Which epoch is the best: an entry of the history, the smallest or the largest of all."""
+
+from __future__ import annotations
+
+from math import inf
+
+from singa_lite.progress import History
+
+
+class Monitor:
+    """entry: of the history, "val_loss", or "val_metric/scores" where it is a dict; None: no epoch is the best.
+
+    mode: "min" or "max". TypeError or ValueError for others.
+    """
+
+    def __init__(self, entry: str | None, mode: str) -> None:
+        if entry is not None and not isinstance(entry, str):
+            raise TypeError(f"Checkpoint monitor: wanted the name of an entry of the history, received {entry!r}")
+        if mode not in ("min", "max"):
+            raise ValueError(f"Checkpoint mode: wanted 'min' or 'max', received {mode!r}")
+        self.entry = entry
+        self.mode = mode
+        self._seen = 0
+
+    def begin(self, history: History, epochs: int) -> bool:
+        """Look at what is there when a run begins; whether the last of so many epochs is the best.
+
+        An entry that some epochs have not does not tell of which one its last value is.
+        """
+        values = self._values(history) if self._is_there(history) else []
+        self._seen = len(values)
+        return len(values) == epochs and self._is_best(values)
+
+    def look(self, history: History) -> bool:
+        """Whether a value has come since the last look that is better than all before; a NaN never is.
+
+        ValueError where the entry is not there, or holds what is no number.
+        """
+        if self.entry is None or not history.history:
+            return False
+        values = self._values(history)
+        is_new, self._seen = len(values) > self._seen, len(values)
+        return is_new and self._is_best(values)
+
+    def _is_best(self, values: list[float]) -> bool:
+        sign = 1 if self.mode == "min" else -1
+        return bool(values) and sign * values[-1] < min([sign * v for v in values[:-1] if v == v], default=inf)
+
+    def _is_there(self, history: History) -> bool:
+        return self.entry is not None and self.entry.partition("/")[0] in history.history
+
+    def _values(self, history: History) -> list[float]:
+        name, _, output = str(self.entry).partition("/")
+        try:
+            return [float(value[output] if output else value) for value in history[name]]
+        except (LookupError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"Checkpoint monitor: wanted numbers in the history, {sorted(history.history)}, or in an entry's "
+                f"dict as 'entry/name', received {self.entry!r}"
+            ) from error

@@ -1,0 +1,125 @@
+"""The checkpoints of one training run, written one at a time: at once, or by a thread while training goes on."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from threading import Event
+
+from singa_lite.errors import SnapshotError
+from singa_lite.fit import Training
+from singa_lite.graph import Pause
+from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots.checkpoints import checkpoint
+from singa_lite.snapshots.checkpoints.background import Copying, HostCopy, Writer
+from singa_lite.snapshots.checkpoints.folder import Folder
+
+_NOWHERE = (-1, -1, -1)
+
+
+class Saver:
+    """Writes to a folder. In the background one begins when the next step does, beside its forward pass.
+
+    last: when the last one was asked for, as `time.monotonic` tells it.
+    """
+
+    def __init__(self, folder: Folder, background: bool) -> None:
+        self.last = time.monotonic()
+        self._folder = folder
+        self._writer = Writer(background)
+        self._copy = HostCopy()
+        self._waiting: Callable[[], Pause] | None = None
+        self._written_at = _NOWHERE
+
+    @property
+    def busy(self) -> bool:
+        """Whether one is being written."""
+        return self._writer.busy
+
+    def check(self) -> None:
+        """Raise the error of one that could not be written."""
+        self._writer.check()
+
+    def prepare(self, training: Training) -> None:
+        """Take memory for copies before the first one is due."""
+        if self._writer.background:
+            self._copy.reserve(tree.tensors(training.net))
+
+    def start(self, training: Training, best: bool = False) -> None:
+        """Write the training as it stands, once the one before is written; or when the next step begins.
+
+        best: whether the folder's best one is this one.
+        """
+        self._writer.wait()
+        self.last = time.monotonic()
+        self._waiting = partial(self._begin, training, best)
+        if self._writer.background:
+            training.net.beside_next_step(self.begin)
+        else:
+            self.begin()
+
+    def begin(self) -> Pause:
+        """Begin what waits for the next step; where that must wait in turn."""
+        begin, self._waiting = self._waiting, None
+        return Pause((), _nothing) if begin is None else begin()
+
+    def finish(self, training: Training, best: bool = False) -> None:
+        """Write unless it is written, and wait for it; one before it that failed is a warning then."""
+        try:
+            self._writer.wait()
+        except SnapshotError as error:
+            _warn(error)
+            self._written_at = _NOWHERE
+        if best or (self._waiting is None and self._written_at != _place(training)):
+            self._waiting = partial(self._begin, training, best)
+        self.begin()
+        self._writer.wait()
+
+    def give_up(self) -> None:
+        """Wait for what is due; an error is a warning, as another one is being raised."""
+        try:
+            self.begin()
+            self._writer.wait()
+        except Exception as error:
+            _warn(error)
+
+    def close(self) -> None:
+        """Forget what is still to begin, and give back the memory and the thread."""
+        self._waiting = None
+        self._copy = HostCopy()
+        self._writer.close()
+
+    def _begin(self, training: Training, best: bool) -> Pause:
+        contents, file = checkpoint.contents(training), self._folder.file(training.net.optimizer.step)
+        copying = Copying(contents, _nothing, frozenset())
+        if self._writer.background:
+            copying = self._copy.begin(contents, tree.tensors(training.net))
+        copied = Event()
+
+        def work() -> None:
+            try:
+                copying.finish()
+            finally:
+                copied.set()
+            formats.write(copying.contents, file)
+            if best:
+                self._folder.mark_best(file)
+            self._folder.prune()
+
+        self._written_at = _place(training)
+        self._writer.start(work)
+        return Pause(copying.read_later, copied.wait)
+
+
+def _place(training: Training) -> tuple[int, int, int]:
+    return training.net.optimizer.step, training.progress.epoch, training.progress.batch
+
+
+def _nothing() -> None:
+    """Nothing is left to be copied, or to wait for."""
+
+
+def _warn(error: Exception) -> None:
+    warnings.warn(f"a checkpoint was not written: {error}", stacklevel=4)
