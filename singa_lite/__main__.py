@@ -3,16 +3,19 @@
 `snapshot inspect FILE`, `snapshot convert FROM TO`, `snapshot diff A B`: of all formats that `net.load` reads.
 
 Exit status: 0, also where something is missing or a setting is wrong, which the lines of `info` say; 1 where two
-snapshots differ; 2 for a bad command line, and for a file that cannot be read or written.
+snapshots differ; 2 for a bad command line, and for a file that cannot be read or written; 141 where nobody reads on, as
+of a program that SIGPIPE ends.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +28,27 @@ from singa_lite.kernels.choice import cpu_kernels, find_onednn
 from singa_lite.kernels.onednn_kernels.library import load
 
 Fact = tuple[str, str]
+
+#: The exit status where what is printed has no reader any more.
+_UNREAD = 128 + 13
+
+
+def run() -> int:
+    """`main` for a process of its own: prints what its terminal cannot show as escapes, and is quiet in a pipe."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        status = main()
+        if sys.stdout is not None:  # as where it was closed from the beginning
+            sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try again when it ends
+        if isinstance(error, BrokenPipeError):
+            return _UNREAD
+        print(f"python -m singa_lite: {error}", file=sys.stderr)
+        return 2
+    return status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,15 +89,17 @@ def _snapshot(options: argparse.Namespace) -> int:
                 print(line)
             return 0
         if options.action == "convert":
-            print(f"{options.target}: {command.convert(options.origin, options.target)} arrays")
+            print(f"{options.target}: {command.convert(options.origin, options.target)}")
             return 0
         status = 0
         for difference in command.differences(options.first, options.second):
             print(difference)
             status = 1
         return status
-    except (OSError, ImportError) as error:  # SnapshotError is an OSError
-        print(f"python -m singa_lite snapshot: {error}", file=sys.stderr)
+    except BrokenPipeError:
+        raise
+    except (OSError, ImportError, ValueError, MemoryError) as error:  # SnapshotError is an OSError
+        print(f"python -m singa_lite snapshot: {str(error) or type(error).__name__}", file=sys.stderr)
         return 2
 
 
@@ -134,4 +160,4 @@ def _memory() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,12 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots import foreign, formats, tree
+from singa_lite.snapshots.files import raw
+from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.manifest import digest
 from singa_lite.snapshots.tree import Source
 
 #: Digits of a SHA-256 that are shown: enough to tell two arrays apart.
 SHOWN = 12
+
+#: Bytes that are copied at once.
+_PIECE = 1 << 20
+
+#: The attribute that names arrays which a reader passed over; and those whose loss is told.
+_UNREAD, _TOLD = "left_out", ("optimizer", "step")
 
 
 class Difference(NamedTuple):
@@ -26,6 +36,19 @@ class Difference(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name}: {self.text}"
+
+
+class Converted(NamedTuple):
+    """How many arrays were written; and entries and attributes of the origin that the target has no place for."""
+
+    arrays: int
+    left_out: list[str]
+
+    def __str__(self) -> str:
+        branches = Counter(name.partition("/")[0] for name in self.left_out if "/" in name)
+        told = [f"{count} below {branch}/" for branch, count in branches.items()]
+        told += [name for name in self.left_out if "/" not in name]
+        return f"{self.arrays} arrays" + (f"; left out: {', '.join(told)}" if told else "")
 
 
 def inspected(path: str) -> Iterator[str]:
@@ -45,32 +68,76 @@ def inspected(path: str) -> Iterator[str]:
         yield f"{len(source.shapes)} arrays, {total:,} bytes"
 
 
-def convert(origin: str, target: str) -> int:
-    """Write what is in a file to another one, in the format of its suffix; the number of arrays.
+def convert(origin: str, target: str) -> Converted:
+    """Write what is in a file to another one, in the format of its suffix.
 
-    SINGA's files do not say which matrix is a convolution's and which a dense layer's, so they go to formats alone that
-    keep arrays as they are. SnapshotError for what cannot be read or written.
+    Another program's file is copied as it is to one of the same format, if that is one of names and layouts that are
+    not ours: there and back, something would be lost, such as bfloat16. SINGA's files do not say which matrix is a
+    convolution's and which a dense layer's, so they go to formats alone that keep arrays as they are. SnapshotError for
+    what cannot be read or written.
     """
-    if formats.of_path(target).converts_layouts and not formats.of_path(origin).is_written:
+    before, after = formats.of_path(origin), formats.of_path(target)
+    if after.converts_layouts and not before.is_written:
         raise SnapshotError(
             f"{target}: wanted to know the layers that the arrays of {origin} are of, to lay them out as wanted there; "
             "load it into a net, and save that"
         )
     with formats.opened(origin) as source:
+        if before is after and before.converts_layouts and foreign.is_marked(source.attributes):
+            _copy(origin, target)
+            return Converted(len(source.shapes) + len(_unread(source)), [])
         contents = tree.of_source(source)
+        contents.attributes.pop(_UNREAD, None)
+        if not before.has_optimizer:
+            foreign.mark(contents)
         formats.write(contents, target)
-        return len(contents.arrays)
+        with formats.opened(target) as written:
+            lost = [path for path in contents.arrays if path not in written.shapes]
+            told = [name for name in _TOLD if name in contents.attributes and name not in written.attributes]
+    left_out = [*lost, *(f"attribute {name}" for name in told), *_unread(source)]
+    return Converted(len(contents.arrays) - len(lost), left_out)
+
+
+def _copy(origin: str, target: str) -> None:
+    with raw.reading(origin) as stored, replacing(target) as file:
+        for start in range(0, stored.size, _PIECE):
+            raw.write_all(file, stored.read("the file", start, min(_PIECE, stored.size - start)).data)
+
+
+def _unread(source: Source) -> list[str]:
+    """The arrays of another program's file that its reader says it passed over."""
+    try:
+        return list(map(str, json.loads(source.attribute(_UNREAD))))
+    except (TypeError, ValueError, RecursionError):  # it says nothing
+        return []
 
 
 def differences(first: str, second: str) -> Iterator[Difference]:
-    """What two files, of any formats, differ in: attributes that both have, then entries in the order of the first."""
+    """What two files, of any formats, differ in: attributes, then entries in the order of the first.
+
+    An attribute that one alone has is a difference, such as the step of an optimizer, but not where the other has no
+    place for it: files of other programs, and formats without an optimizer, have few attributes or none.
+    """
     with formats.opened(first) as a, formats.opened(second) as b:
-        for name in a.attributes:
-            if name in b.attributes and a.attributes[name] != b.attributes[name]:
-                yield Difference(f"attribute {name}", f"{a.attributes[name]!r}, {b.attributes[name]!r}")
+        yield from _of_attributes(a, b, _keeps_attributes(first, a) and _keeps_attributes(second, b))
         for name in a.shapes:
             yield from _of_entry(name, a, b)
         yield from (Difference(name, "only in the second") for name in b.shapes if name not in a.shapes)
+
+
+def _of_attributes(a: Source, b: Source, both_keep: bool) -> Iterator[Difference]:
+    """both_keep: whether one that is missing says something."""
+    for name in {**a.attributes, **b.attributes}:
+        found = [repr(source.attributes[name]) for source in (a, b) if name in source.attributes]
+        if len(found) == 2 and a.attributes[name] != b.attributes[name]:
+            yield Difference(f"attribute {name}", ", ".join(found))
+        elif len(found) == 1 and both_keep:
+            which = "first" if name in a.attributes else "second"
+            yield Difference(f"attribute {name}", f"{found[0]}, only in the {which}")
+
+
+def _keeps_attributes(path: str, source: Source) -> bool:
+    return formats.of_path(path).has_optimizer and not foreign.is_marked(source.attributes)
 
 
 def _of_entry(name: str, a: Source, b: Source) -> Iterator[Difference]:
@@ -81,7 +148,7 @@ def _of_entry(name: str, a: Source, b: Source) -> Iterator[Difference]:
     if forms[0] != forms[1]:
         yield Difference(name, "{} {}, {} {}".format(*forms[0], *forms[1]))
         return
-    one, other = a.read(name), b.read(name)
+    one, other = (array.astype(array.dtype.newbyteorder("="), copy=False) for array in (a.read(name), b.read(name)))
     if one.tobytes() != other.tobytes():
         yield Difference(name, _distance(one, other))
 
@@ -91,7 +158,12 @@ def _distance(one: NDArray[np.generic], other: NDArray[np.generic]) -> str:
     same = (one == other) | ((one != one) & (other != other))
     count = int(np.count_nonzero(~same))
     text = f"{count} of {one.size} elements differ"
-    if count and one.dtype.kind == "f":
+    if not count:
+        return f"{text}, but for signs of zeros or kinds of NaN"
+    if one.dtype.kind == "f":
         with np.errstate(all="ignore"):  # infinities
-            text += f", by at most {np.nanmax(np.abs(one.astype(float) - other.astype(float))):.3g}"
-    return text if count else f"{text}, but for signs of zeros or kinds of NaN"
+            distances = np.abs(one[~same].astype(float) - other[~same].astype(float))
+        known = distances[~np.isnan(distances)]
+        text += f", by at most {known.max():.3g}" if known.size else ""
+        text += f", {count - known.size} of them NaN in one file alone" if known.size < count else ""
+    return text

@@ -1,18 +1,36 @@
-"""What files of other programs lack: the attributes of a snapshot, and random state, which stays as the net has it."""
+"""What files of other programs lack: the attributes of a snapshot, and random state, which stays as the net has it.
+
+What comes from such a file is marked as foreign, also after it was written in a format that could hold all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from singa_lite.snapshots.tree import VERSION, Lazy, Tree
+from singa_lite.snapshots import tree
+from singa_lite.snapshots.lazy_source import LazySource
+from singa_lite.snapshots.tree import VERSION, Lazy, Source, Tree
+
+#: The attribute, true where there may be no random state, and there was no place for the optimizer's.
+_MARK = "foreign"
 
 
 def attributes(entries: int, like: Tree | None) -> dict[str, Any]:
-    """Those of a snapshot with that many arrays and no optimizer. layers: those of `like`."""
-    found: dict[str, Any] = {"format": "singa_lite", "version": VERSION, "entries": entries}
+    """Those of a snapshot with that many arrays and no optimizer, marked. layers: those of `like`."""
+    found: dict[str, Any] = {"format": "singa_lite", "version": VERSION, "entries": entries, _MARK: True}
     layers = None if like is None else like.attributes.get("layers")
     return found if layers is None else found | {"layers": layers}
+
+
+def mark(contents: Tree) -> None:
+    """Say of a tree that it comes from such a file."""
+    contents.attributes[_MARK] = True
+
+
+def is_marked(attributes: Mapping[str, Any]) -> bool:
+    """Whether a tree or a source of these attributes comes from such a file."""
+    return attributes.get(_MARK) is True
 
 
 def kept(present: Collection[str], like: Tree | None) -> dict[str, Lazy]:
@@ -24,3 +42,14 @@ def kept(present: Collection[str], like: Tree | None) -> dict[str, Lazy]:
         for path, lazy in like.arrays.items()
         if path.startswith("state/") and lazy.dtype.kind != "f" and path not in present
     }
+
+
+def completed(source: Source, like: Tree) -> Source:
+    """A source with what is `kept` of `like` beside it if it is marked; itself if nothing is."""
+    missing = kept(source.shapes, like) if is_marked(source.attributes) else {}
+    if not missing:
+        return source
+    found = tree.of_source(source)
+    entries = source.attributes.get("entries")
+    counted = {} if type(entries) is not int else {"entries": entries + len(missing)}
+    return LazySource(source.path, found.arrays | missing, {**source.attributes, **counted})

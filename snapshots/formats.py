@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
+import numpy as np
+
 from singa_lite.errors import SnapshotError
 from singa_lite.net import FeedForwardNet
-from singa_lite.snapshots import tree
+from singa_lite.snapshots import foreign, tree
 from singa_lite.snapshots.tree import Source, Tree
 
 Path = str | os.PathLike[str]
+
+#: What the arrays of all formats may hold.
+_PLAIN = (
+    *("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"),
+    *("float16", "float32", "float64"),
+)
 
 
 class Module(Protocol):
@@ -32,7 +40,7 @@ class Format:
     """suffixes: longest first; module: of this package; options: of its own (`names` of safetensors).
 
     has_optimizer: whether it keeps the optimizer's state; is_written: whether there is a writer; converts_layouts:
-    whether axes are in another order there.
+    whether axes are in another order there; dtypes: names of those that its reader takes.
     """
 
     name: str
@@ -42,6 +50,11 @@ class Format:
     is_written: bool = True
     converts_layouts: bool = False
     options: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = _PLAIN
+
+    def takes(self, dtype: np.dtype[Any]) -> bool:
+        """Whether an array of that dtype is read as it was written: all readers give the machine's byte order."""
+        return dtype.name in self.dtypes and dtype.isnative
 
     def load_module(self) -> Any:
         """The module, as `Module` has it; ImportError of a library that it wants comes out."""
@@ -49,10 +62,18 @@ class Format:
 
 
 FORMATS = (
-    Format("Keras 3 weights", (".weights.h5",), "keras.weights", converts_layouts=True),
+    Format(
+        *("Keras 3 weights", (".weights.h5",), "keras.weights"),
+        converts_layouts=True,
+        dtypes=(*_PLAIN, "bfloat16"),
+    ),
     Format("singa_lite", (".h5", ".hdf5"), "hdf5.native", has_optimizer=True),
     Format(
-        "safetensors", (".safetensors",), "tensors.file", has_optimizer=True, converts_layouts=True, options=("names",)
+        *("safetensors", (".safetensors",), "tensors.file"),
+        has_optimizer=True,
+        converts_layouts=True,
+        options=("names",),
+        dtypes=(*_PLAIN, "complex64"),
     ),
     Format("NumPy archive", (".npz",), "npz", has_optimizer=True),
     Format("SINGA 1.0 to 5.x", (".bin", ".model", ".desc"), "singa.records", is_written=False),
@@ -80,10 +101,14 @@ def save(net: FeedForwardNet, path: Path, **options: Any) -> None:
 
 
 def write(contents: Tree, path: Path, **options: Any) -> None:
-    """Write a tree. SnapshotError for a format that is only read, and for what cannot be written."""
+    """Write a tree. SnapshotError for a format that is only read, and for what cannot be written, or read again."""
     chosen = of_path(path, options)
     if not chosen.is_written:
         raise SnapshotError(f"{os.fsdecode(path)}: {chosen.name} files are only read; write .h5, .safetensors or .npz")
+    for entry, lazy in contents.arrays.items():
+        if not chosen.takes(lazy.dtype):
+            where, wanted = f"{os.fsdecode(path)}: entry {entry!r}", ", ".join(chosen.dtypes)
+            raise SnapshotError(f"{where}: wanted one of {wanted}, in the machine's byte order, received {lazy.dtype}")
     chosen.load_module().save(contents, path, **options)
 
 
@@ -92,14 +117,18 @@ def load(net: FeedForwardNet, path: Path, optimizer: bool | None = None, **optio
     chosen = of_path(path, options)
     if optimizer is None and not chosen.has_optimizer:
         optimizer = False
-    with chosen.load_module().opened(path, tree.of_net(net, whole_step=False), **options) as source:
+    with opened(path, tree.of_net(net, whole_step=False), **options) as source:
         tree.restore(net, source, optimizer)
 
 
-def opened(path: Path, like: Tree | None = None, **options: Any) -> AbstractContextManager[Source]:
-    """A file's contents by the tree's paths, read as they are asked for."""
-    reading: AbstractContextManager[Source] = of_path(path, options).load_module().opened(path, like, **options)
-    return reading
+@contextmanager
+def opened(path: Path, like: Tree | None = None, **options: Any) -> Iterator[Source]:
+    """A file's contents by the tree's paths, read as they are asked for.
+
+    like: the tree that is wanted; where the file is not ours, its random state stands for what the file lacks.
+    """
+    with of_path(path, options).load_module().opened(path, like, **options) as source:
+        yield source if like is None else foreign.completed(source, like)
 
 
 def suffixes() -> Iterator[str]:

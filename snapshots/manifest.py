@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import isfinite
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.files import guarded_json
 from singa_lite.tensor import Shape
 
 #: Of the manifest's form.
@@ -65,22 +69,54 @@ class Manifest:
         return sha256(self.to_bytes()).hexdigest()
 
 
-def read(where: str, data: bytes, wanted: Any) -> Manifest:
-    """The manifest of these bytes. wanted: the digest stored beside it. SnapshotError for anything else."""
+def read(where: str, data: bytes, wanted: Any, size: int | None = None) -> Manifest:
+    """The manifest of these bytes. where: the file; wanted: the digest stored beside it; size: bytes of the file.
+
+    SnapshotError for anything else, and, before it is parsed, for what would take more memory than the file deserves.
+    size: None: of the file at `where`.
+    """
     found = sha256(data).hexdigest()
     if found != wanted:
         raise SnapshotError(f"{where}: the manifest is damaged: wanted SHA-256 {wanted}, received {found}")
+    guarded_json.check_text(where, "the manifest", data, _size(where, data) if size is None else size)
+    contents = guarded_json.parsed(where, "the manifest", data)
     try:
-        contents = json.loads(data)
-        if contents["manifest"] != VERSION:
-            raise ValueError(f"manifest of version {contents['manifest']!r}")
-        return Manifest(dict(contents["attributes"]), _entries(contents["entries"]))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        version = contents["manifest"]
+        if type(version) is not int or version != VERSION:
+            raise ValueError(f"manifest of version {version!r}")
+        return Manifest(plain(where, contents["attributes"]), _entries(where, contents["entries"]))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SnapshotError(f"{where}: wanted a manifest of version {VERSION}, received {error!r}") from error
 
 
-def _entries(given: Mapping[str, Any]) -> dict[str, Entry]:
-    return {path: Entry(tuple(map(int, shape)), str(dtype), str(sha)) for path, (shape, dtype, sha) in given.items()}
+def _size(where: str, data: bytes) -> int:
+    try:
+        return os.path.getsize(where)
+    except OSError:  # it was moved
+        return len(data)
+
+
+def plain(where: str, given: Mapping[str, Any]) -> dict[str, Attribute]:
+    """Attributes of a file, each a text, a finite number, a truth value or None. SnapshotError names another one."""
+    for name, value in given.items():
+        if type(value) not in (str, int, float, bool, NoneType) or (type(value) is float and not isfinite(value)):
+            raise SnapshotError(
+                f"{where}: attribute {name!r}: wanted a text or a finite number, received {value!r:.100}"
+            )
+    return dict(given)
+
+
+def _entries(where: str, given: Mapping[str, Any]) -> dict[str, Entry]:
+    found: dict[str, Entry] = {}
+    for path, (shape, dtype, sha) in given.items():
+        if type(shape) is not list or not all(type(extent) is int and extent >= 0 for extent in shape):
+            raise SnapshotError(f"{where}: entry {path!r}: wanted a shape, received {shape!r:.100}")
+        if type(dtype) is not str or type(sha) is not str:
+            raise SnapshotError(
+                f"{where}: entry {path!r}: wanted a dtype and a digest, received {dtype!r:.50}, {sha!r:.50}"
+            )
+        found[path] = Entry(tuple(shape), dtype, sha)
+    return found
 
 
 def digest(array: NDArray[Any]) -> str:

@@ -10,6 +10,7 @@ import re
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from io import FileIO
 from typing import Any
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
@@ -19,26 +20,32 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import foreign, manifest
-from singa_lite.snapshots.files import guarded_json, npy, raw, zip_directory
+from singa_lite.snapshots.files import guarded_json, npy, raw, zip_directory, zip_member
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.files.beside import Beside
 from singa_lite.snapshots.files.npy import Head
 from singa_lite.snapshots.files.raw import Stored
 from singa_lite.snapshots.files.zip_directory import Member
+from singa_lite.snapshots.lazy_source import LazySource
 from singa_lite.snapshots.manifest import Manifest
-from singa_lite.snapshots.tree import Form, Source, Tree
+from singa_lite.snapshots.tree import Lazy, Source, Tree
 
 _MANIFEST, _SHA256 = "manifest", "manifest_sha256"
 
 #: Of a member beyond its array: headers, names twice, the array's own.
 _OVERHEAD = 512
 
-_ODD = re.compile(r"[%\\\x00-\x1f]|(?<![^/])\.{1,2}(?![^/])")
+#: Control characters, "%" and "\\"; names "." and ".." between slashes; the colon of a drive; the names of our own.
+_ODD = re.compile(r"[%\\\x00-\x1f]|(?<![^/])\.{1,2}(?![^/])|(?<=^.):|^m(?=anifest(_sha256)?\Z)")
+
+#: Where a name between slashes is empty. "%" alone stands for it.
+_EMPTY = re.compile(r"(?<![^/])(?=/)")
 
 
 def member_name(path: str) -> str:
-    """The member of a path: "parameters/../weight" is "parameters/%2E%2E/weight.npy"."""
-    return _ODD.sub(lambda found: "".join(f"%{ord(char):02X}" for char in found[0]), path) + ".npy"
+    """The member of a path: "parameters/../weight" is "parameters/%2E%2E/weight.npy", "/a" is "%/a.npy"."""
+    escaped = _ODD.sub(lambda found: "".join(f"%{ord(char):02X}" for char in found[0]), path)
+    return _EMPTY.sub("%", escaped) + ".npy"
 
 
 def save(contents: Tree, path: str | os.PathLike[str]) -> None:
@@ -51,17 +58,17 @@ def save(contents: Tree, path: str | os.PathLike[str]) -> None:
         for entry, lazy in contents.arrays.items():
             array = raw.fetched(shown, entry, lazy)
             with beside.entering(entry, array):
-                _write(archive, entry, array, total)
+                _write(archive, entry, member_name(entry), array, total)
             del array  # before the next one is fetched
         raw.allow(shown, "the manifest, when it is read", guarded_json.cost(known.to_bytes()), total)
         for name, data in ((_MANIFEST, known.to_bytes()), (_SHA256, bytes.fromhex(known.sha256))):
-            _write(archive, name, np.frombuffer(data, np.uint8), total)
+            _write(archive, name, f"{name}.npy", np.frombuffer(data, np.uint8), total)
 
 
 class _Whole:
     """The file as `zipfile` wants one: a write writes all, and closing is the caller's.
 
-    After an error nothing is written: `zipfile` writes headers on its way out, and would raise another in its place.
+    After an error nothing is written: `zipfile` ends a member on its way out, and would raise another in its place.
     """
 
     def __init__(self, file: FileIO) -> None:
@@ -77,21 +84,39 @@ class _Whole:
         return len(data)
 
 
+class _Archive(ZipFile):
+    """One that is closed when it is whole, and never else: `zipfile` would raise over the error that ended the writing.
+
+    So a Ctrl-C in the middle of a member stays what it is.
+    """
+
+    def __del__(self) -> None:
+        """Without the closing that `zipfile` tries here."""
+
+
 @contextmanager
 def _archive(file: FileIO) -> Iterator[ZipFile]:
-    """An archive to write. What `zipfile` has against it, as an OSError."""
+    """An archive to write. An error of the body comes out as it is."""
+    archive = _Archive(_Whole(file), "w", ZIP_STORED)  # type: ignore[call-overload]
+    yield archive
+    with _refused():
+        archive.close()
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """What `zipfile` has against an archive, as an OSError: a name of more than 65535 bytes, or that is no Unicode."""
     try:
-        with ZipFile(_Whole(file), "w", ZIP_STORED) as archive:  # type: ignore[call-overload]
-            yield archive
-    except (ValueError, struct.error) as error:  # a name of more than 65535 bytes, or one that is no Unicode
+        yield
+    except (ValueError, struct.error) as error:
         raise OSError(f"it cannot be a zip archive: {error}") from error
 
 
-def _write(archive: ZipFile, entry: str, array: NDArray[Any], total: int) -> None:
-    """A member in the .npy format, of version 1.0."""
-    member = ZipInfo(member_name(entry))  # of 1980: equal contents give equal files
+def _write(archive: ZipFile, entry: str, name: str, array: NDArray[Any], total: int) -> None:
+    """A member of this name in the .npy format, of version 1.0."""
+    member = ZipInfo(name)  # of 1980: equal contents give equal files
     member.file_size = array.nbytes + _OVERHEAD  # whether it is one of the large ones
-    with raw.writing(entry, total), archive.open(member, "w") as target:
+    with raw.writing(entry, total), _refused(), archive.open(member, "w") as target:
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         np.lib.format.write_array_header_1_0(target, np.lib.format.header_data_from_array_1_0(little))
         for piece in raw.pieces(little):
@@ -106,7 +131,9 @@ def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Source]:
         known = _manifest(stored, members)
         if known is not None:
             members = _entries(stored.path, members, known)
-        yield _Snapshot(stored, members, known, like)
+        arrays = {path: _lazy(stored, path, member, known) for path, member in members.items()}
+        attributes = foreign.attributes(len(arrays), like) if known is None else known.attributes
+        yield LazySource(stored.path, arrays, attributes)
 
 
 def _path_of(where: str, name: str) -> str:
@@ -128,8 +155,7 @@ def _manifest(stored: Stored, members: Mapping[str, Member]) -> Manifest | None:
             raise SnapshotError(f"{stored.path}: entry {name!r}: wanted uint8, received {array.dtype}")
         found.append(array.tobytes())
     text, digest = found
-    guarded_json.check(stored, "the manifest", text)
-    return manifest.read(stored.path, text, digest.hex())
+    return manifest.read(stored.path, text, digest.hex(), stored.size)
 
 
 def _entries(where: str, members: Mapping[str, Member], known: Manifest) -> dict[str, Member]:
@@ -143,44 +169,25 @@ def _entries(where: str, members: Mapping[str, Member], known: Manifest) -> dict
 
 def _head(stored: Stored, member: Member) -> Head:
     where = f"{stored.path}: entry {member.name!r}"
-    return npy.parse(where, zip_directory.head(stored, member, npy.MOST_BYTES), member.size)
+    return npy.parse(where, zip_member.head(stored, member, npy.MOST_BYTES), member.size)
+
+
+def _lazy(stored: Stored, path: str, member: Member, known: Manifest | None) -> Lazy:
+    """The array at a path, verified if the file has a manifest; a foreign one may be a view."""
+    head = _head(stored, member)
+    return Lazy(head.shape, head.dtype.newbyteorder("="), partial(_read, stored, path, member, head, known))
+
+
+def _read(stored: Stored, path: str, member: Member, head: Head, known: Manifest | None) -> NDArray[Any]:
+    array = _array(stored, member, head)
+    if known is not None:
+        known.check(stored.path, path, array)
+    return array
 
 
 def _array(stored: Stored, member: Member, head: Head) -> NDArray[Any]:
     where = f"{stored.path}: entry {member.name!r}"
-    data = zip_directory.read(stored, member)[head.start :]
+    data = zip_member.read(stored, member)[head.start :]
     if head.order == "C":
         return raw.to_array(where, data, head.dtype, head.shape)
     return raw.to_array(where, data, head.dtype, head.shape[::-1]).transpose()
-
-
-class _Snapshot:
-    """An open file as `tree.Source`."""
-
-    def __init__(
-        self, stored: Stored, members: Mapping[str, Member], known: Manifest | None, like: Tree | None
-    ) -> None:
-        self.path = stored.path
-        self._stored, self._members, self._manifest = stored, members, known
-        self._heads = {path: _head(stored, member) for path, member in members.items()}
-        self._kept = foreign.kept(members, like) if known is None else {}
-        found: dict[str, Form] = {
-            path: (head.shape, head.dtype.newbyteorder("=")) for path, head in self._heads.items()
-        }
-        self.shapes = found | {path: (lazy.shape, lazy.dtype) for path, lazy in self._kept.items()}
-        self.attributes = foreign.attributes(len(self.shapes), like) if known is None else known.attributes
-
-    def attribute(self, name: str) -> Any:
-        """One of the attributes; None if there is none of that name."""
-        return self.attributes.get(name)
-
-    def read(self, path: str) -> NDArray[Any]:
-        """The array at a path, verified if the file has a manifest; a foreign one may be a view."""
-        if path in self._kept:
-            return self._kept[path].fetch()
-        if path not in self._members:
-            raise SnapshotError(f"{self.path}: wanted one of its entries, received {path!r}")
-        array = _array(self._stored, self._members[path], self._heads[path])
-        if self._manifest is not None:
-            self._manifest.check(self.path, path, array)
-        return array

@@ -9,7 +9,6 @@ from math import inf
 
 from singa_lite.checks import above_zero, whole
 from singa_lite.fit import Callback, Training
-from singa_lite.snapshots import formats
 from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.monitor import Monitor
 from singa_lite.snapshots.checkpoints.saver import Saver
@@ -52,6 +51,7 @@ class Checkpoint(Callback):
         self._saver = Saver(self.folder, self.background)
         self._signals = Signals()
         self._due = False
+        self._is_prepared = False
 
     # ---- what fit calls
 
@@ -59,19 +59,20 @@ class Checkpoint(Callback):
         """Take the folder for this run, and note signals from now on."""
         step, progress = training.net.optimizer.step, training.progress
         file = self.folder.file(step)
-        formats.of_path(file).load_module()  # now, as what is not installed is an error
         self._check_monitor(training)
         self.folder.prepare(step)
         self.folder.hold()
         self._saver.give_up()  # a thread of a run that was interrupted
-        self._saver, self._due = Saver(self.folder, self.background), False
-        self._saver.prepare(training)
+        self._saver, self._due, self._is_prepared = Saver(self.folder, self.background), False, False
         if self.monitor.begin(progress.history, progress.epoch) and progress.batch == 0 and file.exists():
             self.folder.mark_best(file)  # as a process that was killed may not have come to it
         self._signals.install()
 
     def on_batch(self, training: Training) -> None:
         """Write if it is time."""
+        if not self._is_prepared:
+            self._saver.prepare(training)
+            self._is_prepared = True
         self._saver.check()
         self._due |= self.every_steps is not None and training.net.optimizer.step % self.every_steps == 0
         self._due |= time.monotonic() - self._saver.last >= self.every_seconds

@@ -40,9 +40,8 @@ class Folder:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            probe = self.path / leftovers.temporary_name(BEST)  # a folder that cannot be written to, before training
-            probe.touch()
-            probe.unlink()
+            self.probe().touch()  # a folder that cannot be written to is told of before training
+            self.probe().unlink()
             for entry in list(self.path.iterdir()):
                 left = _LEFT.fullmatch(entry.name)
                 if left:
@@ -80,6 +79,10 @@ class Folder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    def probe(self) -> Path:
+        """Where a file may be written and removed again, to see whether that works."""
+        return self.path / ".probe.h5"
 
     def file(self, step: int) -> Path:
         """Where the checkpoint after `step` steps is."""

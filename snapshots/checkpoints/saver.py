@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from threading import Event
 
@@ -17,6 +18,9 @@ from singa_lite.snapshots.checkpoints.background import Copying, HostCopy, Write
 from singa_lite.snapshots.checkpoints.folder import Folder
 
 _NOWHERE = (-1, -1, -1)
+
+#: Bytes of an array that is written to try the folder.
+_SMALL = 1 << 16
 
 
 class Saver:
@@ -43,9 +47,21 @@ class Saver:
         self._writer.check()
 
     def prepare(self, training: Training) -> None:
-        """Take memory for copies before the first one is due."""
+        """After the first step: take the memory that writing takes, and find out whether the folder takes a file.
+
+        By writing the small arrays, in the thread if there is one. What h5py and a thread need, they then have, and
+        memory does not grow when the first checkpoint is due, perhaps hours later.
+        """
         if self._writer.background:
             self._copy.reserve(tree.tensors(training.net))
+        contents, file = checkpoint.contents(training), self._folder.probe()
+        small = {path: lazy for path, lazy in contents.arrays.items() if lazy.nbytes <= _SMALL}
+        write = formats.of_path(file).load_module().save
+        self._writer.start(lambda: write(replace(contents, arrays=small), file))
+        try:
+            self._writer.wait()
+        finally:
+            file.unlink(missing_ok=True)
 
     def start(self, training: Training, best: bool = False) -> None:
         """Write the training as it stands, once the one before is written; or when the next step begins.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.files.raw import Bytes, Stored
+
+if TYPE_CHECKING:  # raw imports the tree, that the manifest, and that this
+    from singa_lite.snapshots.files.raw import Bytes, Stored
 
 #: Bytes that a mark between values of JSON costs at most: measured, of many different keys in one object.
 _VALUE = 104
@@ -27,16 +29,28 @@ def check(stored: Stored, what: str, data: bytes) -> None:
     stored.allow(what, cost(data))
 
 
+def check_text(where: str, what: str, data: bytes, size: int) -> None:
+    """As `check`, for a file of that many bytes."""
+    from singa_lite.snapshots.files import raw  # here, see above
+
+    raw.allow(where, what, cost(data), size)
+
+
 def loads(stored: Stored, what: str, data: bytes | Bytes) -> dict[str, Any]:
     """The object that the text is. SnapshotError for all else."""
     text = bytes(data)
     check(stored, what, text)
+    return parsed(stored.path, what, text)
+
+
+def parsed(where: str, what: str, text: bytes) -> dict[str, Any]:
+    """The object that a text is whose cost was checked. SnapshotError for all else."""
     try:
         found = json.loads(text.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
-        raise SnapshotError(f"{stored.path}: {what}: wanted JSON, received {error}") from error
+        raise SnapshotError(f"{where}: {what}: wanted JSON, received {error}") from error
     if not isinstance(found, dict):
-        raise SnapshotError(f"{stored.path}: {what}: wanted a JSON object, received {type(found).__name__}")
+        raise SnapshotError(f"{where}: {what}: wanted a JSON object, received {type(found).__name__}")
     return found
 
 

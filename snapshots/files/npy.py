@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.files import raw
 from singa_lite.tensor import Shape
 
 #: Bytes of a file's beginning that `parse` wants: more than the head of a plain array has.
@@ -50,6 +51,7 @@ def parse(where: str, data: bytes, size: int) -> Head:
     shape = tuple(int(extent) for extent in extents.split(",") if extent.strip())
     if start + prod(shape) * dtype.itemsize != size:
         raise SnapshotError(f"{where}: wanted {shape} {dtype}, received {size - start} bytes")
+    raw.check_shape(where, shape, dtype)
     return Head(shape, dtype, "F" if fortran == "True" else "C", start)
 
 

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.tree import Lazy
+from singa_lite.tensor import Shape
 
 Bytes = NDArray[np.uint8]
 
-#: What a reader may allocate for a file of no size at all.
-ROOM = 32 << 20
+#: What a reader may allocate for a file of no size at all: Python's objects, of which a header makes many; and arrays.
+ROOM, ARRAY_ROOM = 32 << 20, 1 << 20
 
 #: Bytes that are copied at once, where bytes must be copied.
 _PIECE = 1 << 20
@@ -93,11 +95,14 @@ def copied(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 class Stored:
-    """A file that is read by offsets. path: its name; size: its bytes when it was opened."""
+    """A file that is read by offsets. path: its name; size: its bytes when it was opened.
+
+    deserved: the bytes of which a reader may allocate twice as many.
+    """
 
     def __init__(self, path: str, file: FileIO) -> None:
         self.path, self._file = path, file
-        self.size = os.fstat(file.fileno()).st_size
+        self.size = self.deserved = os.fstat(file.fileno()).st_size
 
     def read(self, what: str, offset: int, count: int) -> Bytes:
         """So many bytes at an offset. SnapshotError, before anything is allocated, if they are not in the file."""
@@ -119,17 +124,32 @@ class Stored:
         return data
 
     def allow(self, what: str, count: int) -> None:
-        """SnapshotError if that many bytes are more than twice the file's and a small constant."""
-        allow(self.path, what, count, self.size)
+        """SnapshotError if that many bytes, of Python's objects, are more than twice the file's and `ROOM`."""
+        allow(self.path, what, count, self.deserved)
+
+    def allow_arrays(self, what: str, count: int, hint: str = "") -> None:
+        """SnapshotError if that many bytes, of arrays, are more than twice the file's and `ARRAY_ROOM`.
+
+        hint: what can be done about it, for the error.
+        """
+        allow(self.path, what, count, self.deserved, ARRAY_ROOM, hint)
 
 
-def allow(where: str, what: str, count: int, size: int) -> None:
-    """SnapshotError if a reader may not allocate so many bytes for a file of that size."""
-    limit = 2 * size + ROOM
+def allow(where: str, what: str, count: int, size: int, room: int | None = None, hint: str = "") -> None:
+    """SnapshotError if a reader may not allocate so many bytes for a file of that size. room: beyond it; None: `ROOM`.
+
+    hint: what can be done about it, for the error.
+    """
+    limit = 2 * size + (ROOM if room is None else room)
     if count > limit:
-        raise SnapshotError(
-            f"{where}: {what}: would take about {count} bytes, allowed are {limit} for a file of {size}"
-        )
+        text = f"would take about {count} bytes, allowed are {limit} for a file of {size}"
+        raise SnapshotError(f"{where}: {what}: {text}{hint and f'; {hint}'}")
+
+
+def check_shape(where: str, shape: Shape, dtype: np.dtype[Any]) -> None:
+    """SnapshotError for a shape that NumPy does not have: of 2**63 bytes, counted as if no extent were 0."""
+    if dtype.itemsize * prod(max(1, extent) for extent in shape) >= 1 << 63:
+        raise SnapshotError(f"{where}: wanted a shape of less than 2**63 bytes, received {str(shape)[:100]}")
 
 
 @contextmanager

@@ -7,14 +7,11 @@ reader would make of the file. (PKWARE APPNOTE 6.3.10, sections 4.3 to 4.5.)
 
 from __future__ import annotations
 
-import zlib
 from struct import Struct
 from typing import NamedTuple
 
-import numpy as np
-
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.files.raw import Bytes, Stored
+from singa_lite.snapshots.files.raw import Stored
 
 STORED, DEFLATED = 0, 8
 
@@ -29,8 +26,11 @@ _MAX16, _MAX32 = 0xFFFF, 0xFFFFFFFF
 #: Flags that change nothing: how hard the writer tried (1, 2), and that names are UTF-8 (11).
 _FLAGS = 0b110 | 1 << 11
 
-#: Bytes that Python holds of a member, about; and bytes that are read at once to be inflated.
-_MEMBER, _PIECE = 1 << 10, 1 << 20
+#: Bytes that Python holds of a member, about.
+_MEMBER = 1 << 10
+
+#: What can be done where a member unpacks to much more than it takes, as zeros do.
+REPACK = "written without compression (numpy.savez, zip -0) it is read"
 
 
 class Member(NamedTuple):
@@ -61,7 +61,7 @@ def members(stored: Stored) -> dict[str, Member]:
         here = member.start + member.packed
     if at != len(listed) or here != begin:
         raise SnapshotError(f"{stored.path}: wanted {count} members and no other bytes, received some")
-    stored.allow("the members unpacked", sum(member.size for member in found.values()))
+    stored.allow_arrays("the members unpacked", sum(member.size for member in found.values()), REPACK)
     return found
 
 
@@ -172,51 +172,3 @@ def _text(stored: Stored, name: bytes, flags: int) -> str:
     if {"", ".", ".."} & set(parts) or "\\" in text or min(text) < " " or parts[0][1:2] == ":":
         raise SnapshotError(f"{stored.path}: wanted members with plain names, received {text[:100]!r}")
     return text
-
-
-def head(stored: Stored, member: Member, count: int) -> bytes:
-    """The first bytes of a member, at most so many, not verified."""
-    what = f"member {member.name!r}"
-    if member.method == STORED:
-        return bytes(stored.read(what, member.start, min(count, member.size)))
-    packed = bytes(stored.read(what, member.start, min(member.packed, 2 * count + 64)))
-    try:
-        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, count)
-    except zlib.error as error:
-        raise SnapshotError(f"{stored.path}: {what}: wanted deflated bytes, received {error}") from error
-
-
-def read(stored: Stored, member: Member) -> Bytes:
-    """All bytes of a member. SnapshotError unless they are as many as it says, of its CRC-32."""
-    what = f"member {member.name!r}"
-    stored.allow(what, member.size)
-    plain = member.method == STORED
-    data = stored.read(what, member.start, member.size) if plain else _inflated(stored, what, member)
-    crc = zlib.crc32(data.data)
-    if crc != member.crc:
-        raise SnapshotError(f"{stored.path}: {what} is damaged: wanted CRC-32 {member.crc:08x}, received {crc:08x}")
-    return data
-
-
-def _inflated(stored: Stored, what: str, member: Member) -> Bytes:
-    data = np.empty(member.size, np.uint8)
-    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-    at, left = 0, b""
-    stop = member.start + member.packed
-    place = member.start
-    try:
-        while not inflater.eof and (left or place < stop):
-            if not left:
-                left = bytes(stored.read(what, place, min(_PIECE, stop - place)))
-                place += len(left)
-            piece = inflater.decompress(left, _PIECE)
-            left = inflater.unconsumed_tail
-            if at + len(piece) > member.size:
-                break
-            data[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
-            at += len(piece)
-    except zlib.error as error:
-        raise SnapshotError(f"{stored.path}: {what}: wanted deflated bytes, received {error}") from error
-    if at != member.size or not inflater.eof or inflater.unused_data or left or place < stop:
-        raise SnapshotError(f"{stored.path}: {what}: wanted {member.size} deflated bytes, received another number")
-    return data

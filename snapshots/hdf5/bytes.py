@@ -1,12 +1,14 @@
 """The bytes of an HDF5 file that is not trusted, each of which belongs to one part of it.
 
 This one rule holds against cycles, objects with several names, and headers that claim the same bytes many times over.
-It bounds the work and the memory of a walk by the file's length.
+It bounds the work and the memory of a walk by the file's length. Only the paths of entries are longer than what the
+file has of them, since each repeats the names of its groups: they are counted apart.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from io import FileIO
 
 import numpy as np
@@ -14,6 +16,9 @@ from numpy.typing import NDArray
 
 #: Bytes of a file for each of its parts, beyond the first ones: what is noted of a part takes about twice that.
 _EACH, _FIRST = 128, 4096
+
+#: Bytes that paths may have beyond twice the file's.
+_PATHS = 4 << 20
 
 
 class Bytes:
@@ -23,7 +28,7 @@ class Bytes:
         self.length = os.fstat(file.fileno()).st_size
         self._file = file
         self._parts: dict[int, int] = {}  # where each begins and ends
-        self._taken = 0
+        self._taken = self._named = 0
 
     def take(self, address: int, length: int, magic: bytes = b"") -> bytes:
         """Bytes that become those of one part, which begins with `magic`."""
@@ -59,6 +64,12 @@ class Bytes:
         """ValueError if so many parts more would be too many for the file."""
         if len(self._parts) + count > _FIRST + self.length // _EACH:
             raise ValueError(f"{len(self._parts) + count} parts and more in a file of {self.length} bytes")
+
+    def name(self, path: str) -> None:
+        """Let an entry have this path. ValueError if all together take more memory than the file deserves."""
+        self._named += sys.getsizeof(path)
+        if self._named > 2 * self.length + _PATHS:
+            raise ValueError(f"paths of {self._named} bytes and more in a file of {self.length}")
 
     def check_overlap(self) -> None:
         """ValueError if a byte belongs to two parts."""

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.hdf5 import objects
 from singa_lite.snapshots.hdf5.bytes import Bytes
+from singa_lite.snapshots.hdf5.members import Symbol, members
 from singa_lite.snapshots.hdf5.objects import Object, Stored
 
 #: Groups within groups; ours has four.
@@ -53,16 +54,27 @@ def opened(path: str | bytes | os.PathLike[str]) -> Iterator[File]:
         yield File(name, file)
 
 
+@contextmanager
+def written(where: str, file: FileIO) -> Iterator[File]:
+    """What was just written, as it will be read, so that no limit of the reader's is forgotten by a writer.
+
+    where: the name in the errors, which say what could not be read.
+    """
+    with FileIO(file.fileno(), closefd=False) as same:
+        yield File(f"{where}: cannot be written, since it could not be read", same)
+
+
 class File:
     """An open file. Every error is a SnapshotError that names the file and the entry.
 
-    path: its name. Entries are named by their path, "a/b"; the root is "".
+    path: its name; size: its bytes. Entries are named by their path, "a/b"; the root is "".
     """
 
     def __init__(self, path: str, file: FileIO) -> None:
         self.path = path
         self._file = file
         self._bytes = Bytes(file)
+        self.size = self._bytes.length
         with self._reading("wanted a whole HDF5 file"):
             self._addresses = {"": objects.root_of(self._bytes)}
             self._root = objects.object_at(self._bytes, self._addresses[""])
@@ -75,13 +87,13 @@ class File:
         found: dict[str, Stored] = {}
         left = self._members("", self._root)
         while left:
-            path, symbol = left.pop()
-            member = self._member(path, symbol)
-            self._addresses[path] = symbol.address
+            symbol = left.pop()
+            member = self._member(symbol)
+            self._addresses[symbol.name] = symbol.address
             if member.stored is not None:
-                found[path] = member.stored
+                found[symbol.name] = member.stored
             else:
-                left += self._members(path, member)
+                left += self._members(symbol.name, member)
         with self._reading("the list of entries cannot be read"):
             self._bytes.check_overlap()
         return MappingProxyType(found)
@@ -131,19 +143,22 @@ class File:
         with self._reading(f"entry {path!r} cannot be read"):
             return objects.object_at(Bytes(self._file), self._addresses[path])
 
-    def _member(self, path: str, symbol: objects.Symbol) -> Object:
-        with self._reading(f"entry {path!r}"):
+    def _member(self, symbol: Symbol) -> Object:
+        with self._reading(f"entry {symbol.name!r}"):
             if symbol.is_link:
                 raise ValueError("wanted a dataset or a group, received a link")
-            if path.count("/") >= _DEPTH:
+            if symbol.name.count("/") >= _DEPTH:
                 raise ValueError(f"wanted groups at most {_DEPTH} deep")
             return objects.object_at(self._bytes, symbol.address)
 
-    def _members(self, path: str, group: Object) -> list[tuple[str, objects.Symbol]]:
-        """What a group holds, by path, the last name first."""
+    def _members(self, path: str, group: Object) -> list[Symbol]:
+        """What a group holds, under whole paths, the last name first."""
         head = f"{path}/" if path else ""
+        found: list[Symbol] = []
         with self._reading(f"{_entry(path)}the list of entries cannot be read"):
-            found = [(head + symbol.name, symbol) for symbol in objects.members(self._bytes, group)]
+            for symbol in members(self._bytes, group):
+                found.append(symbol._replace(name=head + symbol.name))
+                self._bytes.name(found[-1].name)
         found.sort(reverse=True)
         return found
 

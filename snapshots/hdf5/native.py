@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
+from io import FileIO
 from typing import Any
 
 import h5py
@@ -29,18 +31,24 @@ from singa_lite.snapshots.tree import Form, Tree
 _MANIFEST = "manifest"
 _SHA256 = "manifest_sha256"
 
-#: Bytes of a manifest that are read for each dataset there is, and for all together: it is parsed as a whole.
-_MANIFEST_EACH, _MANIFEST_ALL = 4096, 2**20
+#: All attributes on the root of a file of version 1.
+_OLD = ("format", "version", "entries", "optimizer", "step")
 
 
 def save(contents: Tree, path: str | bytes | os.PathLike[str]) -> None:
     """Write the tree to `path`. One array at a time is on the host, and is hashed while it is written.
 
-    SnapshotError for what cannot be written; the file at `path` is then as before.
+    SnapshotError for what cannot be written, or could not be read; the file at `path` is then as before.
     """
+    with replacing(path) as target:
+        _write_all(contents, target)
+        with guarded.written(os.fsdecode(path), target) as file:
+            Snapshot(file)
+
+
+def _write_all(contents: Tree, target: FileIO) -> None:
     made = Manifest(dict(contents.attributes))
     with (
-        replacing(path) as target,
         Beside(made, target.fileno()) as beside,
         Disk(target) as disk,
         h5py.File(disk, "w", libver="earliest") as file,
@@ -89,26 +97,30 @@ class Snapshot:
         elif self.attribute(_SHA256) is not None:
             raise SnapshotError(f"{self.path}: wanted a snapshot of version 1 without a manifest, received one")
 
-    @property
+    @cached_property
     def attributes(self) -> Mapping[str, Any]:
-        """All attributes of the tree, as written."""
-        if self._manifest is None:
-            return self._file.attributes()
-        return {name: self._file.attribute(name) for name in ("format", "version")} | self._manifest.attributes
+        """All attributes of the tree, as written; of a file of version 1 those that such a file has."""
+        names = _OLD if self._manifest is None else ("format", "version")
+        found = {name: self._file.attribute(name) for name in names}
+        told = manifest.plain(self.path, {name: value for name, value in found.items() if value is not None})
+        return told if self._manifest is None else told | self._manifest.attributes
 
     def attribute(self, name: str) -> Any:
         """One of them; None where there is none."""
         return self._file.attribute(name) if self._manifest is None else self.attributes.get(name)
 
-    @property
-    def shapes(self) -> dict[str, Form]:
-        """All arrays. SnapshotError for what does not lie in this file itself."""
+    @cached_property
+    def shapes(self) -> Mapping[str, Form]:
+        """All arrays, their dtypes in this machine's byte order. SnapshotError for what does not lie in this file."""
         hidden = None if self._manifest is None else _MANIFEST
-        return {path: (one.shape, one.dtype) for path, one in self._file.datasets.items() if path != hidden}
+        datasets = self._file.datasets.items()
+        return {path: (one.shape, one.dtype.newbyteorder("=")) for path, one in datasets if path != hidden}
 
     def read(self, path: str) -> NDArray[Any]:
         """The array at a path, as it was written. It is hashed at its first read, and again if the file has changed."""
         array = self._file.read(path)
+        if not array.dtype.isnative:
+            array = array.byteswap(inplace=True).view(array.dtype.newbyteorder("="))
         state = self._file.state()
         if self._manifest is not None and self._verified.get(path) != state:
             self._manifest.check(self.path, path, array)
@@ -120,11 +132,11 @@ class Snapshot:
         datasets = self._file.datasets
         if _MANIFEST not in datasets:
             raise SnapshotError(f"{self.path}: wanted an entry {_MANIFEST!r}, received none of that name")
-        most = _MANIFEST_ALL + _MANIFEST_EACH * len(datasets)
         stored = datasets[_MANIFEST]
-        if stored.dtype != np.uint8 or stored.nbytes > most:
-            raise SnapshotError(f"{self.path}: wanted a manifest of at most {most} bytes, received {stored}")
-        found = manifest.read(self.path, self._file.read(_MANIFEST).tobytes(), self._file.attribute(_SHA256))
+        if stored.dtype != np.uint8:
+            raise SnapshotError(f"{self.path}: wanted a manifest of bytes, received {stored.shape} {stored.dtype}")
+        text, digest = self._file.read(_MANIFEST).tobytes(), self._file.attribute(_SHA256)
+        found = manifest.read(self.path, text, digest, self._file.size)
         for path in found.entries:
             if path not in datasets:
                 raise SnapshotError(f"{self.path}: wanted an entry {path!r}, received none of that name")

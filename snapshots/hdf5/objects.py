@@ -1,6 +1,6 @@
-"""Groups and datasets of an HDF5 file that is not trusted: what lies at an address, and what a group holds.
+"""Groups and datasets of an HDF5 file that is not trusted: what lies at an address, and the texts of attributes.
 
-Functions over `hdf5_bytes.Bytes`; what is not of the kinds that h5py writes unless told otherwise is a ValueError that
+Functions over `bytes.Bytes`; what is not of the kinds that h5py writes unless told otherwise is a ValueError that
 says so.
 """
 
@@ -52,14 +52,6 @@ class Object(NamedTuple):
     attributes: dict[str, parts.Attribute]
     symbols: tuple[int, int] | None
     stored: Stored | None
-
-
-class Symbol(NamedTuple):
-    """A member of a group."""
-
-    name: str
-    address: int
-    is_link: bool
 
 
 def root_of(data: Bytes) -> int:
@@ -128,48 +120,6 @@ def _stored(data: Bytes, found: Mapping[int, bytes]) -> Stored:
         raise ValueError(f"{stored.shape} of {stored.dtype} wants {stored.nbytes} bytes, stored are {there}")
     data.claim(address, length)
     return stored
-
-
-def members(data: Bytes, group: Object) -> Iterator[Symbol]:
-    """What a group holds. ValueError for a name twice, or one that is no part of a path."""
-    if group.symbols is None:
-        raise ValueError("wanted a group")
-    tree, heap = group.symbols
-    names = _names(data, heap)
-    seen: set[str] = set()
-    for node in _leaves(data, tree):
-        (count,) = parts.unpack("6xH", data.peek(node, 8))
-        data.expect(len(seen) + count)  # an object each
-        table = data.take(node, 8 + 40 * count, b"SNOD\1")
-        for at in range(8, len(table), 40):
-            name_at, address, kind = parts.unpack("QQI", table, at)
-            name = names[name_at : names.index(b"\0", name_at)].decode()
-            if not name or "/" in name or name == "." or name in seen:
-                raise ValueError(f"the name {name!r}, again or not a name")
-            seen.add(name)
-            yield Symbol(name, address, is_link=kind == 2)
-
-
-def _names(data: Bytes, address: int) -> bytes:
-    """The names of a group's members, each with a NUL behind it."""
-    length, start = parts.unpack("8xQ8xQ", data.take(address, 32, b"HEAP\0"))
-    return data.take(start, length)
-
-
-def _leaves(data: Bytes, address: int) -> Iterator[int]:
-    """The addresses of the lists that a B-tree of a group leads to."""
-    left: list[tuple[int, int | None]] = [(address, None)]
-    while left:
-        node, wanted = left.pop()
-        level, count = parts.unpack("5xBH", data.peek(node, 8))
-        if wanted is not None and level != wanted:
-            raise ValueError(f"a tree whose level {level} should be {wanted}")
-        entries = data.take(node, 24 + 16 * count, b"TREE\0")
-        children = [child for at in range(32, len(entries), 16) for child in parts.unpack("Q", entries, at)]
-        if level == 0:
-            yield from children
-        else:
-            left += [(child, level - 1) for child in reversed(children)]
 
 
 def text_at(data: Bytes, length: int, address: int, index: int) -> bytes:

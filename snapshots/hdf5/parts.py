@@ -27,6 +27,9 @@ IGNORED = (0, 4, 5, 13, 14, 18, 22)
 
 _RANK = 32
 
+#: Elements of a list in an attribute: each is an object of Python's, many times as large as it is in the file.
+_ELEMENTS = 1024
+
 #: (length, address, index) of a text to its bytes.
 Heap = Callable[[int, int, int], bytes]
 
@@ -140,8 +143,8 @@ class Attribute(NamedTuple):
     def value(self, heap: Heap) -> Any:
         """A number, a truth value, a text, or a list of them. heap: gives a text that lies elsewhere.
 
-        ValueError for other types, for more than the attribute's own bytes hold, and for a list of texts elsewhere,
-        which could be one long text many times.
+        ValueError for other types, for more than the attribute's own bytes hold, for long lists, and for a list of
+        texts elsewhere, which could be one long text many times.
         """
         form = _text(self.type) or dtype(self.type)
         sizes = shape(self.space)
@@ -149,6 +152,8 @@ class Attribute(NamedTuple):
         count = prod(sizes)
         if len(sizes) > 1 or count * size > len(self.data) or (sizes and form == Text(None)):
             raise ValueError(f"an attribute of shape {sizes} in {len(self.data)} bytes")
+        if count > _ELEMENTS:
+            raise ValueError(f"a list of {count} elements, of which {_ELEMENTS} are read")
         pieces = [self.data[size * i : size * (i + 1)] for i in range(count)]
         values = [_value(form, piece, heap) for piece in pieces]
         return values if sizes else values[0]

@@ -16,7 +16,8 @@ from singa_lite.snapshots.keras.layouts import (
     layout,
     snake_case,
 )
-from singa_lite.snapshots.keras.net import Note, Order, input_orders, is_chain, keras_order
+from singa_lite.snapshots.keras.net import Note, is_chain, keras_order
+from singa_lite.snapshots.keras.orders import Order, input_orders
 from singa_lite.snapshots.tree import Form
 from singa_lite.tensor import Shape
 
@@ -60,7 +61,8 @@ def told(where: str, net: Mapping[str, Note], forms: Mapping[str, Form], depthwi
     if strangers:
         raise SnapshotError(f"{where}: wanted arrays of the net's layers, received some of {min(strangers)!r}")
     counts: Counter[str] = Counter()
-    inputs = [name for name, note in net.items() if not (note.sources or note.kind == "Dummy" or is_chain(net))]
+    inputs = [name for name, note in net.items() if not (note.sources or note.kind == "Dummy")]
+    inputs = [] if is_chain(net) else inputs
     groups = [Group(_numbered("input_layer", counts), f"{name}_input", ()) for name in inputs]
     for name in keras_order(net):
         note = net[name]
@@ -97,9 +99,7 @@ def _variables(
         # What Keras lacks takes a name that it never looks for: its own have neither dots nor capitals.
         return f"singa_lite.{re.sub(r'[^A-Za-z0-9]', '', note.kind)}", ()
     there = [path for path in paths if path in owned]
-    return snake_case(kind), tuple(
-        Variable(path, layout(kind, note, order, path.rpartition("/")[2], owned[path][0])) for path in there
-    )
+    return snake_case(kind), tuple(Variable(path, layout(kind, note, order, path, owned[path][0])) for path in there)
 
 
 def _numbered(name: str, counts: Counter[str]) -> str:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.snapshots.keras.net import Note, Order, is_plain
+from singa_lite.snapshots.keras.net import Note
+from singa_lite.snapshots.keras.orders import Order, is_plain
 from singa_lite.tensor import Shape
 
 #: Our class -> Keras's, of the layers that both have.
@@ -136,17 +137,30 @@ def kernel(kind: str, shape: Shape, channels: int) -> Layout:
     return Layout(shape, split, _KERNELS[kind])
 
 
-def layout(kind: str, note: Note, order: Order, name: str, shape: Shape) -> Layout:
-    """That of the array of this name and shape. kind: the layer's class in Keras; order: of the features it receives.
+def _is_kernel(kind: str, shape: Shape, sample: Shape) -> bool:
+    """Whether a convolution of this class has a weight of this shape, ours, on such samples."""
+    if len(shape) != 4 or (kind.endswith("1D") and shape[2] != 1):
+        return False
+    return not kind.startswith("Depthwise") or (shape[1] == 1 and shape[0] % sample[0] == 0)
+
+
+def _has_axes(kind: str, name: str, shape: Shape) -> bool:
+    """Whether an array of this name that is no kernel has so many axes."""
+    if kind == "LayerNormalization":
+        return len(shape) > 0
+    return len(shape) == (2 if name == "weight" else 1)
+
+
+def layout(kind: str, note: Note, order: Order, path: str, shape: Shape) -> Layout:
+    """That of the array of this path and shape. kind: the layer's class in Keras; order: of the features it receives.
 
     ValueError for an order that is unknown but matters, and for a shape that no such layer has.
     """
-    sample = note.inputs[0]
-    if not shape:
-        raise ValueError(f"the shape () of {name!r}")
-    if kind in _KERNELS and name == "weight":
-        if len(shape) != 4 or not sample or (kind.startswith("Depthwise") and shape[0] % sample[0]):
-            raise ValueError(f"the shape {shape} of {name!r}")
+    sample, name = note.inputs[0], path.rpartition("/")[2]
+    convolves = kind in _KERNELS and name == "weight"
+    if not sample or not (_is_kernel(kind, shape, sample) if convolves else _has_axes(kind, name, shape)):
+        raise ValueError(f"the shape {shape} of {path!r}, on samples of {sample}")
+    if convolves:
         return kernel(kind, shape, sample[0])
     if kind == "LayerNormalization" and len(shape) > 1 and shape == sample and order == (sample,):
         return Layout(shape, shape, (*range(1, len(shape)), 0))  # over a whole image
@@ -154,9 +168,9 @@ def layout(kind: str, note: Note, order: Order, name: str, shape: Shape) -> Layo
     if not by_feature or is_plain(order):
         return same(shape)
     if order is None:
-        raise ValueError(f"the order of the features that reach it is not known in Keras, wanted for {name!r}")
+        raise ValueError(f"the order of the features that reach it is not known in Keras, wanted for {path!r}")
     if shape[:1] != (sum(map(prod, order)),):
-        raise ValueError(f"the shape {shape} of {name!r}")
+        raise ValueError(f"the shape {shape} of {path!r}")
     return same(shape)._replace(order=order)
 
 
@@ -168,6 +182,8 @@ def guessed(kind: str, name: str, stored: Shape) -> Layout:
     if kind not in _KERNELS or name != "weight":
         if kind == "LayerNormalization" and len(stored) > 1:
             raise ValueError("the order of its axes is not known")
+        if not _has_axes(kind, name, stored):
+            raise ValueError(f"the shape {stored} of {name!r}")
         return same(stored)
     axes = _KERNELS[kind]
     if len(stored) != len(axes):

@@ -1,29 +1,17 @@
-"""A net as Keras sees it: its layers as the tree tells them, their order, and where a sample's features lie."""
+"""A net as Keras sees it: its layers as the tree tells them, and their order."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import chain
-from math import prod
 from typing import Any, NamedTuple
 
 from singa_lite.errors import SnapshotError
 from singa_lite.tensor import Shape
 
-#: Pieces of a sample's features in the order of ours; a piece (c, h, w) lies as (h, w, c) in Keras. None: unknown.
-Order = tuple[Shape, ...] | None
-
-#: Pieces that an order may have: a net that concatenates its own outputs again and again would have endless ones.
-_PIECES = 1024
-
-#: Layers that work on each feature by itself, or on all of them alike.
-_KEEPING = {"Activation", "BatchNormalization", "Dropout", "Dummy", "Flatten", "L2Norm", "LayerNormalization"}
-_KEEPING |= {"Reshape", "Softmax", "Split"}
-
-#: Layers that take a sample of two axes as (channels, length).
-_SEQUENCES = {"AvgPooling1D", "BatchNormalization", "Conv1D", "MaxPooling1D"}
+#: Axes that a sample may have.
+_AXES = 64
 
 
 class Note(NamedTuple):
@@ -42,7 +30,10 @@ class Note(NamedTuple):
 
 
 def notes(where: str, attributes: Mapping[str, Any]) -> dict[str, Note]:
-    """The layers by name, each after its sources. SnapshotError where an attribute is missing or is something else."""
+    """The layers by name, each after its sources. SnapshotError where an attribute is missing or is something else.
+
+    It takes memory as the texts do, whose cost was checked when they were read: see `guarded_json`.
+    """
     found: dict[str, Note] = {}
     try:
         layers, wiring = json.loads(attributes["layers"]), json.loads(attributes["wiring"])
@@ -50,6 +41,8 @@ def notes(where: str, attributes: Mapping[str, Any]) -> dict[str, Note]:
             note = _note(name, kind, more)
             if not note.inputs or any(not 0 <= number < len(found[x].outputs) for x, number in note.sources):
                 raise ValueError(f"inputs of {name!r}: {more}")
+            if name in found:
+                raise ValueError(f"two layers {name!r}")
             found[name] = note
         if any(note.shares not in found for note in found.values() if note.shares):
             raise ValueError("parameters shared with a layer that is not in the net")
@@ -61,13 +54,17 @@ def notes(where: str, attributes: Mapping[str, Any]) -> dict[str, Note]:
 
 
 def _note(name: Any, kind: Any, more: Mapping[str, Any]) -> Note:
+    if type(name) is not str or type(kind) is not str:
+        raise ValueError(f"a layer {name!r} of class {kind!r}")
     inputs, outputs = (tuple(map(_shape, more[key])) for key in ("inputs", "outputs"))
     sources = tuple((str(source), int(number)) for source, number in more["sources"])
-    return Note(str(name), str(kind), inputs, outputs, sources, str(more.get("shares", "")))
+    return Note(name, kind, inputs, outputs, sources, str(more.get("shares", "")))
 
 
 def _shape(given: Any) -> Shape:
-    if not isinstance(given, list) or not all(type(extent) is int and extent > 0 for extent in given):
+    if not isinstance(given, list) or len(given) > _AXES:
+        raise ValueError(f"a shape {given!r}")
+    if not all(type(extent) is int and 0 < extent < 2**63 for extent in given):
         raise ValueError(f"a shape {given!r}")
     return tuple(given)
 
@@ -75,7 +72,8 @@ def _shape(given: Any) -> Shape:
 def is_chain(net: Mapping[str, Note]) -> bool:
     """Whether it is a Sequential in Keras: one layer behind the other, none used twice, no input named for itself."""
     before: tuple[tuple[str, int], ...] = ()
-    if next(iter(net.values())).kind == "Dummy":
+    first = next(iter(net.values()), None)
+    if first is None or first.kind == "Dummy":
         return False
     for note in net.values():
         if note.sources != before or note.shares:
@@ -90,8 +88,10 @@ def keras_order(net: Mapping[str, Note]) -> list[str]:
     A layer that shares its parameters is, in Keras, the other one called again, and comes once, under that name. Split
     does not count: Keras has none, it would name the same tensor again.
     """
-    sources = {name: [_behind_splits(net, source) for source, _ in note.sources] for name, note in net.items()}
-    met, finished = _walked(net, sources)
+    behind = _behind_splits(net)
+    sources = {name: [behind[source] for source, _ in note.sources] for name, note in net.items()}
+    used = {source for note in net.values() for source, _ in note.sources}
+    met, finished = _walked(net, sources, [behind[name] for name in net if name not in used])
     depth: dict[str, int] = defaultdict(int)
     owners: dict[str, int] = {}
     for name in reversed(finished):
@@ -102,16 +102,18 @@ def keras_order(net: Mapping[str, Note]) -> list[str]:
     return sorted(owners, key=lambda owner: (-owners[owner], met[owner]))
 
 
-def _behind_splits(net: Mapping[str, Note], name: str) -> str:
-    while net[name].kind == "Split" and net[name].sources:
-        name = net[name].sources[0][0]
-    return name
+def _behind_splits(net: Mapping[str, Note]) -> dict[str, str]:
+    """{layer: itself, of a Split the layer whose output it names again}."""
+    found: dict[str, str] = {}
+    for name, note in net.items():
+        found[name] = found[note.sources[0][0]] if note.kind == "Split" and note.sources else name
+    return found
 
 
-def _walked(net: Mapping[str, Note], sources: Mapping[str, Sequence[str]]) -> tuple[dict[str, int], list[str]]:
+def _walked(
+    net: Mapping[str, Note], sources: Mapping[str, Sequence[str]], outputs: Sequence[str]
+) -> tuple[dict[str, int], list[str]]:
     """({layer: when it was met}, layers as they were left), depth first from the outputs; sharing ones met as one."""
-    used = {source for note in net.values() for source, _ in note.sources}
-    outputs = [_behind_splits(net, name) for name in net if name not in used]
     met: dict[str, int] = {}
     finished: dict[str, None] = {}
     for output in outputs:
@@ -125,54 +127,3 @@ def _walked(net: Mapping[str, Note], sources: Mapping[str, Sequence[str]]) -> tu
                 met.setdefault(net[following].shares or following, len(met))
                 stack.append((following, iter(sources[following])))
     return met, list(finished)
-
-
-def input_orders(net: Mapping[str, Note]) -> dict[str, Order]:
-    """How the features that reach each layer lie, by its first input.
-
-    Keras has channels last, we have them first: samples of three and more axes are images, those of two are sequences
-    (channels, length) if the net has a layer over sequences, else matrices that both have alike.
-    """
-    axes = 2 if any(note.kind in _SEQUENCES and len(note.inputs[0]) == 2 for note in net.values()) else 3
-    reaching: dict[str, Order] = {}
-    leaving: dict[tuple[str, int], Order] = {}
-    for note in net.values():
-        given = [leaving[source] for source in note.sources]
-        given = given or [(note.inputs[0],) if len(note.inputs[0]) >= axes else _plain(note.inputs[0])]
-        reaching[note.name] = given[0]
-        for number, shape in enumerate(note.outputs):
-            leaving[note.name, number] = (shape,) if len(shape) >= axes else _passed(note, given, shape)
-    return reaching
-
-
-def is_plain(order: Order) -> bool:
-    """Whether the features lie in Keras as in ours."""
-    return order is not None and all(map(_is_flat, order))
-
-
-def _is_flat(piece: Shape) -> bool:
-    """Of one axis, one channel or one pixel."""
-    return len(piece) == 1 or piece[0] == 1 or prod(piece[1:]) == 1
-
-
-def _plain(shape: Shape) -> Order:
-    return ((prod(shape),),)
-
-
-def _passed(note: Note, given: list[Order], shape: Shape) -> Order:
-    """The order of an output of one axis, or of a matrix that may have come from an image."""
-    if note.kind in ("Dense", "GlobalAvgPooling2D") or all(map(is_plain, given)):
-        return _plain(shape)
-    known = [order for order in given if order is not None]
-    if len(known) < len(given):
-        return None
-    if note.kind in ("Flatten", "Reshape") and len(shape) == 2:
-        kept = known[0] == note.inputs[:1] and note.inputs[0][:1] == shape[:1]  # the channels, still first
-        return (shape,) if kept else None
-    if note.kind in _KEEPING:
-        return known[0]
-    if note.kind in ("Merge", "Multiply"):
-        return known[0] if all(order == known[0] for order in known) else None
-    if note.kind == "Concat" and len(shape) == 1 and sum(map(len, known)) <= _PIECES:
-        return tuple(chain.from_iterable(known))
-    return None

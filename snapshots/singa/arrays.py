@@ -44,7 +44,7 @@ class Span(NamedTuple):
 
 
 class Global(NamedTuple):
-    """One of NumPy's names."""
+    """One of the names that NumPy's arrays need."""
 
     name: str
 
@@ -56,6 +56,7 @@ GLOBALS = {
     ("numpy", "ndarray"): Global("ndarray"),
     ("numpy", "dtype"): Global("dtype"),
     ("_codecs", "encode"): Global("encode"),
+    ("__builtin__", "bytes"): Global("bytes"),
 }
 
 
@@ -97,6 +98,7 @@ class Array:
         self.dtype, self.order = np.dtype(dtype.order + dtype.text), "F" if fortran else "C"
         if self.nbytes > data.size:
             raise SnapshotError(f"{stored.path}: wanted {self.nbytes} bytes for shape {shape}, received {data.size}")
+        raw.check_shape(stored.path, shape, self.dtype)
 
     @property
     def nbytes(self) -> int:
@@ -136,6 +138,8 @@ def called(stored: Stored, what: Global, given: tuple[Any, ...]) -> Span | DType
         source, coding = given
         if source.coding in ("utf-8", "raw-unicode") and text(stored, coding) == "latin1":
             return Span(source.start, source.size, source.coding, is_bytes=True)
+    if what.name == "bytes" and not given:  # how Python 3 writes none of them for Python 2
+        return Span(0, 0, "bytes")
     return None
 
 
@@ -148,7 +152,9 @@ def text(stored: Stored, span: Any) -> str:
         if span.coding == "utf-8":
             return data.decode("utf-8")
         if span.coding == "raw-unicode":
-            return data.decode("raw-unicode-escape")
+            found = data.decode("raw-unicode-escape")
+            found.encode()  # it may hold halves of characters
+            return found
         return (_unescaped(data) if span.coding == "escaped" else data).decode("latin-1")
     except ValueError as error:
         raise SnapshotError(f"{stored.path}: wanted a name, received {data!r}: {error}") from error

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import foreign
-from singa_lite.snapshots.tree import Form, Lazy, Tree
+from singa_lite.snapshots.lazy_source import LazySource
+from singa_lite.snapshots.tree import Lazy, Tree
 from singa_lite.tensor import Shape
 
 #: {entry of a layer in the tree: SINGA's suffixes until 3.0}; all others are as ours.
@@ -42,26 +43,7 @@ _DOTTED = {
 _DOTTED_SUFFIXES = {ours: theirs for theirs, (_, ours) in _DOTTED.items()}
 
 
-class Named:
-    """An open file of SINGA's as `tree.Source`."""
-
-    def __init__(self, path: str, arrays: Mapping[str, Lazy], attributes: Mapping[str, Any]) -> None:
-        self.path, self.attributes = path, attributes
-        self._arrays = arrays
-        self.shapes: dict[str, Form] = {entry: (lazy.shape, lazy.dtype) for entry, lazy in arrays.items()}
-
-    def attribute(self, name: str) -> Any:
-        """One of the attributes, or None."""
-        return self.attributes.get(name)
-
-    def read(self, path: str) -> NDArray[Any]:
-        """The array, as shape and dtype of `shapes` say. SnapshotError for one that is not there or damaged."""
-        if path not in self._arrays:
-            raise SnapshotError(f"{self.path}: wanted one of its entries, received {path!r}")
-        return self._arrays[path].fetch()
-
-
-def named(where: str, found: Mapping[str, Lazy], like: Tree | None) -> Named:
+def named(where: str, found: Mapping[str, Lazy], like: Tree | None) -> LazySource:
     """The arrays of a file by the tree's paths. found: by the file's names. where: the file.
 
     like: the net's tree; each of its parameters and running statistics takes the array of its name, in its shape. What
@@ -81,8 +63,7 @@ def named(where: str, found: Mapping[str, Lazy], like: Tree | None) -> Named:
             if path in arrays:
                 raise SnapshotError(f"{where}: wanted one array for {path!r}, received {name!r} beside another")
             arrays[path] = found[name]
-    arrays |= foreign.kept(arrays, like)
-    return Named(where, arrays, foreign.attributes(len(arrays), like))
+    return LazySource(where, arrays, foreign.attributes(len(arrays), like))
 
 
 def plain_path(name: str) -> str:

@@ -1,6 +1,6 @@
 """A pickle read without unpickling: the few opcodes of a dictionary of NumPy arrays, played on a stack of descriptions.
 
-Nothing is imported, nothing called: a name is looked up in a table of five, a call of one is noted as what it would
+Nothing is imported, nothing called: a name is looked up in a table of six, a call of one is noted as what it would
 have made. Strings and bytes stay in the file, a `Span` says where. So Python 2's and 3's pickles of protocols 0 to 4
 are read alike, and the memory depends on the number of opcodes, which is bounded. `pickle` itself would make what the
 file says before anything can be checked; `pickletools`, which documents the opcodes, fails at Python 2's strings.

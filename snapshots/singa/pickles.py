@@ -12,15 +12,16 @@ from functools import partial
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.files import raw
 from singa_lite.snapshots.files.raw import Stored
+from singa_lite.snapshots.lazy_source import LazySource
 from singa_lite.snapshots.singa.arrays import Array
-from singa_lite.snapshots.singa.names import Named, named
+from singa_lite.snapshots.singa.names import named
 from singa_lite.snapshots.singa.opcodes import Machine
 from singa_lite.snapshots.singa.records import VERSION
 from singa_lite.snapshots.tree import Lazy, Tree
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Named]:
+def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[LazySource]:
     """A .pickle or .pkl. like: the net's tree, see `singa_names.named`.
 
     FileNotFoundError if there is none; SnapshotError for a pickle of anything else than arrays of numbers by name, for
@@ -38,7 +39,7 @@ def _arrays(stored: Stored) -> dict[str, Lazy]:
             continue
         if not isinstance(value, Array) or value.data is None:
             raise SnapshotError(f"{stored.path}: entry {name!r}: wanted an array, received {type(value).__name__}")
-        if value.data.start in starts:  # or a small file could hold much
+        if value.nbytes and value.data.start in starts:  # or a small file could hold much
             raise SnapshotError(f"{stored.path}: entry {name!r}: wanted numbers of its own, received another's")
         starts.add(value.data.start)
         found[name] = Lazy(value.shape, value.dtype.newbyteorder("="), partial(value.read, stored, name))

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.files import raw
 from singa_lite.snapshots.files.raw import Bytes, Stored
 from singa_lite.tensor import Shape
 
@@ -70,6 +71,7 @@ def parse(stored: Stored, what: str, start: int, size: int) -> Proto:
     dtype = np.dtype(text)
     found = Proto(shape, dtype, start + head.at, size - head.at, packed, _strides(head, shape, layout))
     _check_size(head, found)
+    raw.check_shape(f"{stored.path}: {what}", shape, dtype)
     return found
 
 
@@ -86,7 +88,9 @@ def _numbers(stored: Stored, what: str, proto: Proto) -> NDArray[Any]:
     """The numbers as they are stored, on one axis. The bytes they come from do not outlive this call."""
     where = f"{stored.path}: {what}"
     if proto.dtype.kind == "i":
-        stored.allow(what, proto.size + proto.elements * proto.dtype.itemsize)  # varints may be shorter than int32
+        stored.allow_arrays(
+            what, proto.size + proto.elements * proto.dtype.itemsize
+        )  # varints may be shorter than int32
         return _integers(where, stored.read(what, proto.start, proto.size), proto)
     data = stored.read(what, proto.start, proto.size)
     return data.view(proto.dtype) if proto.packed else _untagged(where, data, proto.dtype)

@@ -16,9 +16,10 @@ from functools import partial
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.files import raw
 from singa_lite.snapshots.files.raw import Stored
+from singa_lite.snapshots.lazy_source import LazySource
 from singa_lite.snapshots.singa import desc as singa_desc
 from singa_lite.snapshots.singa import proto as singa_proto
-from singa_lite.snapshots.singa.names import Named, named
+from singa_lite.snapshots.singa.names import named
 from singa_lite.snapshots.singa.proto import Proto
 from singa_lite.snapshots.tree import Lazy, Tree
 
@@ -34,7 +35,7 @@ _ENTRY = 1 << 10
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Named]:
+def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[LazySource]:
     """A .bin, .model or .desc. like: the net's tree, see `singa_names.named`.
 
     FileNotFoundError if there is none; SnapshotError for anything else than a whole one, for a .desc that has no .bin

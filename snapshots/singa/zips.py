@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.files import guarded_json, npy, raw, zip_directory
+from singa_lite.snapshots.files import guarded_json, npy, raw, zip_directory, zip_member
 from singa_lite.snapshots.files.npy import Head
 from singa_lite.snapshots.files.raw import Bytes, Stored
 from singa_lite.snapshots.files.zip_directory import Member
-from singa_lite.snapshots.singa.names import Named, named
+from singa_lite.snapshots.lazy_source import LazySource
+from singa_lite.snapshots.singa.names import named
 from singa_lite.snapshots.tree import Lazy, Tree
 
 _ARRAYS, _ATTRIBUTES = "tensor_dict.npz", "states_attr.json"
@@ -35,11 +36,14 @@ _MODEL, _OWN = 0, 1
 
 
 class _Inner(Stored):
-    """The archive in the archive, unpacked in memory. Reading gives views, so it takes no more."""
+    """The archive in the archive, unpacked in memory. Reading gives views, so it takes no more.
+
+    It deserves what the file does, whatever became of it.
+    """
 
     def __init__(self, outer: Stored, data: Bytes) -> None:
         self.path, self.size = f"{outer.path}: {_ARRAYS}", data.size
-        self._outer, self._data = outer, data
+        self.deserved, self._data = outer.deserved, data
 
     def read(self, what: str, offset: int, count: int) -> Bytes:
         """As of a file."""
@@ -48,13 +52,9 @@ class _Inner(Stored):
             raise SnapshotError(f"{self.path}: {what}: {end}")
         return self._data[offset : offset + count]
 
-    def allow(self, what: str, count: int) -> None:
-        """By the size of the file, not of what became of it."""
-        self._outer.allow(what, count)
-
 
 @contextmanager
-def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Named]:
+def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[LazySource]:
     """A .zip. like: the net's tree, see `singa_names.named`. While it is open, all arrays are in memory.
 
     FileNotFoundError if there is none; SnapshotError for an archive of other members, one that unpacks to more than
@@ -64,9 +64,9 @@ def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Named]:
         members = zip_directory.members(stored)
         if members.keys() != {_ARRAYS, _ATTRIBUTES}:
             raise SnapshotError(f"{stored.path}: wanted {_ARRAYS} and {_ATTRIBUTES}, received {list(members)[:8]}")
-        text = zip_directory.read(stored, members[_ATTRIBUTES])
+        text = zip_member.read(stored, members[_ATTRIBUTES])
         attributes = guarded_json.loads(stored, _ATTRIBUTES, text)
-        arrays = _arrays(_Inner(stored, zip_directory.read(stored, members[_ARRAYS])))
+        arrays = _arrays(_Inner(stored, zip_member.read(stored, members[_ARRAYS])))
         left_out = _checked(stored.path, arrays, attributes)
         found = named(stored.path, {name: lazy for name, lazy in arrays.items() if name not in left_out}, like)
         if left_out:
@@ -81,14 +81,14 @@ def _arrays(inner: _Inner) -> dict[str, Lazy]:
         where = f"{inner.path}: member {name!r}"
         if not name.endswith(".npy") or member.method != zip_directory.STORED:
             raise SnapshotError(f"{where}: wanted a stored array")
-        head = npy.parse(where, zip_directory.head(inner, member, npy.MOST_BYTES), member.size)
+        head = npy.parse(where, zip_member.head(inner, member, npy.MOST_BYTES), member.size)
         native = head.dtype.newbyteorder("=")
         found[name.removesuffix(".npy")] = Lazy(head.shape, native, partial(_read, where, inner, member, head))
     return found
 
 
 def _read(where: str, inner: _Inner, member: Member, head: Head) -> NDArray[Any]:
-    data = zip_directory.read(inner, member)[head.start :]
+    data = zip_member.read(inner, member)[head.start :]
     if not head.dtype.isnative:  # it is swapped in place, and this is the archive itself
         data = data.copy()
     if head.order == "C":

@@ -23,8 +23,8 @@ from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.tensors import header as tensors_header
 from singa_lite.snapshots.tensors import torch_names
 from singa_lite.snapshots.tensors.header import Entry, Header
-from singa_lite.snapshots.tensors.source import TensorsSource
-from singa_lite.snapshots.tensors.torch_names import Place
+from singa_lite.snapshots.tensors.place import Place
+from singa_lite.snapshots.tensors.source import of_known, of_others
 from singa_lite.snapshots.tree import Form, Source, Tree
 
 #: In the metadata: the manifest's text, its digest, and {path: [name, axes]} as JSON.
@@ -42,7 +42,7 @@ def save(contents: Tree, path: str | os.PathLike[str], *, names: Names | None = 
     shown = os.fsdecode(path)
     forms = {entry: (lazy.shape, lazy.dtype) for entry, lazy in contents.arrays.items()}
     places = torch_names.places(shown, forms, contents.attributes.get("layers"), names)
-    entries = _laid_out(shown, forms, places)
+    entries = _laid_out(forms, places)
     blank = {entry: manifest.Entry(shape, dtype.name, "0" * 64) for entry, (shape, dtype) in forms.items()}
     header = _header(shown, entries, places, Manifest(contents.attributes, blank))  # as long as with the digests
     size, total = len(header), len(header) + sum(lazy.nbytes for lazy in contents.arrays.values())
@@ -60,14 +60,13 @@ def save(contents: Tree, path: str | os.PathLike[str], *, names: Names | None = 
             raw.write_all(file, _header(shown, entries, places, written))
 
 
-def _laid_out(where: str, forms: Mapping[str, Form], places: Mapping[str, Place]) -> dict[str, Entry]:
+def _laid_out(forms: Mapping[str, Form], places: Mapping[str, Place]) -> dict[str, Entry]:
     """Where each array will be; those of larger elements first, so that all begin at multiples of theirs."""
     entries: dict[str, Entry] = {}
     end = 0
     for path, (shape, dtype) in sorted(forms.items(), key=lambda item: -item[1][1].itemsize):
-        code = tensors_header.code_of(f"{where}: entry {path!r}", dtype)
         begin, end = end, end + prod(shape) * dtype.itemsize
-        entries[path] = Entry(code, places[path].stored_shape(shape), begin, end)
+        entries[path] = Entry(tensors_header.code_of(dtype), places[path].stored_shape(shape), begin, end)
     return entries
 
 
@@ -87,16 +86,18 @@ def opened(path: str | os.PathLike[str], like: Tree | None, *, names: Names | No
 
     A file of PyTorch's is read unverified, by the names of the entries of `like`, or by names and shapes alone. Its
     num_batches_tracked are left out; other strange entries are there by their own names. Its floats are widened to
-    those of `like`, bfloat16 at least to float32.
+    those of `like`, bfloat16 at least to float32. Of those left out tells the attribute `left_out`.
     """
     with raw.reading(path) as stored:
         header = tensors_header.read(stored)
         known = _manifest(stored, header)
         places = _found(stored.path, header, like, names) if known is None else _written(stored, header, known)
         if known is not None and names is not None and like is not None:
-            yield TensorsSource(stored, header, known, _renamed(stored.path, places, like, names), like)
+            yield of_known(stored, header, known, _renamed(stored.path, places, like, names))
+        elif known is not None:
+            yield of_known(stored, header, known, {path: (path, place) for path, place in places.items()})
         else:
-            yield TensorsSource(stored, header, known, {path: (path, place) for path, place in places.items()}, like)
+            yield of_others(stored, header, places, like)
 
 
 def _manifest(stored: Stored, header: Header) -> Manifest | None:
@@ -107,8 +108,7 @@ def _manifest(stored: Stored, header: Header) -> Manifest | None:
     if missing:
         raise SnapshotError(f"{stored.path}: wanted {sorted(missing)} in its metadata, received none of that name")
     text = header.metadata[_MANIFEST].encode(errors="replace")
-    guarded_json.check(stored, "the manifest", text)
-    return manifest.read(stored.path, text, header.metadata[_SHA256])
+    return manifest.read(stored.path, text, header.metadata[_SHA256], stored.size)
 
 
 def _written(stored: Stored, header: Header, known: Manifest) -> dict[str, Place]:
@@ -124,7 +124,7 @@ def _written(stored: Stored, header: Header, known: Manifest) -> dict[str, Place
             raise SnapshotError(f"{stored.path}: wanted {what}, received names that differ in {sorted(wanted ^ found)}")
     for path, place in places.items():
         axes = len(header.entries[place.name].shape)
-        if place.axes is not None and sorted(place.axes) != list(range(axes)):
+        if not place.fits(axes):
             raise SnapshotError(f"{stored.path}: entry {path!r}: wanted an order of {axes} axes, received {place.axes}")
     return places
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.files import guarded_json
+from singa_lite.snapshots.files import guarded_json, raw
 from singa_lite.snapshots.files.raw import Stored
 from singa_lite.tensor import Shape
 
@@ -66,10 +66,8 @@ class Header(NamedTuple):
     start: int
 
 
-def code_of(where: str, dtype: np.dtype[Any]) -> str:
-    """The format's name of a dtype; SnapshotError if it has none."""
-    if dtype.name not in _CODES:
-        raise SnapshotError(f"{where}: wanted one of {', '.join(_CODES)}, which safetensors has, received {dtype}")
+def code_of(dtype: np.dtype[Any]) -> str:
+    """The format's name of a dtype, one of those that `formats` says it has."""
     return _CODES[dtype.name]
 
 
@@ -78,11 +76,7 @@ def to_bytes(where: str, entries: Mapping[str, Entry], metadata: Mapping[str, st
     contents: dict[str, Any] = {METADATA: dict(metadata)}
     for name, entry in entries.items():
         contents[name] = {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": (entry.begin, entry.end)}
-    try:
-        text = json.dumps(contents, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError as error:
-        strange = str(error.object)[error.start : error.end]
-        raise SnapshotError(f"{where}: wanted names that are Unicode, received one with {strange!r}") from error
+    text = _encoded(where, json.dumps(contents, ensure_ascii=False, separators=(",", ":")))
     text += b" " * (-len(text) % 8)
     if METADATA in entries or len(text) > LONGEST:
         raise SnapshotError(f"{where}: wanted at most {LONGEST} bytes of header and no entry {METADATA!r}")
@@ -97,9 +91,20 @@ def read(stored: Stored) -> Header:
     metadata = contents.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise SnapshotError(f"{stored.path}: {METADATA}: wanted texts by name, received something else")
+    for name in contents:
+        _encoded(stored.path, name)
     entries = {name: _entry(stored, name, given) for name, given in contents.items()}
     _check_cover(stored, entries, stored.size - start)
     return Header(entries, metadata, start)
+
+
+def _encoded(where: str, text: str) -> bytes:
+    """A text in UTF-8. SnapshotError for halves of characters, which JSON can tell, and which nothing can write."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        strange = text[error.start : error.end]
+        raise SnapshotError(f"{where}: wanted names that are Unicode, received one with {strange!r}") from error
 
 
 def _text(stored: Stored) -> bytes:
@@ -126,9 +131,7 @@ def _entry(stored: Stored, name: str, given: Any) -> Entry:
     if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise SnapshotError(f"{where}: wanted data_offsets [begin, end], received {_short(offsets)}")
     entry = Entry(dtype, tuple(shape), *offsets)
-    width = entry.form.itemsize
-    if width * prod(max(1, extent) for extent in shape) >= 1 << 63:  # NumPy has no such shape, empty or not
-        raise SnapshotError(f"{where}: wanted a shape of less than 2**63 bytes, received {_short(shape)}")
+    raw.check_shape(where, entry.shape, entry.form)
     wanted = prod(entry.shape) * entry.stored_as.itemsize
     if wanted != entry.end - entry.begin:
         raise SnapshotError(

@@ -9,72 +9,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
-
-from numpy.typing import NDArray
+from typing import Any
 
 from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.tensors.place import Axes, Place
 from singa_lite.snapshots.tree import Form
 from singa_lite.tensor import Shape
 
 #: {class: {our name: PyTorch's}}, where they differ. Both normalizations call them so there.
-_NAMES = {
-    "BatchNormalization": {"gamma": "weight", "beta": "bias"},
-    "LayerNormalization": {"gamma": "weight", "beta": "bias"},
-}
+_SCALE = {"gamma": "weight", "beta": "bias"}
+_NAMES = {"BatchNormalization": _SCALE, "LayerNormalization": _SCALE}
+_OURS = {theirs: ours for ours, theirs in _SCALE.items()}
 
-#: {class: {our name: axes of ours in PyTorch's order}}. A convolution's weight lies as PyTorch's does.
-_AXES = {"Dense": {"weight": (1, 0)}}
+#: {class: {our name: (axes that ours has, those of them that PyTorch's has, in its order)}}. A Conv1D's weight has a
+#: height of 1 here; that of a Conv2D lies as PyTorch's does.
+_AXES: dict[str, dict[str, tuple[int, Axes]]] = {"Dense": {"weight": (2, (1, 0))}, "Conv1D": {"weight": (4, (0, 1, 3))}}
 
 #: State that PyTorch has too.
 _STATE = ("running_mean", "running_var")
 
 #: What PyTorch's state_dict has beyond that, of no use here: the batches that a BatchNorm has seen.
 IGNORED = ("num_batches_tracked",)
-
-
-Axes = tuple[int, ...]
-
-
-class Place(NamedTuple):
-    """Where an entry is. name: in the file; axes: the tree's, in the file's order; None: as they are."""
-
-    name: str
-    axes: Axes | None = None
-
-    @classmethod
-    def of(cls, where: str, given: Any) -> Place:
-        """That of a list [name, axes] from a file; SnapshotError for anything else."""
-        if isinstance(given, list) and len(given) == 2 and isinstance(given[0], str):
-            name, axes = given
-            if axes is None:
-                return cls(name)
-            if isinstance(axes, list) and all(type(axis) is int for axis in axes):
-                return cls(name, tuple(axes))
-        raise SnapshotError(f"{where}: wanted a name and axes, received {str(given)[:100]}")
-
-    def stored_shape(self, shape: Shape) -> Shape:
-        """The shape in the file."""
-        return shape if self.axes is None else tuple(shape[axis] for axis in self.axes)
-
-    def stored(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array as it lies in the file, a view."""
-        return array if self.axes is None else array.transpose(self.axes)
-
-    def restored_shape(self, shape: Shape) -> Shape:
-        """The tree's shape of one in the file; as it is if it has other axes, for it will not fit."""
-        order = self._order(len(shape))
-        return shape if order is None else tuple(shape[axis] for axis in order)
-
-    def restored(self, array: NDArray[Any]) -> NDArray[Any]:
-        """An array of the file as the tree has it, a view."""
-        order = self._order(array.ndim)
-        return array if order is None else array.transpose(order)
-
-    def _order(self, count: int) -> Axes | None:
-        if self.axes is None or len(self.axes) != count:
-            return None
-        return tuple(self.axes.index(axis) for axis in range(count))
 
 
 def places(where: str, forms: Mapping[str, Form], layers: Any, names: Mapping[str, str] | None) -> dict[str, Place]:
@@ -85,7 +40,7 @@ def places(where: str, forms: Mapping[str, Form], layers: Any, names: Mapping[st
     """
     kinds = _kinds(forms, layers)
     given = _checked(where, names, {*forms, *kinds})
-    found = {path: _place(path, kinds, given) for path in forms}
+    found = {path: _place(path, shape, kinds, given) for path, (shape, _) in forms.items()}
     owner: dict[str, str] = {}
     for path, place in found.items():
         other = owner.setdefault(place.name, path)
@@ -111,16 +66,25 @@ def _strings(names: Mapping[str, str] | None) -> dict[str, str]:
     return dict(given)
 
 
-def _place(path: str, kinds: Mapping[str, str], names: Mapping[str, str]) -> Place:
+def _place(path: str, shape: Shape, kinds: Mapping[str, str], names: Mapping[str, str]) -> Place:
     branch, _, rest = path.partition("/")
     layer, _, name = rest.rpartition("/")
     kind = kinds.get(layer, "")
-    axes = _AXES.get(kind, {}).get(name) if branch == "parameters" else None
+    axes = _axes(kind, name, shape) if branch == "parameters" else None
     if path in names:
         return Place(names[path], axes)
     if not layer or "/" in layer or not (branch == "parameters" or (branch == "state" and name in _STATE)):
         return Place(path)
     return Place(joined(names.get(layer, layer), _NAMES.get(kind, {}).get(name, name)), axes)
+
+
+def _axes(kind: str, name: str, shape: Shape) -> Axes | None:
+    """Those of PyTorch's array; None where they are as ours, and for a shape that no layer of this class has."""
+    found = _AXES.get(kind, {}).get(name)
+    if found is None or len(shape) != found[0]:
+        return None
+    axes = found[1]
+    return axes if all(extent == 1 or axis in axes for axis, extent in enumerate(shape)) else None
 
 
 def joined(module: str, name: str) -> str:
@@ -153,8 +117,9 @@ def _guessed(forms: Mapping[str, Form]) -> dict[str, str]:
 def guessed_places(where: str, forms: Mapping[str, Form], names: Mapping[str, str] | None) -> dict[str, Place]:
     """The places of a file of PyTorch's, from its names and shapes alone: {our path: place}.
 
-    A module with running statistics, or with a weight of one axis, is a normalization; a weight of two axes is that
-    of a Linear; a name with a slash is a path. names: as for `places`, read backwards.
+    A module whose weight has one axis, or the axes of its bias, is a normalization; another weight of two axes is that
+    of a Linear. A name with a slash is a path; so is one that is no module's, or is what a normalization's are called
+    here, for `places` gives all of them their names back. names: as for `places`, read backwards.
     """
     given = {theirs: ours for ours, theirs in _strings(names).items()}
     found: dict[str, Place] = {}
@@ -162,21 +127,23 @@ def guessed_places(where: str, forms: Mapping[str, Form], names: Mapping[str, st
         module, _, last = name.rpartition(".")
         if last in IGNORED:
             continue
-        axes = (1, 0) if last == "weight" and len(shape) == 2 else None
         path = given.get(name) or _guessed_path(forms, name, given.get(module, module))
         if path in found:
             raise SnapshotError(f"{where}: entry {path!r}: would be both {found[path].name!r} and {name!r}")
-        found[path] = Place(name, axes)
+        is_weight = path != name and path.startswith("parameters/") and path.endswith("/weight")
+        found[path] = Place(name, _axes("Dense", "weight", shape) if is_weight else None)
     return found
 
 
 def _guessed_path(forms: Mapping[str, Form], name: str, layer: str) -> str:
     module, _, last = name.rpartition(".")
-    if "/" in name:
+    if "/" in name or not layer or not last or last in _SCALE:
         return name
     if last in _STATE:
         return f"state/{layer}/{last}"
-    weight = forms.get(joined(module, "weight"))
-    if weight is not None and len(weight[0]) == 1:
-        last = {"weight": "gamma", "bias": "beta"}.get(last, last)
-    return f"parameters/{layer}/{last}"
+    return f"parameters/{layer}/{_OURS.get(last, last) if _is_normalization(forms, module) else last}"
+
+
+def _is_normalization(forms: Mapping[str, Form], module: str) -> bool:
+    weight, bias = (forms.get(joined(module, name)) for name in ("weight", "bias"))
+    return weight is not None and (len(weight[0]) == 1 or (bias is not None and bias[0] == weight[0]))

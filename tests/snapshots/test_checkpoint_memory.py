@@ -39,7 +39,7 @@ def resident():
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
 
-folder, steps, background = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
+folder, steps, background, every = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True", int(sys.argv[4])
 net = FeedForwardNet(loss.SoftmaxCrossEntropy())
 net.add(layers.Dense("dense", 8, input_sample_shape=(5,)))
 net.add(layers.BatchNormalization("norm"))
@@ -48,17 +48,19 @@ net.add(layers.Dense("out", 3))
 net.compile(optimizer.Adam())
 rng = np.random.default_rng(8)
 x, y = rng.normal(size=(1000, 5)).astype("f"), rng.integers(0, 3, 1000)
-checkpoint = Checkpoint(folder, every_steps=5, background=background)
+checkpoint = Checkpoint(folder, every_steps=every, background=background)
 net.fit(x, y, batch_size=10, epochs=steps // 100, verbose=False, callbacks=[checkpoint, Look()])
 """
 
 
 @pytest.mark.skipif(not STATUS.exists(), reason="needs Linux' /proc")
+@pytest.mark.parametrize("every", [5, 100])
 @pytest.mark.parametrize("background", [False, True])
-def test_memory_stays_as_it_is(tmp_path, background):
+def test_memory_stays_as_it_is(tmp_path, background, every):
+    """Also if the first checkpoint comes after step 10: what writing takes is taken at the first step."""
     paths = [str(Path(singa_lite.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     result = subprocess.run(
-        [sys.executable, "-c", TRAIN, str(tmp_path), str(STEPS), str(background)],
+        [sys.executable, "-c", TRAIN, str(tmp_path), str(STEPS), str(background), str(every)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from in_process import ROOT, start
 from nets import state_of
 from singa_files import native
+from singa_lite import FeedForwardNet, layers, tensor
 from singa_lite import __main__ as program
-from singa_lite import tensor
+from singa_lite.snapshots import command, formats, tree
 from snapshot_nets import make_net, trained
 
 SUFFIXES = (".h5", ".safetensors", ".npz")
@@ -70,9 +76,47 @@ def test_diff_names_what_differs_and_by_how_much(tmp_path, capsys, saved):
     net.save(tmp_path / "other.npz")
     status, lines, _ = said(capsys, "diff", saved, tmp_path / "other.npz")
     assert status == 1
-    assert lines == ["parameters/dense/weight: 2 of 72 elements differ, by at most 0.25"] or lines == [
-        f"parameters/dense/weight: 2 of {values.size} elements differ, by at most 0.25"
-    ]
+    text = f"2 of {values.size} elements differ, by at most 0.25, 1 of them NaN in one file alone"
+    assert lines == [f"parameters/dense/weight: {text}"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [
+        ([np.nan, 1, 2], [1.0, 1, 2], ["a: 1 of 3 elements differ, 1 of them NaN in one file alone"]),
+        ([np.nan, 1, 2], [np.nan, 1, 4.5], ["a: 1 of 3 elements differ, by at most 2.5"]),
+        ([np.inf, 1, 2], [-np.inf, 1, 2], ["a: 1 of 3 elements differ, by at most inf"]),
+        ([0.0, 1], [-0.0, 1], ["a: 0 of 2 elements differ, but for signs of zeros or kinds of NaN"]),
+        ([True, False], [True, True], ["a: 1 of 2 elements differ"]),
+        (3, 5, ["a: 1 of 1 elements differ"]),
+        (np.float32(3), np.float32(5), ["a: 1 of 1 elements differ, by at most 2"]),
+        (np.zeros((0, 3)), np.zeros((0, 3)), []),
+        (np.float32([1, 2]), np.array([1, 2], ">f4"), []),
+    ],
+)
+def test_diff_tells_how_far_elements_are_from_each_other(tmp_path, capsys, one, other, told):
+    for name, value in (("one", one), ("other", other)):
+        np.savez(tmp_path / f"{name}.npz", a=np.asarray(value))
+    assert said(capsys, "diff", tmp_path / "one.npz", tmp_path / "other.npz") == (bool(told), told, "")
+
+
+@pytest.mark.parametrize("first", SUFFIXES)
+@pytest.mark.parametrize("second", SUFFIXES)
+def test_diff_tells_attributes_that_one_file_alone_has(tmp_path, capsys, first, second):
+    """SGD has no arrays: compiled with it, a net differs in nothing else."""
+    make_net().save(tmp_path / f"plain{first}")
+    make_net("SGD").save(tmp_path / f"compiled{second}")
+    status, lines, _ = said(capsys, "diff", tmp_path / f"plain{first}", tmp_path / f"compiled{second}")
+    wanted = ["attribute optimizer: 'SGD', only in the second", "attribute step: 0, only in the second"]
+    assert (status, lines) == (1, wanted)
+    status, lines, _ = said(capsys, "diff", tmp_path / f"compiled{second}", tmp_path / f"plain{first}")
+    assert (status, lines) == (1, [line.replace("second", "first") for line in wanted])
+
+
+def test_diff_asks_no_attributes_of_files_that_have_none(tmp_path, capsys, saved):
+    arrays = {path: lazy.fetch() for path, lazy in tree.of_net(trained()).arrays.items()}
+    np.savez(tmp_path / "theirs.npz", **arrays)
+    assert said(capsys, "diff", saved, tmp_path / "theirs.npz") == (0, [], "")
 
 
 def test_diff_of_different_nets(tmp_path, capsys, saved):
@@ -98,6 +142,18 @@ def test_bad_files_are_one_line_on_standard_error(tmp_path, capsys, monkeypatch,
     assert not Path("other.npz").exists()
 
 
+def test_convert_tells_what_it_leaves_out(tmp_path, capsys, saved):
+    target = tmp_path / "net.weights.h5"
+    arrays = len(tree.of_net(trained()).arrays)
+    assert said(capsys, "convert", saved, tmp_path / "net.npz")[1] == [f"{tmp_path / 'net.npz'}: {arrays} arrays"]
+    status, (line,), _ = said(capsys, "convert", saved, target)
+    with formats.opened(target) as written:
+        kept = len(written.shapes)
+    told = f"{arrays - kept - 1} below optimizer/, 1 below state/, attribute optimizer, attribute step"
+    assert (status, sorted(line.split("; left out: ")[1].split(", "))) == (0, sorted(told.split(", ")))
+    assert line.startswith(f"{target}: {kept} arrays; ")
+
+
 def test_a_target_that_is_only_read_is_refused(tmp_path, capsys, saved):
     status, _, err = said(capsys, "convert", saved, tmp_path / "net.bin")
     assert (status, "only read" in err) == (2, True)
@@ -119,3 +175,63 @@ def test_a_bad_command_line(capsys):
             program.main(arguments)
         assert caught.value.code == 2
         assert "usage" in capsys.readouterr().err
+
+
+# ---- as a program
+
+
+def printing(name: str, folder: Path) -> Path:
+    """A snapshot of a net with a layer of this name."""
+    net = FeedForwardNet()
+    net.add(layers.Dense(name, 2, input_sample_shape=(3,)))
+    net.save(folder / "x.npz")
+    return folder / "x.npz"
+
+
+def inspected_into(target: Any, path: Path) -> subprocess.CompletedProcess[str]:
+    """What `inspect` does in a process that prints into this file."""
+    return subprocess.run(
+        [sys.executable, "-m", "singa_lite", "snapshot", "inspect", str(path)],
+        env={**os.environ, "PYTHONPATH": ROOT},
+        stdout=target,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_names_that_the_terminal_has_not(tmp_path):
+    path = printing("é层", tmp_path)
+    done = start("-m", "singa_lite", "snapshot", "inspect", str(path), PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "parameters/\\xe9\\u5c42/weight" in done.stdout
+
+
+def test_a_reader_that_stops(tmp_path):
+    """As of `inspect x.npz | head -1`, where the pipe is closed before all is printed."""
+    there, here = os.pipe()
+    os.close(there)
+    try:
+        done = inspected_into(here, printing("dense", tmp_path))
+    finally:
+        os.close(here)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_disk_that_is_full(tmp_path):
+    with open("/dev/full", "w") as full:
+        done = inspected_into(full, printing("dense", tmp_path))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "No space left" in done.stderr
+
+
+@pytest.mark.parametrize("error", [ValueError("of something"), MemoryError()])
+def test_other_errors_are_one_line_too(capsys, monkeypatch, error):
+    def fail(path: str) -> list[str]:
+        raise error
+
+    monkeypatch.setattr(command, "inspected", fail)
+    status, _, err = said(capsys, "inspect", "x.npz")
+    assert (status, err) == (2, f"python -m singa_lite snapshot: {str(error) or 'MemoryError'}\n")

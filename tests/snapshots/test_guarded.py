@@ -345,16 +345,20 @@ def test_a_tree_that_contains_itself(tmp_path):
     assert_refused(tmp_path / "bad.h5", "the list of entries cannot be read")
 
 
-def crowded(count: int) -> bytes:
-    """A file whose root has so many groups, each of 64 bytes in all: an empty header, a name, a place in a list."""
+def crowded(count: int, names: bytes | None = None, step: int = 8) -> bytes:
+    """A file whose root has so many groups, each of 64 bytes in all: an empty header, a name, a place in a list.
+
+    names: the heap; step: bytes from the beginning of a name to that of the next.
+    """
     headers = b"".join(struct.pack("<BxHII4x", 1, 0, 1, 0) for _ in range(count))
-    names = b"".join(b"%07d\0" % number for number in range(count))
+    if names is None:
+        names = b"".join(b"%07d\0" % number for number in range(count))
     body, lists = bytearray(96) + headers, []
     for first in range(0, count, 60000):
         part = range(first, min(first + 60000, count))
         lists.append(len(body))
         body += b"SNOD\1\0" + struct.pack("<H", len(part))
-        body += b"".join(struct.pack("<QQQQQ", 8 * n, 96 + 16 * n, 0, 0, 0) for n in part)
+        body += b"".join(struct.pack("<QQQQQ", step * n, 96 + 16 * n, 0, 0, 0) for n in part)
     heap = len(body)
     body += b"HEAP" + struct.pack("<4xQQQ", len(names), 0, heap + 32) + names
     tree = len(body)
@@ -373,6 +377,64 @@ def test_a_crowd_of_parts(tmp_path):
     assert_refused(tmp_path / "bad.h5", "entry '0000000': wanted a dataset stored in this file, or a group")
     (tmp_path / "bad.h5").write_bytes(crowded(200_000))
     assert_refused(tmp_path / "bad.h5", "parts and more in a file of")
+
+
+def test_names_that_overlap(tmp_path):
+    """Each is one long name without its first letters: together they are many times as long as the file."""
+    names = bytes(97 + number % 26 for number in range(100_000)) + b"\0"
+    (tmp_path / "bad.h5").write_bytes(crowded(3000, names, step=1))
+    assert_refused(
+        tmp_path / "bad.h5", "the list of entries cannot be read: names that overlap, of more than the 100001"
+    )
+
+
+def test_a_name_without_an_end(tmp_path):
+    (tmp_path / "bad.h5").write_bytes(crowded(1, b"a" * 64))
+    with pytest.raises(SnapshotError, match="the list of entries cannot be read"):
+        everything(tmp_path / "bad.h5")
+
+
+def test_a_name_of_more_than_a_mebibyte(tmp_path):
+    names = b"a" * (2**20 + 7) + b"\0"
+    (tmp_path / "bad.h5").write_bytes(crowded(1, names))
+    assert_refused(tmp_path / "bad.h5", "a name of 1048583 bytes, of which 1048576 are read")
+
+
+def nested(path: Path, depth: int, count: int, length: int) -> None:
+    """So many arrays in groups within groups, whose names have so many letters."""
+    with h5py.File(path, "w", libver="earliest") as file:
+        inner = file.create_group("/".join(["x" * length] * depth))
+        for number in range(count):
+            inner[f"{number}"] = np.zeros(0, "f4")
+
+
+def test_paths_that_are_much_longer_than_the_file(tmp_path):
+    """Each array has all names of the groups around it in its path."""
+    nested(tmp_path / "bad.h5", depth=50, count=1000, length=3000)
+    size = (tmp_path / "bad.h5").stat().st_size
+    tracemalloc.start()
+    with pytest.raises(SnapshotError, match=rf"paths of \d+ bytes and more in a file of {size}$"):
+        everything(tmp_path / "bad.h5")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * size + (6 << 20)
+
+
+def test_paths_that_are_longer_than_the_file_by_a_little(tmp_path):
+    nested(tmp_path / "long.h5", depth=10, count=60, length=5000)
+    with guarded.opened(tmp_path / "long.h5") as file:
+        assert sum(map(len, file.datasets)) > 3 * file.size
+
+
+def test_long_lists_in_attributes(tmp_path):
+    """Numbers of Python's are much larger than those in the file."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.attrs["most"] = np.arange(1024, dtype="i1")
+        file.attrs["more"] = np.arange(1025, dtype="i1")
+    with guarded.opened(tmp_path / "a.h5") as file:
+        assert len(file.attribute("most")) == 1024
+        with pytest.raises(SnapshotError, match=r"attribute 'more' .*a list of 1025 elements, of which 1024 are read"):
+            file.attribute("more")
 
 
 def test_flipped_bits_give_an_error_of_ours_or_an_answer(tmp_path):

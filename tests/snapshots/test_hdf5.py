@@ -387,11 +387,11 @@ NEW: dict[str, tuple[Callable[[Path], None], str]] = {
     "no digest": (untold("manifest_sha256"), "the manifest is damaged"),
     "other digest": (told("manifest_sha256", "0" * 64), "the manifest is damaged: wanted SHA-256 000"),
     "odd digest": (told("manifest_sha256", 5), "the manifest is damaged: wanted SHA-256 5"),
-    "manifest of another kind": (having("manifest", np.ones(9, "f4")), "wanted a manifest of at most"),
-    "long manifest": (having("manifest", np.zeros(2**20 + 40 * 4096, "u1")), "wanted a manifest of at most"),
-    "forged": (change(lambda file: forge(file, b"[]")), "wanted a manifest of version 1"),
-    "forged and deep": (change(lambda file: forge(file, b"[" * 99999)), "wanted a manifest of version 1"),
-    "of another file": (change(lambda file: forge(file, b"null")), "wanted a manifest of version 1"),
+    "manifest of another kind": (having("manifest", np.ones(9, "f4")), r"wanted a manifest of bytes, received \(9,\)"),
+    "costly manifest": (change(lambda file: forge(file, b"[],[]" * 200_000)), "the manifest: would take about"),
+    "forged": (change(lambda file: forge(file, b"[]")), "the manifest: wanted a JSON object, received list"),
+    "forged and deep": (change(lambda file: forge(file, b"[" * 99999)), "the manifest: wanted JSON"),
+    "of another file": (change(lambda file: forge(file, b'{"manifest":2}')), "wanted a manifest of version 1"),
 }
 
 

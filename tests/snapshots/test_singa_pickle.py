@@ -162,6 +162,8 @@ PLAIN = pickle.dumps({"a_bias": np.float32([1, 2])}, 2)
         (b"cnumpy\ndtype\n(S'f4'\nI0\nI1\ntR(I3\nS'?'\nNNNI-1\nI-1\nI0\ntb.", "wanted a dtype of numbers"),
         (b"c_codecs\nencode\n(X\x01\x00\x00\x00aX\x06\x00\x00\x00rot_13tR.", "as NumPy writes it"),
         (b"c_codecs\ndecode\n.", "received _codecs.decode"),
+        (b"c__builtin__\nbytes\n(I99999999999\ntR.", "as NumPy writes it"),
+        (b"(dV\\ud800\nI2\ns.", "wanted a name"),
         (b"cnumpy\nndarray\n(dS'__setstate__'\ncos\nsystem\nsb.", "received os.system"),
         (b"Pid\n.", "opcode"),
         (b"Nq\x00Q.", "opcode"),
@@ -209,6 +211,10 @@ PLAIN = pickle.dumps({"a_bias": np.float32([1, 2])}, 2)
         (PLAIN.replace(b"K\x02\x85", b"K\x01\x85"), "received 8 bytes"),
         (PLAIN.replace(b"K\x02\x85", b"J\xff\xff\xff\xff\x85"), "wanted a shape"),
         (PLAIN.replace(b"K\x02\x85", b"\x88\x85"), "wanted a shape"),
+        (
+            pickle.dumps({"a": np.zeros((0, 2, 3), "f4")}, 0).replace(b"I2\n", b"I9" + b"9" * 18 + b"\n"),
+            "wanted a shape",
+        ),
         (PLAIN.replace(b"\x00\xc2\x80", b"\xe2\x82\xac"), "a character that is no byte"),
         (python2_pickle(ARRAYS).replace(b"I00\nS'", b"I00\nV'"), "it is a text"),
         (pickle.dumps({"a": np.array([{}, None])}, 2), "as NumPy writes it"),
@@ -246,6 +252,14 @@ def test_persistent_ids_are_refused(tmp_path):
         out = io.BytesIO()
         Persistent(out, protocol).dump({"a": np.ones(2)})
         refused(tmp_path, out.getvalue(), "opcode")
+
+
+@pytest.mark.parametrize("protocol", range(5))
+def test_arrays_without_numbers(tmp_path, protocol):
+    """Python 3 has no bytes that it could write for Python 2, but for none: there it writes a call of `bytes`."""
+    arrays = {"a_weight": np.zeros((0, 3), np.float32), "b_weight": np.zeros((2, 0), np.float32), **ARRAYS}
+    wanted = {"parameters/a/weight": arrays["a_weight"], "parameters/b/weight": arrays["b_weight"], **PATHS}
+    same(contents(written(tmp_path, pickle.dumps(arrays, protocol))), wanted)
 
 
 def test_one_array_twice_is_refused(tmp_path):

@@ -273,6 +273,7 @@ GOOD = tensor_proto(MATRIX, "1.2.0")
         (record("a", b"\x08\xff\xff\xff\xff\x1f"), "32 bits"),
         (record("a", b"\x08\x01\x10\x02\x32\x0a" + b"\x80" * 10), "varint"),
         (record("a", b"\x08\x02\x10\x02\x30\x01\x31\x01"), "tag 48 before each number"),
+        (record("a", b"\x08\x00" + b"\x08\xff\xff\xff\xff\x0f" * 5 + b"\x10\x00\x22\x00"), r"less than 2\*\*63 bytes"),
     ],
 )
 def test_a_wrong_file(tmp_path, data, message):
@@ -318,7 +319,7 @@ def test_many_records_are_refused(tmp_path, monkeypatch):
 
 
 def test_many_small_integers_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("singa_lite.snapshots.files.raw.ROOM", 1 << 10)
+    monkeypatch.setattr("singa_lite.snapshots.files.raw.ARRAY_ROOM", 1 << 10)
     path = written(tmp_path, record("a", tensor_proto(np.zeros(5000, np.int32), "1.2.0")))
     with pytest.raises(SnapshotError, match="would take about"):
         contents(path)

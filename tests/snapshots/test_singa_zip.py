@@ -12,7 +12,7 @@ import pytest
 
 from singa_files import states_zip, zipped
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.files import zip_directory
+from singa_lite.snapshots.files import zip_member
 from singa_lite.snapshots.singa import zips as singa_zip
 
 RNG = np.random.default_rng(0)
@@ -159,7 +159,7 @@ def test_a_bomb(tmp_path):
 
 
 def test_memory_stays_within_twice_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(zip_directory, "_PIECE", 1 << 16)  # a few of these come on top
+    monkeypatch.setattr(zip_member, "_PIECE", 1 << 16)  # a few of these come on top
     array = RNG.normal(size=(500, 1000)).astype(np.float32)
     path = written(tmp_path, states_zip({"a.W": array, "a.b": array[0]}))
     tracemalloc.start()

@@ -219,7 +219,7 @@ def test_a_file_of_the_library_without_a_net(tmp_path):
             "parameters/conv/weight": (2, 3, 1, 1),
             "parameters/conv/bias": (2,),
             "state/d/random": (3,),
-            "parameters//alone": (1,),
+            "alone": (1,),
         }
         assert np.array_equal(source.read("parameters/a/weight"), theirs["a.weight"].T)
         assert tree.of_source(source).attributes["format"] == "singa_lite"
@@ -451,6 +451,11 @@ def headers() -> dict[str, tuple[bytes, bytes, str]]:
         "a list": (b"[1]", b"", "begins with"),
         "spaces before it": (b' {"x": 1}', b"", "begins with"),
         "something behind it": (b"{} {}", b"", "wanted JSON"),
+        "a name that is no Unicode": (
+            json.dumps({"a\ud800.w": ONE}).encode(),
+            bytes(8),
+            "wanted names that are Unicode",
+        ),
         "a key twice": (b'{"x":%b,"x":%b}' % ((json.dumps(ONE).encode(),) * 2), bytes(8), "twice"),
         "nested": (b'{"x":' * 40_000, b"", "wanted JSON"),
         "an entry that is none": (b'{"x": 3}', b"", "wanted dtype, shape and data_offsets"),
@@ -536,7 +541,7 @@ def test_odd_headers_that_the_format_allows(tmp_path):
     assert set(library.load_file(path)) == {"x.y", "z"}
     with formats.opened(path) as source:
         assert source.read("parameters/x/y") == 2.5
-        assert source.read("parameters//z").shape == (0, 5)
+        assert source.read("z").shape == (0, 5)
         with pytest.raises(SnapshotError, match=r"wanted one of its entries, received 'x.y'"):
             source.read("x.y")
 
@@ -583,6 +588,11 @@ def renamed(old: str, new: str) -> Callable[[dict[str, str]], Any]:
         (renamed('["conv.weight",null]', '["conv.weight",["1"]]'), r"wanted a name and axes"),
         (renamed('["conv.weight",null]', '["conv.weight",[0,1,2,2]]'), r"wanted an order of 4 axes"),
         (renamed('["conv.weight",null]', '["conv.weight",[0,1,3,2]]'), r"conv/weight' is damaged"),
+        (renamed('["conv.weight",null]', '["conv.weight",[0,1,2,5]]'), r"wanted an order of 4 axes"),
+        (
+            renamed('["conv.weight",null]', '["conv.weight",[0,1,3,4]]'),
+            r"wanted shape \(3, 2, 3, 3\), received \(3, 2, 1",
+        ),
         (renamed('["dense.weight",[1,0]]', '["dense.weight",null]'), r"dense/weight': wanted shape \(60, 6\)"),
         (renamed('["conv.weight",null]', '["conv.bias",null]'), r"wanted the names of its arrays"),
         (renamed('"norm.bias"', '"norm.weight"'), r"wanted the names of its arrays"),
@@ -724,8 +734,3 @@ def test_an_array_that_is_not_what_was_announced(tmp_path):
     with pytest.raises(SnapshotError, match=r"entry 'parameters/x/y': wanted \(2,\) float32, received \(3,\) float32"):
         formats.write(contents, tmp_path / "x.safetensors")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_dtype_that_the_format_lacks(tmp_path):
-    with pytest.raises(SnapshotError, match=r"'parameters/x/y': wanted one of .*float32.*received complex128"):
-        formats.write(numbers(y=np.zeros(2, complex)), tmp_path / "x.safetensors")
