@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -14,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.errors import SnapshotError
+from singa_lite.errors import SnapshotError, SnapshotVersionError
 from singa_lite.snapshots.files import guarded_json
+from singa_lite.snapshots.files.state import State
 from singa_lite.tensor import Shape
 
 #: Of the manifest's form.
@@ -38,13 +38,19 @@ class Manifest:
 
     attributes: dict[str, Attribute] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
+    _checked: dict[str, State] = field(default_factory=dict, compare=False, repr=False)
 
     def enter(self, path: str, array: NDArray[Any]) -> None:
         """Note an array that is being written."""
         self.entries[path] = Entry(array.shape, array.dtype.name, digest(array))
 
-    def check(self, where: str, path: str, array: NDArray[Any]) -> None:
-        """SnapshotError that names the array unless it is, byte for byte, the one that was written. where: the file."""
+    def check(self, where: str, path: str, array: NDArray[Any], state: State | None = None) -> None:
+        """SnapshotError that names the array unless it is, byte for byte, the one that was written. where: the file.
+
+        state: the file's; what was checked in this state is not hashed again.
+        """
+        if state is not None and self._checked.get(path) == state:
+            return
         entry = self.entries.get(path)
         if entry is None:
             raise SnapshotError(f"{where}: entry {path!r}: wanted one of the manifest's")
@@ -56,6 +62,8 @@ class Manifest:
             raise SnapshotError(
                 f"{where}: entry {path!r} is damaged: wanted bytes with SHA-256 {entry.sha256}, received {found}"
             )
+        if state is not None:
+            self._checked[path] = state
 
     def to_bytes(self) -> bytes:
         """As JSON, the same text for the same contents."""
@@ -69,31 +77,25 @@ class Manifest:
         return sha256(self.to_bytes()).hexdigest()
 
 
-def read(where: str, data: bytes, wanted: Any, size: int | None = None) -> Manifest:
+def read(where: str, data: bytes, wanted: Any, size: int) -> Manifest:
     """The manifest of these bytes. where: the file; wanted: the digest stored beside it; size: bytes of the file.
 
     SnapshotError for anything else, and, before it is parsed, for what would take more memory than the file deserves.
-    size: None: of the file at `where`.
     """
     found = sha256(data).hexdigest()
     if found != wanted:
         raise SnapshotError(f"{where}: the manifest is damaged: wanted SHA-256 {wanted}, received {found}")
-    guarded_json.check_text(where, "the manifest", data, _size(where, data) if size is None else size)
+    guarded_json.check_text(where, "the manifest", data, size)
     contents = guarded_json.parsed(where, "the manifest", data)
     try:
         version = contents["manifest"]
+        if type(version) is int and version > VERSION:
+            raise SnapshotVersionError(f"{where}: wanted a manifest of version {VERSION}, received {version}")
         if type(version) is not int or version != VERSION:
             raise ValueError(f"manifest of version {version!r}")
         return Manifest(plain(where, contents["attributes"]), _entries(where, contents["entries"]))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SnapshotError(f"{where}: wanted a manifest of version {VERSION}, received {error!r}") from error
-
-
-def _size(where: str, data: bytes) -> int:
-    try:
-        return os.path.getsize(where)
-    except OSError:  # it was moved
-        return len(data)
 
 
 def plain(where: str, given: Mapping[str, Any]) -> dict[str, Attribute]:

@@ -181,7 +181,7 @@ def _lazy(stored: Stored, path: str, member: Member, known: Manifest | None) -> 
 def _read(stored: Stored, path: str, member: Member, head: Head, known: Manifest | None) -> NDArray[Any]:
     array = _array(stored, member, head)
     if known is not None:
-        known.check(stored.path, path, array)
+        known.check(stored.path, path, array, stored.state())
     return array
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.files.state import State, state_of
 from singa_lite.snapshots.tree import Lazy
 from singa_lite.tensor import Shape
 
@@ -25,8 +26,8 @@ ROOM, ARRAY_ROOM = 32 << 20, 1 << 20
 #: Bytes that are copied at once, where bytes must be copied.
 _PIECE = 1 << 20
 
-#: Elements of the last axis that are copied at once, and elements that are worth the call.
-_STRIP, _LEAST = 16, 1 << 13
+#: Rows of an array that are copied at a time, at least, and elements by which their copies are longer.
+_ROWS, _PAD = 64, 16
 
 
 def write_all(file: FileIO, data: Any) -> None:
@@ -71,27 +72,43 @@ def fetched(where: str, entry: str, lazy: Lazy) -> NDArray[Any]:
 
 
 def pieces(array: NDArray[Any]) -> Iterator[Bytes]:
-    """The array's bytes in C order, little-endian: itself if it lies so, else copies of a MiB or so."""
+    """The array's bytes in C order, little-endian: itself if it lies so, else copies of less than a MiB."""
     little = array.dtype.newbyteorder("<")
     if array.ndim == 0 or (array.flags.c_contiguous and array.dtype == little):
         yield np.ascontiguousarray(array, little).reshape(-1).view(np.uint8)
         return
-    rows = max(1, _PIECE * len(array) // max(1, array.nbytes))
-    for start in range(0, len(array), rows):
-        yield copied(array[start : start + rows], little).reshape(-1).view(np.uint8)
+    for start, stop in _runs(array):
+        yield np.ascontiguousarray(_turned(array[start:stop]), little).reshape(-1).view(np.uint8)
 
 
 def copied(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A copy in C order, for an array of at least one axis that lies otherwise.
-
-    It is made in strips of the last axis, so that the cache holds what is read twice: extents of 2**n are three times
-    as fast as in one go.
-    """
+    """A copy in C order, for an array of at least one axis that lies otherwise."""
     found = np.empty(array.shape, dtype)
-    width = max(_STRIP, _LEAST * array.shape[-1] // max(1, array.size))
-    for start in range(0, array.shape[-1], width):
-        found[..., start : start + width] = array[..., start : start + width]
+    for start, stop in _runs(array):
+        found[start:stop] = _turned(array[start:stop])
     return found
+
+
+def _runs(array: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Where pieces of less than a MiB begin and end on the first axis: there are three of them at a time."""
+    rows = max(_ROWS, _PIECE // 4 * len(array) // max(1, array.nbytes))
+    return ((start, start + rows) for start in range(0, len(array), rows))
+
+
+def _turned(array: NDArray[Any]) -> NDArray[Any]:
+    """The same values, in memory of which a copy in C order is quick.
+
+    In a transposed array with extents of 2**n, all that is read one after the other lies in the same few lines of the
+    cache. A copy in the order of memory, with rows that are a little longer, is five times as fast to read so.
+    """
+    order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+    lying = array.transpose(order)
+    *outer, width = lying.shape
+    if width < _ROWS:
+        return array
+    padded: NDArray[Any] = np.empty((*outer, width + _PAD), array.dtype)[..., :width]
+    padded[...] = lying
+    return padded.transpose(np.argsort(order))
 
 
 class Stored:
@@ -103,6 +120,10 @@ class Stored:
     def __init__(self, path: str, file: FileIO) -> None:
         self.path, self._file = path, file
         self.size = self.deserved = os.fstat(file.fileno()).st_size
+
+    def state(self) -> State:
+        """Another one if the file was changed since."""
+        return state_of(self._file)
 
     def read(self, what: str, offset: int, count: int) -> Bytes:
         """So many bytes at an offset. SnapshotError, before anything is allocated, if they are not in the file."""

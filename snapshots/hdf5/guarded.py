@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from functools import cached_property, partial
 from io import FileIO
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.files.state import State, state_of
 from singa_lite.snapshots.hdf5 import objects
 from singa_lite.snapshots.hdf5.bytes import Bytes
 from singa_lite.snapshots.hdf5.members import Symbol, members
@@ -28,14 +29,6 @@ from singa_lite.snapshots.hdf5.objects import Object, Stored
 
 #: Groups within groups; ours has four.
 _DEPTH = 64
-
-
-class State(NamedTuple):
-    """What tells that a file was changed."""
-
-    size: int
-    modified: int
-    changed: int
 
 
 @contextmanager
@@ -131,8 +124,7 @@ class File:
 
     def state(self) -> State:
         """Another one if the file was changed since."""
-        found = os.fstat(self._file.fileno())
-        return State(found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        return state_of(self._file)
 
     def _at(self, path: str) -> Object:
         """An object again: its attributes are not kept."""

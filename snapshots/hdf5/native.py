@@ -90,7 +90,6 @@ class Snapshot:
         self.path = file.path
         self._file = file
         self._manifest: Manifest | None = None
-        self._verified: dict[str, guarded.State] = {}
         tree.check_format(self)
         if self.attribute("version") > 1:
             self._manifest = self._checked_manifest()
@@ -121,10 +120,8 @@ class Snapshot:
         array = self._file.read(path)
         if not array.dtype.isnative:
             array = array.byteswap(inplace=True).view(array.dtype.newbyteorder("="))
-        state = self._file.state()
-        if self._manifest is not None and self._verified.get(path) != state:
-            self._manifest.check(self.path, path, array)
-            self._verified[path] = state
+        if self._manifest is not None:
+            self._manifest.check(self.path, path, array, self._file.state())
         return array
 
     def _checked_manifest(self) -> Manifest:

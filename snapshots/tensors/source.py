@@ -88,5 +88,5 @@ def _array(stored: Stored, header: Header, path: str, place: Place, wanted: np.d
 def _verified(known: Manifest, known_as: str, array: _Array) -> NDArray[Any]:
     found = array.read()
     found = found if found.flags.c_contiguous else raw.copied(found, found.dtype)
-    known.check(array.stored.path, known_as, found)
+    known.check(array.stored.path, known_as, found, array.stored.state())
     return found
