@@ -75,6 +75,7 @@ def _add_snapshot(parser: argparse.ArgumentParser) -> None:
     convert = actions.add_parser("convert", help="the same in the format of another suffix")
     convert.add_argument("origin")
     convert.add_argument("target")
+    convert.add_argument("--weights-only", action="store_true", help="parameters and running statistics alone")
     diff = actions.add_parser("diff", help="what two files differ in")
     diff.add_argument("first")
     diff.add_argument("second")
@@ -89,7 +90,7 @@ def _snapshot(options: argparse.Namespace) -> int:
                 print(line)
             return 0
         if options.action == "convert":
-            print(f"{options.target}: {command.convert(options.origin, options.target)}")
+            print(f"{options.target}: {command.convert(options.origin, options.target, options.weights_only)}")
             return 0
         status = 0
         for difference in command.differences(options.first, options.second):

@@ -348,19 +348,21 @@ class FeedForwardNet(LayerGraph):
         print(text)
         return text
 
-    def save(self, path: str | PathLike[str], **options: Any) -> None:
+    def save(self, path: str | PathLike[str], *, weights_only: bool = False, **options: Any) -> None:
         """Write parameters, state, optimizer state and step to a file: the whole new file or the old one.
 
-        The path's suffix chooses the format; .h5 is the native one. options: of the format, `snapshots.formats`.
+        The path's suffix chooses the format; .h5 is the native one. weights_only: parameters and running statistics
+        alone, for other programs. options: of the format, `snapshots.formats`.
         """
         from singa_lite.snapshots import formats
 
-        formats.save(self, path, **options)
+        formats.save(self, path, weights_only=weights_only, **options)
 
     def load(self, path: str | PathLike[str], optimizer: bool | None = None, **options: Any) -> None:
         """Read what `save` wrote. Missing, extra, wrong-shaped or wrong-typed entries are a SnapshotError.
 
-        optimizer: whether to read the optimizer's state too; default: if the net is compiled and the format keeps it.
+        optimizer: whether to read the optimizer's state too; default: if the net is compiled, unless the file is of a
+        kind that has none, such as one of weights alone.
         Nothing changes unless all of it can be read. options: of the format, as in `save`.
         """
         from singa_lite.snapshots import formats

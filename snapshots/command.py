@@ -68,8 +68,8 @@ def inspected(path: str) -> Iterator[str]:
         yield f"{len(source.shapes)} arrays, {total:,} bytes"
 
 
-def convert(origin: str, target: str) -> Converted:
-    """Write what is in a file to another one, in the format of its suffix.
+def convert(origin: str, target: str, weights_only: bool = False) -> Converted:
+    """Write what is in a file to another one, in the format of its suffix. weights_only: as for `formats.save`.
 
     Another program's file is copied as it is to one of the same format, if that is one of names and layouts that are
     not ours: there and back, something would be lost, such as bfloat16. SINGA's files do not say which matrix is a
@@ -90,7 +90,7 @@ def convert(origin: str, target: str) -> Converted:
         contents.attributes.pop(_UNREAD, None)
         if not before.has_optimizer:
             foreign.mark(contents)
-        formats.write(contents, target)
+        formats.write(foreign.weights(contents) if weights_only else contents, target)
         with formats.opened(target) as written:
             lost = [path for path in contents.arrays if path not in written.shapes]
             told = [name for name in _TOLD if name in contents.attributes and name not in written.attributes]

@@ -28,6 +28,19 @@ def mark(contents: Tree) -> None:
     contents.attributes[_MARK] = True
 
 
+def weights(contents: Tree) -> Tree:
+    """What other programs have of a tree: parameters and running statistics."""
+    arrays = {
+        path: lazy
+        for path, lazy in contents.arrays.items()
+        if path.startswith("parameters/") or (path.startswith("state/") and lazy.dtype.kind == "f")
+    }
+    told = {name: value for name, value in contents.attributes.items() if name not in ("optimizer", "step")}
+    found = Tree(arrays, told | {"entries": len(arrays)})
+    mark(found)
+    return found
+
+
 def is_marked(attributes: Mapping[str, Any]) -> bool:
     """Whether a tree or a source of these attributes comes from such a file."""
     return attributes.get(_MARK) is True

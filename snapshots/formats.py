@@ -95,9 +95,13 @@ def of_path(path: Path, options: Mapping[str, Any] | None = None) -> Format:
     raise SnapshotError(f"{name}: wanted a name that ends in one of {suffixes}")
 
 
-def save(net: FeedForwardNet, path: Path, **options: Any) -> None:
-    """Write the net, in the format of the path's suffix. SnapshotError after an unfinished step, and as `write`."""
-    write(tree.of_net(net), path, **options)
+def save(net: FeedForwardNet, path: Path, *, weights_only: bool = False, **options: Any) -> None:
+    """Write the net, in the format of the path's suffix. SnapshotError after an unfinished step, and as `write`.
+
+    weights_only: parameters and running statistics alone; PyTorch's `load_state_dict` takes such a .safetensors file.
+    """
+    contents = tree.of_net(net)
+    write(foreign.weights(contents) if weights_only else contents, path, **options)
 
 
 def write(contents: Tree, path: Path, **options: Any) -> None:
@@ -113,11 +117,14 @@ def write(contents: Tree, path: Path, **options: Any) -> None:
 
 
 def load(net: FeedForwardNet, path: Path, optimizer: bool | None = None, **options: Any) -> None:
-    """Read the net, as `tree.restore` says. Of formats without optimizer state, parameters and state alone."""
+    """Read the net, as `tree.restore` says. optimizer: None: if the net has one, and files of the kind have its state.
+
+    Those of other programs, and of weights alone, have none; it then stays as it is.
+    """
     chosen = of_path(path, options)
-    if optimizer is None and not chosen.has_optimizer:
-        optimizer = False
     with opened(path, tree.of_net(net, whole_step=False), **options) as source:
+        if optimizer is None and (not chosen.has_optimizer or foreign.is_marked(source.attributes)):
+            optimizer = False
         tree.restore(net, source, optimizer)
 
 
