@@ -56,7 +56,7 @@ def save(contents: Tree, path: str | os.PathLike[str]) -> None:
     known = Manifest(contents.attributes)
     with replacing(path) as file, _archive(file) as archive, Beside(known, file.fileno()) as beside:
         for entry, lazy in contents.arrays.items():
-            array = raw.fetched(shown, entry, lazy)
+            array = lazy.fetched(f"{shown}: entry {entry!r}")
             with beside.entering(entry, array):
                 _write(archive, entry, member_name(entry), array, total)
             del array  # before the next one is fetched

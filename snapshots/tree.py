@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from singa_lite.errors import SnapshotError, SnapshotVersionError
 from singa_lite.net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
+from singa_lite.snapshots.lazy import Lazy as Lazy
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.tensor import Shape, Tensor, to_numpy
 
@@ -22,19 +22,6 @@ from singa_lite.tensor import Shape, Tensor, to_numpy
 VERSION = 2
 
 Form = tuple[Shape, np.dtype[Any]]
-
-
-class Lazy(NamedTuple):
-    """An array that is made when it is asked for: writers hold one at a time. fetch(): C order, on the host."""
-
-    shape: Shape
-    dtype: np.dtype[Any]
-    fetch: Callable[[], NDArray[Any]]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements."""
-        return prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from singa_lite.errors import SnapshotError
-
-if TYPE_CHECKING:  # raw imports the tree, that the manifest, and that this
-    from singa_lite.snapshots.files.raw import Bytes, Stored
+from singa_lite.snapshots.files import raw
+from singa_lite.snapshots.files.raw import Bytes, Stored
 
 #: Bytes that a mark between values of JSON costs at most: measured, of many different keys in one object.
 _VALUE = 104
@@ -31,8 +30,6 @@ def check(stored: Stored, what: str, data: bytes) -> None:
 
 def check_text(where: str, what: str, data: bytes, size: int) -> None:
     """As `check`, for a file of that many bytes."""
-    from singa_lite.snapshots.files import raw  # here, see above
-
     raw.allow(where, what, cost(data), size)
 
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.files.state import State, state_of
-from singa_lite.snapshots.tree import Lazy
 from singa_lite.tensor import Shape
 
 Bytes = NDArray[np.uint8]
@@ -59,16 +58,6 @@ def writing(entry: str, total: int) -> Iterator[None]:
         raise OSError(
             error.errno, f"entry {entry!r}: {error.strerror or error}; the whole file would have {total}"
         ) from error
-
-
-def fetched(where: str, entry: str, lazy: Lazy) -> NDArray[Any]:
-    """The array, in C order. SnapshotError unless it has the form that was announced and written down."""
-    array = np.asarray(lazy.fetch(), order="C")
-    if (array.shape, array.dtype) != (lazy.shape, lazy.dtype):
-        raise SnapshotError(
-            f"{where}: entry {entry!r}: wanted {lazy.shape} {lazy.dtype}, received {array.shape} {array.dtype} at last"
-        )
-    return array
 
 
 def pieces(array: NDArray[Any]) -> Iterator[Bytes]:

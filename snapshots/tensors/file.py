@@ -51,7 +51,7 @@ def save(contents: Tree, path: str | os.PathLike[str], *, names: Names | None = 
     with replacing(path) as file, Beside(written, file.fileno()) as beside:
         file.seek(size)
         for entry in entries:
-            array = raw.fetched(shown, entry, contents.arrays[entry])
+            array = contents.arrays[entry].fetched(f"{shown}: entry {entry!r}")
             with raw.writing(entry, total), beside.entering(entry, array):
                 raw.write_array(file, places[entry].stored(array))
             del array  # before the next one is fetched
