@@ -61,3 +61,9 @@ def test_custom_layer_has_right_gradients_and_learns(tmp_path):
     tape, numeric = number(r"tape ([-\d.]+)", text), number(r"central difference ([-\d.]+)", text)
     assert abs(tape - numeric) < 1e-8
     assert number(r"last epoch ([\d.]+)", text) < number(r"first epoch ([\d.]+)", text) / 50
+
+
+def test_a_run_that_was_killed_ends_with_equal_bits(tmp_path):
+    text = run("killed_and_resumed.py", tmp_path)
+    assert 1000 <= number(r"killed behind step (\d+)", text) < 2850
+    assert "equal to the last bit" in text
