@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.files import opening
 from singa_lite.snapshots.files.state import State, state_of
 from singa_lite.tensor import Shape
 
@@ -165,17 +165,8 @@ def check_shape(where: str, shape: Shape, dtype: np.dtype[Any]) -> None:
 @contextmanager
 def reading(path: str | os.PathLike[str]) -> Iterator[Stored]:
     """Open a file. SnapshotError for a folder, a device or what may not be read; FileNotFoundError if there is none."""
-    name = os.fsdecode(path)
-    try:
-        if not stat.S_ISREG(os.stat(name).st_mode):  # before it is opened: opening a pipe waits for a writer
-            raise OSError("it is no ordinary file")
-        file = open(name, "rb", buffering=0)  # noqa: SIM115 - closed below, outside of this try
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
-        raise SnapshotError(f"{name}: cannot be read: {error}") from error
-    with file:
-        yield Stored(name, file)
+    with opening.to_read(path, "cannot be read") as file:
+        yield Stored(os.fsdecode(path), file)
 
 
 def to_array(where: str, data: Bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:

@@ -9,7 +9,6 @@ All is checked before the first array is read.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.files import opening
 from singa_lite.snapshots.files.state import State, state_of
 from singa_lite.snapshots.hdf5 import objects
 from singa_lite.snapshots.hdf5.bytes import Bytes
@@ -34,17 +34,8 @@ _DEPTH = 64
 @contextmanager
 def opened(path: str | bytes | os.PathLike[str]) -> Iterator[File]:
     """The file at `path`. FileNotFoundError if there is none, SnapshotError for what is no HDF5 file of this kind."""
-    name = os.fsdecode(path)
-    try:
-        if not stat.S_ISREG(os.stat(name).st_mode):  # a pipe would wait for ever
-            raise OSError("received a folder or a device")
-        file = FileIO(name)
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise SnapshotError(f"{name}: wanted a whole HDF5 file: {error}") from error
-    with file:
-        yield File(name, file)
+    with opening.to_read(path, "wanted a whole HDF5 file") as file:
+        yield File(os.fsdecode(path), file)
 
 
 @contextmanager

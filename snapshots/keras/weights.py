@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from io import FileIO
 from math import prod
@@ -32,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.snapshots.files.atomic import replacing
+from singa_lite.snapshots.files.beside import Beside
 from singa_lite.snapshots.hdf5 import guarded
 from singa_lite.snapshots.hdf5.disk import Disk
 from singa_lite.snapshots.keras.groups import Group, Variable, told
@@ -66,7 +66,7 @@ def _write_all(contents: Tree, groups: list[Group], kind: str, target: FileIO) -
     """kind: the model's class in Keras, in snake case."""
     made = Manifest({name: contents.attributes[name] for name in _KEPT if name in contents.attributes})
     with (
-        ThreadPoolExecutor(1) as hasher,
+        Beside(made, target.fileno()) as beside,
         Disk(target) as disk,
         h5py.File(disk, "w", libver="earliest") as file,
     ):
@@ -77,10 +77,9 @@ def _write_all(contents: Tree, groups: list[Group], kind: str, target: FileIO) -
                 array = contents.arrays[variable.path].fetch()
                 if array.dtype.name == "bfloat16":
                     array = array.view("V2")
-                hashed = hasher.submit(made.enter, variable.path, array)
-                _write(file, f"{group.path}/vars/{number}", variable, array)
-                hashed.result()
-                del array, hashed  # before the next one is fetched
+                with beside.entering(variable.path, array):
+                    _write(file, f"{group.path}/vars/{number}", variable, array)
+                del array  # before the next one is fetched
                 disk.check()
         file.create_dataset(MANIFEST, data=np.frombuffer(made.to_bytes(), np.uint8))
         file[OURS].attrs["sha256"] = made.sha256
