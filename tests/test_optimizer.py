@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import skips
 from singa_lite import DeviceError, ShapeError, autograd, device, optimizer, regularizer, schedule, tensor
 from singa_lite.graph import Phase
 from singa_lite.tensor import Tensor
@@ -244,7 +245,7 @@ PEERS = {
 @pytest.mark.peer
 @pytest.mark.parametrize(("cls", "settings", "name", "theirs"), PEERS.values(), ids=PEERS.keys())
 def test_pytorch_moves_equally(cls, settings, name, theirs):
-    torch = pytest.importorskip("torch")
+    torch = skips.library("torch")
     peer_value = torch.tensor(START, requires_grad=True)
     peer = getattr(torch.optim, name)([peer_value], lr=0.03, **theirs)
     value, opt = to_tensor(START), cls(0.03, **settings)
