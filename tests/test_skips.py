@@ -36,7 +36,7 @@ def test_packages_are_named_as_pip_knows_them():
         "cupy-cuda13x",
         "protobuf",
     ]
-    with pytest.raises(pytest.skip.Exception, match="wants no_such_module.part, pip install no_such_module"):
+    with pytest.raises(pytest.skip.Exception, match=r"wants no_such_module\.part, pip install no_such_module"):
         skips.library("no_such_module.part")
     assert skips.library("json").loads("1") == 1
 
