@@ -232,8 +232,8 @@ def test_both_walks_are_recorded_as_they_are_done(way):
             return [gradient.detach() for _, gradient in autograd.backward(out, dy)]
         for item in second.backward(dy, output=["b1"]):
             kept += [gradient.detach() for gradient in item.gradients]
-        for item in first.backward(item.layer_gradients["b1"]):
-            kept += [gradient.detach() for gradient in item.gradients]
+        for last in first.backward(item.layer_gradients["b1"]):
+            kept += [gradient.detach() for gradient in last.gradients]
         return kept
 
     first, second = two_nets()
