@@ -50,12 +50,18 @@ class Loss(Criterion, ABC):
     def forward(self, training: bool, x: Tensor, y: Any) -> Tensor:
         """The loss of each sample. y: Tensor, NumPy, or anything that holds an array. Raises as `check` does.
 
-        training: what `backward` needs is kept until it is called; a later forward takes its place.
+        training: what `backward` needs is kept until it is called; a later forward takes its place. GraphError for a y
+        that needs a derivative then: there is one by x alone.
         """
         target, leaf = self._beside(x, y), x.detach()
         if not training:
             with no_grad():
                 return self._check_values(leaf, self.compute(leaf, target))
+        if target.requires_grad:
+            raise GraphError(
+                f"{self._name}: wanted a target that needs no derivative, received one from a tape; give its detach(), "
+                "or compute the loss by operations of autograd"
+            )
         leaf.requires_grad = True
         mark = Identity()
         values = self._check_values(leaf, self.compute(mark(leaf), target))

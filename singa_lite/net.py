@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -18,6 +19,7 @@ from singa_lite.loss import Loss
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.metric import Metric
 from singa_lite.objective import Losses, Metrics, Objective
+from singa_lite.ops.op import Op
 from singa_lite.optimizer import Optimizer
 from singa_lite.run import LayerGradients as LayerGradients
 from singa_lite.run import Run
@@ -50,6 +52,7 @@ class FeedForwardNet(LayerGraph):
         self.freeze: str | None = None
         self._run: Run | None = None
         self._unfinished: Run | None = None
+        self._passed_over: list[weakref.ref[Op]] = []
         self._seen_batch = False
         self._steps = Steps(self, graph=False)
         self._beside: list[Callable[[], Pause]] = []
@@ -74,11 +77,15 @@ class FeedForwardNet(LayerGraph):
         batch}. output: layers whose outputs are wanted too; the result is a dict {name: output} then, and for a
         net with several outputs; otherwise the output itself. freeze: layers before this one, in topological
         order, run as in evaluation and keep nothing.
+
+        x may come from a tape, such as another net's output: `autograd.backward` of what is computed from the result
+        walks back through both, this net's `backward` through its own layers alone. GraphError where a frozen layer
+        would cut that tape.
         """
         nodes = self.ordered()
         if training:
             self._whole_step("forward")
-            self._run = None
+            self._pass_over()
         self.check_names("forward", [*output, freeze])
         arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
         inputs = batch.as_tensors(arrays, self.device)
@@ -98,18 +105,37 @@ class FeedForwardNet(LayerGraph):
         once. The gradients are given back when the next layer is asked for: copy what must stay. A shared
         parameter comes once, with the layer that contributes last. layer_gradients is one dict for the whole
         walk; a layer named in `output` is entered with the derivative by its input (a list for several inputs).
+        The walk ends at the net's inputs: if another net's output went in, name the input layer in `output`, and give
+        what comes back to the other net's backward.
         freeze: stop after this layer. Draining the generator ends the step; one closed earlier leaves the net
         half updated, and it says so until `discard_step` or `load`.
-        GraphError without a forward(True) before, or for a second backward.
+        GraphError without a forward(True) before, for a second backward, or if there were two forwards and the outputs
+        of both are still held.
         """
         self._whole_step("backward")
         if self._run is None:
             raise GraphError("backward: wanted forward(True, x) before it, once for each backward")
         self.check_names("backward", [*output, freeze])
+        self._check_one_forward()
         walk = self._run.backward(self._derivatives(dy), frozenset(output), freeze)
         run, self._run = self._run, None
         self._unfinished = run
         return walk
+
+    def _pass_over(self) -> None:
+        """Another forward takes the place of one that nobody has walked back from."""
+        self._passed_over = [end for end in self._passed_over if _is_open(end)]
+        if self._run is not None:
+            self._passed_over += self._run.open_ends()
+        self._run = None
+
+    def _check_one_forward(self) -> None:
+        """GraphError if the derivative may be meant for an earlier forward: its output is held, and not walked yet."""
+        if any(map(_is_open, self._passed_over)):
+            raise GraphError(
+                "backward: wanted one forward(True, x) before it, received several whose outputs are still held; call "
+                "autograd.backward(y, dy) for a y computed from all of them, or let go of those that don't count"
+            )
 
     def _derivatives(self, dy: Any) -> dict[str, list[Tensor]]:
         named = dy if isinstance(dy, Mapping) else batch.by_name(dy, self.output_names(), "backward")
@@ -152,8 +178,9 @@ class FeedForwardNet(LayerGraph):
         self._steps.interrupted = False
 
     def forget_run(self) -> None:
-        """Forget the last forward and backward."""
+        """Forget the last forwards and backward."""
         self._run = self._unfinished = None
+        self._passed_over.clear()
 
     # ---- training
 
@@ -198,7 +225,9 @@ class FeedForwardNet(LayerGraph):
             self._whole_step("train_one_batch")
             if self.optimizer is None:
                 raise GraphError("train_one_batch: wanted an optimizer, call compile(optimizer) first")
-            return self._steps.train(*self._batch(x, y))
+            given = self._batch(x, y)
+            self.forget_run()  # a forward by hand before it has nothing to do with this step
+            return self._steps.train(*given)
 
     def _batch(self, x: Any, y: Any) -> tuple[Objective, dict[str, Any], dict[str, Any]]:
         """The net's objective, and a batch and its targets by layer, checked."""
@@ -231,8 +260,10 @@ class FeedForwardNet(LayerGraph):
         All of them are in memory at once: for training, `train_one_batch` needs one layer's at a time.
         """
         objective, inputs, targets = self._batch(x, y)
-        out = self.forward(True, inputs, freeze=self.freeze)
-        objective.loss(True, out, batch.as_tensors(targets, self.device))
+        self._whole_step("gradients")
+        self.forget_run()
+        out = self.forward(True, batch.untaped(batch.as_tensors(inputs, self.device)), freeze=self.freeze)
+        objective.loss(True, out, batch.untaped(batch.as_tensors(targets, self.device)))
         del out, inputs, targets
         collected = {}
         for names, _, gradients, _ in self.backward(objective.backward()):
@@ -368,6 +399,12 @@ class FeedForwardNet(LayerGraph):
         from singa_lite.snapshots import formats
 
         formats.load(self, path, optimizer, **options)
+
+
+def _is_open(end: weakref.ref[Op]) -> bool:
+    """Whether somebody holds what this operation made, and its tape was not walked."""
+    op = end()
+    return op is not None and bool(op.edges)
 
 
 def _checked_kind(what: str, given: Any, kind: type) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -43,8 +44,9 @@ class Run:
     """One batch's way through the layers.
 
     Each input of a layer passes a port, an Identity on the tape: there a layer's part of the tape begins, and the
-    derivative by that layer's input can be read off. stopped_at: the layer at which a walk back stands, "" before
-    its first gradients and after its end.
+    derivative by that layer's input can be read off. A walk ends at the ports of the net's inputs: what made these, as
+    another net may have, keeps its tape. stopped_at: the layer at which a walk back stands, "" before its first
+    gradients and after its end.
     """
 
     def __init__(self, nodes: list[Node], device: Any, dtype: Any, training: bool, freeze: str | None) -> None:
@@ -62,6 +64,7 @@ class Run:
 
     def forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> Any:
         """All layers in order; each output is let go of as soon as its last consumer has run."""
+        self._check_frozen_inputs(inputs)
         uses = Counter(source for node in self.nodes for source in node.sources)
         values: dict[tuple[str, int], Tensor] = {}
         results: dict[str, Any] = {}
@@ -86,6 +89,15 @@ class Run:
             del outputs, left
         self._keep_seeds(results)
         return results if output or len(results) > 1 else next(iter(results.values()))
+
+    def _check_frozen_inputs(self, inputs: Mapping[str, Tensor]) -> None:
+        """GraphError for an input on the tape that a frozen layer takes: no derivative would ever come back to it."""
+        for name, tensor in inputs.items():
+            if name in self._frozen and tensor.requires_grad:
+                raise GraphError(
+                    f"input of layer {name!r}: wanted a tensor that needs no derivative, as none passes through a "
+                    "frozen layer, received one that does; give its detach(), or freeze less"
+                )
 
     def _layer_forward(self, layer: Layer, inputs: list[Tensor]) -> list[Tensor]:
         with self.device.scope(layer=layer.name):
@@ -114,6 +126,10 @@ class Run:
             if all(t.creator is not None for t in tensors):
                 self._seeds[name] = [_Seed(Edge(t.creator, t.output_index, None), t.shape, t.dtype) for t in tensors]
 
+    def open_ends(self) -> list[weakref.ref[Op]]:
+        """The operations that made the outputs, which live for as long as somebody holds these."""
+        return [weakref.ref(seed.edge.node) for seeds in self._seeds.values() for seed in seeds if seed.edge.node]
+
     def backward(
         self, dys: Mapping[str, list[Tensor]], wanted: frozenset[str], freeze: str | None
     ) -> Iterator[LayerGradients]:
@@ -122,7 +138,8 @@ class Run:
             raise GraphError(f"backward: wanted derivatives by outputs, {list(self._seeds)}, received none")
         pairs = [pair for name, given in dys.items() for pair in self._seeded(name, given)]
         ports = [port for name in wanted for port in self._ports.get(name, [])]
-        tape = BackwardPass(pairs, ports)
+        first = [port for node in self.nodes if not node.sources for port in self._ports.get(node.layer.name, [])]
+        tape = BackwardPass(pairs, ports, first)
         self._check_reached(tape, wanted, freeze)
         self._seeds.clear()
         return self._walk(tape, wanted, freeze)

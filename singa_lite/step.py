@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from singa_lite.arena import Arena
-from singa_lite.batch import as_tensors
+from singa_lite.batch import as_tensors, untaped
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Pause
 from singa_lite.memory_plan import MemoryPlan
@@ -214,7 +214,7 @@ class Steps:
         self.interrupted = False
 
     def _tensors(self, feeds: Feeds) -> dict[str, dict[str, Tensor]]:
-        return {kind: as_tensors(arrays, self.net.device) for kind, arrays in feeds.items()}
+        return {kind: untaped(as_tensors(arrays, self.net.device)) for kind, arrays in feeds.items()}
 
 
 def _fed(device: Any, shape: Shape, dtype: Any) -> Tensor:
