@@ -1,4 +1,4 @@
-"""What holds an array, from anywhere, as NumPy's: not copied where it can be shown, in native byte order, or refused."""
+"""What holds an array, from anywhere, as NumPy's: shown rather than copied, in native byte order, or refused."""
 
 from __future__ import annotations
 
@@ -113,9 +113,11 @@ def _advice(given: Any) -> str:
     if hasattr(given, "toarray"):
         return "; toarray() makes one of it"
     if hasattr(given, "__next__"):
-        return "; gather its samples with np.stack(list(...)), or call train_one_batch for each of its batches"
+        return "; np.stack(list(data)) gathers samples, train_one_batch takes batches"
     if hasattr(given, "__getitem__") and hasattr(given, "__len__"):
-        return "; gather its samples with np.stack([data[i] for i in range(len(data))]), or call train_one_batch for each"
+        return (
+            "; gather its samples with np.stack([data[i] for i in range(len(data))]), or call train_one_batch for each"
+        )
     if hasattr(given, "__iter__"):
         return "; call train_one_batch for each of its batches"
     return ""
@@ -124,7 +126,9 @@ def _advice(given: Any) -> str:
 def _found(where: str, given: Any) -> Array:
     """As NumPy takes it; never by asking an object that says nothing of its length for one entry after the other."""
     if isinstance(given, np.ma.MaskedArray):
-        raise TypeError(f"{where}: wanted an array without a mask, received {kind(given)}; filled() gives one its values")
+        raise TypeError(
+            f"{where}: wanted an array without a mask, received {kind(given)}; filled() gives one its values"
+        )
     if isinstance(given, np.ndarray | np.generic | bool | int | float | range | memoryview | flat_array):
         return np.asarray(given)
     if isinstance(given, list | tuple):
@@ -145,7 +149,7 @@ def _found(where: str, given: Any) -> Array:
 
 
 def _check_lists(where: str, given: Sequence[Any], outer: tuple[int, ...] = ()) -> None:
-    """TypeError unless lists hold numbers, arrays and lists of them, and none itself. Looks at types, not at entries."""
+    """TypeError unless lists hold numbers, arrays and lists of them, and none itself."""
     if id(given) in outer:
         raise ShapeError(f"{where}: wanted lists of numbers, received a list that holds itself")
     for made in set(map(type, given)):

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from singa_lite.arrays import host_array, on_host
 from singa_lite.errors import ShapeError
-from singa_lite.tensor import Array, Shape, Tensor, as_tensor
+from singa_lite.tensor import Array, Shape, Tensor, as_tensor, to_numpy
 
 Target = Array | Tensor
 
@@ -22,7 +23,7 @@ class Criterion:
         target: Tensor, NumPy, or anything that holds an array. ShapeError, TypeError, or ValueError for values
         that make no sense; those of a Tensor are looked at on the CPU only, so as not to wait for a device.
         """
-        target = received(target)
+        target = received(target, f"{self._name}: target")
         if not x_shape or 0 in x_shape:
             raise ShapeError(f"{self._name}: wanted scores of at least one sample, received {x_shape}")
         if np.dtype(dtype).kind != "f":
@@ -36,7 +37,7 @@ class Criterion:
 
     def _beside(self, x: Tensor, y: Any) -> Tensor:
         """y as a checked Tensor on the device of x."""
-        target = received(y)
+        target = received(y, f"{self._name}: target")
         self.check(x.shape, x.dtype, target)
         return as_tensor(target, x.device)
 
@@ -50,9 +51,11 @@ class Criterion:
         return type(self).__name__
 
 
-def received(given: Any) -> Target:
-    """`given` itself if it is a Tensor, else a NumPy array of it (from a list, CuPy, DLPack)."""
-    return given if isinstance(given, Tensor | np.ndarray) else np.array(as_tensor(given).array)
+def received(given: Any, where: str = "target") -> Target:
+    """`given` itself if it is a Tensor, else a NumPy array of it (from a list, CuPy, DLPack), in native byte order."""
+    if isinstance(given, Tensor):
+        return given
+    return host_array(where, given) if on_host(given) else to_numpy(as_tensor(given))
 
 
 def readable(target: Target) -> Array | None:

@@ -16,6 +16,7 @@ from singa_lite.strides import memory_order, ordered_strides
 
 Shape = tuple[int, ...]
 
+
 class DeviceLike(Protocol):
     """What a tensor needs of the device that holds it (`device.Device` has it)."""
 

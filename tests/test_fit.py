@@ -219,7 +219,7 @@ def test_predicting_takes_the_memory_of_the_whole_output_and_of_one_batch():
         (X, Y[:-1], {}, ShapeError, r"22 for 23"),
         (X[:0], Y[:0], {}, ShapeError, r"at least one"),
         (np.float32(3), Y, {}, ShapeError, r"at least one"),
-        ({"a": X, "b": X[1:]}, Y, {}, ShapeError, r"'a': 23, 'b': 22"),
+        ({"a": X, "b": X[1:]}, Y, {}, GraphError, r"wanted a dict for \['hidden'\], received one for \['a', 'b'\]"),
         (X, Y, {"batch_size": 0}, ValueError, r"batch_size.*0"),
         (X, Y, {"batch_size": 2.5}, ValueError, r"batch_size.*2\.5"),
         (X, Y, {"epochs": -1}, ValueError, r"epochs.*-1"),

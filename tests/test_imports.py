@@ -35,7 +35,7 @@ FLOORS = (
     ("autograd",),
     ("random",),
     ("batch", "data", "initializer", "regularizer", "schedule", "target", "topology"),
-    ("layer", "loss", "metric", "optimizer"),
+    ("layer", "loss", "metric", "optimizer", "samples"),
     ("objective", "progress", "run"),
     ("evaluation", "layer_graph"),
     ("fit", "step", "summary"),
