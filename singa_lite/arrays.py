@@ -72,11 +72,22 @@ def check_detached(where: str, given: Any) -> None:
         raise TypeError(f"{where}: wanted values alone, received {kind(given)} that requires grad; detach() it first")
 
 
-def is_lazy(given: Any) -> bool:
-    """Whether it is read by slices: it has shape, dtype and `[]`, and no memory to show (HDF5 and zarr sets)."""
-    if isinstance(given, np.ndarray | np.generic) or hasattr(given, "__dlpack__") or hasattr(given, "iloc"):
+def says_form(where: str, given: Any) -> bool:
+    """Whether it says shape and dtype without being read. ValueError if it cannot, as of a file that was closed."""
+    try:
+        return isinstance(given.shape, Sequence) and dtype_of(given) is not None
+    except AttributeError:
         return False
-    return all(hasattr(given, name) for name in ("shape", "dtype", "__getitem__"))
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"{where}: wanted a data set that is open, received {kind(given)}: {error}") from error
+
+
+def is_lazy(where: str, given: Any) -> bool:
+    """Whether it is read by slices: it has shape, dtype and `[]`, and no memory to show (HDF5 and zarr sets)."""
+    if isinstance(given, np.ndarray | np.generic | list | tuple) or not hasattr(given, "__getitem__"):
+        return False
+    said = says_form(where, given) and all(isinstance(extent, int | np.integer) for extent in given.shape)
+    return said and not (hasattr(given, "__dlpack__") or hasattr(given, "iloc"))
 
 
 def sliced(where: str, given: Any, index: Any) -> Array:
@@ -134,7 +145,7 @@ def _found(where: str, given: Any) -> Array:
     if isinstance(given, list | tuple):
         _check_lists(where, given)
     elif not any(hasattr(given, name) for name in ("__array__", "__array_interface__", "__dlpack__")):
-        if not is_lazy(given):
+        if not is_lazy(where, given):
             raise no_array(where, given)
         return sliced(where, given, slice(0, next(iter(given.shape), 0)))
     try:

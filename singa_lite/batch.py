@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite.arrays import check_detached, dtype_of, host_array, on_host
+from singa_lite.arrays import check_detached, dtype_of, host_array, on_host, says_form
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.tensor import Shape, Tensor, as_tensor, to_numpy
 
@@ -30,8 +30,7 @@ def as_array(where: str, given: Any) -> Any:
     TypeError for what is no array, GraphError for a Tensor without a value. where: what messages begin with.
     """
     if isinstance(given, Tensor):
-        if given.block.memory is None and given.device.graph is None:
-            given.device.array(given)  # says that it was recorded
+        check_value(where, given)
         return given
     if on_host(given):
         return host_array(where, given)
@@ -39,6 +38,12 @@ def as_array(where: str, given: Any) -> Any:
     if dtype_of(given) is None:
         raise TypeError(f"{where}: wanted an array of NumPy's dtypes, received {given.dtype}; convert it first")
     return given
+
+
+def check_value(where: str, given: Tensor) -> None:
+    """GraphError for a tensor of a recording that has no value, unless this is recorded too."""
+    if given.block.memory is None and given.device.graph is None:
+        raise GraphError(f"{where}: wanted a tensor with a value, received {given!r}, which was recorded and never run")
 
 
 def check_input(where: str, given: Any, sample_shape: Shape, dtype: np.dtype[Any]) -> None:
@@ -68,7 +73,7 @@ def checked_inputs(x: Any, sample_shapes: Mapping[str, Shape], dtype: np.dtype[A
     arrays = {}
     for name, given in by_name(x, list(sample_shapes), "inputs of the net").items():
         where = f"input of layer {name!r}"
-        said = given if hasattr(given, "shape") and dtype_of(given) is not None else as_array(where, given)
+        said = given if says_form(where, given) else as_array(where, given)
         check_input(where, said, sample_shapes[name], dtype)  # before anything is read from a file
         arrays[name] = as_array(where, said)
     same_counts("inputs of the net", arrays)

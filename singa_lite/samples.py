@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite.arrays import check_detached, dtype_of, host_array, is_lazy, native, no_array, numbers, on_host, sliced
-from singa_lite.batch import by_name, check_input, same_counts
+from singa_lite.arrays import check_detached, dtype_of, host_array, is_lazy, native, numbers, on_host, says_form, sliced
+from singa_lite.batch import by_name, check_input, check_value, same_counts
 from singa_lite.errors import ShapeError
 from singa_lite.prefetch import ahead
 from singa_lite.tensor import Shape, Tensor, to_numpy
@@ -68,6 +68,10 @@ class Lazy(Rows):
 
     held = False
 
+    def __init__(self, where: str, array: Any) -> None:
+        super().__init__(where, array)
+        self.take(slice(0, 1))  # whether it can be read, before anything depends on it
+
     def take(self, index: Any, copy: bool = False) -> Any:
         """Only these samples are read, in increasing places and each once, as HDF5 wants it; then put in order."""
         if isinstance(index, slice):
@@ -88,12 +92,11 @@ def rows(where: str, given: Any) -> Rows:
     TypeError for what is no array, ShapeError for one without samples. where: what messages begin with.
     """
     if isinstance(given, Tensor):
+        check_value(where, given)
         return Rows(where, numbers(where, given) if on_host(given) else to_numpy(given))
     if hasattr(given, "iloc") and hasattr(given, "to_numpy"):
         return Frame(where, given)
-    if is_lazy(given):
-        if not all(isinstance(extent, int | np.integer) for extent in given.shape):
-            raise no_array(where, given)
+    if is_lazy(where, given):
         return Lazy(where, given)
     if not on_host(given):
         check_detached(where, given)
@@ -103,10 +106,13 @@ def rows(where: str, given: Any) -> Rows:
 
 def checked_inputs(where: str, x: Any, sample_shapes: Mapping[str, Shape], dtype: np.dtype[Any]) -> dict[str, Rows]:
     """A data set's inputs by layer, checked without reading them. x: one array, or {input layer: array}."""
-    named = by_name(x, list(sample_shapes), f"{where}: inputs of the net")
-    inputs = {name: rows(f"{where}: input of layer {name!r}", given) for name, given in named.items()}
-    for name, found in inputs.items():
-        check_input(f"{where}: input of layer {name!r}", found, sample_shapes[name], dtype)
+    inputs = {}
+    for name, given in by_name(x, list(sample_shapes), f"{where}: inputs of the net").items():
+        here = f"{where}: input of layer {name!r}"
+        if says_form(here, given):
+            check_input(here, given, sample_shapes[name], dtype)
+        inputs[name] = rows(here, given)
+        check_input(here, inputs[name], sample_shapes[name], dtype)
     same_counts(where, inputs)
     return inputs
 

@@ -66,14 +66,41 @@ def readable(target: Target) -> Array | None:
     return np.array(target.array) if on_host else None
 
 
+def check_classes(where: str, x_shape: Shape, for_one: str) -> None:
+    """ShapeError for scores without at least two classes, of which one alone is always right.
+
+    for_one: what to take for one score a sample.
+    """
+    if len(x_shape) < 2:
+        raise ShapeError(f"{where}: wanted scores (n, classes, ...), received {x_shape}")
+    if x_shape[1] < 2:
+        raise ShapeError(
+            f"{where}: wanted scores of at least 2 classes, received {x_shape}; for one score, of yes or no, take "
+            f"{for_one} and targets of 0 and 1 in the scores' shape and dtype"
+        )
+
+
+def check_like(where: str, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+    """ShapeError or TypeError unless the target has the scores' shape and dtype."""
+    if target.shape != x_shape:
+        raise ShapeError(f"{where}: wanted a target of shape {x_shape}, received {target.shape}")
+    if target.dtype != dtype:
+        raise TypeError(f"{where}: wanted a target of {dtype}, received {target.dtype}; convert it first")
+
+
+def check_probabilities(where: str, target: Target) -> None:
+    """ValueError for a value that is not from 0 to 1."""
+    values = readable(target)
+    if values is not None:
+        refuse(where, "values from 0 to 1", values, ~((values >= 0) & (values <= 1)))
+
+
 def check_labels(where: str, x_shape: Shape, target: Target) -> bool:
     """True for class ids (n, ...), False for rows (n, c, ...), of scores (n, c, ...).
 
     ShapeError if it has neither shape, TypeError for ids that are not integers, ValueError for an id that is
     not a class; the message names the first, its place, and the classes.
     """
-    if len(x_shape) < 2:
-        raise ShapeError(f"{where}: wanted scores (n, classes, ...), received {x_shape}")
     if target.shape == x_shape:
         return False
     ids_shape = x_shape[:1] + x_shape[2:]
