@@ -5,7 +5,7 @@ ValueError for a number that is not as wanted, TypeError for what is no number a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import isfinite
 from numbers import Real
 from typing import Any
@@ -48,6 +48,13 @@ def flag(where: str, given: bool) -> bool:
     if isinstance(given, int | np.bool_ | np.integer) and given in (0, 1):
         return bool(given)
     raise TypeError(f"{where}: wanted True or False, received {given!r}")
+
+
+def names(where: str, given: Collection[str]) -> list[str]:
+    """Names as a list. TypeError for one name alone, whose letters would be taken for names, and for no collection."""
+    if isinstance(given, str) or not isinstance(given, Collection):
+        raise TypeError(f"{where}: wanted a list of names, received {given!r}")
+    return list(given)
 
 
 def _checked(where: str, wanted: str, number: Any, is_wanted: Callable[[float], bool]) -> float:

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from singa_lite import batch, evaluation, fit, samples, summary
 from singa_lite.autograd import no_grad
-from singa_lite.checks import whole
+from singa_lite.checks import flag, names, whole
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
@@ -78,10 +78,11 @@ class FeedForwardNet(LayerGraph):
         order, run as in evaluation and keep nothing.
         """
         nodes = self.ordered()
+        training = flag("forward training", training)
         if training:
             self._whole_step("forward")
             self._run = None
-        self.check_names("forward", [*output, freeze])
+        self.check_names("forward", [*names("forward output", output), freeze])
         arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
         inputs = batch.as_tensors(arrays, self.device)
         run = Run(nodes, self.device, self.dtype, training, freeze)
@@ -107,7 +108,7 @@ class FeedForwardNet(LayerGraph):
         self._whole_step("backward")
         if self._run is None:
             raise GraphError("backward: wanted forward(True, x) before it, once for each backward")
-        self.check_names("backward", [*output, freeze])
+        self.check_names("backward", [*names("backward output", output), freeze])
         walk = self._run.backward(self._derivatives(dy), frozenset(output), freeze)
         run, self._run = self._run, None
         self._unfinished = run
@@ -252,8 +253,8 @@ class FeedForwardNet(LayerGraph):
         objective.loss(True, out, tensors)
         del out, inputs, targets, tensors
         collected = {}
-        for names, _, gradients, _ in self.backward(objective.backward()):
-            collected.update({n: g.detach() for n, g in zip(names, gradients, strict=True)})
+        for layer_names, _, gradients, _ in self.backward(objective.backward()):
+            collected.update({n: g.detach() for n, g in zip(layer_names, gradients, strict=True)})
         return collected
 
     def evaluate(self, x: Any, y: Any, batch_size: int = 32) -> tuple[float, Any]:

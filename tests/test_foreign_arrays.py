@@ -77,6 +77,29 @@ class Series(Frame):
         return self.array.dtype
 
 
+class OnGpu:
+    """What CuPy's arrays look like to a net on the CPU: they are read by `get` alone."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError("in the memory of a GPU")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise TypeError("implicit conversion")
+
+    def __getitem__(self, index: Any) -> OnGpu:
+        return OnGpu(self.array[index])
+
+    def get(self) -> np.ndarray:
+        return self.array.copy()
+
+
 class Unit(np.ndarray):
     """A subclass that has its own say in NumPy's functions."""
 
@@ -125,6 +148,7 @@ FORMS: dict[str, Make] = {
     "hdf5, big-endian": lambda values, path: in_hdf5(values.astype(values.dtype.newbyteorder(">")), path),
     "lazy": lambda values, path: Lazy(values),
     "frame": lambda values, path: (Frame if values.ndim > 1 else Series)(values),
+    "on a GPU": lambda values, path: OnGpu(values),
     "tensor": lambda values, path: tensor.from_numpy(values),
     "tensor elsewhere": lambda values, path: tensor.from_numpy(values, device.new_cpu()),
     "tensor made big-endian": lambda values, path: big_endian_tensor(values),
@@ -311,6 +335,7 @@ BAD_IDS = {
     "out of range in a list": (lambda: [0, 1, 2, 0, 3, 1], ValueError, ["from 0 to 2", "3", "[4]"]),
     "out of range in a tensor": (lambda: tensor.from_numpy(with_id("i4", 7)), ValueError, ["7", "[4]"]),
     "out of range in a lazy set": (lambda: Lazy(with_id(">i8", 7)), ValueError, ["7", "[4]"]),
+    "out of range on a GPU": (lambda: OnGpu(with_id("i8", 7)), ValueError, ["7", "[4]"]),
     "out of range in a frame": (lambda: Series(with_id("i8", 7)), ValueError, ["7", "[4]"]),
     "bools": (lambda: Y > 0, TypeError, ["integer", "bool"]),
     "floats": (lambda: Y.astype("f"), TypeError, ["integer", "float32"]),
