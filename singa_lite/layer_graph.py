@@ -23,7 +23,7 @@ class LayerGraph:
 
     def __init__(self, device: Any, dtype: DTypeLike, seed: int | None) -> None:
         self.device = device if device is not None else devices.default()
-        self.dtype = np.dtype(dtype)
+        self.dtype = np.dtype(dtype).newbyteorder("=")
         if self.dtype.kind != "f":
             raise TypeError(f"dtype of the net: wanted a float dtype, received {self.dtype}")
         self.seed = self.device.next_seed() if seed is None else seed

@@ -10,7 +10,7 @@ import numpy as np
 
 from singa_lite import autograd
 from singa_lite.checks import above_zero
-from singa_lite.errors import GraphError, ShapeError
+from singa_lite.errors import GraphError
 from singa_lite.graph import Phase
 from singa_lite.ops.loss import (
     huber_values,
@@ -20,7 +20,16 @@ from singa_lite.ops.loss import (
 )
 from singa_lite.ops.op import Edge, no_grad
 from singa_lite.ops.shape import Identity
-from singa_lite.target import Criterion, Target, check_labels, readable, refuse
+from singa_lite.target import (
+    Criterion,
+    Target,
+    check_classes,
+    check_labels,
+    check_like,
+    check_probabilities,
+    readable,
+    refuse,
+)
 from singa_lite.tensor import Shape, Tensor, full
 
 
@@ -99,7 +108,7 @@ class Loss(Criterion, ABC):
 class SoftmaxCrossEntropy(Loss):
     """-sum of t * log softmax(x) over the classes, the mean over a sample's positions.
 
-    x: raw scores (n, c, ...); y: integer class ids (n, ...), or rows (n, c, ...) of weights that are
+    x: raw scores (n, c, ...), c at least 2; y: integer class ids (n, ...), or rows (n, c, ...) of weights that are
     normalized to sum 1 over the classes: one-hot, multi-hot or probabilities, none negative, not all zero.
     """
 
@@ -111,6 +120,7 @@ class SoftmaxCrossEntropy(Loss):
         return x_shape[:1] + x_shape[2:], np.dtype(np.int64)
 
     def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+        check_classes(self._name, x_shape, "SigmoidCrossEntropy")
         if check_labels(self._name, x_shape, target):
             return
         rows = readable(target)
@@ -125,10 +135,7 @@ class _LikeScores(Loss):
 
     def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
         """ShapeError or TypeError unless the target has that shape and dtype."""
-        if target.shape != x_shape:
-            raise ShapeError(f"{self._name}: wanted a target of shape {x_shape}, received {target.shape}")
-        if target.dtype != dtype:
-            raise TypeError(f"{self._name}: wanted a target of {dtype}, received {target.dtype}; convert it first")
+        check_like(self._name, x_shape, dtype, target)
 
 
 class SigmoidCrossEntropy(_LikeScores):
@@ -142,9 +149,7 @@ class SigmoidCrossEntropy(_LikeScores):
 
     def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
         super().check_target(x_shape, dtype, target)
-        values = readable(target)
-        if values is not None:
-            refuse(self._name, "values from 0 to 1", values, ~((values >= 0) & (values <= 1)))
+        check_probabilities(self._name, target)
 
 
 class SquaredError(_LikeScores):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite import batch, evaluation, fit, summary
+from singa_lite import batch, evaluation, fit, samples, summary
 from singa_lite.autograd import no_grad
+from singa_lite.checks import flag, names, whole
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
@@ -23,6 +24,7 @@ from singa_lite.ops.op import Op
 from singa_lite.optimizer import Optimizer
 from singa_lite.run import LayerGradients as LayerGradients
 from singa_lite.run import Run
+from singa_lite.samples import Samples
 from singa_lite.step import StepForm, Steps
 from singa_lite.tensor import Tensor, as_tensor
 
@@ -83,10 +85,11 @@ class FeedForwardNet(LayerGraph):
         would cut that tape.
         """
         nodes = self.ordered()
+        training = flag("forward training", training)
         if training:
             self._whole_step("forward")
             self._pass_over()
-        self.check_names("forward", [*output, freeze])
+        self.check_names("forward", [*names("forward output", output), freeze])
         arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
         inputs = batch.as_tensors(arrays, self.device)
         run = Run(nodes, self.device, self.dtype, training, freeze)
@@ -115,7 +118,7 @@ class FeedForwardNet(LayerGraph):
         self._whole_step("backward")
         if self._run is None:
             raise GraphError("backward: wanted forward(True, x) before it, once for each backward")
-        self.check_names("backward", [*output, freeze])
+        self.check_names("backward", [*names("backward output", output), freeze])
         self._check_one_forward()
         walk = self._run.backward(self._derivatives(dy), frozenset(output), freeze)
         run, self._run = self._run, None
@@ -229,12 +232,16 @@ class FeedForwardNet(LayerGraph):
             self.forget_run()  # a forward by hand before it has nothing to do with this step
             return self._steps.train(*given)
 
-    def _batch(self, x: Any, y: Any) -> tuple[Objective, dict[str, Any], dict[str, Any]]:
-        """The net's objective, and a batch and its targets by layer, checked."""
+    def _objective(self) -> Objective:
+        """Losses and metrics by output."""
         if self.loss is None:
             raise GraphError("wanted a loss, give one to the net or to compile()")
         self._single_outputs()
-        objective = Objective(self.loss, self.metric, self.output_names())
+        return Objective(self.loss, self.metric, self.output_names())
+
+    def _batch(self, x: Any, y: Any) -> tuple[Objective, dict[str, Any], dict[str, Any]]:
+        """The net's objective, and a batch and its targets by layer, checked."""
+        objective = self._objective()
         arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
         count = next(iter(arrays.values())).shape[0]
         wanted = {name: (count, *self.output_shapes(name)[0]) for name in self.output_names()}
@@ -244,6 +251,16 @@ class FeedForwardNet(LayerGraph):
             batch.warn_of_nan({f"target of layer {n!r}": array for n, array in targets.items()})
             self._seen_batch = True
         return objective, arrays, targets
+
+    def _samples(self, where: str, x: Any, y: Any, batch_size: int) -> Samples:
+        """The data of `fit` or `evaluate`, checked: shapes, dtypes, counts, and the values of targets in memory."""
+        objective, batch_size = self._objective(), whole(f"{where} batch_size", batch_size, 1)
+        inputs = samples.checked_inputs(where, x, self.input_shapes(), self.dtype)
+        count = next(iter(inputs.values())).shape[0]
+        targets = samples.checked_targets(where, y, self.output_names(), count)
+        shapes = {name: self.output_shapes(name)[0] for name in targets}
+        objective.check_data(targets, shapes, self.dtype, batch_size)
+        return Samples(inputs, targets, batch_size, (not isinstance(x, Mapping), not isinstance(y, Mapping)))
 
     def _single_outputs(self) -> None:
         for name in self.output_names():
@@ -262,17 +279,18 @@ class FeedForwardNet(LayerGraph):
         objective, inputs, targets = self._batch(x, y)
         self._whole_step("gradients")
         self.forget_run()
+        tensors = batch.untaped(batch.as_tensors(targets, self.device))  # before forward, which moves statistics
         out = self.forward(True, batch.untaped(batch.as_tensors(inputs, self.device)), freeze=self.freeze)
-        objective.loss(True, out, batch.untaped(batch.as_tensors(targets, self.device)))
-        del out, inputs, targets
+        objective.loss(True, out, tensors)
+        del out, inputs, targets, tensors
         collected = {}
-        for names, _, gradients, _ in self.backward(objective.backward()):
-            collected.update({n: g.detach() for n, g in zip(names, gradients, strict=True)})
+        for layer_names, _, gradients, _ in self.backward(objective.backward()):
+            collected.update({n: g.detach() for n, g in zip(layer_names, gradients, strict=True)})
         return collected
 
     def evaluate(self, x: Any, y: Any, batch_size: int = 32) -> tuple[float, Any]:
         """(loss, metric) over all samples, as numbers, without training; the metric is None if there is none."""
-        return evaluation.evaluate(self, x, y, batch_size)
+        return evaluation.evaluate(self, self._samples("evaluate", x, y, batch_size))
 
     def evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """(loss, metric) of one batch, as 0-d tensors, without training."""
@@ -290,7 +308,9 @@ class FeedForwardNet(LayerGraph):
         What the last layer gives, as it is: raw scores where the loss works on raw scores.
         """
         self._single_outputs()
-        return evaluation.predict(self, x, batch_size)
+        inputs = samples.checked_inputs("predict", x, self.input_shapes(), self.dtype)
+        size = whole("predict batch_size", batch_size, 1)
+        return evaluation.predict(self, Samples(inputs, None, size, (not isinstance(x, Mapping), True)))
 
     def fit(
         self,
@@ -302,7 +322,7 @@ class FeedForwardNet(LayerGraph):
         validation_data: tuple[Any, Any] | None = None,
         shuffle: bool = True,
         verbose: bool = True,
-        callbacks: Sequence[fit.Callback] = (),
+        callbacks: Iterable[fit.Callback] | fit.Callback = (),
         resume: str | PathLike[str] | None = None,
         prefetch: int = 0,
     ) -> fit.History:
@@ -317,7 +337,11 @@ class FeedForwardNet(LayerGraph):
         """
         if self.optimizer is None:
             raise GraphError("fit: wanted an optimizer, call compile(optimizer) first")
-        training = fit.Training(self, x, y, batch_size, epochs, validation_data, shuffle, verbose, callbacks, prefetch)
+        data, validation = self._samples("fit", x, y, batch_size), None
+        if validation_data is not None:
+            parts = fit.pair("fit validation_data", validation_data)
+            validation = self._samples("fit validation_data", *parts, batch_size)
+        training = fit.Training(self, data, validation, epochs, shuffle, verbose, callbacks, prefetch)
         if resume is not None:
             from singa_lite.snapshots.checkpoints.resume import resume as going_on
 

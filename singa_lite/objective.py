@@ -12,6 +12,8 @@ from singa_lite.batch import as_array, by_name
 from singa_lite.errors import GraphError
 from singa_lite.loss import Loss
 from singa_lite.metric import Metric
+from singa_lite.samples import Rows
+from singa_lite.target import received
 from singa_lite.tensor import Shape, Tensor
 
 Losses = Loss | Mapping[str, Loss]
@@ -42,12 +44,36 @@ class Objective:
 
     def targets(self, y: Any, shapes: Mapping[str, Shape], dtype: Any) -> dict[str, Any]:
         """The targets by output, checked against the outputs' batch shapes before anything runs."""
-        arrays = {name: as_array(v) for name, v in by_name(y, self.outputs, "targets of the net").items()}
+        named = by_name(y, self.outputs, "targets of the net")
+        arrays = {name: as_array(f"target of layer {name!r}", given) for name, given in named.items()}
         for name, array in arrays.items():
-            for criterion in (self.losses[name], self.metrics.get(name)):
-                if criterion is not None:
-                    criterion.check(shapes[name], dtype, array)
+            self._check(name, shapes[name], dtype, array)
         return arrays
+
+    def check_data(self, targets: Mapping[str, Rows], shapes: Mapping[str, Shape], dtype: Any, batch_size: int) -> None:
+        """Raise for targets of a data set that do not fit outputs of these sample shapes.
+
+        All values of arrays in memory are looked at; of those in files the first batch's, and the others in their turn.
+        """
+        for name, rows in targets.items():
+            for index in rows.looks(batch_size):
+                self._check_piece(name, rows, index, shapes[name], dtype)
+
+    def _check_piece(self, name: str, rows: Rows, index: slice, shape: Shape, dtype: Any) -> None:
+        piece = rows.take(index)
+        try:
+            self._check(name, (piece.shape[0], *shape), dtype, piece)
+        except (ValueError, TypeError):
+            if rows.held:  # once more, so that the message has the whole's shape, and the place in the whole
+                self._check(name, (rows.shape[0], *shape), dtype, rows.take(slice(None)))
+            raise
+
+    def _check(self, name: str, shape: Shape, dtype: Any, given: Any) -> None:
+        """Let the output's loss and metric look at its targets."""
+        target = received(given)
+        for criterion in (self.losses[name], self.metrics.get(name)):
+            if criterion is not None:
+                criterion.check(shape, dtype, target)
 
     def forms(self, shapes: Mapping[str, Shape], dtype: np.dtype[Any]) -> dict[str, tuple[Shape, np.dtype[Any]]]:
         """Shape and dtype of the usual targets for outputs of these batch shapes."""

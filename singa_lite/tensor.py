@@ -7,16 +7,14 @@ from math import prod
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
+from singa_lite.arrays import Array as Array
+from singa_lite.arrays import check_detached, numbers, on_host
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.strides import memory_order, ordered_strides
 
 Shape = tuple[int, ...]
-Array = NDArray[Any]
-
-#: Kinds of NumPy dtypes that a tensor can have: bool, signed, unsigned, float.
-_KINDS = "biuf"
 
 
 class DeviceLike(Protocol):
@@ -192,7 +190,7 @@ class Tensor:
 
     def copy_from_numpy(self, array: ArrayLike) -> None:
         """Overwrite the values. array: exactly this shape, a dtype that converts without changing kind."""
-        given = np.asarray(array)
+        given = numbers("copy_from_numpy", array)
         if given.shape != self.shape:
             raise ShapeError(f"copy_from_numpy: wanted shape {self.shape}, received {given.shape}")
         if not np.can_cast(given.dtype, self.dtype, "same_kind"):
@@ -291,7 +289,7 @@ def operand(given: Any, beside: Tensor) -> Any:
     """
     if isinstance(given, Tensor) or (isinstance(given, int | float) and beside.dtype.kind == "f"):
         return given
-    array = np.asarray(given, beside.dtype if isinstance(given, int) else None)
+    array = np.asarray(given, beside.dtype) if isinstance(given, int) else numbers("arithmetic", given)
     if not np.can_cast(array.dtype, beside.dtype, "same_kind"):
         raise TypeError(f"wanted values that fit {beside!r}, received {array.dtype}")
     return from_numpy(array.astype(beside.dtype), beside.device)
@@ -328,11 +326,9 @@ def ones(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceLike
 def from_numpy(array: ArrayLike, device: DeviceLike | None = None) -> Tensor:
     """A copy of `array` on `device` (default: `device.default()`), same shape and dtype.
 
-    TypeError for dtypes without numbers in them (object, text, complex).
+    TypeError for dtypes without numbers in them (object, text, complex), masked arrays, and what is no array.
     """
-    given = np.asarray(array)
-    if given.dtype.kind not in _KINDS:
-        raise TypeError(f"from_numpy: wanted a bool, integer or float array, received dtype {given.dtype}")
+    given = numbers("from_numpy", array)
     made = empty(given.shape, given.dtype.newbyteorder("="), device)
     made.device.copy_in(made, given)
     return made
@@ -359,15 +355,16 @@ def from_dlpack(given: Any, device: DeviceLike | None = None) -> Tensor:
     """A copy of any array that speaks DLPack (PyTorch, JAX, CuPy, NumPy, Tensor), on `device`.
 
     The values are copied, on the GPU where both are there: a tensor's bytes belong to its device's pool, and foreign
-    arrays may be read-only.
+    arrays may be read-only. TypeError for a tensor that requires grad, and for a dtype that NumPy has not.
     """
     holder: DeviceLike = device if device is not None else _lent["default_device"]()
+    if not isinstance(given, Tensor):
+        check_detached("from_dlpack", given)
     here = holder.adopt(given)
     if here is not None:
         made = holder.empty(here.shape, here.dtype)
         holder.run("copy", here, made)
         return made
-    host = hasattr(given, "__dlpack_device__") and given.__dlpack_device__()[0] == 1
-    if not host and hasattr(given, "get"):  # CuPy: NumPy cannot read device memory
+    if not on_host(given) and hasattr(given, "get"):  # CuPy: NumPy cannot read device memory
         return from_numpy(given.get(), holder)
-    return from_numpy(np.from_dlpack(given), holder)
+    return from_numpy(given, holder)

@@ -20,7 +20,7 @@ from package_source import PACKAGE, module_files
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
     ("errors", "checks", "machine", "prefetch"),
-    ("memory", "strides", "threads"),
+    ("arrays", "memory", "strides", "threads"),
     ("kernels",),
     ("runtime",),
     ("tensor",),
@@ -35,7 +35,7 @@ FLOORS = (
     ("autograd",),
     ("random",),
     ("batch", "data", "initializer", "regularizer", "schedule", "target", "topology"),
-    ("layer", "loss", "metric", "optimizer"),
+    ("layer", "loss", "metric", "optimizer", "samples"),
     ("objective", "progress", "run"),
     ("evaluation", "layer_graph"),
     ("fit", "step", "summary"),

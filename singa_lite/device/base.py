@@ -61,6 +61,8 @@ class Device:
         if any(extent < 0 for extent in shape):
             raise ShapeError(f"wanted extents of at least 0, received shape {tuple(shape)}")
         dtype = np.dtype(dtype)
+        if not dtype.isnative:  # kernels know no other
+            dtype = dtype.newbyteorder("=")
         block = self._block(prod(shape) * dtype.itemsize)
         axes = self.kernels.layouts.get(layout, ()) if isinstance(layout, str) else layout
         made = Tensor(block, shape, dtype, laid_out(shape, axes, dtype.itemsize) if axes else None)
