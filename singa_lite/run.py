@@ -44,7 +44,7 @@ class Run:
 
     Each input of a layer passes a port, an Identity on the tape: there a layer's part of the tape begins, and the
     derivative by that layer's input can be read off. stopped_at: the layer at which a walk back stands, "" before
-    its first gradients and after its end.
+    its first gradients and after its end. has_moved: whether a layer may have moved its state.
     """
 
     def __init__(self, nodes: list[Node], device: Any, dtype: Any, training: bool, freeze: str | None) -> None:
@@ -53,6 +53,7 @@ class Run:
         self.dtype = dtype
         self.training = training
         self.stopped_at = ""
+        self.has_moved = False
         names = [node.layer.name for node in nodes]
         self._frozen = frozenset(names[: names.index(freeze)]) if freeze is not None else frozenset()
         self._ports: dict[str, list[Op]] = {}
@@ -93,6 +94,7 @@ class Run:
                 with no_grad():
                     result = layer.forward(False, *_cast(inputs, layer.dtype))
             else:
+                self.has_moved |= bool(layer.states)
                 result = layer.forward(True, *_cast(self._through_ports(layer.name, inputs), layer.dtype))
         return list(result) if isinstance(result, list | tuple) else [result]
 
