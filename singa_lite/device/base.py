@@ -101,9 +101,9 @@ class Device:
 
     def bind(self, block: Block) -> None:
         """Give a block that has no bytes some from the pool; they go back when it dies."""
-        region = self.pool.take(block.nbytes)
-        block.memory = region.memory
+        region = self.pool.take(block.nbytes, block)
         block.set_give(partial(self.pool.give, region))
+        block.memory = region.memory
 
     @contextmanager
     def recording(self, arena: Arena | None = None, fuse: bool = True) -> Iterator[Graph]:
@@ -198,17 +198,13 @@ class Device:
             watcher(operation)
 
     def _execute(self, operation: Operation) -> None:
-        region = self.pool.take(operation.scratch_bytes) if operation.scratch_bytes else None
         arrays = tuple(None if t is None else self.array(t) for t in operation.tensors)
         scratch = None
-        if region is not None:
-            scratch = self.runtime.view(region.memory, (operation.scratch_bytes,), _BYTE, (1,), 0)
-        try:
-            with self.runtime.here():
-                self.kernels.prepare(operation.kernel, arrays, scratch, operation.settings)()
-        finally:
-            if region is not None:
-                self.pool.give(region)
+        if operation.scratch_bytes:
+            block = self.new_block(operation.scratch_bytes)
+            scratch = self.view(block, (operation.scratch_bytes,), _BYTE, (1,), 0)
+        with self.runtime.here():
+            self.kernels.prepare(operation.kernel, arrays, scratch, operation.settings)()
 
     @contextmanager
     def scope(self, phase: Phase | None = None, layer: str | None = None) -> Iterator[None]:
