@@ -230,7 +230,10 @@ class Graph:
         """
         bound = self._executable("recorded")
         threads.settle()
-        with self.arena.alone, self.device.runtime.here():
+        return self.arena.alone.run(self._measured, bound, runs)
+
+    def _measured(self, bound: Bound, runs: int) -> Profile:
+        with self.device.runtime.here():
             return measure(bound.placed.program.instructions, bound.launches(), runs, self.device.synchronize)
 
     def _executable(self, order: str) -> Bound:
@@ -239,11 +242,10 @@ class Graph:
         if order not in self._bound:
             placed = self._place(order)
             prove(placed)
-            for number, block in self._fresh.items():
+            for block in self._fresh.values():
                 if block.memory is None:
                     self.device.bind(block)
-                    self.blocks[number].held = block
-            held = {number: b.held for number, b in enumerate(self.blocks) if b.held is not None}
+            held = {number: b.held for number, b in enumerate(self.blocks) if b.held is not None} | self._fresh
             checked = os.environ.get("SINGA_LITE_CHECKED", "") == "1"
             self._bound[order] = Bound(placed, self.arena, held, checked)
         return self._bound[order]

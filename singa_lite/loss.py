@@ -10,6 +10,7 @@ import numpy as np
 
 from singa_lite import autograd
 from singa_lite.checks import above_zero
+from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError
 from singa_lite.graph import Phase
 from singa_lite.ops.loss import (
@@ -56,6 +57,7 @@ class Loss(Criterion, ABC):
         each element counts by itself.
         """
 
+    @in_own_context
     def forward(self, training: bool, x: Tensor, y: Any) -> Tensor:
         """The loss of each sample. y: Tensor, NumPy, or anything that holds an array. Raises as `check` does.
 
@@ -77,6 +79,7 @@ class Loss(Criterion, ABC):
         self._taped = _Taped(Edge(values.creator, values.output_index, None), mark, values.shape, x.dtype, x.device)
         return values.detach()
 
+    @in_own_context
     def backward(self) -> Tensor:
         """The derivative of the mean of forward's values by x, of x's shape and dtype.
 

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 from singa_lite import batch, evaluation, fit, samples, summary
 from singa_lite.autograd import no_grad
 from singa_lite.checks import flag, names, whole
+from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
@@ -55,23 +56,29 @@ class FeedForwardNet(LayerGraph):
         self._run: Run | None = None
         self._unfinished: Run | None = None
         self._passed_over: list[weakref.ref[Op]] = []
+        self._moving: Run | None = None
         self._seen_batch = False
         self._steps = Steps(self, graph=False)
         self._beside: list[Callable[[], Pause]] = []
+        self._readers: list[Pause] = []
 
     def to_device(self, device: Any) -> None:
         """Move parameters, state and the optimizer's state."""
         self._whole_step("to_device")
+        graph, fuse = self._steps.graph, self._steps.fuse
+        self._steps = Steps(self, graph, fuse)  # recorded steps are bound to the old device
+        self._steps.interrupted = "(while the net was being moved to another device)"
         for node in self.ordered():
             node.layer.to_device(device)
         if self.optimizer is not None:
             self.optimizer.to_device(device)
         self.device = device
-        self.discard_step()
-        self._steps = Steps(self, self._steps.graph, self._steps.fuse)  # recorded steps are bound to the old device
+        self.forget_run()
+        self._steps = Steps(self, graph, fuse)
 
     # ---- forward and backward
 
+    @in_own_context
     def forward(self, training: bool, x: Any, output: Collection[str] = (), *, freeze: str | None = None) -> Any:
         """Run all layers.
 
@@ -93,6 +100,7 @@ class FeedForwardNet(LayerGraph):
         arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
         inputs = batch.as_tensors(arrays, self.device)
         run = Run(nodes, self.device, self.dtype, training, freeze)
+        self._moving = run if training else None
         if not training:
             with no_grad():
                 return run.forward(inputs, output)
@@ -158,32 +166,71 @@ class FeedForwardNet(LayerGraph):
         if not self._beside:
             return None
         several, self._beside = self._beside, []
-        return Pause.of_all([begin() for begin in several])
+        for begin in several:
+            self.reads(begin())
+        return Pause.of_all(self._readers)
+
+    def reads(self, pause: Pause) -> None:
+        """Note what reads parameters, before it begins, so that nothing writes them under its hands.
+
+        A training step waits for it, and after one that was interrupted the next call ends it.
+        """
+        if pause not in self._readers:
+            self._readers.append(pause)
+
+    def end_readers(self, give_up: bool = True) -> None:
+        """Nothing reads parameters any more when this returns. give_up: what has not begun to, need not."""
+        while self._readers:
+            reader = self._readers[0]
+            if give_up:
+                reader.end()
+            else:
+                reader.wait()
+            self._readers.remove(reader)
 
     @property
     def unfinished_at(self) -> str:
         """The layer at which the last backward() was left before its end; "" after whole steps."""
-        if self._steps.interrupted:
-            return "(somewhere in a replayed step)"
-        return self._unfinished.stopped_at if self._unfinished is not None else ""
+        stopped_at = self._unfinished.stopped_at if self._unfinished is not None else ""
+        return stopped_at or self._steps.interrupted
 
     def _whole_step(self, where: str) -> None:
-        if self.unfinished_at:
+        if not self._steps.under_way:
+            self.end_readers()
+        left_at = self.unfinished_at
+        if left_at:
+            what = (
+                f"the last step was left {left_at}"
+                if left_at.startswith("(")
+                else f"the last backward() was left at layer {left_at!r}: layers after it are updated, those before it "
+                "are not"
+            )
             raise GraphError(
-                f"{where}: wanted a whole step, but the last backward() was left at layer "
-                f"{self.unfinished_at!r}: layers after it are updated, those before it are not. "
-                "Load a snapshot, or call discard_step() to go on from here"
+                f"{where}: wanted a whole step, but {what}. Load a snapshot, or call discard_step() to go on from here"
             )
 
     def discard_step(self) -> None:
-        """Forget a forward or an unfinished backward. Updates already made stay."""
+        """Forget a forward, or a step or load that was left before its end. What it has changed stays."""
+        self.end_readers()
         self.forget_run()
-        self._steps.interrupted = False
+        if self.optimizer is not None:
+            self.optimizer.restore_step(self.optimizer.step)
+        self._steps.interrupted = ""
+
+    def begin_restore(self) -> None:
+        """Values are put in place from now on: until `discard_step` this net is neither the old nor the new one."""
+        self.end_readers()
+        self._steps.interrupted = "(while a snapshot was being loaded: parts of it are in the net)"
 
     def forget_run(self) -> None:
         """Forget the last forwards and backward."""
-        self._run = self._unfinished = None
+        self._run = self._unfinished = self._moving = None
         self._passed_over.clear()
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the last training forward, also one that was not ended, may have moved a layer's state."""
+        return self._moving is not None and self._moving.has_moved
 
     # ---- training
 
@@ -210,12 +257,12 @@ class FeedForwardNet(LayerGraph):
         self.check_names("compile", [freeze])
         loss, metric = _checked_kind("loss", loss, Loss), _checked_kind("metric", metric, Metric)
         optimizer.check_names(self.param_names())
+        steps = Steps(self, graph, fuse)
+        steps.interrupted = self._steps.interrupted
+        self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
         self.loss = loss if loss is not None else self.loss
         self.metric = metric if metric is not None else self.metric
-        self.optimizer, self.freeze = optimizer, freeze
-        interrupted = self._steps.interrupted
-        self._steps = Steps(self, graph, fuse)
-        self._steps.interrupted = interrupted
+        self.freeze, self._steps, self.optimizer = freeze, steps, optimizer
 
     def train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """One step: forward, loss, and an update of each layer as soon as its gradients are there.
@@ -224,13 +271,15 @@ class FeedForwardNet(LayerGraph):
         Returns (loss, metric), 0-d tensors from before the update; the metric is None if the net has none.
         Input that does not fit is refused before anything changes.
         """
-        with self._steps.arena.alone:
-            self._whole_step("train_one_batch")
-            if self.optimizer is None:
-                raise GraphError("train_one_batch: wanted an optimizer, call compile(optimizer) first")
-            given = self._batch(x, y)
-            self.forget_run()  # a forward by hand before it has nothing to do with this step
-            return self._steps.train(*given)
+        return self._steps.alone(self._train_one_batch, x, y)
+
+    def _train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
+        self._whole_step("train_one_batch")
+        if self.optimizer is None:
+            raise GraphError("train_one_batch: wanted an optimizer, call compile(optimizer) first")
+        given = self._batch(x, y)
+        self.forget_run()  # a forward by hand before it has nothing to do with this step
+        return self._steps.train(*given)
 
     def _objective(self) -> Objective:
         """Losses and metrics by output."""
@@ -294,13 +343,11 @@ class FeedForwardNet(LayerGraph):
 
     def evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """(loss, metric) of one batch, as 0-d tensors, without training."""
-        with self._steps.arena.alone:
-            return self._steps.evaluate(*self._batch(x, y))
+        return self._steps.alone(lambda: self._steps.evaluate(*self._batch(x, y)))
 
     def predict_one_batch(self, x: Any) -> Any:
         """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call."""
-        with self._steps.arena.alone:
-            return self._steps.predict(batch.checked_inputs(x, self.input_shapes(), self.dtype))
+        return self._steps.alone(lambda: self._steps.predict(batch.checked_inputs(x, self.input_shapes(), self.dtype)))
 
     def predict(self, x: Any, batch_size: int = 32) -> Any:
         """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.

@@ -46,7 +46,7 @@ class Run:
     Each input of a layer passes a port, an Identity on the tape: there a layer's part of the tape begins, and the
     derivative by that layer's input can be read off. A walk ends at the ports of the net's inputs: what made these, as
     another net may have, keeps its tape. stopped_at: the layer at which a walk back stands, "" before its first
-    gradients and after its end.
+    gradients and after its end. has_moved: whether a layer may have moved its state.
     """
 
     def __init__(self, nodes: list[Node], device: Any, dtype: Any, training: bool, freeze: str | None) -> None:
@@ -55,6 +55,7 @@ class Run:
         self.dtype = dtype
         self.training = training
         self.stopped_at = ""
+        self.has_moved = False
         names = [node.layer.name for node in nodes]
         self._frozen = frozenset(names[: names.index(freeze)]) if freeze is not None else frozenset()
         self._ports: dict[str, list[Op]] = {}
@@ -105,6 +106,7 @@ class Run:
                 with no_grad():
                     result = layer.forward(False, *_cast(inputs, layer.dtype))
             else:
+                self.has_moved |= bool(layer.states)
                 result = layer.forward(True, *_cast(self._through_ports(layer.name, inputs), layer.dtype))
         return list(result) if isinstance(result, list | tuple) else [result]
 

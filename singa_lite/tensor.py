@@ -68,8 +68,9 @@ class Block:
         self._give = give
 
     def __del__(self) -> None:
-        if self._give is not None:
-            self._give()
+        give = getattr(self, "_give", None)  # none in one whose making an interrupt ended
+        if give is not None:
+            give()
 
 
 class Tensor:

@@ -11,18 +11,20 @@ from typing import Any, NamedTuple
 from singa_lite.errors import DeviceError, GraphError
 from singa_lite.tensor import Shape, Tensor
 
-_taping: ContextVar[bool] = ContextVar("taping", default=True)
+#: A mark for each `no_grad` that the present call is inside of.
+_untaped: ContextVar[frozenset[object]] = ContextVar("untaped", default=frozenset())
 _sequence = count()
 
 
 @contextmanager
 def no_grad() -> Iterator[None]:
     """Operations inside are not taped: they keep nothing, and no derivative passes through them."""
-    token = _taping.set(False)
+    mark = object()  # its own, as one that an interrupt left unfinished may end much later, when it is collected
     try:
+        _untaped.set(_untaped.get() | {mark})
         yield
     finally:
-        _taping.reset(token)
+        _untaped.set(_untaped.get() - {mark})
 
 
 class Edge(NamedTuple):
@@ -58,7 +60,7 @@ class Op:
         """Apply the operation. None stands for an optional input that is left out."""
         self.made = {}
         self.device = common_device(type(self).__name__, inputs)
-        taping = _taping.get()
+        taping = not _untaped.get()
         self.needs = tuple(taping and t is not None and t.requires_grad for t in inputs)
         result = self.forward(*inputs)
         if any(self.needs):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from math import nan
 from typing import Any
 
 import numpy as np
 
 from singa_lite import schedule
 from singa_lite.checks import at_least_zero, whole
+from singa_lite.contexts import in_own_context
 from singa_lite.errors import ShapeError
 from singa_lite.graph import Phase
 from singa_lite.ops.op import common_device
@@ -119,12 +121,14 @@ class Optimizer:
         parameter that was updated in this step already. ValueError if the schedule gives no usable rate.
         """
         rate = at_least_zero(f"schedule at step {self._step}", self.schedule(self._step))
-        for tensor in self._rates.values() if rate != self._rate else ():
-            tensor.copy_from_numpy(rate)
-        self._rate = rate
+        if rate != self._rate:
+            self._rate = nan  # whatever an interrupt leaves in the tensors, the next step writes its own
+            for tensor in self._rates.values():
+                tensor.copy_from_numpy(rate)
+            self._rate = rate
+        self._updated.clear()
         self._step += 1
         self._begun = True
-        self._updated.clear()
 
     def rate(self, device: Any) -> Tensor:
         """The learning rate of this step on a device: float64 (), overwritten when a step begins."""
@@ -132,6 +136,7 @@ class Optimizer:
             self._rates[device] = from_numpy(np.float64(self._rate), device)
         return self._rates[device]
 
+    @in_own_context
     def update(self, name: str | None, value: Tensor, gradient: Tensor) -> None:
         """Move `value` in place, one step along its gradient; the gradient may be changed too.
 

@@ -25,7 +25,9 @@ class Handle:
         self._keep = keep
 
     def __del__(self) -> None:
-        self._destroy(self._as_parameter_)
+        destroy = getattr(self, "_destroy", None)  # none in one whose making an interrupt ended
+        if destroy is not None:
+            destroy(self._as_parameter_)
 
 
 class _Argument(c.Structure):
