@@ -56,10 +56,15 @@ class Arena:
         if nbytes <= self.nbytes:
             return
         with self.alone:
-            for bound in self._bound:
-                bound.release()
+            self.release()
             self.block = None  # give the old span back before taking the larger one
+            self.device.pool.release_free()  # or the system would count both
             self.block = self.device.new_block(nbytes)
+
+    def release(self) -> None:
+        """Forget the launches of all programs, which are bound anew when they next run."""
+        for bound in self._bound:
+            bound.release()
 
     def add(self, bound: Bound) -> None:
         """Bind a program here when it next runs."""

@@ -19,9 +19,10 @@ from singa_lite.memory_plan import MemoryPlan
 from singa_lite.metric import Metric
 from singa_lite.objective import Losses, Metrics, Objective
 from singa_lite.optimizer import Optimizer
+from singa_lite.recorded_steps import StepForm
 from singa_lite.run import LayerGradients as LayerGradients
 from singa_lite.run import Run
-from singa_lite.step import StepForm, Steps
+from singa_lite.step import Steps
 from singa_lite.tensor import Tensor, as_tensor
 
 
