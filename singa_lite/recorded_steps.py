@@ -20,7 +20,7 @@ Feeds = Mapping[str, Mapping[str, Any]]
 StepForm = tuple[tuple[str, str, Shape, str], ...]
 
 #: How many recorded steps a net keeps, unless SINGA_LITE_STEPS says another number.
-MOST_STEPS = 32
+MOST_STEPS = 16
 
 
 @dataclass(eq=False)
