@@ -44,10 +44,15 @@ class Arena:
             self.alone.run(self._grow, nbytes)
 
     def _grow(self, nbytes: int) -> None:
+        self.release()
+        self.block = None  # give the old span back before taking the larger one
+        self.device.pool.release_free()  # or the system would count both
+        self.block = self.device.new_block(nbytes)
+
+    def release(self) -> None:
+        """Forget the launches of all programs, which are bound anew when they next run."""
         for bound in self._bound:
             bound.release()
-        self.block = None  # give the old span back before taking the larger one
-        self.block = self.device.new_block(nbytes)
 
     def add(self, bound: Bound) -> None:
         """Bind a program here when it next runs."""

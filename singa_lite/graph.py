@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -67,6 +67,8 @@ class Graph:
         self.open_walks = 0
         self.recording = True
         self.failed = False
+        #: Called before each run: whoever fills the inputs may say that they are not in their places.
+        self.check_inputs: Callable[[], None] | None = None
         self._numbers: dict[int, int] = {}
         self._used: set[int] = set()
         self._writes: set[int] | None = None
@@ -218,6 +220,8 @@ class Graph:
         that would also hold if the operations of a wave ran at the same time. The results are equal, bit for bit.
         pause: where to wait for others who still read what the step will overwrite.
         """
+        if self.check_inputs is not None:
+            self.check_inputs()
         bound = self._bound.get(order)
         if bound is None or self.device.graph is not None:
             bound = self._executable(order)
@@ -228,6 +232,8 @@ class Graph:
 
         This really runs the step: its parameters and state move `runs` times.
         """
+        if self.check_inputs is not None:
+            self.check_inputs()
         bound = self._executable("recorded")
         threads.settle()
         return self.arena.alone.run(self._measured, bound, runs)

@@ -23,10 +23,11 @@ from singa_lite.metric import Metric
 from singa_lite.objective import Losses, Metrics, Objective
 from singa_lite.ops.op import Op
 from singa_lite.optimizer import Optimizer
+from singa_lite.recorded_steps import StepForm
 from singa_lite.run import LayerGradients as LayerGradients
 from singa_lite.run import Run
 from singa_lite.samples import Samples
-from singa_lite.step import StepForm, Steps
+from singa_lite.step import Steps
 from singa_lite.tensor import Tensor, as_tensor
 
 

@@ -42,6 +42,12 @@ class Objective:
         """All losses, then all metrics."""
         return *self.losses.values(), *self.metrics.values()
 
+    @property
+    def named_criteria(self) -> tuple[Any, ...]:
+        """What tells objectives apart: which loss and which metric each output has, known by their identity."""
+        losses = tuple((name, id(self.losses[name])) for name in self.outputs)
+        return losses, self._one_metric, tuple((name, id(metric)) for name, metric in self.metrics.items())
+
     def targets(self, y: Any, shapes: Mapping[str, Shape], dtype: Any) -> dict[str, Any]:
         """The targets by output, checked against the outputs' batch shapes before anything runs."""
         named = by_name(y, self.outputs, "targets of the net")

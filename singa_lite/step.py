@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -14,15 +13,14 @@ from singa_lite.arena import Arena
 from singa_lite.batch import as_tensors, untaped
 from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError
+from singa_lite.feed_buffer import FeedBuffer
 from singa_lite.graph import Graph, Pause
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.objective import Objective
+from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepForm, form_of
 from singa_lite.tensor import Shape, Tensor
+from singa_lite.watch import Watch
 
-#: {"input": {layer: batch}, "target": {layer: targets}}; arrays of the user's, or tensors.
-Feeds = Mapping[str, Mapping[str, Any]]
-#: ("input" or "target", layer, shape, dtype) of all that a step is fed.
-StepForm = tuple[tuple[str, str, Shape, str], ...]
 #: What a step does with its feeds as tensors; gives tensors, alone, in a tuple or in a dict, or None.
 Body = Callable[[Mapping[str, dict[str, Tensor]]], Any]
 R = TypeVar("R")
@@ -43,24 +41,9 @@ class _Stage(Enum):
 _under_way: ContextVar[Steps | None] = ContextVar("under_way", default=None)
 
 
-@dataclass
-class RecordedStep:
-    """A step for batches of one form. feeds: tensors that each batch is copied into; results: read after a run."""
-
-    graph: Graph
-    feeds: dict[str, dict[str, Tensor]]
-    results: Any
-
-    def feed(self, feeds: Feeds) -> None:
-        """Copy a batch in."""
-        for kind, arrays in feeds.items():
-            for name, array in arrays.items():
-                tensor = self.feeds[kind][name]
-                tensor.device.feed(tensor, array)
-
-
 class Steps:
-    """How a net does a batch. Its recorded steps share one arena, as they never run at the same time.
+    """How a net does a batch. Its recorded steps share one arena and one place for what they are fed, as they never run
+    at the same time; those that were used least recently are forgotten.
 
     net: the net; graph: record and replay, or do each operation at once; fuse: see `Graph`.
     """
@@ -72,7 +55,8 @@ class Steps:
         self.arena = Arena(net.device)
         self._left_at = ""
         self._stage = _Stage.DONE
-        self._recorded: dict[Any, RecordedStep] = {}
+        self.feeds = FeedBuffer(self.arena)
+        self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
 
     @property
@@ -129,11 +113,11 @@ class Steps:
         def body(tensors: Mapping[str, dict[str, Tensor]]) -> tuple[Tensor, Any]:
             return self._trained_once(objective, tensors)
 
-        step = self._recorded.get(self._key("train", objective, feeds))
+        step = self._recorded.find(self._key("train", objective, feeds), self.net.ordered())
         if step is None:
             step = self._record("train", objective, body, feeds)
         else:
-            step.feed(feeds)
+            step.put_in(feeds)
             self.net.optimizer.begin_step()
         step.graph.prepare()
         self._trained = step
@@ -207,7 +191,8 @@ class Steps:
         try:
             with device.recording(Arena(device), self.fuse) as graph:
                 tensors = {
-                    kind: {name: _fed(device, *form) for name, form in given.items()} for kind, given in forms.items()
+                    kind: {name: _fed(device.empty, device, *form) for name, form in given.items()}
+                    for kind, given in forms.items()
                 }
                 if objective is None:
                     results = net.forward(False, tensors["input"])
@@ -246,54 +231,59 @@ class Steps:
     def _do(self, kind: str, objective: Objective | None, body: Body, feeds: Feeds) -> Any:
         if not self.graph:
             return body(self._tensors(feeds))
-        step = self._recorded.get(self._key(kind, objective, feeds))
+        step = self._recorded.find(self._key(kind, objective, feeds), self.net.ordered())
         if step is None:
             step = self._record(kind, objective, body, feeds)
         else:
-            step.feed(feeds)
+            step.put_in(feeds)
         step.graph.run()
         return _copies(step.results) if kind == "evaluate" else step.results
 
     def _record(self, kind: str, objective: Objective | None, body: Body, feeds: Feeds) -> RecordedStep:
-        device = self.net.device
+        net, device = self.net, self.net.device
         tensors = {
-            kind: {name: _fed(device, array.shape, _dtype(array)) for name, array in arrays.items()}
+            kind: {name: _fed(device.unbound, device, array.shape, _dtype(array)) for name, array in arrays.items()}
             for kind, arrays in feeds.items()
         }
-        step = RecordedStep(Graph(device, self.arena, self.fuse), tensors, None)
-        step.feed(feeds)  # before recording, which looks at the targets' values
+        feed = self.feeds.feed([tensor.block for named in tensors.values() for tensor in named.values()])
+        kept = () if objective is None else objective.criteria
+        watch = self._watch(kind, kept)
+        step = RecordedStep(Graph(device, self.arena, self.fuse), tensors, feed, None, net.ordered(), watch, kept)
+        step.put_in(feeds)  # before recording, which looks at the targets' values
         with device.recording(self.arena, self.fuse) as step.graph:
             step.results = body(tensors)
-        self._recorded[self._key(kind, objective, feeds)] = step
+        step.graph.check_inputs = feed.check
+        if kind == "train":
+            watch.settle([net.optimizer.state], [*net.param_values(), *net.states().values()])
+        else:
+            watch.settle([], [])
+        self._recorded.keep(self._key(kind, objective, feeds), step, self._trained)
         return step
 
+    def _watch(self, kind: str, criteria: tuple[Any, ...]) -> Watch:
+        """Of all whose options are frozen in a recorded step."""
+        made_by = [*self.net.layers.values(), *criteria]
+        if kind != "train":
+            return Watch(made_by)
+        return Watch([self.net.optimizer, *made_by], {0: {*self.net.optimizer.live, "state"}})
+
     def _key(self, kind: str, objective: Objective | None, feeds: Feeds) -> Any:
-        """What a recorded step holds for: layers, losses and metrics, the optimizer's rules, the batch's form."""
-        rules = len(self.net.optimizer.rules) if kind == "train" else 0
-        criteria = objective.criteria if objective is not None else ()
-        return kind, len(self.net.layers), criteria, rules, _form(feeds)
+        """What tells recorded steps apart: losses and metrics, for training what is trained, the batch's form."""
+        trained = (id(self.net.optimizer), self.net.freeze) if kind == "train" else ()
+        criteria = objective.named_criteria if objective is not None else ()
+        return kind, criteria, trained, form_of(feeds)
 
     def _tensors(self, feeds: Feeds) -> dict[str, dict[str, Tensor]]:
         return {kind: untaped(as_tensors(arrays, self.net.device)) for kind, arrays in feeds.items()}
 
 
-def _fed(device: Any, shape: Shape, dtype: Any) -> Tensor:
-    """A tensor that batches are copied into, images as the device's kernels like them best."""
-    made: Tensor = device.empty(shape, dtype, device.runtime.feed_layout if len(shape) == 4 else "")
-    return made
+def _fed(make: Callable[..., Tensor], device: Any, shape: Shape, dtype: Any) -> Tensor:
+    """A tensor that batches are copied into, images as the device's kernels like them best. make: of the device's."""
+    return make(shape, dtype, device.runtime.feed_layout if len(shape) == 4 else "")
 
 
 def _dtype(array: Any) -> np.dtype[Any]:
     return np.dtype(str(array.dtype).removeprefix("torch."))
-
-
-def _form(feeds: Feeds) -> StepForm:
-    """The shapes and dtypes of a batch, to find its recorded step by."""
-    return tuple(
-        (kind, name, tuple(array.shape), str(array.dtype).removeprefix("torch."))
-        for kind, arrays in feeds.items()
-        for name, array in arrays.items()
-    )
 
 
 def _copies(results: Any) -> Any:

@@ -20,7 +20,7 @@ from package_source import PACKAGE, module_files
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
     ("errors", "checks", "contexts", "machine", "prefetch"),
-    ("arrays", "memory", "strides", "threads"),
+    ("arrays", "memory", "sizes", "strides", "threads"),
     ("kernels",),
     ("runtime",),
     ("tensor",),
@@ -29,7 +29,7 @@ FLOORS = (
     ("colors",),
     ("arena", "dot", "memory_plan", "profile"),
     ("plan_page",),
-    ("graph",),
+    ("feed_buffer", "graph"),
     ("device",),
     ("ops",),
     ("autograd",),
@@ -38,6 +38,8 @@ FLOORS = (
     ("layer", "loss", "metric", "optimizer", "samples"),
     ("objective", "progress", "run"),
     ("evaluation", "layer_graph"),
+    ("watch",),
+    ("recorded_steps",),
     ("fit", "step", "summary"),
     ("net",),
     ("layers", "snapshots"),

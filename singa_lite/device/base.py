@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from math import prod
 from threading import Thread, current_thread
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,11 +16,12 @@ from numpy.typing import DTypeLike
 from singa_lite import threads as _threads
 from singa_lite.arena import Arena
 from singa_lite.checks import whole
-from singa_lite.errors import DeviceError, GraphError, ShapeError
+from singa_lite.errors import DeviceError, GraphError
 from singa_lite.graph import Graph, Operation, Phase
 from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.runtime.host import Host
 from singa_lite.runtime.runtime import MemoryPool, Replay, Runtime
+from singa_lite.sizes import tensor_bytes
 from singa_lite.strides import laid_out
 from singa_lite.tensor import Array, Block, Tensor, as_tensor
 
@@ -75,12 +75,18 @@ class Device:
         axes from the outermost to the innermost. ShapeError for a negative extent; OutOfMemoryError where the pool's
         limit does not allow it.
         """
-        if any(extent < 0 for extent in shape):
-            raise ShapeError(f"wanted extents of at least 0, received shape {tuple(shape)}")
-        dtype = np.dtype(dtype)
+        return self._over(self._block, shape, np.dtype(dtype), layout)
+
+    def unbound(self, shape: Sequence[int], dtype: DTypeLike = np.float32, layout: str | Sequence[int] = "") -> Tensor:
+        """As `empty`, over a block that has no bytes yet: who asks for it gives it some."""
+        return self._over(partial(Block, self), shape, np.dtype(dtype), layout)
+
+    def _over(
+        self, block_of: Callable[[int], Block], shape: Sequence[int], dtype: np.dtype[Any], layout: str | Sequence[int]
+    ) -> Tensor:
         if not dtype.isnative:  # kernels know no other
             dtype = dtype.newbyteorder("=")
-        block = self._block(prod(shape) * dtype.itemsize)
+        block = block_of(tensor_bytes(shape, dtype))
         axes = self.kernels.layouts.get(layout, ()) if isinstance(layout, str) else layout
         made = Tensor(block, shape, dtype, laid_out(shape, axes, dtype.itemsize) if axes else None)
         if isinstance(layout, str):

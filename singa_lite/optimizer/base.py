@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import nan
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,6 +48,8 @@ class Optimizer:
     kernel: str
     #: The kernel's state arguments in order; `slots` has those that this optimizer keeps.
     kernel_slots: tuple[str, ...]
+    #: Attributes that a recorded step reads at each replay or does not use: all others are options, as they were then.
+    live: ClassVar[frozenset[str]] = frozenset({"schedule", "_rates", "_rate", "_step", "_begun", "_updated"})
 
     def __init__(
         self,
@@ -102,7 +104,7 @@ class Optimizer:
 
     @property
     def rules(self) -> Sequence[Rule]:
-        """Which rules there are; `register` only adds: a step recorded with fewer is out of date."""
+        """Which rules there are, the general one first."""
         return tuple(self._rules)
 
     @property
