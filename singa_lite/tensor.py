@@ -9,14 +9,19 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from singa_lite.checks import is_int
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.strides import memory_order, ordered_strides
+from singa_lite.strides import memory_order, ordered_strides, span
 
 Shape = tuple[int, ...]
 Array = NDArray[Any]
 
 #: Kinds of NumPy dtypes that a tensor can have: bool, signed, unsigned, float.
 _KINDS = "biuf"
+
+
+#: Kinds of tensors that a device lays out as its kernels like best; "": C order.
+LAYOUTS = ("", "image", "filters")
 
 
 class DeviceLike(Protocol):
@@ -39,12 +44,15 @@ class DeviceLike(Protocol):
     def run(self, kernel: str, /, *tensors: Tensor | None, **settings: Any) -> None: ...
 
 
-#: What the floors above lend to this one, so that imports run down only: `default_device` and the arithmetic.
+#: What a function takes for a device: a Device, "cpu" or "cuda:0", or None for the default one.
+Placement = DeviceLike | str | None
+
+#: What the floors above lend to this one, so that imports run down only: `device_of` and the arithmetic.
 _lent: dict[str, Callable[..., Any]] = {}
 
 
 def lend(**functions: Callable[..., Any]) -> None:
-    """Give this module functions of a floor above: `default_device()`, and `add(a, b)` and the like."""
+    """Give this module functions of a floor above: `device_of(placement)`, and `add(a, b)` and the like."""
     _lent.update(functions)
 
 
@@ -77,7 +85,8 @@ class Block:
 class Tensor:
     """An n-dimensional array over a Block.
 
-    shape: tuple of int; dtype: NumPy dtype; strides and offset: bytes, as in NumPy.
+    shape: tuple of int; dtype: NumPy dtype; strides and offset: bytes, as in NumPy, multiples of an element's. A view is
+    within its block: ShapeError for one that would read beside it, or backwards.
     stores_grad: a parameter, whose gradient `autograd.backward` yields. requires_grad: derivatives pass through.
     creator, output_index: the operation of the tape that made it, and which of its outputs it is.
     layout: the kind of tensor ("image", "filters") that its device lays out as its kernels like best; "": C order.
@@ -115,12 +124,26 @@ class Tensor:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.strides: Shape = contiguous_strides(self.shape, self.dtype) if strides is None else tuple(strides)
         self.offset = offset
+        self._check_within(block.nbytes)
         self.name = name
         self.layout = ""
         self.requires_grad = False
         self._stores_grad = False
         self.creator: Any = None
         self.output_index = 0
+
+    def _check_within(self, nbytes: int) -> None:
+        """ShapeError unless the elements lie in a block of so many bytes, which may have slack behind it."""
+        size, offset = self.dtype.itemsize, self.offset
+        if len(self.strides) == len(self.shape):
+            reach = span(self.shape, self.strides, size)
+            fits = offset >= 0 and (not reach or (offset + reach.stop <= nbytes and min(self.strides, default=0) >= 0))
+            if fits and not offset % size and not any(stride % size for stride in self.strides):
+                return
+        raise ShapeError(
+            f"wanted a view within a block of {nbytes} bytes, its strides and offset at least 0 and multiples of the "
+            f"{size} bytes of {self.dtype}, received shape {self.shape}, strides {self.strides}, offset {offset}"
+        )
 
     @property
     def block(self) -> Block:
@@ -199,8 +222,9 @@ class Tensor:
             raise TypeError(f"copy_from_numpy: wanted {self.dtype}, received {given.dtype}")
         self.device.copy_in(self, given)
 
-    def to_device(self, device: DeviceLike) -> Tensor:
-        """This tensor on `device`: itself if it is there already, else a copy."""
+    def to_device(self, device: DeviceLike | str) -> Tensor:
+        """This tensor on `device` (a Device, "cpu" or "cuda:0"): itself if it is there already, else a copy."""
+        device = _holder(device)
         if device is self.device:
             return self
         moved = device.empty(self.shape, self.dtype, self.layout)
@@ -302,30 +326,50 @@ def contiguous_strides(shape: Shape, dtype: np.dtype[Any]) -> Shape:
     return ordered_strides(shape, range(len(shape)), dtype.itemsize)
 
 
-def empty(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceLike | None = None) -> Tensor:
+def checked_shape(where: str, given: Any) -> Shape:
+    """The shape as a tuple of Python's ints. TypeError or ShapeError for anything else."""
+    try:
+        shape = tuple(given)
+        if all(type(extent) is int for extent in shape) and min(shape, default=0) >= 0:
+            return shape
+    except TypeError:
+        shape = None
+    if shape is None or isinstance(given, str | bytes) or not all(map(is_int, shape)):
+        raise TypeError(f"{where}: wanted a shape, a tuple of whole numbers such as (5,), received {given!r}")
+    if any(extent < 0 for extent in shape):
+        raise ShapeError(f"{where}: wanted extents of at least 0, received shape {shape}")
+    return tuple(int(extent) for extent in shape)
+
+
+def _holder(device: Placement) -> DeviceLike:
+    """The device that a placement stands for."""
+    holder: DeviceLike = _lent["device_of"](device)
+    return holder
+
+
+def empty(shape: Sequence[int], dtype: DTypeLike = np.float32, device: Placement = None) -> Tensor:
     """A tensor whose values are whatever the memory held."""
-    holder: DeviceLike = device if device is not None else _lent["default_device"]()
-    return holder.empty(shape, dtype)
+    return _holder(device).empty(shape, dtype)
 
 
-def full(shape: Sequence[int], value: float, dtype: DTypeLike = np.float32, device: DeviceLike | None = None) -> Tensor:
+def full(shape: Sequence[int], value: float, dtype: DTypeLike = np.float32, device: Placement = None) -> Tensor:
     """A tensor with `value` everywhere."""
     made = empty(shape, dtype, device)
     made.device.run("fill", made, value=value)
     return made
 
 
-def zeros(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceLike | None = None) -> Tensor:
+def zeros(shape: Sequence[int], dtype: DTypeLike = np.float32, device: Placement = None) -> Tensor:
     """A tensor of zeros."""
     return full(shape, 0, dtype, device)
 
 
-def ones(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceLike | None = None) -> Tensor:
+def ones(shape: Sequence[int], dtype: DTypeLike = np.float32, device: Placement = None) -> Tensor:
     """A tensor of ones."""
     return full(shape, 1, dtype, device)
 
 
-def from_numpy(array: ArrayLike, device: DeviceLike | None = None) -> Tensor:
+def from_numpy(array: ArrayLike, device: Placement = None) -> Tensor:
     """A copy of `array` on `device` (default: `device.default()`), same shape and dtype.
 
     TypeError for dtypes without numbers in them (object, text, complex).
@@ -346,7 +390,7 @@ def to_numpy(tensor: Tensor | Array) -> Array:
     return array
 
 
-def as_tensor(given: Any, device: DeviceLike | None = None) -> Tensor:
+def as_tensor(given: Any, device: Placement = None) -> Tensor:
     """A tensor of anything that holds an array: Tensor (moved only if it must), NumPy, CuPy, DLPack, numbers."""
     if isinstance(given, Tensor):
         return given if device is None else given.to_device(device)
@@ -355,13 +399,13 @@ def as_tensor(given: Any, device: DeviceLike | None = None) -> Tensor:
     return from_numpy(given, device)
 
 
-def from_dlpack(given: Any, device: DeviceLike | None = None) -> Tensor:
+def from_dlpack(given: Any, device: Placement = None) -> Tensor:
     """A copy of any array that speaks DLPack (PyTorch, JAX, CuPy, NumPy, Tensor), on `device`.
 
     The values are copied, on the GPU where both are there: a tensor's bytes belong to its device's pool, and foreign
     arrays may be read-only.
     """
-    holder: DeviceLike = device if device is not None else _lent["default_device"]()
+    holder = _holder(device)
     here = holder.adopt(given)
     if here is not None:
         made = holder.empty(here.shape, here.dtype)

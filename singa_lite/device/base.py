@@ -15,13 +15,13 @@ from numpy.typing import DTypeLike
 from singa_lite import threads as _threads
 from singa_lite.arena import Arena
 from singa_lite.checks import whole
-from singa_lite.errors import DeviceError, GraphError, ShapeError
+from singa_lite.errors import DeviceError, GraphError
 from singa_lite.graph import Graph, Operation, Phase
 from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.runtime.host import Host
 from singa_lite.runtime.runtime import MemoryPool, Replay, Runtime
-from singa_lite.strides import laid_out
-from singa_lite.tensor import Array, Block, Tensor, as_tensor
+from singa_lite.strides import laid_out, span
+from singa_lite.tensor import LAYOUTS, Array, Block, Tensor, as_tensor, checked_shape
 
 #: Called with each operation after it ran.
 Watcher = Callable[[Operation], None]
@@ -58,9 +58,9 @@ class Device:
         axes from the outermost to the innermost. ShapeError for a negative extent; OutOfMemoryError where the pool's
         limit does not allow it.
         """
-        if any(extent < 0 for extent in shape):
-            raise ShapeError(f"wanted extents of at least 0, received shape {tuple(shape)}")
-        dtype = np.dtype(dtype)
+        shape, dtype = checked_shape("empty", shape), np.dtype(dtype)
+        if isinstance(layout, str) and layout not in LAYOUTS:
+            raise ValueError(f"empty: wanted a layout of {LAYOUTS}, received {layout!r}")
         block = self._block(prod(shape) * dtype.itemsize)
         axes = self.kernels.layouts.get(layout, ()) if isinstance(layout, str) else layout
         made = Tensor(block, shape, dtype, laid_out(shape, axes, dtype.itemsize) if axes else None)
@@ -230,7 +230,10 @@ class Device:
         if found is None:
             return None
         memory, array = found
-        return Tensor(Block(self, array.nbytes, memory), array.shape, array.dtype, array.strides)
+        reach = span(array.shape, array.strides, array.dtype.itemsize)
+        if reach.start < 0:  # a view that runs backwards begins behind its pointer
+            return None
+        return Tensor(Block(self, reach.stop, memory), array.shape, array.dtype, array.strides)
 
     def _overwritten(self, tensor: Tensor) -> Any:
         """The array of a tensor whose values the host overwrites now."""
@@ -269,9 +272,7 @@ class Device:
 
     def set_random_seed(self, seed: int) -> None:
         """Start the sequence of seeds anew: what is built from now on gets the same random numbers each time."""
-        if not 0 <= seed < 2**64:
-            raise ValueError(f"random seed: wanted an integer from 0 to 2**64 - 1, received {seed}")
-        self._seed = seed
+        self._seed = whole("random seed", seed, 0, 2**64 - 1)
         self._seeds_given = 0
 
     def next_seed(self) -> int:
