@@ -60,10 +60,12 @@ def windows(
         _pair(layer, axes, what, value)
         for what, value in (("kernel", kernel), ("stride", stride), ("dilation", dilation))
     )
-    if border_mode not in ("same", "valid"):
+    if not isinstance(border_mode, str) or border_mode not in ("same", "valid"):
         raise ValueError(f"{place(layer)}: wanted border_mode 'same' or 'valid', received {border_mode!r}")
     if pad is not None:
         pads = _pads(layer, axes, pad)
+        if border_mode == "valid" and any(pads):
+            raise ValueError(f"{place(layer)}: wanted pad or border_mode 'valid', which pads nothing, received {pad!r}")
     elif border_mode == "same":
         if kernels[0] % 2 == 0 or kernels[1] % 2 == 0:
             raise ValueError(

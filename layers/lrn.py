@@ -38,7 +38,7 @@ class LRN(Layer):
         self.size = positive_int(self, "size", size)
         if self.size % 2 == 0:
             raise ValueError(f"{place(self)}: wanted size to be odd, received {size}")
-        if mode != "cross_channel":
+        if not isinstance(mode, str) or mode != "cross_channel":
             raise ValueError(f"{place(self)}: wanted mode 'cross_channel', the only one, received {mode!r}")
         self.alpha = number(self, "alpha", alpha, 0)
         self.beta = number(self, "beta", beta, 0)

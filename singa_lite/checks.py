@@ -83,7 +83,7 @@ def real(value: Any) -> float | None:
     try:
         return float(value)
     except OverflowError:  # an int that is larger than any float
-        return inf if value > 0 else -inf
+        return inf if value >= 1 else -inf
 
 
 def _checked(where: str, wanted: str, number: Any, is_wanted: Callable[[float], bool]) -> float:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -43,14 +43,23 @@ class Layer:
     keeps_values: whether the output has the input's elements, no others, under whatever shape.
     """
 
+    _name: str
     setup: Callable[..., SampleShape]
     forward: Callable[..., Any]
 
     gives: str = ""
     keeps_values: bool = False
+    #: Names that would say something else than the layer does, and what does that instead.
+    misnomers: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, name: str, *, input_sample_shape: Sequence[Any] | None = None) -> None:
         self.name = name
+        instead = self.misnomers.get(name.lower().rstrip("_0123456789"))
+        if instead is not None:
+            raise ValueError(
+                f"layer name: wanted one of what {type(self).__name__} does, received {name!r}: {instead}; if that is "
+                "but its name, let it be another"
+            )
         self.input_sample_shapes = _checked_shapes(name, input_sample_shape)
         self.output_sample_shape: SampleShape | None = None
         self._parameters: dict[str, Tensor] = {}
@@ -106,10 +115,10 @@ class Layer:
         The parameters keep the other's names; their gradient is the sum over both layers and is yielded once.
         `other` must be in the net before this layer is added. Returns this layer.
         """
-        if not isinstance(other, Layer) or other is self:
-            raise TypeError(f"layer {self.name!r}: wanted to share the parameters of another layer, received {other!r}")
         if self.context is not None:
             raise GraphError(f"layer {self.name!r}: wanted share_parameters() before the layer is in a net")
+        if not isinstance(other, Layer) or other is self:
+            raise TypeError(f"layer {self.name!r}: wanted to share the parameters of another layer, received {other!r}")
         self.shared_with = other
         return self
 
@@ -215,7 +224,7 @@ class Layer:
         return list(self.parameters.values())
 
     def to_device(self, device: Any) -> None:
-        """Move parameters and state."""
+        """Move parameters and state. device: a Device."""
         context = self._placed()
         if self.shared_with is not None:  # it may come after this layer, and must have moved by then
             self.shared_with.to_device(device)

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite import batch, evaluation, fit, summary
+from singa_lite import batch, compile_checks, evaluation, fit, summary
+from singa_lite import device as devices
 from singa_lite.autograd import no_grad
+from singa_lite.checks import flag
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
@@ -57,6 +59,7 @@ class FeedForwardNet(LayerGraph):
     def to_device(self, device: Any) -> None:
         """Move parameters, state and the optimizer's state."""
         self._whole_step("to_device")
+        device = devices.get(device)
         for node in self.ordered():
             node.layer.to_device(device)
         if self.optimizer is not None:
@@ -75,7 +78,7 @@ class FeedForwardNet(LayerGraph):
         net with several outputs; otherwise the output itself. freeze: layers before this one, in topological
         order, run as in evaluation and keep nothing.
         """
-        nodes = self.ordered()
+        nodes, training = self.ordered(), flag("forward training", training)
         if training:
             self._whole_step("forward")
             self._run = None
@@ -176,12 +179,15 @@ class FeedForwardNet(LayerGraph):
         never exist whole; results then agree to rounding. freeze: layers before this one are not trained.
         """
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"compile: wanted an Optimizer, received {type(optimizer).__name__}")
+            hint = f", perhaps {optimizer.__name__}()" if isinstance(optimizer, type) else ""
+            raise TypeError(f"compile: wanted an Optimizer{hint}, received {type(optimizer).__name__}")
+        graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
         self.check_names("compile", [freeze])
-        loss, metric = _checked_kind("loss", loss, Loss), _checked_kind("metric", metric, Metric)
-        optimizer.check_names(self.param_names())
-        self.loss = loss if loss is not None else self.loss
-        self.metric = metric if metric is not None else self.metric
+        loss = _checked_kind("loss", loss, Loss) if loss is not None else self.loss
+        metric = _checked_kind("metric", metric, Metric) if metric is not None else self.metric
+        objective = None if loss is None else Objective(loss, metric, self.output_names())
+        compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
+        self.loss, self.metric = loss, metric
         self.optimizer, self.freeze = optimizer, freeze
         interrupted = self._steps.interrupted
         self._steps = Steps(self, graph, fuse)
@@ -375,5 +381,6 @@ def _checked_kind(what: str, given: Any, kind: type) -> Any:
     members = given.values() if isinstance(given, Mapping) else [given]
     for member in members:
         if member is not None and not isinstance(member, kind):
-            raise TypeError(f"{what}: wanted a {kind.__name__}, received {type(member).__name__}")
+            hint = f", perhaps {member.__name__}()" if isinstance(member, type) else ""
+            raise TypeError(f"{what}: wanted a {kind.__name__}{hint}, received {type(member).__name__}")
     return given

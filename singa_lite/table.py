@@ -39,6 +39,7 @@ class Table(Mapping[str, T]):
         return repr(self._items)
 
     def _refuse(self, *given: Any, **named: Any) -> NoReturn:
+        """GraphError: nothing is changed here."""
         raise GraphError(f"{self._what}: wanted {self._how}, received a change by hand")
 
     __setitem__ = __delitem__ = __ior__ = pop = popitem = clear = update = setdefault = _refuse

@@ -85,8 +85,8 @@ class Block:
 class Tensor:
     """An n-dimensional array over a Block.
 
-    shape: tuple of int; dtype: NumPy dtype; strides and offset: bytes, as in NumPy, multiples of an element's. A view is
-    within its block: ShapeError for one that would read beside it, or backwards.
+    shape: tuple of int; dtype: NumPy dtype; strides and offset: bytes, as in NumPy, multiples of an element's. A view
+    is within its block: ShapeError for one that would read beside it, or backwards.
     stores_grad: a parameter, whose gradient `autograd.backward` yields. requires_grad: derivatives pass through.
     creator, output_index: the operation of the tape that made it, and which of its outputs it is.
     layout: the kind of tensor ("image", "filters") that its device lays out as its kernels like best; "": C order.
