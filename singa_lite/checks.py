@@ -76,14 +76,13 @@ def is_int(value: Any) -> bool:
 
 def real(value: Any) -> float | None:
     """The value as a float if it is a number of Python or NumPy, also in an array of no axes; else None."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value[()]
-    if isinstance(value, bool) or not isinstance(value, Real):
+    number = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+    if isinstance(number, bool) or not isinstance(number, Real):
         return None
     try:
-        return float(value)
+        return float(number)
     except OverflowError:  # an int that is larger than any float
-        return inf if value >= 1 else -inf
+        return inf if value > 0 else -inf
 
 
 def _checked(where: str, wanted: str, number: Any, is_wanted: Callable[[float], bool]) -> float:

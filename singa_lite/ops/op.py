@@ -46,6 +46,8 @@ class Op:
     forward: Callable[..., Any]
 
     device: Any
+    #: Places of inputs that may be left out.
+    optional: tuple[int, ...] = ()
     needs: tuple[bool, ...] = ()
     edges: tuple[Edge | None, ...] = ()
     saved: tuple[Tensor | None, ...] = ()
@@ -57,6 +59,12 @@ class Op:
     def __call__(self, *inputs: Tensor | None) -> Any:
         """Apply the operation. None stands for an optional input that is left out."""
         self.made = {}
+        for place, given in enumerate(inputs):
+            if not isinstance(given, Tensor) and (given is not None or place not in self.optional):
+                raise TypeError(
+                    f"{type(self).__name__}: wanted tensors, received {_kind(given)} as input {place}; "
+                    "tensor.as_tensor() makes one of an array"
+                )
         self.device = common_device(type(self).__name__, inputs)
         taping = _taping.get()
         self.needs = tuple(taping and t is not None and t.requires_grad for t in inputs)
@@ -100,6 +108,10 @@ class Op:
         self.outputs = tuple((t.shape, t.dtype) for t in results)
         for index, tensor in enumerate(results):
             tensor.creator, tensor.output_index, tensor.requires_grad = self, index, True
+
+
+def _kind(given: object) -> str:
+    return "None" if given is None else type(given).__name__
 
 
 def _edge(tensor: Tensor) -> Edge | None:

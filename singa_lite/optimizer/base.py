@@ -205,6 +205,11 @@ class Optimizer:
         return next(rule for rule in reversed(self._rules) if fnmatchcase(name, rule.pattern))
 
     def _check(self, name: str | None, value: Tensor, gradient: Tensor) -> None:
+        if not isinstance(value, Tensor) or not isinstance(gradient, Tensor):
+            given = f"{type(value).__name__} and {type(gradient).__name__}"
+            raise TypeError(
+                f"{type(self).__name__}: wanted update(name, parameter, gradient) of tensors, received {given}"
+            )
         where = f"{type(self).__name__}: parameter {_called(name, value)}"
         if gradient.shape != value.shape:
             raise ShapeError(f"{where}: wanted a gradient of shape {value.shape}, received {gradient.shape}")
