@@ -46,6 +46,8 @@ class LRN(Layer):
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
+        if not self.dtype.type(self.k):
+            raise ValueError(f"{place(self)}: wanted k to be a number that {self.dtype} holds, received {self.k}")
         return input_axes(self, shapes, ("channels", "..."))
 
     def forward(self, training: bool, x: Tensor) -> Tensor:

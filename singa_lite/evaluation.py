@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from singa_lite.batch import as_array
+from singa_lite.checks import is_int
 from singa_lite.errors import ShapeError
 from singa_lite.prefetch import ahead
 from singa_lite.progress import Mean
@@ -57,8 +58,8 @@ def checked(x: Any, y: Any, batch_size: int) -> int:
     count = samples(x)
     if y is not None and samples(y) != count:
         raise ShapeError(f"data: wanted as many targets as samples, received {samples(y)} for {count}")
-    if not isinstance(batch_size, int | np.integer) or batch_size < 1:
-        raise ValueError(f"batch_size: wanted an integer of at least 1, received {batch_size}")
+    if not is_int(batch_size) or batch_size < 1:
+        raise ValueError(f"batch_size: wanted an integer of at least 1, received {batch_size!r}")
     return count
 
 

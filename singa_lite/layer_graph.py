@@ -17,6 +17,8 @@ from singa_lite.table import Table
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.topology import Source, Topology
 
+_DTYPES = ("float16", "float32", "float64")
+
 LayerLike = Layer | str | tuple[Layer | str, int]
 
 
@@ -25,9 +27,7 @@ class LayerGraph:
 
     def __init__(self, device: Any, dtype: DTypeLike, seed: int | None) -> None:
         self.device = devices.get(device)
-        self.dtype = np.dtype(dtype)
-        if self.dtype.kind != "f":
-            raise TypeError(f"dtype of the net: wanted a float dtype, received {self.dtype}")
+        self.dtype = _float_dtype(dtype)
         self.seed = self.device.next_seed() if seed is None else whole("seed of the net", seed, 0, 2**64 - 1)
         self._layers: dict[str, Layer] = {}
         self._topology = Topology()
@@ -166,8 +166,21 @@ class LayerGraph:
     def check_names(self, where: str, names: Sequence[str | None]) -> None:
         """GraphError unless all of the names (None aside) are layers of the net."""
         for name in names:
-            if name is not None and name not in self._layers:
-                raise GraphError(f"{where}: wanted a layer of the net, received {name!r}")
+            if name is not None and not (isinstance(name, str) and name in self._layers):
+                raise GraphError(f"{where}: wanted the name of a layer of the net, received {name!r}")
+
+
+def _float_dtype(given: Any) -> np.dtype[Any]:
+    """The dtype in the machine's byte order. TypeError unless it is one that a net can have."""
+    dtype: np.dtype[Any] | None
+    try:
+        dtype = None if given is None else np.dtype(given).newbyteorder("=")
+    except (TypeError, ValueError):  # NumPy knows no such dtype
+        dtype = None
+    if dtype is None or dtype.name not in _DTYPES:
+        shown = given if dtype is None else dtype
+        raise TypeError(f"dtype of the net: wanted a float dtype of {', '.join(_DTYPES)}, received {shown!s:.100}")
+    return dtype
 
 
 def _is_numbered(src: Any) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 from singa_lite import batch, compile_checks, evaluation, fit, summary
 from singa_lite import device as devices
 from singa_lite.autograd import no_grad
-from singa_lite.checks import flag
+from singa_lite.checks import flag, is_int
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
@@ -82,7 +82,7 @@ class FeedForwardNet(LayerGraph):
         if training:
             self._whole_step("forward")
             self._run = None
-        self.check_names("forward", [*output, freeze])
+        self.check_names("forward", [*_listed("forward", output), freeze])
         arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
         inputs = batch.as_tensors(arrays, self.device)
         run = Run(nodes, self.device, self.dtype, training, freeze)
@@ -108,7 +108,7 @@ class FeedForwardNet(LayerGraph):
         self._whole_step("backward")
         if self._run is None:
             raise GraphError("backward: wanted forward(True, x) before it, once for each backward")
-        self.check_names("backward", [*output, freeze])
+        self.check_names("backward", [*_listed("backward", output), freeze])
         walk = self._run.backward(self._derivatives(dy), frozenset(output), freeze)
         run, self._run = self._run, None
         self._unfinished = run
@@ -321,8 +321,8 @@ class FeedForwardNet(LayerGraph):
 
         training: a training step of the compiled net, else a prediction.
         """
-        if not isinstance(batch_size, int | np.integer) or batch_size < 1:
-            raise ValueError(f"plan_batch: wanted a batch of at least 1 sample, received {batch_size}")
+        if not is_int(batch_size) or batch_size < 1:
+            raise ValueError(f"plan_batch: wanted a batch of at least 1 sample, received {batch_size!r}")
         forms = {"input": {name: ((batch_size, *shape), self.dtype) for name, shape in self.input_shapes().items()}}
         if not training:
             return self._steps.planned(None, forms)
@@ -374,6 +374,13 @@ class FeedForwardNet(LayerGraph):
         from singa_lite.snapshots import formats
 
         formats.load(self, path, optimizer, **options)
+
+
+def _listed(where: str, output: Collection[str]) -> Collection[str]:
+    """TypeError for one name, whose letters would be taken for names, and for what is no list."""
+    if isinstance(output, str) or not isinstance(output, Collection):
+        raise TypeError(f"{where}: wanted output as a list of layers' names, received {output!r}")
+    return output
 
 
 def _checked_kind(what: str, given: Any, kind: type) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from singa_lite.checks import is_int
+from singa_lite.checks import is_int, real
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.strides import memory_order, ordered_strides, span
 
@@ -122,6 +122,8 @@ class Tensor:
         self._block: Block | None = block
         self.shape: Shape = tuple(shape)
         self.dtype: np.dtype[Any] = np.dtype(dtype)
+        if self.dtype.kind not in _KINDS and self.dtype.name != "bfloat16":
+            raise TypeError(f"wanted a tensor of a bool, integer or float dtype, received {self.dtype}")
         self.strides: Shape = contiguous_strides(self.shape, self.dtype) if strides is None else tuple(strides)
         self.offset = offset
         self._check_within(block.nbytes)
@@ -354,6 +356,8 @@ def empty(shape: Sequence[int], dtype: DTypeLike = np.float32, device: Placement
 
 def full(shape: Sequence[int], value: float, dtype: DTypeLike = np.float32, device: Placement = None) -> Tensor:
     """A tensor with `value` everywhere."""
+    if not isinstance(value, bool | np.bool_) and real(value) is None:
+        raise TypeError(f"full: wanted a number, received {value!r}")
     made = empty(shape, dtype, device)
     made.device.run("fill", made, value=value)
     return made

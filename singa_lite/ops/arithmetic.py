@@ -252,7 +252,7 @@ def power(x: Tensor, exponent: float) -> Tensor:
 
 
 def _number(where: str, value: Any) -> float:
-    found = real(value)
+    found = real(value.item() if isinstance(value, Tensor) else value)
     if found is None:
         raise TypeError(f"{where}: wanted a number, received {value!r}")
     return found

@@ -32,11 +32,6 @@ class RMSProp(Optimizer):
             "epsilon": finite_above_zero("RMSProp epsilon", epsilon),
         }
 
-    @property
-    def square_share(self) -> float:
-        """Of the new one."""
-        return 1 - float(self.settings["rho"])
-
 
 class AdaGrad(Optimizer):
     """square_sum += g**2; value -= lr * g / (sqrt(square_sum) + epsilon).
@@ -58,11 +53,6 @@ class AdaGrad(Optimizer):
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, regularizer=regularizer, constraint=constraint)
         self.settings = {"epsilon": finite_above_zero("AdaGrad epsilon", epsilon)}
-
-    @property
-    def square_share(self) -> float:
-        """All are summed up."""
-        return 1.0
 
 
 class Adam(Optimizer):
@@ -95,11 +85,6 @@ class Adam(Optimizer):
             "epsilon": finite_above_zero(f"{name} epsilon", epsilon),
             "decoupled": self.decoupled,
         }
-
-    @property
-    def square_share(self) -> float:
-        """Of the new one."""
-        return 1 - float(self.settings["beta_2"])
 
 
 class AdamW(Adam):

@@ -47,11 +47,6 @@ class Optimizer:
     #: The kernel's state arguments in order; `slots` has those that this optimizer keeps.
     kernel_slots: tuple[str, ...]
 
-    @property
-    def square_share(self) -> float | None:
-        """The weight of a gradient's square in the mean that steps are divided by the root of; None: there is none."""
-        return None
-
     def __init__(
         self,
         lr: LearningRate,
