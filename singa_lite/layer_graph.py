@@ -172,15 +172,16 @@ class LayerGraph:
 
 def _float_dtype(given: Any) -> np.dtype[Any]:
     """The dtype in the machine's byte order. TypeError unless it is one that a net can have."""
-    dtype: np.dtype[Any] | None
+    shown = given
     try:
-        dtype = None if given is None else np.dtype(given).newbyteorder("=")
+        if given is not None:
+            dtype: np.dtype[Any] = np.dtype(given).newbyteorder("=")
+            if dtype.name in _DTYPES:
+                return dtype
+            shown = dtype
     except (TypeError, ValueError):  # NumPy knows no such dtype
-        dtype = None
-    if dtype is None or dtype.name not in _DTYPES:
-        shown = given if dtype is None else dtype
-        raise TypeError(f"dtype of the net: wanted a float dtype of {', '.join(_DTYPES)}, received {shown!s:.100}")
-    return dtype
+        pass
+    raise TypeError(f"dtype of the net: wanted a float dtype, received {shown!s:.100}; there are {', '.join(_DTYPES)}")
 
 
 def _is_numbered(src: Any) -> bool:

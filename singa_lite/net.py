@@ -324,7 +324,7 @@ class FeedForwardNet(LayerGraph):
         if not is_int(batch_size) or batch_size < 1:
             raise ValueError(f"plan_batch: wanted a batch of at least 1 sample, received {batch_size!r}")
         forms = {"input": {name: ((batch_size, *shape), self.dtype) for name, shape in self.input_shapes().items()}}
-        if not training:
+        if not flag("plan_batch training", training):
             return self._steps.planned(None, forms)
         self._whole_step("plan_batch")
         if self.loss is None or self.optimizer is None:
@@ -378,7 +378,7 @@ class FeedForwardNet(LayerGraph):
 
 def _listed(where: str, output: Collection[str]) -> Collection[str]:
     """TypeError for one name, whose letters would be taken for names, and for what is no list."""
-    if isinstance(output, str) or not isinstance(output, Collection):
+    if isinstance(output, str | np.ndarray) or not isinstance(output, Collection):
         raise TypeError(f"{where}: wanted output as a list of layers' names, received {output!r}")
     return output
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from inspect import signature
 from itertools import pairwise
 from math import cos, pi
 from typing import Any
+
+import numpy as np
 
 from singa_lite.checks import at_least_zero, flag, real, whole
 
@@ -40,7 +42,7 @@ class Step(Schedule):
     def __init__(self, base: float, step_size: int | Sequence[int], factor: float = 0.1) -> None:
         self.base = at_least_zero("Step base", base)
         self.factor = at_least_zero("Step factor", factor)
-        if real(step_size) is not None or isinstance(step_size, bool | str) or not isinstance(step_size, Iterable):
+        if not isinstance(step_size, Sequence | np.ndarray) or isinstance(step_size, str) or np.ndim(step_size) == 0:
             self.size, self.boundaries = whole("Step step_size", step_size, 1), []  # type: ignore[arg-type]
             return
         self.size, self.boundaries = 0, [whole("Step boundary", boundary, 1) for boundary in step_size]

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from singa_lite.checks import is_int, real
+from singa_lite.checks import is_int, real, whole
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.strides import memory_order, ordered_strides, span
 
@@ -120,12 +120,12 @@ class Tensor:
         name: str = "",
     ) -> None:
         self._block: Block | None = block
-        self.shape: Shape = tuple(shape)
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
-        if self.dtype.kind not in _KINDS and self.dtype.name != "bfloat16":
-            raise TypeError(f"wanted a tensor of a bool, integer or float dtype, received {self.dtype}")
-        self.strides: Shape = contiguous_strides(self.shape, self.dtype) if strides is None else tuple(strides)
-        self.offset = offset
+        self.shape: Shape = checked_shape("view", shape)
+        self.dtype: np.dtype[Any] = checked_dtype("view", dtype)
+        self.strides: Shape = contiguous_strides(self.shape, self.dtype)
+        if strides is not None:
+            self.strides = checked_shape("view", strides, "strides")
+        self.offset = offset if type(offset) is int else whole("view offset", offset, 0)
         self._check_within(block.nbytes)
         self.name = name
         self.layout = ""
@@ -208,7 +208,8 @@ class Tensor:
 
     def view(self, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int = 0) -> Tensor:
         """A tensor over the same block: new shape and strides, offset in bytes counted from this tensor's."""
-        return Tensor(self.block, shape, self.dtype, strides, self.offset + offset, self.name)
+        offset = self.offset + (offset if type(offset) is int else whole("view offset", offset, 0))
+        return Tensor(self.block, shape, self.dtype, strides, offset, self.name)
 
     def release(self) -> None:
         """Let go of the bytes: this handle is dead from now on, others over the same block are not."""
@@ -328,8 +329,20 @@ def contiguous_strides(shape: Shape, dtype: np.dtype[Any]) -> Shape:
     return ordered_strides(shape, range(len(shape)), dtype.itemsize)
 
 
-def checked_shape(where: str, given: Any) -> Shape:
-    """The shape as a tuple of Python's ints. TypeError or ShapeError for anything else."""
+def checked_dtype(where: str, given: Any) -> np.dtype[Any]:
+    """The dtype. TypeError for one that a tensor cannot have, such as object, and for what is none."""
+    try:
+        dtype = given if isinstance(given, np.dtype) else np.dtype(given)
+    except (TypeError, ValueError):
+        pass
+    else:
+        if given is not None and (dtype.kind in _KINDS or dtype.name == "bfloat16"):
+            return dtype
+    raise TypeError(f"{where}: wanted a bool, integer or float dtype, received {given!s:.100}")
+
+
+def checked_shape(where: str, given: Any, what: str = "shape") -> Shape:
+    """The shape, or the strides, as a tuple of Python's ints. TypeError or ShapeError for anything else."""
     try:
         shape = tuple(given)
         if all(type(extent) is int for extent in shape) and min(shape, default=0) >= 0:
@@ -337,9 +350,9 @@ def checked_shape(where: str, given: Any) -> Shape:
     except TypeError:
         shape = None
     if shape is None or isinstance(given, str | bytes) or not all(map(is_int, shape)):
-        raise TypeError(f"{where}: wanted a shape, a tuple of whole numbers such as (5,), received {given!r}")
+        raise TypeError(f"{where}: wanted {what}, a tuple of whole numbers such as (5,), received {given!r}")
     if any(extent < 0 for extent in shape):
-        raise ShapeError(f"{where}: wanted extents of at least 0, received shape {shape}")
+        raise ShapeError(f"{where}: wanted extents of at least 0, received {what} {shape}")
     return tuple(int(extent) for extent in shape)
 
 
@@ -356,11 +369,21 @@ def empty(shape: Sequence[int], dtype: DTypeLike = np.float32, device: Placement
 
 def full(shape: Sequence[int], value: float, dtype: DTypeLike = np.float32, device: Placement = None) -> Tensor:
     """A tensor with `value` everywhere."""
-    if not isinstance(value, bool | np.bool_) and real(value) is None:
-        raise TypeError(f"full: wanted a number, received {value!r}")
     made = empty(shape, dtype, device)
+    _check_fits(value, made.dtype)
     made.device.run("fill", made, value=value)
     return made
+
+
+def _check_fits(value: Any, dtype: np.dtype[Any]) -> None:
+    """TypeError for what is no number, ValueError for an integer that the dtype does not hold."""
+    if isinstance(value, bool | np.bool_):
+        return
+    if real(value) is None:
+        raise TypeError(f"full: wanted a number, received {value!r}")
+    low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-(2**63), 2**64)
+    if (dtype.kind in "iu" or is_int(value)) and not low <= value <= high:
+        raise ValueError(f"full: wanted a number that {dtype} holds, received {value!r:.50}")
 
 
 def zeros(shape: Sequence[int], dtype: DTypeLike = np.float32, device: Placement = None) -> Tensor:
@@ -390,6 +413,8 @@ def to_numpy(tensor: Tensor | Array) -> Array:
     """A NumPy array with a copy of the values, C order. Waits for the device."""
     if isinstance(tensor, np.ndarray):
         return np.array(tensor)
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"to_numpy: wanted a Tensor or an array, received {type(tensor).__name__}")
     array: Array = tensor.device.copy_out(tensor)
     return array
 
@@ -409,6 +434,8 @@ def from_dlpack(given: Any, device: Placement = None) -> Tensor:
     The values are copied, on the GPU where both are there: a tensor's bytes belong to its device's pool, and foreign
     arrays may be read-only.
     """
+    if not hasattr(given, "__dlpack__") or isinstance(given, type):
+        raise TypeError(f"from_dlpack: wanted an array that speaks DLPack, received {type(given).__name__}")
     holder = _holder(device)
     here = holder.adopt(given)
     if here is not None:
@@ -416,6 +443,8 @@ def from_dlpack(given: Any, device: Placement = None) -> Tensor:
         holder.run("copy", here, made)
         return made
     host = hasattr(given, "__dlpack_device__") and given.__dlpack_device__()[0] == 1
+    if isinstance(given, np.ndarray):  # which DLPack has not all dtypes of
+        return from_numpy(given, holder)
     if not host and hasattr(given, "get"):  # CuPy: NumPy cannot read device memory
         return from_numpy(given.get(), holder)
     return from_numpy(np.from_dlpack(given), holder)

@@ -21,7 +21,7 @@ from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.runtime.host import Host
 from singa_lite.runtime.runtime import MemoryPool, Replay, Runtime
 from singa_lite.strides import laid_out, span
-from singa_lite.tensor import LAYOUTS, Array, Block, Tensor, as_tensor, checked_shape
+from singa_lite.tensor import LAYOUTS, Array, Block, Tensor, as_tensor, checked_dtype, checked_shape
 
 #: Called with each operation after it ran.
 Watcher = Callable[[Operation], None]
@@ -58,7 +58,7 @@ class Device:
         axes from the outermost to the innermost. ShapeError for a negative extent; OutOfMemoryError where the pool's
         limit does not allow it.
         """
-        shape, dtype = checked_shape("empty", shape), np.dtype(dtype)
+        shape, dtype = checked_shape("empty", shape), checked_dtype("empty", dtype)
         if isinstance(layout, str) and layout not in LAYOUTS:
             raise ValueError(f"empty: wanted a layout of {LAYOUTS}, received {layout!r}")
         block = self._block(prod(shape) * dtype.itemsize)

@@ -10,7 +10,7 @@ import numpy as np
 
 from singa_lite.checks import flag, is_int, real
 from singa_lite.errors import ShapeError
-from singa_lite.ops.op import Op
+from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.ops.shape import numbers, reshaped
 from singa_lite.tensor import Shape, Tensor, lend, operand
 
@@ -208,26 +208,26 @@ def add(a: Any, b: Any) -> Tensor:
     """a + b. Tensors of one dtype whose shapes broadcast together; either may be a number."""
     if not isinstance(a, Tensor):
         return add(b, a)
-    return shift(a, float(b)) if isinstance(b, int | float) else _binary(Add, a, b)
+    return shift(a, b) if isinstance(b, int | float) else _binary(Add, a, b)
 
 
 def subtract(a: Any, b: Any) -> Tensor:
     """a - b. Tensors of one dtype whose shapes broadcast together; either may be a number."""
     if isinstance(b, int | float):
-        return shift(a, -float(b))
-    return _scale(b, -1.0, float(a)) if isinstance(a, int | float) else _binary(Subtract, a, b)
+        return shift(a, -b)
+    return _scale(b, -1.0, _number("subtract", a)) if isinstance(a, int | float) else _binary(Subtract, a, b)
 
 
 def multiply(a: Any, b: Any) -> Tensor:
     """a * b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number."""
     if not isinstance(a, Tensor):
         return multiply(b, a)
-    return scale(a, float(b)) if isinstance(b, int | float) else _binary(Multiply, a, b)
+    return scale(a, b) if isinstance(b, int | float) else _binary(Multiply, a, b)
 
 
 def divide(a: Any, b: Any) -> Tensor:
     """a / b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number."""
-    return scale(a, 1.0 / b) if isinstance(b, int | float) else _binary(Divide, a, b)
+    return scale(a, 1.0 / _number("divide", b)) if isinstance(b, int | float) else _binary(Divide, a, b)
 
 
 def scale(x: Tensor, alpha: float) -> Tensor:
@@ -272,13 +272,15 @@ def log(x: Tensor) -> Tensor:
 
 def reduce_sum(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Sum of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1."""
-    result: Tensor = ReduceSum(_axes(x.shape, axes), flag("reduce_sum keepdims", keepdims), 1.0)(x)
+    result: Tensor = ReduceSum(
+        _axes(checked_tensor("reduce_sum", x).shape, axes), flag("reduce_sum keepdims", keepdims), 1.0
+    )(x)
     return result
 
 
 def reduce_mean(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Mean of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1."""
-    chosen = _axes(x.shape, axes)
+    chosen = _axes(checked_tensor("reduce_mean", x).shape, axes)
     count = prod(x.shape[axis] for axis in chosen)
     result: Tensor = ReduceSum(chosen, flag("reduce_mean keepdims", keepdims), 1.0 / max(count, 1))(x)
     return result

@@ -7,7 +7,7 @@ from typing import Any
 
 from singa_lite.checks import at_least_zero, finite_above_zero, is_int, share
 from singa_lite.errors import ShapeError
-from singa_lite.ops.op import Op
+from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.tensor import Tensor
 
 
@@ -15,7 +15,7 @@ class BatchNorm(Op):
     """Normalises each channel by this batch's statistics and moves the running ones towards them."""
 
     def __init__(self, running_mean: Tensor, running_var: Tensor, momentum: float, epsilon: float) -> None:
-        self.running = running_mean, running_var
+        self.running = checked_tensor("batch_norm", running_mean), checked_tensor("batch_norm", running_var)
         self.settings = {"momentum": momentum, "epsilon": epsilon}
 
     def forward(self, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class BatchNormInference(Op):
     """Normalises each channel by the running statistics. No derivative: for evaluation only."""
 
     def __init__(self, running_mean: Tensor, running_var: Tensor, epsilon: float) -> None:
-        self.running = running_mean, running_var
+        self.running = checked_tensor("batch_norm", running_mean), checked_tensor("batch_norm", running_var)
         self.epsilon = epsilon
 
     def forward(self, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:

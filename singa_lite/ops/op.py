@@ -60,11 +60,8 @@ class Op:
         """Apply the operation. None stands for an optional input that is left out."""
         self.made = {}
         for place, given in enumerate(inputs):
-            if not isinstance(given, Tensor) and (given is not None or place not in self.optional):
-                raise TypeError(
-                    f"{type(self).__name__}: wanted tensors, received {_kind(given)} as input {place}; "
-                    "tensor.as_tensor() makes one of an array"
-                )
+            if given is not None or place not in self.optional:
+                checked_tensor(type(self).__name__, given)
         self.device = common_device(type(self).__name__, inputs)
         taping = _taping.get()
         self.needs = tuple(taping and t is not None and t.requires_grad for t in inputs)
@@ -110,8 +107,12 @@ class Op:
             tensor.creator, tensor.output_index, tensor.requires_grad = self, index, True
 
 
-def _kind(given: object) -> str:
-    return "None" if given is None else type(given).__name__
+def checked_tensor(where: str, given: Any) -> Tensor:
+    """The tensor itself. TypeError for anything else."""
+    if not isinstance(given, Tensor):
+        kind = "None" if given is None else type(given).__name__
+        raise TypeError(f"{where}: wanted a Tensor, received {kind}; tensor.as_tensor() makes one of an array")
+    return given
 
 
 def _edge(tensor: Tensor) -> Edge | None:

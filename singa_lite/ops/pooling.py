@@ -9,7 +9,7 @@ import numpy as np
 from singa_lite.checks import flag
 from singa_lite.errors import ShapeError
 from singa_lite.ops.arithmetic import reduce_mean
-from singa_lite.ops.op import Op
+from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.ops.windows import Extents, Pad, Pair, pads, pair, window_count
 from singa_lite.tensor import Shape, Tensor
 
@@ -84,6 +84,6 @@ def avg_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0, co
 
 def global_avg_pool2d(x: Tensor) -> Tensor:
     """Average of each channel's image. x: (n, c, h, w); result (n, c)."""
-    if x.ndim != 4:
+    if checked_tensor("global_avg_pool2d", x).ndim != 4:
         raise ShapeError(f"global_avg_pool2d: wanted x (n, c, h, w), received {x.shape}")
     return reduce_mean(x, (2, 3))

@@ -11,7 +11,7 @@ import numpy as np
 
 from singa_lite.checks import is_int
 from singa_lite.errors import ShapeError
-from singa_lite.ops.op import Op
+from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.strides import reshaped_strides
 from singa_lite.tensor import Shape, Tensor
 
@@ -166,6 +166,7 @@ def _permuted(x: Tensor, axes: tuple[int, ...]) -> Tensor:
 
 def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
     """x's elements in C order under `shape`; one extent may be -1. A view where x's strides allow it."""
+    checked_tensor("reshape", x)
     shape = numbers("reshape", "a shape", shape)
     if shape.count(-1) == 1:
         known = -prod(shape)
@@ -178,14 +179,18 @@ def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 def flatten(x: Tensor, axis: int = 1) -> Tensor:
     """Two axes: those before `axis` in one, the rest in the other. axis 1 keeps the batch."""
-    if not is_int(axis) or not 0 <= axis <= x.ndim:
+    if not is_int(axis) or not 0 <= axis <= checked_tensor("flatten", x).ndim:
         raise ShapeError(f"flatten: wanted an axis from 0 to {x.ndim}, received {axis}")
     return reshape(x, (prod(x.shape[:axis]), prod(x.shape[axis:])))
 
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """x's axes in the given order (default: reversed), as a view."""
-    chosen = tuple(reversed(range(x.ndim))) if axes is None else numbers("transpose", "axes", axes)
+    chosen = (
+        tuple(reversed(range(checked_tensor("transpose", x).ndim)))
+        if axes is None
+        else numbers("transpose", "axes", axes)
+    )
     result: Tensor = Transpose(chosen)(x)
     return result
 

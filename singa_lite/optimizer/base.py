@@ -205,6 +205,8 @@ class Optimizer:
             raise TypeError(
                 f"{type(self).__name__}: wanted update(name, parameter, gradient) of tensors, received {given}"
             )
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"{type(self).__name__}: wanted a parameter's name or None, received {name!r:.100}")
         where = f"{type(self).__name__}: parameter {_called(name, value)}"
         if gradient.shape != value.shape:
             raise ShapeError(f"{where}: wanted a gradient of shape {value.shape}, received {gradient.shape}")
