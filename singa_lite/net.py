@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite import batch, evaluation, fit, samples, summary
+from singa_lite import batch, compile_checks, evaluation, fit, samples, summary
+from singa_lite import device as devices
 from singa_lite.autograd import no_grad
-from singa_lite.checks import flag, names, whole
+from singa_lite.checks import flag, is_int, names, whole
 from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Pause
@@ -66,6 +67,7 @@ class FeedForwardNet(LayerGraph):
     def to_device(self, device: Any) -> None:
         """Move parameters, state and the optimizer's state."""
         self._whole_step("to_device")
+        device = devices.get(device)
         graph, fuse = self._steps.graph, self._steps.fuse
         self._steps = Steps(self, graph, fuse)  # recorded steps are bound to the old device
         self._steps.interrupted = "(while the net was being moved to another device)"
@@ -92,8 +94,7 @@ class FeedForwardNet(LayerGraph):
         walks back through both, this net's `backward` through its own layers alone. GraphError where a frozen layer
         would cut that tape.
         """
-        nodes = self.ordered()
-        training = flag("forward training", training)
+        nodes, training = self.ordered(), flag("forward training", training)
         if training:
             self._whole_step("forward")
             self._pass_over()
@@ -254,16 +255,19 @@ class FeedForwardNet(LayerGraph):
         never exist whole; results then agree to rounding. freeze: layers before this one are not trained.
         """
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"compile: wanted an Optimizer, received {type(optimizer).__name__}")
+            hint = f", perhaps {optimizer.__name__}()" if isinstance(optimizer, type) else ""
+            raise TypeError(f"compile: wanted an Optimizer{hint}, received {type(optimizer).__name__}")
+        graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
         self.check_names("compile", [freeze])
-        loss, metric = _checked_kind("loss", loss, Loss), _checked_kind("metric", metric, Metric)
-        optimizer.check_names(self.param_names())
+        loss = _checked_kind("loss", loss, Loss) if loss is not None else self.loss
+        metric = _checked_kind("metric", metric, Metric) if metric is not None else self.metric
+        objective = None if loss is None else Objective(loss, metric, self.output_names())
+        compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
         steps = Steps(self, graph, fuse)
         steps.interrupted = self._steps.interrupted
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
-        self.loss = loss if loss is not None else self.loss
-        self.metric = metric if metric is not None else self.metric
-        self.freeze, self._steps, self.optimizer = freeze, steps, optimizer
+        self.loss, self.metric, self.freeze = loss, metric, freeze
+        self._steps, self.optimizer = steps, optimizer
 
     def train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """One step: forward, loss, and an update of each layer as soon as its gradients are there.
@@ -418,10 +422,10 @@ class FeedForwardNet(LayerGraph):
 
         training: a training step of the compiled net, else a prediction.
         """
-        if not isinstance(batch_size, int | np.integer) or batch_size < 1:
-            raise ValueError(f"plan_batch: wanted a batch of at least 1 sample, received {batch_size}")
+        if not is_int(batch_size) or batch_size < 1:
+            raise ValueError(f"plan_batch: wanted a batch of at least 1 sample, received {batch_size!r}")
         forms = {"input": {name: ((batch_size, *shape), self.dtype) for name, shape in self.input_shapes().items()}}
-        if not training:
+        if not flag("plan_batch training", training):
             return self._steps.planned(None, forms)
         self._whole_step("plan_batch")
         if self.loss is None or self.optimizer is None:
@@ -484,5 +488,6 @@ def _checked_kind(what: str, given: Any, kind: type) -> Any:
     members = given.values() if isinstance(given, Mapping) else [given]
     for member in members:
         if member is not None and not isinstance(member, kind):
-            raise TypeError(f"{what}: wanted a {kind.__name__}, received {type(member).__name__}")
+            hint = f", perhaps {member.__name__}()" if isinstance(member, type) else ""
+            raise TypeError(f"{what}: wanted a {kind.__name__}{hint}, received {type(member).__name__}")
     return given

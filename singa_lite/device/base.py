@@ -22,8 +22,8 @@ from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.runtime.host import Host
 from singa_lite.runtime.runtime import MemoryPool, Replay, Runtime
 from singa_lite.sizes import tensor_bytes
-from singa_lite.strides import laid_out
-from singa_lite.tensor import Array, Block, Tensor, as_tensor
+from singa_lite.strides import laid_out, span
+from singa_lite.tensor import LAYOUTS, Array, Block, Tensor, as_tensor, checked_dtype, checked_shape
 
 #: Called with each operation after it ran.
 Watcher = Callable[[Operation], None]
@@ -75,15 +75,18 @@ class Device:
         axes from the outermost to the innermost. ShapeError for a negative extent; OutOfMemoryError where the pool's
         limit does not allow it.
         """
-        return self._over(self._block, shape, np.dtype(dtype), layout)
+        return self._over(self._block, shape, dtype, layout)
 
     def unbound(self, shape: Sequence[int], dtype: DTypeLike = np.float32, layout: str | Sequence[int] = "") -> Tensor:
         """As `empty`, over a block that has no bytes yet: who asks for it gives it some."""
-        return self._over(partial(Block, self), shape, np.dtype(dtype), layout)
+        return self._over(partial(Block, self), shape, dtype, layout)
 
     def _over(
-        self, block_of: Callable[[int], Block], shape: Sequence[int], dtype: np.dtype[Any], layout: str | Sequence[int]
+        self, block_of: Callable[[int], Block], shape: Sequence[int], dtype: DTypeLike, layout: str | Sequence[int]
     ) -> Tensor:
+        shape, dtype = checked_shape("empty", shape), checked_dtype("empty", dtype)
+        if isinstance(layout, str) and layout not in LAYOUTS:
+            raise ValueError(f"empty: wanted a layout of {LAYOUTS}, received {layout!r}")
         if not dtype.isnative:  # kernels know no other
             dtype = dtype.newbyteorder("=")
         block = block_of(tensor_bytes(shape, dtype))
@@ -294,7 +297,10 @@ class Device:
         if found is None:
             return None
         memory, array = found
-        return Tensor(Block(self, array.nbytes, memory), array.shape, array.dtype, array.strides)
+        reach = span(array.shape, array.strides, array.dtype.itemsize)
+        if reach.start < 0:  # a view that runs backwards begins behind its pointer
+            return None
+        return Tensor(Block(self, reach.stop, memory), array.shape, array.dtype, array.strides)
 
     def _overwritten(self, tensor: Tensor) -> Any:
         """The array of a tensor whose values the host overwrites now."""
@@ -333,9 +339,7 @@ class Device:
 
     def set_random_seed(self, seed: int) -> None:
         """Start the sequence of seeds anew: what is built from now on gets the same random numbers each time."""
-        if not 0 <= seed < 2**64:
-            raise ValueError(f"random seed: wanted an integer from 0 to 2**64 - 1, received {seed}")
-        self._seed = seed
+        self._seed = whole("random seed", seed, 0, 2**64 - 1)
         self._seeds_given = 0
 
     def next_seed(self) -> int:

@@ -48,6 +48,8 @@ class Op:
     forward: Callable[..., Any]
 
     device: Any
+    #: Places of inputs that may be left out.
+    optional: tuple[int, ...] = ()
     needs: tuple[bool, ...] = ()
     edges: tuple[Edge | None, ...] = ()
     saved: tuple[Tensor | None, ...] = ()
@@ -59,6 +61,9 @@ class Op:
     def __call__(self, *inputs: Tensor | None) -> Any:
         """Apply the operation. None stands for an optional input that is left out."""
         self.made = {}
+        for place, given in enumerate(inputs):
+            if given is not None or place not in self.optional:
+                checked_tensor(type(self).__name__, given)
         self.device = common_device(type(self).__name__, inputs)
         taping = not _untaped.get()
         self.needs = tuple(taping and t is not None and t.requires_grad for t in inputs)
@@ -102,6 +107,14 @@ class Op:
         self.outputs = tuple((t.shape, t.dtype) for t in results)
         for index, tensor in enumerate(results):
             tensor.creator, tensor.output_index, tensor.requires_grad = self, index, True
+
+
+def checked_tensor(where: str, given: Any) -> Tensor:
+    """The tensor itself. TypeError for anything else."""
+    if not isinstance(given, Tensor):
+        kind = "None" if given is None else type(given).__name__
+        raise TypeError(f"{where}: wanted a Tensor, received {kind}; tensor.as_tensor() makes one of an array")
+    return given
 
 
 def _edge(tensor: Tensor) -> Edge | None:

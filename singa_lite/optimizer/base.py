@@ -59,12 +59,12 @@ class Optimizer:
         regularizer: Regularizer | None = None,
         constraint: Constraint | None = None,
     ) -> None:
-        self.schedule = schedule.get(lr)
+        self.schedule = lr
         self.weight_decay = at_least_zero(f"{type(self).__name__} weight_decay", weight_decay)
         self.settings: dict[str, Any] = {}
         self.slots = self.kernel_slots
         self.state: dict[str | Tensor, dict[str, Tensor]] = {}
-        self._rules = [Rule("*", regularizer=regularizer, constraint=constraint)]
+        self._rules = [_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)]
         self._rates: dict[Any, Tensor] = {}
         self._rate = 0.0
         self._step = 0
@@ -86,14 +86,12 @@ class Optimizer:
         constraint: in the place of the optimizer's own.
         """
         general = self._rules[0]
-        rule = Rule(
-            pattern,
-            at_least_zero(f"register {pattern!r} lr_mult", lr_mult),
-            at_least_zero(f"register {pattern!r} decay_mult", decay_mult),
-            general.regularizer if regularizer is None else regularizer,
-            general.constraint if constraint is None else constraint,
-        )
-        self._rules.append(rule)
+        if not isinstance(pattern, str):
+            raise TypeError(f"register: wanted a pattern of parameters' names, such as '*/bias', received {pattern!r}")
+        regularizer = general.regularizer if regularizer is None else regularizer
+        constraint = general.constraint if constraint is None else constraint
+        where = f"register {pattern!r}"
+        self._rules.append(_rule(where, pattern, lr_mult, decay_mult, regularizer, constraint))
 
     def check_names(self, names: Iterable[str]) -> None:
         """ValueError for a registered pattern that matches none of the names."""
@@ -106,6 +104,15 @@ class Optimizer:
     def rules(self) -> Sequence[Rule]:
         """Which rules there are, the general one first."""
         return tuple(self._rules)
+
+    @property
+    def schedule(self) -> Callable[[int], float]:
+        """The rate of each step. A number or a function of the step takes its place; TypeError for anything else."""
+        return self._schedule
+
+    @schedule.setter
+    def schedule(self, lr: LearningRate) -> None:
+        self._schedule = schedule.get(lr, f"{type(self).__name__} lr")
 
     @property
     def step(self) -> int:
@@ -200,6 +207,13 @@ class Optimizer:
         return next(rule for rule in reversed(self._rules) if fnmatchcase(name, rule.pattern))
 
     def _check(self, name: str | None, value: Tensor, gradient: Tensor) -> None:
+        if not isinstance(value, Tensor) or not isinstance(gradient, Tensor):
+            given = f"{type(value).__name__} and {type(gradient).__name__}"
+            raise TypeError(
+                f"{type(self).__name__}: wanted update(name, parameter, gradient) of tensors, received {given}"
+            )
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"{type(self).__name__}: wanted a parameter's name or None, received {name!r:.100}")
         where = f"{type(self).__name__}: parameter {_called(name, value)}"
         if gradient.shape != value.shape:
             raise ShapeError(f"{where}: wanted a gradient of shape {value.shape}, received {gradient.shape}")
@@ -209,6 +223,25 @@ class Optimizer:
                 f"{where}: wanted a float parameter and a gradient of its dtype, "
                 f"received {value.dtype} and {gradient.dtype}"
             )
+
+
+def _rule(
+    where: str,
+    pattern: str,
+    lr_mult: float = 1.0,
+    decay_mult: float = 1.0,
+    regularizer: Regularizer | None = None,
+    constraint: Constraint | None = None,
+) -> Rule:
+    """A rule of checked values."""
+    for what, given, kind, example in (
+        ("regularizer", regularizer, Regularizer, "L2Regularizer(0.1)"),
+        ("constraint", constraint, Constraint, "NormConstraint(5)"),
+    ):
+        if given is not None and not isinstance(given, kind):
+            raise TypeError(f"{where} {what}: wanted a {kind.__name__} such as {example}, or None, received {given!r}")
+    lr_mult = at_least_zero(f"{where} lr_mult", lr_mult)
+    return Rule(pattern, lr_mult, at_least_zero(f"{where} decay_mult", decay_mult), regularizer, constraint)
 
 
 def _zeros(shape: Shape, dtype: np.dtype[Any], value: Tensor) -> Tensor:

@@ -350,7 +350,7 @@ def test_bfloat16_of_pytorch(tmp_path):
 # ---- names
 
 
-@pytest.mark.parametrize("name", ["é ü", "层", "..", "a.b", ".", " ", "\0", '"\\', "__metadata__", "x" * 300])
+@pytest.mark.parametrize("name", ["é ü", "层", "..", "a.b", " ", '"\\', "__metadata__", "x" * 300])
 def test_names_of_layers(tmp_path, name):
     net, other = dense_net(name), dense_net(name, seed=8)
     formats.save(net, tmp_path / "x.safetensors")
