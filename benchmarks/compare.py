@@ -1,6 +1,6 @@
 """singa_lite against PyTorch on the CPU: step time, peak memory, and the losses of ten steps from equal weights.
 
-    pip install ".[peer]" && python benchmarks/compare.py [--net NET] [--batch N] [--peer PEER] [--quick] ...
+    pip install ".[onednn,peer]" && python benchmarks/compare.py [--net NET] [--batch N] [--peer PEER] [--quick] ...
 
 Each side trains in a process of its own, the sides in turn (A B A B), from weights and a batch that a process before
 them wrote; dropout is left out of both nets, as no two frameworks draw the same numbers. Times are of steps after the

@@ -1,6 +1,6 @@
 """Every kernel at the shapes of real nets, against the same operation of PyTorch; names the ten slowest.
 
-    pip install ".[peer]" && python benchmarks/kernels.py [--kernel NAME] [--rounds N]
+    pip install ".[onednn,peer]" && python benchmarks/kernels.py [--kernel NAME] [--rounds N]
 
 Each library has a process of its own, so that the threads of the one never wait beside those of the other; a case is
 timed in the one, then in the other, so often as there are rounds. Time of a visit: the fastest call after two others,
