@@ -190,7 +190,7 @@ def test_time_of_children_and_orphans_is_the_benchmarks_own():
     assert float(done.stdout) >= 0.55
 
 
-TIMED = "checkpoints compare gpu kernels peak_memory placement plans replay sgemm snapshots".split()
+TIMED = [
     "checkpoints",
     "compare",
     "gpu",
@@ -201,7 +201,7 @@ TIMED = "checkpoints compare gpu kernels peak_memory placement plans replay sgem
     "replay",
     "sgemm",
     "snapshots",
-)
+]
 HELP = """
 import contextlib, io, runpy, sys
 folder, *names = sys.argv[1:]
