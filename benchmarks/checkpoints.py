@@ -5,11 +5,13 @@
 The net is Dense(WIDTH) twice and Dense(10), plain SGD; a checkpoint is due every EVERY steps. "stands still" is the
 time that the training's thread spends on a checkpoint: in the callback, at the beginning of the next step, and where
 that step waits for the copy. "step" is a step without a write under way, "step beside" one that a write is beside.
-Medians without the first checkpoint, which makes the memory of the copy; a round is one training of each kind.
+Medians without the first checkpoint, which makes the memory of the copy; a round is one training of each kind. Rows
+that were taken beside other work are not printed, and the exit status is 4, unless --anyway is given (quiet.py).
 """
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+import quiet
 from singa_lite import FeedForwardNet, layers, loss, optimizer
 from singa_lite.fit import Callback, Training
 from singa_lite.graph import Pause
@@ -105,7 +108,7 @@ def milliseconds(seconds: list[float]) -> str:
     return f"{1e3 * statistics.median(seconds):12.2f}" if seconds else f"{'-':>12}"
 
 
-def main() -> None:
+def main() -> int:
     """Print a table, a row a round."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--width", type=int, default=3550, help="101 MB of parameters")
@@ -114,18 +117,21 @@ def main() -> None:
     parser.add_argument("--checkpoints", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--folder", default=tempfile.gettempdir(), help="on the disk that is measured")
+    quiet.add_option(parser)
     given = parser.parse_args()
+    watch = quiet.Watch(given.anyway)
     print(f"{'ms':12}{'stands still':>13}{'write':>12}{'share':>8}{'step':>12}{'step beside':>12}")
     for _ in range(given.rounds):
         for background in (False, True):
             clock = trained(given, background)
             share = statistics.median(clock.still[1:]) / statistics.median(clock.writes[1:])
-            print(
+            watch.row(
                 f"{'background' if background else 'blocking':12}{milliseconds(clock.still[1:]):>13}"
                 f"{milliseconds(clock.writes[1:])}{share:8.1%}{milliseconds(clock.steps[1:])}"
                 f"{milliseconds(clock.steps_beside)}"
             )
+    return watch.status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

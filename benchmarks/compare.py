@@ -1,13 +1,16 @@
 """singa_lite against PyTorch on the CPU: step time, peak memory, and the losses of ten steps from equal weights.
 
-    pip install ".[peer]" && python benchmarks/compare.py [--net NET] [--batch N] [--peer PEER] [--quick] ...
+    pip install ".[onednn,peer]" && python benchmarks/compare.py [--net NET] [--batch N] [--peer PEER] [--quick] ...
 
 Each side trains in a process of its own, the sides in turn (A B A B), from weights and a batch that a process before
-them wrote; dropout is left out of both nets, as no two frameworks draw the same numbers. Times: medians after the
-warm-up; the ratio is taken within each round, its spread is over the rounds. Memory: VmHWM over what the process had
-after importing its framework and using it once (Linux only). Losses must agree to float32 accuracy (agreement.py says
-what that is), or the exit status is 1. Fraction of the SGEMM peak: counted multiply-adds of products and convolutions
-(flops.py) by step time and by the best SGEMM of any library at hand, measured in the same run (sgemm.py).
+them wrote; dropout is left out of both nets, as no two frameworks draw the same numbers. Times are of steps after the
+warm-up: the fastest of all rounds, and the median of the rounds' medians; the ratio of medians is taken within each
+round, its spread is over the rounds. The peer that is best is named. Memory: VmHWM over what the process had after
+importing its framework and using it once (Linux only); torch-compile's holds its compiler's work. Losses must agree to
+float32 accuracy (agreement.py says what that is), or the exit status is 1. Fraction of the SGEMM peak: counted
+multiply-adds of products and convolutions (flops.py) by the fastest step and by the best SGEMM of any library at hand,
+measured in the same run (sgemm.py). Rows that were taken beside other work, or whose rounds' fastest steps are too far
+apart, are not printed, and the exit status is 4, unless --anyway is given (quiet.py).
 """
 
 from __future__ import annotations
@@ -26,10 +29,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import quiet
 from agreement import Agreement, agreement
 from peers.process import Task, environment
 from peers.turns import in_turn
-from report import heading, row
+from report import best, heading, round_minima, row, summary
 from sgemm import sgemm_peaks
 
 #: The batch sizes of each net.
@@ -41,7 +45,9 @@ BATCHES = {
     "mobilenet_v2": (32,),
     "resnet18_32": (128,),
 }
-PEERS = ("torch", "torch-channels-last", "torch-compile", "torch-inbackward")
+#: Those by default, then the others.
+PEERS = ("torch", "torch-channels-last", "torch-compile", "torch-compile-channels-last", "torch-inbackward")
+USUAL = PEERS[:3]
 #: Rates at which the loss falls in ten steps, and rounding errors stay small (see CAP of agreement.py), by net: with
 #: SGD, and with AdamW, whose first steps are about as long for a small gradient as for a large one.
 RATES = {
@@ -79,7 +85,7 @@ def obstacle(peer: str) -> str:
     """Why the peer cannot run here; "" if it can."""
     if importlib.util.find_spec("torch") is None:
         return "not installed"
-    if peer == "torch-compile" and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "clang++"))):
+    if "compile" in peer and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "clang++"))):
         return "no C++ compiler"
     return ""
 
@@ -104,6 +110,26 @@ def worst(result: dict[str, Any], peer: str) -> Agreement | None:
     return min(checks, key=lambda check: (check.agrees, -check.difference / check.allowed))
 
 
+def wrong(result: dict[str, Any]) -> bool:
+    """Whether a peer failed, or its losses disagree with ours."""
+    checks = {peer: worst(result, peer) for peer in result["peers"]}
+    failed = any(str(theirs).startswith("failed") for theirs in result["peers"].values())
+    return failed or any(check is not None and not check.agrees for check in checks.values())
+
+
+def write(watch: quiet.Watch, result: dict[str, Any], gflops: float) -> tuple[str, str]:
+    """Print the rows of a net and batch. (what they come to, what disturbed them: "" if nothing)."""
+    title, ours, peers = f"{result['net']}, {result['batch']}", result["ours"], result["peers"]
+    named, every, troubles = best(peers), watch.trouble(round_minima(ours)), []
+    for peer, theirs in peers.items():
+        apart = "" if isinstance(theirs, str) else quiet.unsteady(round_minima(theirs))
+        why = ", ".join(filter(None, [every, apart and f"{peer}: {apart}"]))
+        told = f"{peer} ({named[peer]})" if peer in named else peer
+        watch.write(row(title, told, ours, theirs, worst(result, peer), gflops), why)
+        troubles += [why] if why and peer in named else []
+    return summary(title, ours, peers), "; ".join(troubles)
+
+
 def machine() -> dict[str, Any]:
     """Where and when."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -117,19 +143,20 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--net", action="append", choices=list(BATCHES), help="may be repeated; default all")
     parser.add_argument("--batch", action="append", type=int, help="may be repeated; default those of the net")
-    parser.add_argument("--peer", action="append", choices=[*PEERS, "all"], help=f"default {' and '.join(PEERS[:2])}")
+    parser.add_argument("--peer", action="append", choices=[*PEERS, "all"], help=f"default {', '.join(USUAL)}")
     parser.add_argument("--optimizer", choices=("sgd", "momentum", "adamw"), default="momentum")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each side; default all")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=3, help="steps that are not timed")
     parser.add_argument("--steps", type=int, default=7, help="steps that are")
     parser.add_argument("--quick", action="store_true", help="one round of one step and two timed ones")
     parser.add_argument("--json", metavar="FILE", help="write all runs, the machine and the versions there")
     parser.add_argument("--task", help=argparse.SUPPRESS)
+    quiet.add_option(parser)
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.warmup, options.steps = 1, 1, 2
-    asked = options.peer or PEERS[:2]
+    asked = options.peer or USUAL
     options.peer = list(PEERS) if "all" in asked else list(dict.fromkeys(asked))
     return options
 
@@ -140,6 +167,7 @@ def main() -> int:
     if options.task:
         print(json.dumps(run_task(Task.from_json(options.task))))
         return 0
+    watch = quiet.Watch(options.anyway)
     where, peaks = machine(), sgemm_peaks(options.threads)
     print(f"{where['date']}, {where['cpu']}, {options.threads} of {where['cores']} cores, {where['system']}")
     print("SGEMM peak: " + ", ".join(f"{p.gflops:.0f} GFLOP/s ({p.library}, {p.size})" for p in peaks))
@@ -150,17 +178,19 @@ def main() -> int:
             rate = RATES[net][options.optimizer == "adamw"]
             task = Task("", net, batch, options.optimizer, rate, options.warmup, options.steps, options.threads)
             result = compare(task, options.peer, options.rounds)
-            results.append(result)
-            for peer, theirs in result["peers"].items():
-                check = worst(result, peer)
-                print(row(f"{net}, {batch}", peer, result["ours"], theirs, check, peaks[0].gflops), flush=True)
-                failed |= not check.agrees if check else str(theirs).startswith("failed")
+            text, why = write(watch, result, peaks[0].gflops)
+            results.append({**result, "summary": text, "trouble": why})
+            failed |= wrong(result)
+    print()
+    for result in results:
+        if result["summary"]:
+            watch.write(result["summary"], result["trouble"])
     if options.json:
         everything = {"machine": where, "sgemm": [p._asdict() for p in peaks], "options": vars(options)}
         Path(options.json).write_text(json.dumps({**everything, "results": results}, indent=1))
     if failed:
         print("compare.py: a side failed, or losses disagree: see the rows above", file=sys.stderr)
-    return int(failed)
+    return int(failed) or watch.status
 
 
 if __name__ == "__main__":

@@ -10,7 +10,10 @@ CUDA graphs, channels last as well). Equal precision: true float32 on both sides
 
 --checklist answers the questions that only a GPU can (gpu_checklist.py), and measures nothing else.
 
-Exit status: 0; 1 if a side failed or the first losses disagree; 3 where there is no GPU.
+Rows that were taken beside other work, or whose rounds' fastest steps are too far apart, are not printed unless
+--anyway is given (quiet.py).
+
+Exit status: 0; 1 if a side failed or the first losses disagree; 3 where there is no GPU; 4 if the machine was busy.
 """
 
 from __future__ import annotations
@@ -28,10 +31,12 @@ from pathlib import Path
 from typing import Any
 
 import gpu_report
+import quiet
 from compare import RATES
 from peers.gpu_task import GpuTask
 from peers.process import environment
 from peers.turns import in_turn
+from report import round_minima
 
 #: The batch sizes of each net.
 BATCHES = {"mlp": (64,), "lenet": (64,), "vgg16": (32,), "resnet50": (16, 32, 128), "mobilenet_v2": (32,)}
@@ -119,6 +124,11 @@ def _driver() -> str:
     return done.stdout.splitlines()[0].strip() if done.returncode == 0 and done.stdout else ""
 
 
+def ran(peers: dict[str, Any]) -> list[Any]:
+    """The runs of the peers that have some."""
+    return [runs for runs in peers.values() if not isinstance(runs, str)]
+
+
 def versions(results: list[dict[str, Any]]) -> dict[str, str]:
     """Of all libraries that the runs named."""
     named: dict[str, str] = {}
@@ -146,6 +156,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--markdown", metavar="FILE", help="write the table there, ready for docs/gpu.md")
     parser.add_argument("--checklist", action="store_true", help="answer the checklist for a first hour on a GPU")
     parser.add_argument("--task", help=argparse.SUPPRESS)
+    quiet.add_option(parser)
     options = parser.parse_args(given)
     options.peer = options.peer or list(PEERS)
     return options
@@ -165,6 +176,7 @@ def main() -> int:
         import gpu_checklist
 
         return gpu_checklist.main(options.gpu)
+    watch = quiet.Watch(options.anyway)
     where, results, failed = machine(options.gpu), [], False
     print(f"{where['date']}, {where['gpu']}, driver {where['driver']}\n\n{gpu_report.heading()}", flush=True)
     for net in options.net or list(BATCHES):
@@ -178,8 +190,11 @@ def main() -> int:
                 print(f"gpu.py: {net}, {batch}: {error}", file=sys.stderr)
                 failed = True
                 continue
-            results.append(result)
-            print("\n".join(gpu_report.rows(result, options.tf32)), flush=True)
+            why = watch.trouble(*map(round_minima, [result["ours"], *ran(result["peers"])]))
+            for line in gpu_report.rows(result, options.tf32):
+                watch.write(line, why)
+            if options.anyway or not why:
+                results.append({**result, "trouble": why})
             for theirs in result["peers"].values():
                 failed |= isinstance(theirs, str) and theirs.startswith("failed")
                 failed |= gpu_report.losses_differ(result["ours"], theirs, options.tf32)
@@ -191,7 +206,7 @@ def main() -> int:
         Path(options.markdown).write_text(gpu_report.markdown(where, vars(options), results))
     if failed:
         print("gpu.py: a side failed, or first losses disagree: see above", file=sys.stderr)
-    return int(failed)
+    return int(failed) or watch.status
 
 
 if __name__ == "__main__":

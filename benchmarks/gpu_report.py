@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from quiet import marked
 from report import MIB, Run, Spread, peak_bytes, step_seconds, time_ratio
 
 HEAD = (
@@ -111,7 +112,10 @@ def markdown(where: Mapping[str, Any], options: Mapping[str, Any], results: Sequ
         f"{options['steps']} steps in processes in turn, by CUDA events; the batch lies on the GPU."
     )
     versions = "; ".join(f"{name} {version}" for name, version in where["versions"].items())
-    table = [heading(), *(line for result in results for line in rows(result, options["tf32"]))]
+    table = [heading()]
+    for result in results:
+        why = result.get("trouble", "")
+        table += [marked(line, why) if why else line for line in rows(result, options["tf32"])]
     return "\n".join(
         [f"{where['date']}, {where['gpu']}, driver {where['driver']}. {how}", "", versions, "", *table, ""]
     )

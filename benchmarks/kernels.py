@@ -1,13 +1,14 @@
 """Every kernel at the shapes of real nets, against the same operation of PyTorch; names the ten slowest.
 
-    pip install ".[peer]" && python benchmarks/kernels.py [--kernel NAME] [--rounds N]
+    pip install ".[onednn,peer]" && python benchmarks/kernels.py [--kernel NAME] [--rounds N]
 
 Each library has a process of its own, so that the threads of the one never wait beside those of the other; a case is
 timed in the one, then in the other, so often as there are rounds. Time of a visit: the fastest call after two others,
 since on a shared machine the other calls tell of the others' work. Ratio: ours by PyTorch's, the median over the
 rounds, with its spread. Ours lies as our nets lay it out; PyTorch's is the faster of its own layout and channels last,
 and allocates its results, as it does in a step, where ours writes into memory that the step's plan gives. The results
-must be equal in the mean, or the exit status is 1.
+must be equal in the mean, or the exit status is 1. Rows that were taken beside other work, or whose rounds are too far
+apart, are not in the table, and the exit status is 4, unless --anyway is given (quiet.py).
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 
+import quiet
 from kernel_table import LRN_K, Case, cases
 from peers.process import environment
 from report import Spread, spread
 
 #: Seconds that a visit times a case for, at least, and calls.
 SECONDS, CALLS = 0.2, 3
+#: Seconds of a call from which on its rounds must be close to each other: where shorter ones' memory lies shows.
+LONG = 1e-3
 LIBRARIES = ("singa_lite", "torch")
 Operation = Callable[[], Any]
 #: How far the means of the results' magnitudes may be apart, relatively: the check that both did the same. Float32 sums
@@ -39,13 +42,14 @@ TOLERANCE = 1e-4
 
 
 class Row(NamedTuple):
-    """A case's outcome. seconds: medians of ours and PyTorch's; equal: whether the results are."""
+    """A case's outcome. ours, theirs: fastest calls, seconds; equal: whether the results are; trouble: of its times."""
 
     case: Case
     ours: float
     theirs: float
     ratio: Spread
     equal: bool
+    trouble: str = ""
 
 
 def bind_singa_lite(case: Case) -> list[Operation]:
@@ -145,22 +149,23 @@ class Server:
         self.process.wait()
 
 
-def measure(number: int, case: Case, servers: Sequence[Server], rounds: int) -> Row:
+def measure(number: int, case: Case, servers: Sequence[Server], rounds: int, watch: quiet.Watch) -> Row:
     """All rounds of a case."""
     visits = [[server.visit(number) for server in servers] for _ in range(rounds)]
-    ours, theirs = (median(pair[side]["seconds"] for pair in visits) for side in (0, 1))
+    ours, theirs = ([pair[side]["seconds"] for pair in visits] for side in (0, 1))
     ratio = spread([a["seconds"] / b["seconds"] for a, b in visits])
     equal = all(math.isclose(a["mean"], b["mean"], rel_tol=TOLERANCE) for a, b in visits)
-    return Row(case, ours, theirs, ratio, equal)
+    sides = (ours, theirs) if min(*ours, *theirs) >= LONG else ()
+    return Row(case, min(ours), min(theirs), ratio, equal, watch.trouble(*sides))
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Slowest first, in Markdown."""
-    lines = ["| kernel, shape | ours, ms | PyTorch, ms | ours / PyTorch (spread) |", "|---|---|---|---|"]
+def write(watch: quiet.Watch, rows: Sequence[Row]) -> None:
+    """The table in Markdown, slowest first."""
+    print("| kernel, shape | ours, ms | PyTorch, ms | ours / PyTorch (spread) |\n|---|---|---|---|")
     for row in sorted(rows, key=lambda row: -row.ratio.median):
         remark = "" if row.equal else " **results differ**"
-        lines.append(f"| {row.case} | {row.ours * 1e3:.3f} | {row.theirs * 1e3:.3f} | {row.ratio}{remark} |")
-    return "\n".join(lines)
+        line = f"| {row.case} | {row.ours * 1e3:.3f} | {row.theirs * 1e3:.3f} | {row.ratio}{remark} |"
+        watch.write(line, row.trouble)
 
 
 def arguments() -> argparse.Namespace:
@@ -168,7 +173,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernel", action="append", help="only this kernel; may be repeated")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each side; default all")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
+    quiet.add_option(parser)
     parser.add_argument("--serve", choices=LIBRARIES, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -179,18 +185,19 @@ def main() -> int:
     if options.serve:
         serve(options.serve, options.threads)
         return 0
+    watch = quiet.Watch(options.anyway)
     servers = [Server(library, options.threads) for library in LIBRARIES]
     rows = []
     for number, case in enumerate(cases()):
         if not options.kernel or case.kernel in options.kernel:
-            rows.append(measure(number, case, servers, options.rounds))
+            rows.append(measure(number, case, servers, options.rounds, watch))
             print(f"{rows[-1].ratio}  {case}", file=sys.stderr, flush=True)
     for server in servers:
         server.close()
-    print(table(rows))
-    slowest = sorted(rows, key=lambda row: -row.ratio.median)[:10]
+    write(watch, rows)
+    slowest = sorted((row for row in rows if options.anyway or not row.trouble), key=lambda row: -row.ratio.median)[:10]
     print("\nThe slowest ten: " + "; ".join(f"{row.case} ({row.ratio.median:.1f})" for row in slowest))
-    return int(not all(row.equal for row in rows))
+    return int(not all(row.equal for row in rows)) or watch.status
 
 
 if __name__ == "__main__":

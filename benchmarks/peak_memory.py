@@ -5,6 +5,8 @@
 Each row is a process of its own: six steps after the import, then VmHWM (the most resident memory, from the kernel)
 over the level after the import, in units of P, the bytes of the parameters (512 MiB). The least possible is 1 P for
 SGD, 2 P with momentum, 3 P for Adam. Linux only. PyTorch rows are left out, and said so, where it is not installed.
+Kernels of singa_lite: those of the default device, which the first line names. A row whose times were taken beside
+other work is not printed, unless --anyway is given (quiet.py).
 """
 
 import argparse
@@ -15,6 +17,8 @@ import sys
 import time
 
 import numpy as np
+
+import quiet
 
 WIDTH, DEPTH, BATCH, STEPS = 4096, 8, 64, 6
 OPTIMIZERS = ("SGD", "momentum", "Adam")
@@ -116,14 +120,23 @@ def one(way: str, kind: str) -> dict:
     return train_singa_lite(kind, collected=way == "singa_lite_collected")
 
 
-def main() -> None:
+def kernels() -> str:
+    """The kernel set of the default device, asked in a process of its own: this one's memory stays as it is."""
+    command = [sys.executable, "-c", "from singa_lite import device; print(device.default().kernels.name)"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def main() -> int:
     """All rows, each in a process of its own, as one Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--one", nargs=2, metavar=("WAY", "OPTIMIZER"), help="one row in this process, as JSON")
+    quiet.add_option(parser)
     options = parser.parse_args()
     if options.one:
         print(json.dumps(one(*options.one)))
-        return
+        return 0
+    watch = quiet.Watch(options.anyway)
+    print(f"singa_lite with the kernels of {kernels()}\n")
     print("| peak memory in P (seconds a step) | " + " | ".join(OPTIMIZERS) + " |")
     print("|---|" + "---|" * len(OPTIMIZERS))
     for way, title in WAYS.items():
@@ -135,8 +148,9 @@ def main() -> None:
             command = [sys.executable, __file__, "--one", way, kind]
             row = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
             cells.append(f"{row['peak']:.2f} P ({row['seconds']:.2f})")
-        print(f"| {title} | " + " | ".join(cells) + " |", flush=True)
+        watch.row(f"| {title} | " + " | ".join(cells) + " |")
+    return watch.status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,14 +6,18 @@
 of single operations, derivatives that die at the next layer, gradients that die at their update.
 *cut*: a rectangle of bytes by steps, cut at random into requests without waste, so that the floor can be
 reached, but only by a perfect packing; like the hard instances of MiniMalloc, but with a known answer.
+
+Rows that were taken beside other work are not printed, and the exit status is 4, unless --anyway is given (quiet.py).
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import sys
 from collections.abc import Iterator
 
+import quiet
 from singa_lite.memory.check import check
 from singa_lite.memory.planner import plan
 from singa_lite.memory.problem import Request
@@ -92,12 +96,14 @@ def problems() -> Iterator[tuple[str, list[Request]]]:
             yield f"cut-{count}-{seed}", cut_rectangle(count, seed)
 
 
-def main() -> None:
+def main() -> int:
     """Plan each problem, check the plan, print a line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="time limit of each plan")
     parser.add_argument("--only", default="", help="problems whose name contains this")
+    quiet.add_option(parser)
     arguments = parser.parse_args()
+    watch = quiet.Watch(arguments.anyway)
     form = "{:<14} {:>6} {:>14} {:>14} {:>8} {:>6} {:>8} {}"
     print(form.format(*COLUMNS.split()))
     for name, requests in problems():
@@ -108,8 +114,9 @@ def main() -> None:
         gap = f"{100 * (result.arena / result.floor - 1):.4f}"
         proved = "yes" if result.proved else "no"
         seconds = f"{result.seconds:.3f}"
-        print(form.format(name, len(requests), result.floor, result.arena, gap, proved, seconds, result.method))
+        watch.row(form.format(name, len(requests), result.floor, result.arena, gap, proved, seconds, result.method))
+    return watch.status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

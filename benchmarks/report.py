@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -10,14 +10,15 @@ MIB = 2**20
 HEAD = (
     "net, batch",
     "peer",
-    "ms a step: ours",
+    "ms, fastest step: ours",
     "peer's",
-    "time, ours / peer's (spread)",
+    "ours / peer's",
+    "ms, median: ours",
+    "peer's",
+    "ours / peer's (spread)",
     "peak MiB: ours",
     "peer's",
     "ours / peer's",
-    "first loss: ours",
-    "peer's",
     "last loss: ours",
     "peer's",
     "largest difference, at step (allowed)",
@@ -27,6 +28,8 @@ HEAD = (
 
 #: What a measured process prints: losses of all steps, seconds of those after the warm-up, peak bytes, versions.
 Run = dict[str, Any]
+#: The runs of each peer, or why there are none.
+Peers = Mapping[str, Sequence[Run] | str]
 
 
 class Spread(NamedTuple):
@@ -50,6 +53,16 @@ def step_seconds(runs: Sequence[Run]) -> float:
     return median(median(run["seconds"]) for run in runs)
 
 
+def fastest_seconds(runs: Sequence[Run]) -> float:
+    """The fastest step of all rounds: the one that other work disturbed least."""
+    return min(round_minima(runs))
+
+
+def round_minima(runs: Sequence[Run]) -> list[float]:
+    """The fastest step of each round."""
+    return [min(run["seconds"]) for run in runs]
+
+
 def time_ratio(ours: Sequence[Run], theirs: Sequence[Run]) -> Spread:
     """Our step by theirs, round by round: what slows the machine for minutes slows both sides of a round."""
     return spread([median(a["seconds"]) / median(b["seconds"]) for a, b in zip(ours, theirs, strict=True)])
@@ -58,6 +71,28 @@ def time_ratio(ours: Sequence[Run], theirs: Sequence[Run]) -> Spread:
 def peak_bytes(runs: Sequence[Run]) -> float:
     """The median over the rounds."""
     return median(run["peak"] for run in runs)
+
+
+def best(peers: Peers) -> dict[str, str]:
+    """{peer: in what it is the best of the peers that ran}: by its fastest step, by its median, or by both."""
+    ran = {peer: runs for peer, runs in peers.items() if not isinstance(runs, str)}
+    if not ran:
+        return {}
+    fastest = min(ran, key=lambda peer: fastest_seconds(ran[peer]))
+    usual = min(ran, key=lambda peer: step_seconds(ran[peer]))
+    return {fastest: "best peer"} if fastest == usual else {fastest: "best fastest step", usual: "best median"}
+
+
+def summary(title: str, ours: Sequence[Run], peers: Peers) -> str:
+    """How our step compares with that of the peer that is best, in words; "" if no peer ran."""
+    parts = []
+    for peer, what in best(peers).items():
+        runs: Any = peers[peer]
+        if "median" not in what:
+            parts.append(f"{fastest_seconds(ours) / fastest_seconds(runs):.2f} of {peer}'s fastest step")
+        if "fastest" not in what:
+            parts.append(f"{time_ratio(ours, runs).median:.2f} of {peer}'s median")
+    return f"{title}: {', '.join(parts)}" if parts else ""
 
 
 def heading() -> str:
@@ -69,18 +104,19 @@ def row(title: str, peer: str, ours: Sequence[Run], theirs: Sequence[Run] | str,
     """A line of the table.
 
     theirs: the peer's runs, or why there are none. checked: the Agreement of the rounds that is worst. gflops: the
-    SGEMM peak.
+    SGEMM peak, of which the fastest steps are a part.
     """
-    cells = [title, peer, *_pair(ours, theirs, lambda runs: f"{step_seconds(runs) * 1e3:.1f}")]
     known = not isinstance(theirs, str)
-    cells.append(str(time_ratio(ours, theirs)) if known else theirs)
+    cells = [title, peer, *_pair(ours, theirs, lambda runs: f"{fastest_seconds(runs) * 1e3:.1f}")]
+    cells.append(f"{fastest_seconds(ours) / fastest_seconds(theirs):.2f}" if known else theirs)
+    cells += _pair(ours, theirs, lambda runs: f"{step_seconds(runs) * 1e3:.1f}")
+    cells.append(str(time_ratio(ours, theirs)) if known else "")
     cells += _pair(ours, theirs, lambda runs: f"{peak_bytes(runs) / MIB:.0f}")
     cells.append(f"{peak_bytes(ours) / peak_bytes(theirs):.2f}" if known else "")
-    for place in (0, -1):
-        cells += _pair(ours, theirs, lambda runs, place=place: f"{runs[0]['losses'][place]:.6f}")
+    cells += _pair(ours, theirs, lambda runs: f"{runs[0]['losses'][-1]:.6f}")
     cells.append(_verdict(checked) if known else "")
     work = ours[0]["flops"] / 1e9 / gflops
-    cells += _pair(ours, theirs, lambda runs: f"{work / step_seconds(runs):.0%}")
+    cells += _pair(ours, theirs, lambda runs: f"{work / fastest_seconds(runs):.0%}")
     return f"| {' | '.join(cells)} |"
 
 

@@ -1,6 +1,8 @@
 """The machine's SGEMM peak: the best GFLOP/s of any library at hand over a few square sizes.
 
-pip install . && python benchmarks/sgemm.py [--threads N]
+    pip install ".[onednn]" && python benchmarks/sgemm.py [--threads N]
+
+What was measured beside other work is not printed, and the exit status is 4, unless --anyway is given (quiet.py).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import quiet
 from peers.process import environment
 
 SIZES = (1024, 2048, 4096)
@@ -87,18 +90,23 @@ def sgemm_peaks(threads: int) -> list[Peak]:
     return sorted(peaks, reverse=True)
 
 
-def main() -> None:
+def main() -> int:
     """Print each library's best."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--one", choices=list(LIBRARIES), help="this library in this process, as JSON")
+    quiet.add_option(parser)
     options = parser.parse_args()
     if options.one:
         print(json.dumps(measure(options.one)))
-        return
-    for peak in sgemm_peaks(options.threads):
-        print(f"{peak.gflops:8.1f} GFLOP/s  {peak.library}, {peak.size} x {peak.size}")
+        return 0
+    watch = quiet.Watch(options.anyway)
+    peaks = sgemm_peaks(options.threads)
+    why = watch.trouble()
+    for peak in peaks:
+        watch.write(f"{peak.gflops:8.1f} GFLOP/s  {peak.library}, {peak.size} x {peak.size}", why)
+    return watch.status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

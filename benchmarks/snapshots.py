@@ -6,18 +6,21 @@ The net has 12 x Dense(WIDTH) without biases, float32. Each way runs in turn, RO
 multiples of the plain copy: all bytes from memory to a new file with fsync and a rename, or from a file to memory
 that is there. All ways of saving end with an fsync, which safetensors and torch.save leave to callers. Files are in
 the system's cache when they are loaded. PyTorch's and safetensors' rows are left out, and said so, where not installed.
+The table is not printed where the machine was busy, and the exit status is 4, unless --anyway is given (quiet.py).
 """
 
 import argparse
 import importlib.util
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 
 import numpy as np
 
+import quiet
 from singa_lite import FeedForwardNet, layers
 
 DEPTH = 12
@@ -96,26 +99,30 @@ def measured(ways: dict, folder: str, rounds: int) -> tuple[dict[str, list[float
     return {n: s[1:] for n, s in saves.items()}, {n: s[1:] for n, s in loads.items()}
 
 
-def main() -> None:
+def main() -> int:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--width", type=int, default=2048)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", default=tempfile.gettempdir(), help="on the disk that is measured")
+    quiet.add_option(parser)
     given = parser.parse_args()
+    watch = quiet.Watch(given.anyway)
     ways = ways_of(given.width)
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         saves, loads = measured(ways, folder, given.rounds)
+    why = watch.trouble()  # a disk's times differ by themselves, so that medians of rounds are given
     print(f"{DEPTH * given.width**2 * 4 / 1e6:.0f} MB in {DEPTH} arrays, median of {given.rounds}")
     print(f"{'':22}{'save, s':>10}{'x copy':>8}{'load, s':>10}{'x copy':>8}")
     for name in ways:
         save, load = statistics.median(saves[name]), statistics.median(loads[name])
         base = statistics.median(saves["plain.bin"]), statistics.median(loads["plain.bin"])
-        print(f"{name:22}{save:10.3f}{save / base[0]:8.2f}{load:10.3f}{load / base[1]:8.2f}")
+        watch.write(f"{name:22}{save:10.3f}{save / base[0]:8.2f}{load:10.3f}{load / base[1]:8.2f}", why)
     for library in ("safetensors", "torch"):
         if library not in str(list(ways)):
             print(f"{library} is not installed")
+    return watch.status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

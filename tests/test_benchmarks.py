@@ -90,19 +90,23 @@ def test_ratios_are_taken_within_rounds(load):
     assert report.time_ratio(ours, theirs) == (0.5, 0.5, 1.0)
     assert str(report.time_ratio(ours, theirs)) == "0.50 (0.50..1.00)"
     assert report.step_seconds(ours) == 3.0
+    assert report.fastest_seconds(ours) == 1.0
+    assert report.round_minima(ours) == [1.0, 8.0, 3.0]
     assert report.peak_bytes([run([1.0], peak) for peak in (5, 90, 7)]) == 7
 
 
 def test_a_row_tells_both_sides(load):
     report, agreement = load("report"), load("agreement")
-    ours, theirs = [run([0.5], 2 * 2**20, (2.0, 1.5), 4 * 10**9)], [run([0.25], 8 * 2**20, (2.0, 1.25))]
+    ours = [run([0.5, 0.5, 1.0], 2 * 2**20, (2.0, 1.5), 4 * 10**9), run([1.5], 2 * 2**20)]
+    theirs = [run([0.25], 8 * 2**20, (2.0, 1.25)), run([0.5], 8 * 2**20)]
     check = agreement.Agreement(False, 1, 0.25, 1e-6, "loss of step 2 differs")
     cells = report.row("net, 3", "torch", ours, theirs, check, 32.0).strip("| ").split(" | ")
     assert len(cells) == len(report.HEAD)
-    assert cells[:8] == ["net, 3", "torch", "500.0", "250.0", "2.00 (2.00..2.00)", "2", "8", "0.25"]
-    assert cells[8:12] == ["2.000000", "2.000000", "1.500000", "1.250000"]
-    assert "step 2 differs" in cells[12]
-    assert cells[13:] == ["25%", "50%"]  # 4 GFLOP in 0.5 and 0.25 s are 8 and 16 of 32 GFLOP/s
+    assert cells[:5] == ["net, 3", "torch", "500.0", "250.0", "2.00"]  # the fastest steps
+    assert cells[5:8] == ["1000.0", "375.0", "2.50 (2.00..3.00)"]  # the medians
+    assert cells[8:13] == ["2", "8", "0.25", "1.500000", "1.250000"]
+    assert "step 2 differs" in cells[13]
+    assert cells[14:] == ["25%", "50%"]  # 4 GFLOP in 0.5 and 0.25 s are 8 and 16 of 32 GFLOP/s
 
 
 def test_a_row_says_why_a_peer_did_not_run(load):
@@ -110,6 +114,57 @@ def test_a_row_says_why_a_peer_did_not_run(load):
     line = report.row("net, 3", "torch", [run([0.5], flops=1)], "not installed", None, 32.0)
     assert "not installed" in line
     assert line.count("|") == report.heading().splitlines()[0].count("|")
+
+
+def test_the_best_of_the_peers_is_named(load):
+    report = load("report")
+    slow, steady, swift = [run([9.0, 9.0])], [run([2.0, 2.0, 2.0])], [run([1.0, 3.0, 3.0])]
+    assert report.best({"a": slow, "b": steady, "c": "not installed"}) == {"b": "best peer"}
+    split = {"a": slow, "b": steady, "c": swift}
+    assert report.best(split) == {"c": "best fastest step", "b": "best median"}
+    assert report.best({"c": "not installed"}) == {}
+    ours = [run([1.5, 1.5, 5.0])]
+    assert report.summary("net, 3", ours, split) == "net, 3: 1.50 of c's fastest step, 0.75 of b's median"
+    assert report.summary("net, 3", ours, {"b": steady}) == "net, 3: 0.75 of b's fastest step, 0.75 of b's median"
+    assert report.summary("net, 3", ours, {"b": "not installed"}) == ""
+
+
+def test_rows_of_rounds_that_are_apart_are_refused(load, capsys, monkeypatch):
+    """The second peer's are: its row is not printed, the first one's is, and the summary names the first."""
+    compare, quiet = load("compare"), load("quiet")
+    still = quiet.Sample(0.0, 0.0, 0.0, 0.0)
+    monkeypatch.setattr(quiet.Watch, "_settle", lambda self, seconds: "")
+    monkeypatch.setattr(quiet.Watch, "_sample", staticmethod(lambda: still))
+    watch = quiet.Watch()
+    peers = {"torch": [run([2.0]), run([2.1])], "torch-compile": [run([3.0]), run([3.5])], "other": "not installed"}
+    result = {"net": "mlp", "batch": 3, "ours": [run([1.0]), run([1.0])], "peers": peers, "noise": [[2.0, 1.0]] * 3}
+    assert compare.write(watch, result, 1.0) == ("mlp, 3: 0.50 of torch's fastest step, 0.49 of torch's median", "")
+    out, err = capsys.readouterr()
+    assert [line.split(" | ")[1] for line in out.splitlines()] == ["torch (best peer)", "other"]
+    assert "not written, as torch-compile: rounds are 17% apart (at most 10%)" in err
+    assert watch.status == quiet.BUSY
+    result["ours"][1] = run([1.2])
+    _, why = compare.write(watch, result, 1.0)
+    assert why == "rounds are 20% apart (at most 10%)"
+    assert capsys.readouterr().out == ""
+
+
+def test_a_compiled_peer_is_among_the_usual_ones(load, monkeypatch):
+    compare = load("compare")
+    monkeypatch.setattr(sys, "argv", ["compare.py"])
+    options = compare.arguments()
+    assert options.peer == ["torch", "torch-channels-last", "torch-compile"]
+    assert (options.rounds, options.anyway) == (5, False)
+    monkeypatch.setattr(sys, "argv", ["compare.py", "--peer", "all", "--anyway"])
+    assert (compare.arguments().peer, compare.arguments().anyway) == (list(compare.PEERS), True)
+
+
+def test_failures_and_disagreement_are_wrong(load):
+    compare = load("compare")
+    result = {"ours": [run([1.0], losses=(2.0, 1.0))], "noise": [[2.0, 1.0]] * 3}
+    assert not compare.wrong({**result, "peers": {"torch": [run([1.0], losses=(2.0, 1.0))], "b": "not installed"}})
+    assert compare.wrong({**result, "peers": {"torch": [run([1.0], losses=(2.0, 1.1))]}})
+    assert compare.wrong({**result, "peers": {"torch": "failed: torch: no memory"}})
 
 
 # ---- agreement
@@ -209,14 +264,23 @@ def test_a_case_has_equal_values_in_every_layout(load):
     assert last["y"].strides == (480, 4, 96, 24)
 
 
-def test_slowest_kernels_come_first(load):
+def test_slowest_kernels_come_first(load, capsys):
     kernels, report = load("kernels"), load("report")
     case = load("kernel_table").Case
     rows = [
-        kernels.Row(case(title, "relu", {}), 0.001, 0.002, report.spread([ratio]), equal)
-        for title, ratio, equal in (("fast", 0.5, True), ("slow", 3.0, False), ("middle", 1.0, True))
+        kernels.Row(case(title, "relu", {}), 0.001, 0.002, report.spread([ratio]), equal, trouble)
+        for title, ratio, equal, trouble in (
+            ("fast", 0.5, True, ""),
+            ("slow", 3.0, False, ""),
+            ("disturbed", 2.0, True, "busy"),
+            ("middle", 1.0, True, ""),
+        )
     ]
-    lines = kernels.table(rows).splitlines()[2:]
+    refused = []
+    watch = SimpleNamespace(write=lambda line, why: refused.append(line) if why else print(line))
+    kernels.write(watch, rows)
+    lines = capsys.readouterr().out.splitlines()[2:]
+    assert len(refused) == 1 and "disturbed" in refused[0]
     assert [line.split(" | ")[0] for line in lines] == ["| relu: slow", "| relu: middle", "| relu: fast"]
     assert ["differ" in line for line in lines] == [True, False, False]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -68,7 +69,8 @@ def test_silent_skips_fail(tmp_path):
     (tmp_path / "test_whole.py").write_text(WHOLE)
     (tmp_path / "test_single.py").write_text(SINGLE)
     command = [sys.executable, "-m", "pytest", "-q", "--continue-on-collection-errors", "-p", "no:cacheprovider"]
-    done = subprocess.run([*command, "--rootdir=."], cwd=tmp_path, capture_output=True, text=True)
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run([*command, "--rootdir=."], cwd=tmp_path, env=plain, capture_output=True, text=True)
     assert done.returncode == 1, done.stdout
     assert done.stdout.splitlines()[-1].startswith("1 skipped, 1 xfailed, 3 errors in "), done.stdout
     for reason in ("not now", "not here", "not today"):

@@ -45,10 +45,10 @@ def stepper(task: Task, seed: int | None = None) -> Callable[[], float]:
     net = built(task.net)
     targets = ((name, _as_ours(p, turned)) for name, p, turned in parameters_by_our_names(net))
     read_weights(task.folder, targets)
-    if task.way == "torch-channels-last":
+    if task.way.endswith("channels-last"):
         net, x = net.to(memory_format=torch.channels_last), _channels_last(x)
     update = _inside_backward(net, task) if task.way == "torch-inbackward" else _after_backward(net, task)
-    forward = torch.compile(net) if task.way == "torch-compile" else net
+    forward = torch.compile(net) if "compile" in task.way else net
 
     random = None if seed is None else torch.Generator().manual_seed(seed)
 
@@ -125,6 +125,6 @@ def _use_once(way: str) -> None:
     """What loads at first use belongs to the import: kernels, threads of backward, or the whole compiler."""
     members = [nn.Conv2d(2, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
     net = nn.Sequential(*members, nn.Linear(4 * 2 * 3, 2))
-    forward = torch.compile(net) if way == "torch-compile" else net
+    forward = torch.compile(net) if "compile" in way else net
     cross_entropy(forward(torch.zeros(4, 2, 6, 8)), torch.zeros(4, dtype=torch.int64)).backward()
     torch.optim.SGD(net.parameters(), 0.1).step()
