@@ -151,7 +151,8 @@ MOBILENET = [(16, 32, 112, 112), (16, 24, 56, 56), (16, 144, 28, 28), (16, 1280,
 
 @pytest.mark.parametrize("shape", RESNET + MOBILENET, ids=str)
 def test_images_of_nets_are_served_without_copies(onednn, shape):
-    x, v, small = image(*shape), form(shape[1]), 1 << 17
+    x, v = image(*shape), form(shape[1])
+    piece = 3 << 19  # of x less its mean, and sums
     calls: dict[str, tuple[list[Form], dict[str, Any]]] = {
         "batch_norm": ([x, v, v, v, v, x, v, v], FORWARD),
         "batch_norm_inference": ([x, v, v, v, v, x], {"epsilon": 1e-5}),
@@ -159,6 +160,7 @@ def test_images_of_nets_are_served_without_copies(onednn, shape):
     }
     for name, (tensors, settings) in calls.items():
         assert onednn.kernels[name].serves(tensors, settings)
+        small = 1 << 17 if name == "batch_norm_inference" else piece
         assert onednn.kernels[name].scratch_bytes(tensors, settings) < small
 
 

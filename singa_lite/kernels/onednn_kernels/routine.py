@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 from math import prod
 from types import ModuleType
 from typing import Any
@@ -33,10 +35,14 @@ Operand = Form | Temporary
 
 @dataclass
 class _Step:
-    """A primitive with {argument: operand}, or a function with its operands in order."""
+    """A primitive with {argument: operand}, or a function with its operands in order.
+
+    condition: one bool; where it is False when the step's turn comes, it is left out.
+    """
 
     action: Any
     operands: Any
+    condition: Temporary | None
 
 
 @dataclass
@@ -45,6 +51,7 @@ class Routine:
 
     steps: list[_Step] = field(default_factory=list)
     temporary_bytes: int = 0
+    _condition: Temporary | None = None
 
     def temporary(self, shape: tuple[int, ...] | int, dtype: str = "uint8") -> Temporary:
         """A part of the scratch: an array of this shape and dtype, or that many bytes."""
@@ -56,11 +63,20 @@ class Routine:
     def run(self, primitive: Primitive, operands: Mapping[int, Operand | None]) -> None:
         """A step: the primitive over these operands, {argument: operand}; None for one that is left out."""
         given = {argument: operand for argument, operand in operands.items() if operand is not None}
-        self.steps.append(_Step(primitive, given))
+        self.steps.append(_Step(primitive, given, self._condition))
 
     def call(self, function: Callable[..., Any], *operands: Operand | None) -> None:
         """A step on the host: the function over the operands' arrays, for small ones (a vector of channels)."""
-        self.steps.append(_Step(function, operands))
+        self.steps.append(_Step(function, operands, self._condition))
+
+    @contextmanager
+    def only_if(self, condition: Temporary) -> Iterator[None]:
+        """Steps added inside are done where a step before them has made this one bool True."""
+        self._condition = condition
+        try:
+            yield
+        finally:
+            self._condition = None
 
     @property
     def scratch_bytes(self) -> int:
@@ -77,13 +93,16 @@ class Routine:
                 return _part(scratch, operand)
             return None if operand is None else place[id(operand)]
 
-        launches = []
-        for step in self.steps:
-            if isinstance(step.action, Primitive):
-                own = scratch[self.temporary_bytes :] if step.action.scratch_bytes else None
-                launches.append(step.action.bind({a: array(o) for a, o in step.operands.items()}, own))
-            else:
-                launches.append(_host(step.action, tuple(map(array, step.operands))))
+        def launch(step: _Step) -> Launch:
+            if not isinstance(step.action, Primitive):
+                return _host(step.action, tuple(map(array, step.operands)))
+            own = scratch[self.temporary_bytes :] if step.action.scratch_bytes else None
+            return step.action.bind({a: array(o) for a, o in step.operands.items()}, own)
+
+        launches: list[Launch] = []
+        for condition, steps in groupby(self.steps, lambda step: step.condition):
+            some = list(map(launch, steps))
+            launches += some if condition is None else [_conditional(array(condition), row(some))]
         return row(launches)
 
 
@@ -112,6 +131,14 @@ def _aligned(nbytes: int) -> int:
 def _part(scratch: Any, part: Temporary) -> Any:
     nbytes = prod(part.shape) * np.dtype(part.dtype).itemsize
     return scratch[part.offset : part.offset + nbytes].view(part.dtype).reshape(part.shape)
+
+
+def _conditional(condition: Any, launch: Launch) -> Launch:
+    def run() -> None:
+        if condition[0]:
+            launch()
+
+    return run
 
 
 def _host(function: Callable[..., Any], arrays: tuple[Any, ...]) -> Launch:
