@@ -53,7 +53,7 @@ def batch_norm(
     if not _fit((x, y), gamma, beta, running_mean, running_var, mean, inv_std):
         return None
     images = Images(x, y)
-    columns = Columns(images, x)
+    columns = _columns(images, x)
     sums, count = ChannelSums(columns), columns.rows
     if not sums.is_fast:
         return None
@@ -74,7 +74,7 @@ def batch_norm(
         np.multiply(gamma, squares, out=scale)
 
     images.call(finish, *sums.totals, shift, share, gamma, running_mean, running_var, mean, inv_std, scale)
-    return _normalized(columns, source, y, mean, scale, beta)
+    return _normalized(images, columns, source, y, mean, scale, beta)
 
 
 def _add_moments(sums: ChannelSums, x: Operand) -> Temporary:
@@ -83,7 +83,7 @@ def _add_moments(sums: ChannelSums, x: Operand) -> Temporary:
     The shift is 0, and as long as the mean is small that is right: then the difference of squares that is the variance
     loses no digit that counts. Else all is summed again, about the mean that came out.
     """
-    columns, images = sums.columns, sums.images
+    columns, images = sums.columns, sums.work
     sums.add(x)
     moments = [images.temporary((columns.channels,), "float64") for _ in range(3)]
     shift, is_far = images.temporary((columns.channels,), "float32"), images.temporary((1,), "bool")
@@ -100,7 +100,7 @@ def _add_moments(sums: ChannelSums, x: Operand) -> Temporary:
 
     images.call(choose, *sums.totals, *moments, shift, is_far)
     with images.only_if(is_far):
-        sums.add(x, shift=columns.row(shift))
+        sums.add(x, move=sums.less(columns.row(shift)))
     return shift
 
 
@@ -137,12 +137,12 @@ def batch_norm_inference(
         np.divide(gamma, wide, out=scale)
 
     images.call(finish, gamma, running_var, wide, scale)
-    return _normalized(Columns(images, x), images.read(x), y, running_mean, scale, beta)
+    return _normalized(images, _columns(images, x), images.read(x), y, running_mean, scale, beta)
 
 
-def _normalized(columns: Columns, source: Operand, y: Form, *vectors: Operand) -> Images:
+def _normalized(images: Images, columns: Columns, source: Operand, y: Form, *vectors: Operand) -> Images:
     """Add steps: y = (source - mean) * scale + shift, of these vectors."""
-    images, operands = columns.images, [columns.vector(vector) for vector in vectors]
+    operands = [columns.vector(vector) for vector in vectors]
     with images.written(y) as target:
         if y.size <= _CACHED or not columns.lie_last:
             _chain(columns, target, source, operands, _NORMALIZED)
@@ -155,7 +155,7 @@ def _past_caches(
     columns: Columns, target: Operand, source: Operand, mean: Operand, scale: Operand, shift: Operand
 ) -> None:
     """Add steps that do the same by the library's primitive, which does not read the target into the caches."""
-    images, form = columns.images, columns.form
+    images, form = columns.work, columns.form
     ones = images.temporary((columns.count,), "float32")
     images.call(lambda ones: ones.fill(1), ones)
     primitive = images.make("batch_normalization_forward", f.FORWARD_INFERENCE, form, form, 0.0, _FIXED)
@@ -170,7 +170,7 @@ def batch_norm_derivative(
     if not _fit((dy, x, dx), gamma, mean, inv_std, dgamma, dbeta):
         return None
     images = Images(dy, x, dx)
-    columns = Columns(images, x)
+    columns = _columns(images, x)
     sums, count = ChannelSums(columns), columns.rows
     if not sums.is_fast:
         return None
@@ -196,10 +196,10 @@ def _chain(columns: Columns, target: Operand, source: Operand, operands: Sequenc
     """Add a step: target = source - the first operand, a vector, and so on with the others and their links."""
     line, vector = columns.form, columns.vector_form
     others = [("binary", algorithm, line if is_whole else vector) for algorithm, is_whole in links]
-    primitive = columns.images.make("binary", a.SUBTRACT, line, vector, line, post_ops=others)
+    primitive = columns.work.make("binary", a.SUBTRACT, line, vector, line, post_ops=others)
     arguments = f.SRC_1, *map(f.post_op, range(len(links)))
     given: dict[int, Operand] = dict(zip(arguments, operands, strict=True))
-    columns.images.run(primitive, {f.SRC: source, f.DST: target, **given})
+    columns.work.run(primitive, {f.SRC: source, f.DST: target, **given})
 
 
 def batch_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Form, dbeta: Form) -> Routine | None:
@@ -209,7 +209,7 @@ def batch_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Fo
     images = Images(dy, x)
     if not images.keep(dy, x):
         return None
-    columns = Columns(images, x)
+    columns = _columns(images, x)
     sums = ChannelSums(columns)
     if not sums.is_fast:
         return None
@@ -221,7 +221,7 @@ def _add_gradients(
     sums: ChannelSums, x: Operand, dy: Operand, mean: Form, inv_std: Form, dgamma: Form, dbeta: Form
 ) -> None:
     """Add steps: both gradients, which are the totals in float64. x is summed as it lies where its mean is small."""
-    images, columns = sums.images, sums.columns
+    images, columns = sums.work, sums.columns
     is_far, is_near = (images.temporary((1,), "bool") for _ in range(2))
     spare, limit = (images.temporary(mean.shape, "float64") for _ in range(2))
 
@@ -243,8 +243,12 @@ def _add_gradients(
         sums.add(x, dy)
         images.call(centre, *sums.totals, mean, spare)
     with images.only_if(is_far):
-        sums.add(x, dy, columns.row(mean))
+        sums.add(x, dy, sums.less(columns.row(mean)))
     images.call(finish, *sums.totals, inv_std, dgamma, dbeta)
+
+
+def _columns(images: Images, tensor: Form) -> Columns:
+    return Columns(images, images.shape(tensor), images.axes == forms.CHANNELS_LAST)
 
 
 def _fit(images: tuple[Form, ...], *vectors: Form) -> bool:

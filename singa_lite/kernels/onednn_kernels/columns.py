@@ -1,4 +1,4 @@
-"""Activations with the channels last as matrices of some thousand columns: a few pixels side by side in a row.
+"""Activations with the channels last as matrices of a few thousand columns: a few pixels side by side in a row.
 
 Primitives are fast where rows are long and their length is a multiple of a vector's, whatever the channels are, and in
 sums down a column few terms are added to one another. Images in C order are left as they are.
@@ -10,28 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite.kernels.kernel_set import Form
 from singa_lite.kernels.onednn_kernels import forms
 from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.routine import Operand
+from singa_lite.kernels.onednn_kernels.work import Work
 
 Array = np.ndarray[Any, Any]
 
 #: Columns that there are at least if the rows divide so, and at most.
-_COLUMNS, _MOST_COLUMNS = 1 << 10, 1 << 12
+_COLUMNS, _MOST_COLUMNS = 1 << 12, 1 << 13
 
 
 class Columns:
-    """The matrix of images (n, c, h, w) that lie in the order of `images`: fold pixels in a row.
+    """The matrix of images of this shape (n, c, h, w), for steps of `work`: fold pixels in a row.
 
-    rows: pixels of all images; unit: of them, so many must not be parted, one folded row or one image in C order.
+    lie_last: whether the channels do, else the images are in C order. rows: pixels of all images; unit: of them, so
+    many must not be parted, one folded row or one image in C order.
     """
 
-    def __init__(self, images: Images, tensor: Form) -> None:
-        self.images, self.shape = images, images.shape(tensor)
-        samples, self.channels, height, width = self.shape
-        self.rows, self.lie_last = samples * height * width, images.axes == forms.CHANNELS_LAST
+    def __init__(self, work: Work, shape: tuple[int, ...], lie_last: bool) -> None:
+        self.work, self.shape, self.lie_last = work, shape, lie_last
+        samples, self.channels, height, width = shape
+        self.rows = samples * height * width
         self.fold = _fold(self.rows if self.lie_last else height * width, self.channels)
         self.unit = self.fold if self.lie_last else height * width
 
@@ -56,8 +56,8 @@ class Columns:
         """Add a step, if there need be: a vector of channels, repeated along a row."""
         if self.fold == 1:
             return vector
-        row = self.images.temporary((self.count,), "float32")
-        self.images.call(self.spread, vector, row)
+        row = self.work.temporary((self.count,), "float32")
+        self.work.call(self.spread, vector, row)
         return row
 
     @property

@@ -1,54 +1,78 @@
-"""Batch and layer normalization: the library's passes over activations; vectors of channels and rows on the host.
+"""Layer normalization: the library's passes over rows; what concerns one number a row is left to the host.
 
-The library keeps the biased variance where the interface keeps 1 / sqrt(variance + epsilon). It sums in float32, one
-term after the other in each thread, as PyTorch does for images channels last.
+The library keeps the biased variance where the interface keeps 1 / sqrt(variance + epsilon).
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import forms
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
+from singa_lite.kernels.onednn_kernels.columns import Columns
 from singa_lite.kernels.onednn_kernels.moments import (
     Operands,
-    add_sums,
     add_variance,
     backward,
     forward,
     inverter,
     is_slow,
-    piece_of,
 )
-from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.routine import Routine
+from singa_lite.kernels.onednn_kernels.routine import Operand, Routine
 from singa_lite.kernels.onednn_kernels.work import Work, lies
 
 Array = np.ndarray[Any, Any]
 
 _AFFINE = f.USE_SCALE | f.USE_SHIFT
-#: The statistics are given.
-_FIXED = _AFFINE | f.USE_GLOBAL_STATS
+#: Elements of a piece: it stays in the caches of the cores from one step to the next.
+_PIECE = 1 << 18
 
 
 def layer_norm(
     x: Form, gamma: Form, beta: Form, y: Form, mean: Form, inv_std: Form, *, epsilon: float
 ) -> Routine | None:
-    """Forward."""
+    """Forward, a few rows at a time: less their first values, which is exact where means are large, then normalized.
+
+    So a row of equal numbers is a row of zeros, and its mean is not off by a rounding that would be multiplied.
+    """
     if not _are_rows(x, gamma, beta, y, mean, inv_std):
         return None
-    work = Work(x.size)
-    primitive = forward(work, "layer", f.FORWARD_TRAINING, _rows(mean.size, gamma), epsilon, _AFFINE)
-    if is_slow(primitive):
+    work, rows, features = Work(x.size), mean.size, gamma.size
+    made = cache(lambda count: forward(work, "layer", f.FORWARD_TRAINING, _rows(count, gamma), epsilon, _AFFINE))
+    step = min(rows, max(1, _PIECE // features))
+    if is_slow(made(step)):
         return None
-    vectors = {f.SCALE: gamma, f.SHIFT: beta, f.MEAN: mean, f.VARIANCE: inv_std}
-    work.run(primitive, {f.SRC: x, f.DST: y, **vectors})
+    first = work.temporary((rows,), "float32")
+    work.call(lambda x, first: np.copyto(first, x.reshape(rows, features)[:, 0]), x, first)
+    for start in range(0, rows, step):
+        count = min(step, rows - start)
+        source, target = (work.part(tensor, start * features, count * features) for tensor in (x, y))
+        offset, mean_, variance = (work.part(vector, start, count) for vector in (first, mean, inv_std))
+        _move_rows(work, source, target, (count, features), (a.SUBTRACT, offset))
+        vectors = {f.SCALE: gamma, f.SHIFT: beta, f.MEAN: mean_, f.VARIANCE: variance}
+        work.run(made(count), {f.SRC: target, f.DST: target, **vectors})
+    work.call(lambda mean, first: np.add(mean.reshape(-1), first, out=mean.reshape(-1)), mean, first)
     work.call(inverter(epsilon), inv_std)
     return work
+
+
+def _move_rows(
+    work: Work, source: Operand, target: Operand, shape: tuple[int, int], *links: tuple[int, Operand]
+) -> None:
+    """Add a step: target = source by these algorithms and numbers, one for each row."""
+    matrix, column = forms.dense(shape), forms.dense((shape[0], 1))
+    (first, operand), *rest = links
+    others = [("binary", algorithm, column) for algorithm, _ in rest]
+    given = {f.post_op(place): number for place, (_, number) in enumerate(rest)}
+    primitive = work.make("binary", first, matrix, column, matrix, post_ops=others)
+    work.run(primitive, {f.SRC: source, f.SRC_1: operand, f.DST: target, **given})
 
 
 def layer_norm_derivative(dy: Form, x: Form, gamma: Form, mean: Form, inv_std: Form, dx: Form) -> Routine | None:
@@ -68,20 +92,22 @@ def layer_norm_derivative(dy: Form, x: Form, gamma: Form, mean: Form, inv_std: F
 
 
 def layer_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Form, dbeta: Form) -> Routine | None:
-    """Over a few rows at a time."""
+    """Sums by features, which lie as channels do, of dy and of it times what was normalized."""
     if not _are_rows(dy, x, mean, inv_std, dgamma, dbeta):
         return None
-    work = Work(x.size)
-    variance = add_variance(work, inv_std)
+    work, features = Work(x.size), dgamma.size
+    sums = ChannelSums(Columns(work, (mean.size, features, 1, 1), True))
+    if not sums.is_fast:
+        return None
 
-    def statistics(start: int, count: int) -> Operands:
-        own = work.part(mean, start, count)
-        return {f.MEAN: own, f.VARIANCE: piece_of(variance, start, count), f.SHIFT: dbeta}
+    def move(source: Operand, target: Operand, start: int, count: int) -> None:
+        average, scale = (work.part(vector, start, count) for vector in (mean, inv_std))
+        _move_rows(work, source, target, (count, features), (a.SUBTRACT, average), (a.MULTIPLY, scale))
 
-    def made(count: int) -> Primitive:
-        return backward(work, "layer", _rows(count, dgamma), _AFFINE)
-
-    return add_sums(work, mean.size, (dy, x), (dgamma, dbeta), made, statistics)
+    sums.add(x, dy, move)
+    for total, gradient in zip(sums.totals, (dgamma, dbeta), strict=True):
+        work.call(lambda total, gradient: np.copyto(gradient.reshape(-1), total, casting="same_kind"), total, gradient)
+    return work
 
 
 def _are_rows(*tensors: Form) -> bool:

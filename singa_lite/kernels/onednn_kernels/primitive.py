@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
+
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels.library import load
 
@@ -69,8 +71,10 @@ def form(shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str = "
     return Form(made, Handle("memory_desc", made))
 
 
-#: One post-op: its kind ("eltwise", "sum", "binary") and what its function takes.
+#: One post-op: its kind ("eltwise", "sum", "binary", "prelu") and what its function takes.
 PostOp = tuple[Any, ...]
+
+_ZERO = np.zeros(1, np.float32)
 
 
 def _attributes(post_ops: Sequence[PostOp]) -> Handle:
@@ -98,9 +102,13 @@ class Primitive:
         self, function: str, *arguments: Any, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
     ) -> None:
         library, attributes = load(), _attributes(post_ops)
+        self._slopes = [f.slope(index) for index, (kind, *_) in enumerate(post_ops) if kind == "prelu"]
         hint = () if forward is None else (forward.descriptor,)
         made = library.make(f"{function}_primitive_desc_create", library.engine, *arguments, *hint, attributes)
         self._finish(made, (arguments, attributes))
+
+    #: Arguments of post-ops "prelu", whose slope is 0.
+    _slopes: Sequence[int] = ()
 
     def _finish(self, descriptor: c.c_void_p, keep: Any) -> None:
         library = load()
@@ -122,7 +130,7 @@ class Primitive:
     def bind(self, arrays: Mapping[int, Any], scratch: Any = None) -> Launch:
         """A call without arguments that runs the primitive. arrays: {argument: NumPy array over its memory}."""
         library = load()
-        given = dict(arrays)
+        given = {**arrays, **dict.fromkeys(self._slopes, _ZERO)}
         if self.scratch_bytes:
             given[f.SCRATCHPAD] = scratch
         memories = [self._memory(argument, array) for argument, array in given.items()]
