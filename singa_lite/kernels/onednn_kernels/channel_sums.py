@@ -62,6 +62,7 @@ class ChannelSums:
         self._step, self._long_step = step * unit, terms * unit
         self._sum = cache(lambda matrix: _sum(self.work, matrix))
         self._subtraction = cache(lambda matrix: _subtraction(self.work, matrix))
+        self._reorder = cache(lambda samples: _reorder((samples, *columns.shape[1:])))
         first = self._sum(columns.matrix(self._step))
         self.is_fast = "ref" not in first.implementation
         self._width = first.form(f.DIFF_WEIGHTS).nbytes // forms.FLOAT.itemsize
@@ -77,15 +78,20 @@ class ChannelSums:
         """Add the steps. other: x as moved if None; move: adds steps that move a piece, none if None."""
         columns, step = self.columns, self._long_step if move is None else self._step
         pieces = [(start, min(step, columns.rows - start)) for start in range(0, columns.rows, step)]
-        for place, (start, count) in enumerate(pieces):
+
+        def add(piece: tuple[int, int]) -> None:
+            start, count = piece
             source = self._piece(x, start, count, self._centred)
             if move is not None:
                 move(source, self._centred, start, count)
                 source = self._centred
             factor = source if other is None else self._piece(other, start, count, self._other)
-            products, sums = (self.work.part(part, place * self._width, self._width) for part in self._parts)
+            place = start // step * self._width
+            products, sums = (self.work.part(part, place, self._width) for part in self._parts)
             operands = {f.SRC: source, f.DIFF_DST: factor, f.DIFF_WEIGHTS: products, f.DIFF_BIAS: sums}
             self.work.run(self._sum(columns.matrix(count)), operands)
+
+        self.work.repeat(pieces, add)
         for parts, total in zip(self._parts, self.totals, strict=True):
             self._add_up(parts, len(pieces), total)
 
@@ -114,9 +120,7 @@ class ChannelSums:
         part = self.work.part(tensor, start * columns.channels, count * columns.channels)
         if place is None or columns.lie_last:
             return part
-        shape = count // columns.unit, *columns.shape[1:]
-        reorder = p.Reorder(forms.dense(shape), forms.dense(shape, axes=forms.CHANNELS_LAST))
-        self.work.run(reorder, {f.SRC: part, f.DST: place})
+        self.work.run(self._reorder(count // columns.unit), {f.SRC: part, f.DST: place})
         return place
 
 
@@ -132,3 +136,8 @@ def _sum(work: Work, matrix: Matrix) -> Primitive:
 def _subtraction(work: Work, matrix: Matrix) -> Primitive:
     """A row subtracted from each row of a matrix."""
     return work.make("binary", a.SUBTRACT, forms.dense(matrix), forms.dense((1, matrix[1])), forms.dense(matrix))
+
+
+def _reorder(shape: tuple[int, ...]) -> Primitive:
+    """Images in C order, put channels last."""
+    return p.Reorder(forms.dense(shape), forms.dense(shape, axes=forms.CHANNELS_LAST))

@@ -26,6 +26,7 @@ FUNCTIONS = {
     "memory_desc_create_with_tag": "oidii",
     "memory_desc_destroy": "p",
     "memory_create": "oppp",
+    "memory_set_data_handle": "pp",
     "memory_destroy": "p",
     "post_ops_create": "o",
     "post_ops_append_eltwise": "piff",

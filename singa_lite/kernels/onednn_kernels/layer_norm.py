@@ -25,6 +25,7 @@ from singa_lite.kernels.onednn_kernels.moments import (
     inverter,
     is_slow,
 )
+from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import Operand, Routine
 from singa_lite.kernels.onednn_kernels.work import Work, lies
 
@@ -46,33 +47,32 @@ def layer_norm(
         return None
     work, rows, features = Work(x.size), mean.size, gamma.size
     made = cache(lambda count: forward(work, "layer", f.FORWARD_TRAINING, _rows(count, gamma), epsilon, _AFFINE))
+    moved = cache(lambda count: _by_rows(work, (count, features), a.SUBTRACT))
     step = min(rows, max(1, _PIECE // features))
     if is_slow(made(step)):
         return None
     first = work.temporary((rows,), "float32")
     work.call(lambda x, first: np.copyto(first, x.reshape(rows, features)[:, 0]), x, first)
-    for start in range(0, rows, step):
+
+    def add(start: int) -> None:
         count = min(step, rows - start)
         source, target = (work.part(tensor, start * features, count * features) for tensor in (x, y))
         offset, mean_, variance = (work.part(vector, start, count) for vector in (first, mean, inv_std))
-        _move_rows(work, source, target, (count, features), (a.SUBTRACT, offset))
+        work.run(moved(count), {f.SRC: source, f.SRC_1: offset, f.DST: target})
         vectors = {f.SCALE: gamma, f.SHIFT: beta, f.MEAN: mean_, f.VARIANCE: variance}
         work.run(made(count), {f.SRC: target, f.DST: target, **vectors})
+
+    work.repeat(range(0, rows, step), add)
     work.call(lambda mean, first: np.add(mean.reshape(-1), first, out=mean.reshape(-1)), mean, first)
     work.call(inverter(epsilon), inv_std)
     return work
 
 
-def _move_rows(
-    work: Work, source: Operand, target: Operand, shape: tuple[int, int], *links: tuple[int, Operand]
-) -> None:
-    """Add a step: target = source by these algorithms and numbers, one for each row."""
+def _by_rows(work: Work, shape: tuple[int, int], first: int, *others: int) -> Primitive:
+    """A matrix by these algorithms and a number for each row, one after the other."""
     matrix, column = forms.dense(shape), forms.dense((shape[0], 1))
-    (first, operand), *rest = links
-    others = [("binary", algorithm, column) for algorithm, _ in rest]
-    given = {f.post_op(place): number for place, (_, number) in enumerate(rest)}
-    primitive = work.make("binary", first, matrix, column, matrix, post_ops=others)
-    work.run(primitive, {f.SRC: source, f.SRC_1: operand, f.DST: target, **given})
+    post_ops = [("binary", algorithm, column) for algorithm in others]
+    return work.make("binary", first, matrix, column, matrix, post_ops=post_ops)
 
 
 def layer_norm_derivative(dy: Form, x: Form, gamma: Form, mean: Form, inv_std: Form, dx: Form) -> Routine | None:
@@ -100,9 +100,11 @@ def layer_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Fo
     if not sums.is_fast:
         return None
 
+    made = cache(lambda count: _by_rows(work, (count, features), a.SUBTRACT, a.MULTIPLY))
+
     def move(source: Operand, target: Operand, start: int, count: int) -> None:
         average, scale = (work.part(vector, start, count) for vector in (mean, inv_std))
-        _move_rows(work, source, target, (count, features), (a.SUBTRACT, average), (a.MULTIPLY, scale))
+        work.run(made(count), {f.SRC: source, f.SRC_1: average, f.post_op(0): scale, f.DST: target})
 
     sums.add(x, dy, move)
     for total, gradient in zip(sums.totals, (dgamma, dbeta), strict=True):

@@ -129,17 +129,38 @@ class Primitive:
 
     def bind(self, arrays: Mapping[int, Any], scratch: Any = None) -> Launch:
         """A call without arguments that runs the primitive. arrays: {argument: NumPy array over its memory}."""
+        launch, _ = self._bound(arrays, scratch)
+        return launch
+
+    def bind_each(self, places: Sequence[Mapping[int, Any]], scratch: Any = None) -> Callable[[int], None]:
+        """A call that runs the primitive over the arrays of one of several places, given its number.
+
+        Objects of the library take kilobytes; here one set of them is pointed to where the work is.
+        """
+        launch, memories = self._bound(places[0], scratch)
+        point = load().memory_set_data_handle
+        moved = [a for a in places[0] if len({arrays[a].ctypes.data for arrays in places}) > 1]
+        rows = [[(memories[a], arrays[a].ctypes.data) for a in moved] for arrays in places]
+
+        def run(place: int) -> None:
+            for memory, pointer in rows[place]:
+                point(memory, pointer)
+            launch()
+
+        return run
+
+    def _bound(self, arrays: Mapping[int, Any], scratch: Any) -> tuple[Launch, dict[int, Handle]]:
         library = load()
         given = {**arrays, **dict.fromkeys(self._slopes, _ZERO)}
         if self.scratch_bytes:
             given[f.SCRATCHPAD] = scratch
-        memories = [self._memory(argument, array) for argument, array in given.items()]
+        memories = {argument: self._memory(argument, array) for argument, array in given.items()}
         arguments = (_Argument * len(given))(
-            *(_Argument(argument, memory._as_parameter_) for argument, memory in zip(given, memories, strict=True))
+            *(_Argument(argument, memory._as_parameter_) for argument, memory in memories.items())
         )
         launch = partial(library.primitive_execute, self._primitive, library.stream, len(given), arguments)
         launch.keep = memories, list(given.values())  # type: ignore[attr-defined]
-        return launch
+        return launch, memories
 
     def _memory(self, argument: int, array: Any) -> Handle:
         pointer = c.c_void_p(array.ctypes.data)

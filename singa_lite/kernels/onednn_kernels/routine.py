@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -35,7 +35,7 @@ Operand = Form | Temporary
 
 @dataclass
 class _Step:
-    """A primitive with {argument: operand}, or a function with its operands in order.
+    """A primitive with {argument: operand}, a loop with those of each round, or a function with its operands in order.
 
     condition: one bool; where it is False when the step's turn comes, it is left out.
     """
@@ -43,6 +43,30 @@ class _Step:
     action: Any
     operands: Any
     condition: Temporary | None
+
+
+@dataclass
+class _Loop:
+    """Primitives that are run in a row, round after round, over other operands each time."""
+
+    primitives: list[Primitive]
+
+    @property
+    def scratch_bytes(self) -> int:
+        return max(primitive.scratch_bytes for primitive in self.primitives)
+
+    def bind(self, rounds: list[list[dict[int, Any]]], scratch: Any) -> Launch:
+        """rounds: the arrays of each primitive, by argument."""
+        places = zip(*rounds, strict=True)
+        bound = [primitive.bind_each(own, scratch) for primitive, own in zip(self.primitives, places, strict=True)]
+        count = len(rounds)
+
+        def run() -> None:
+            for place in range(count):
+                for launch in bound:
+                    launch(place)
+
+        return run
 
 
 @dataclass
@@ -65,6 +89,21 @@ class Routine:
         given = {argument: operand for argument, operand in operands.items() if operand is not None}
         self.steps.append(_Step(primitive, given, self._condition))
 
+    def repeat(self, pieces: Iterable[Any], add: Callable[[Any], None]) -> None:
+        """Steps that are done with one piece after the other: `add` adds those of a piece, primitives only.
+
+        Where these are the same ones for several pieces in a row, they are bound once.
+        """
+        before, rounds = self.steps, []
+        for piece in pieces:
+            self.steps = []
+            add(piece)
+            rounds.append(self.steps)
+        self.steps = before
+        for primitives, alike in groupby(rounds, lambda steps: [step.action for step in steps]):
+            operands = [[step.operands for step in steps] for steps in alike]
+            self.steps.append(_Step(_Loop(primitives), operands, self._condition))
+
     def call(self, function: Callable[..., Any], *operands: Operand | None) -> None:
         """A step on the host: the function over the operands' arrays, for small ones (a vector of channels)."""
         self.steps.append(_Step(function, operands, self._condition))
@@ -81,8 +120,8 @@ class Routine:
     @property
     def scratch_bytes(self) -> int:
         """Bytes of the temporaries, and behind them those of the primitive that needs most."""
-        primitives = [step.action.scratch_bytes for step in self.steps if isinstance(step.action, Primitive)]
-        return self.temporary_bytes + max(primitives, default=0)
+        actions = [step.action for step in self.steps if isinstance(step.action, Primitive | _Loop)]
+        return self.temporary_bytes + max((action.scratch_bytes for action in actions), default=0)
 
     def bind(self, forms: Forms, arrays: tuple[Any, ...], scratch: Any) -> Launch:
         """The steps over these arrays. forms: those that the routine was built with."""
@@ -93,11 +132,16 @@ class Routine:
                 return _part(scratch, operand)
             return None if operand is None else place[id(operand)]
 
+        def arrays_of(operands: Mapping[int, Operand]) -> dict[int, Any]:
+            return {argument: array(operand) for argument, operand in operands.items()}
+
         def launch(step: _Step) -> Launch:
-            if not isinstance(step.action, Primitive):
+            if not isinstance(step.action, Primitive | _Loop):
                 return _host(step.action, tuple(map(array, step.operands)))
             own = scratch[self.temporary_bytes :] if step.action.scratch_bytes else None
-            return step.action.bind({a: array(o) for a, o in step.operands.items()}, own)
+            if isinstance(step.action, _Loop):
+                return step.action.bind([[arrays_of(operands) for operands in row] for row in step.operands], own)
+            return step.action.bind(arrays_of(step.operands), own)
 
         launches: list[Launch] = []
         for condition, steps in groupby(self.steps, lambda step: step.condition):
