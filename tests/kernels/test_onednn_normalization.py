@@ -103,7 +103,15 @@ def test_in_place_gives_equal_bits(onednn, layout):
         assert step(source, apart) == step(source, source)
 
 
-LAYERS = [((3, 5), (7,)), ((40,), (128,)), ((), (33,)), ((2, 3), (4, 5)), ((4101,), (130,)), ((5,), (1,))]
+LAYERS = [
+    ((3, 5), (7,)),
+    ((40,), (128,)),
+    ((), (33,)),
+    ((2, 3), (4, 5)),
+    ((4101,), (130,)),
+    ((5,), (1,)),
+    ((3,), (40_000,)),
+]
 every_layer = pytest.mark.parametrize("rows, features", LAYERS, ids=str)
 
 
@@ -151,7 +159,8 @@ MOBILENET = [(16, 32, 112, 112), (16, 24, 56, 56), (16, 144, 28, 28), (16, 1280,
 
 @pytest.mark.parametrize("shape", RESNET + MOBILENET, ids=str)
 def test_images_of_nets_are_served_without_copies(onednn, shape):
-    x, v, small = image(*shape), form(shape[1]), 1 << 17
+    x, v = image(*shape), form(shape[1])
+    piece = 3 << 19  # of x less its mean
     calls: dict[str, tuple[list[Form], dict[str, Any]]] = {
         "batch_norm": ([x, v, v, v, v, x, v, v], FORWARD),
         "batch_norm_inference": ([x, v, v, v, v, x], {"epsilon": 1e-5}),
@@ -159,6 +168,7 @@ def test_images_of_nets_are_served_without_copies(onednn, shape):
     }
     for name, (tensors, settings) in calls.items():
         assert onednn.kernels[name].serves(tensors, settings)
+        small = 1 << 17 if name == "batch_norm_inference" else piece + 4 * x.size // 16
         assert onednn.kernels[name].scratch_bytes(tensors, settings) < small
 
 
@@ -182,7 +192,5 @@ def test_what_is_not_served(onednn):
 def test_gradients_that_are_not_served(onednn):
     piece = piece_of_channels_last(normal(4, 16, 5, 6))
     assert not serves(onednn, "batch_norm_gradient", [piece, piece, *vectors(16, 4)], {})
-    wide, rows = normal(3, 40_000), vectors(3, 2)
-    assert not serves(onednn, "layer_norm_gradient", [wide, wide, *rows, *vectors(40_000, 2)], {})
     turned = normal(6, 9).T
     assert not serves(onednn, "layer_norm_gradient", [turned, turned, *vectors(9, 2), *vectors(6, 2)], {})

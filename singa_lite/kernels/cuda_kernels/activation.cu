@@ -1,4 +1,5 @@
-// Activations and their derivatives, element by element. NaN stays NaN, as every comparison with it is false.
+// Activations and their derivatives, element by element. NaN stays NaN, as every comparison with it is false,
+// and -0.0 becomes 0.0 where it is bounded by 0, so that bits do not depend on what was fused.
 #include "map.cuh"
 
 // Beyond it, the normal distribution has no mass that any dtype could show.
@@ -9,7 +10,7 @@ __device__ inline C logistic(C x) { return C(1) / (C(1) + exp(-x)); }
 __device__ inline C normal_density(C x) { return C(0.39894228040143267794) * exp(C(-0.5) * x * x); }
 
 extern "C" __global__ void relu(Walk<2> walk, const T* x, T* y) {
-    map(walk, [](C& y, C x) { y = x < C(0) ? C(0) : x; }, out(y), in(x));
+    map(walk, [](C& y, C x) { y = x <= C(0) ? C(0) : x; }, out(y), in(x));
 }
 
 extern "C" __global__ void relu_derivative(Walk<3> walk, const T* dy, const T* y, T* dx) {
@@ -17,7 +18,7 @@ extern "C" __global__ void relu_derivative(Walk<3> walk, const T* dy, const T* y
 }
 
 extern "C" __global__ void relu6(Walk<2> walk, const T* x, T* y) {
-    map(walk, [](C& y, C x) { y = x < C(0) ? C(0) : x > C(6) ? C(6) : x; }, out(y), in(x));
+    map(walk, [](C& y, C x) { y = x <= C(0) ? C(0) : x > C(6) ? C(6) : x; }, out(y), in(x));
 }
 
 extern "C" __global__ void relu6_derivative(Walk<3> walk, const T* dy, const T* y, T* dx) {

@@ -7,7 +7,7 @@ from singa_lite.kernels.interface.signature import Read, Write, kernel
 
 @kernel(y="x")
 def relu(x: Read, y: Write) -> None:
-    """y = max(x, 0). Equal shapes."""
+    """y = max(x, 0), NaN for NaN and 0.0 for -0.0, so that what is fused gives equal bits. Equal shapes."""
 
 
 @kernel(dx="dy")
@@ -17,7 +17,7 @@ def relu_derivative(dy: Read, y: Read, dx: Write) -> None:
 
 @kernel(y="x")
 def relu6(x: Read, y: Write) -> None:
-    """y = min(max(x, 0), 6)."""
+    """y = min(max(x, 0), 6), NaN for NaN and 0.0 for -0.0."""
 
 
 @kernel(dx="dy")

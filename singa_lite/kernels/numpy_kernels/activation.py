@@ -41,7 +41,7 @@ def relu_derivative(dy: Array, y: Array, dx: Array, *, scratch: Bytes) -> None:
 
 def relu6(x: Array, y: Array) -> None:
     """y = min(max(x, 0), 6)."""
-    np.clip(x, 0, 6, out=y)
+    np.minimum(np.maximum(x, 0, out=y), 6, out=y)
 
 
 @scratch(TWO_MASKS.bytes)

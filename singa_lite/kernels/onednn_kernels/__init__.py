@@ -17,12 +17,13 @@ def onednn(fallback: KernelSet) -> KernelSet:
     """
     from singa_lite.kernels.onednn_kernels import (
         activation,
+        batch_norm,
         convolution,
         elementwise,
         forms,
+        layer_norm,
         linear,
         loss,
-        normalization,
         pooling,
         reduction,
         update,
@@ -31,7 +32,9 @@ def onednn(fallback: KernelSet) -> KernelSet:
     from singa_lite.kernels.onednn_kernels.routine import collect
 
     load()
-    kernels = collect(activation, convolution, elementwise, linear, loss, normalization, pooling, reduction, update)
+    kernels = collect(
+        activation, batch_norm, convolution, elementwise, layer_norm, linear, loss, pooling, reduction, update
+    )
     return KernelSet(
         "onednn",
         kernels,

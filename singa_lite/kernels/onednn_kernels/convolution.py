@@ -77,10 +77,10 @@ def conv2d_activation(
     activation: str,
 ) -> Routine | None:
     """Forward, and the activation before the result is stored."""
-    post_op = POST_OPS.get(activation)
-    if post_op is None:
+    post_ops = POST_OPS.get(activation)
+    if post_ops is None:
         return None
-    return _forward(x, weight, bias, y, _Window(stride, pad, dilation, groups), (post_op,))
+    return _forward(x, weight, bias, y, _Window(stride, pad, dilation, groups), post_ops)
 
 
 def _forward(

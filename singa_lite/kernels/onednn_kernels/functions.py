@@ -26,11 +26,13 @@ FUNCTIONS = {
     "memory_desc_create_with_tag": "oidii",
     "memory_desc_destroy": "p",
     "memory_create": "oppp",
+    "memory_set_data_handle": "pp",
     "memory_destroy": "p",
     "post_ops_create": "o",
     "post_ops_append_eltwise": "piff",
     "post_ops_append_sum": "pfii",
     "post_ops_append_binary": "pip",
+    "post_ops_append_prelu": "pi",
     "post_ops_destroy": "p",
     "primitive_attr_create": "o",
     "primitive_attr_set_scratchpad_mode": "pi",
@@ -79,6 +81,11 @@ MULTIPLE_SRC = 1024
 def post_op(index: int) -> int:
     """The second operand of the binary post-op at this place, DNNL_ARG_ATTR_MULTIPLE_POST_OP | DNNL_ARG_SRC_1."""
     return 32768 * (index + 1) | SRC_1
+
+
+def slope(index: int) -> int:
+    """What the prelu post-op at this place multiplies negative numbers by, DNNL_ARG_ATTR_MULTIPLE_POST_OP | WEIGHTS."""
+    return 32768 * (index + 1) | WEIGHTS
 
 
 # dnnl_query_t

@@ -72,12 +72,12 @@ class Steps(Routine):
         self.bound(target, target, least, a.MAXIMUM)
 
     def bound(self, target: Operand, source: Operand, bound: float, algorithm: int) -> None:
-        """target = the bound or source, by algorithm MINIMUM or MAXIMUM; NaN where source is NaN.
+        """target = the bound or source, by algorithm MINIMUM or MAXIMUM; NaN where source is NaN, 0.0 where it is -0.0.
 
-        Of two numbers of which one is NaN the library takes the second, so the bound is made first.
+        Of two numbers of which one is NaN, and of two zeros, the library takes the second, so the bound is made first.
         """
-        number = ("eltwise", a.LINEAR, 1.0, bound)
-        self.chain(target, source, ("binary", a.LESS, source), number, ("binary", algorithm, source))
+        number, no_sign = ("eltwise", a.LINEAR, 1.0, bound), ("eltwise", a.LINEAR, 1.0, 0.0)
+        self.chain(target, source, ("binary", a.LESS, source), number, ("binary", algorithm, source), no_sign)
 
     def _form(self, operand: Operand) -> p.Form:
         return self.line if isinstance(operand, Form) else forms.dense((1,))

@@ -103,11 +103,11 @@ def linear(x: Form, weight: Form, bias: Form | None, y: Form) -> Routine | None:
 
 def linear_activation(x: Form, weight: Form, bias: Form | None, y: Form, *, activation: str) -> Routine | None:
     """The activation is applied before the result is stored, too."""
-    post_op = POST_OPS.get(activation)
+    post_ops = POST_OPS.get(activation)
     left, right, result = map(_matrix, (x, weight, y))
-    if post_op is None or not forms.are_floats(x, weight, bias, y) or left is None or right is None or result is None:
+    if post_ops is None or not forms.are_floats(x, weight, bias, y) or left is None or right is None or result is None:
         return None
-    return _product(left, right, result, bias, (post_op,))
+    return _product(left, right, result, bias, post_ops)
 
 
 def add_bias(x: Form, bias: Form, y: Form, *, axis: int) -> Routine | None:

@@ -1,9 +1,8 @@
-"""What the normalizations share: statistics as the library has them, and sums over pieces of a derivative."""
+"""What the passes of layer normalization share: primitives, and statistics as the library has them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,11 @@ from singa_lite.kernels.kernel_set import Form
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.routine import Operand, Routine, Temporary
+from singa_lite.kernels.onednn_kernels.routine import Operand, Temporary
 from singa_lite.kernels.onednn_kernels.work import Work
 
 Array = np.ndarray[Any, Any]
 Operands = dict[int, Operand]
-
-#: Elements of a piece of a derivative that is made for its sums alone.
-_PIECE = 1 << 19
-#: From so many numbers in a sum on, the sums of all pieces are not small beside x.
-_LONG = _PIECE // 16
 
 
 def forward(work: Work, kind: str, prop: int, tensors: tuple[p.Form, ...], epsilon: float, flags: int) -> Primitive:
@@ -61,45 +55,3 @@ def inverter(epsilon: float) -> Callable[[Array], None]:
         np.reciprocal(variance, out=variance)
 
     return invert
-
-
-def add_sums(
-    work: Work,
-    rows: int,
-    slopes: tuple[Form, Form],
-    gradients: tuple[Form, Form],
-    made: Callable[[int], Primitive],
-    statistics: Callable[[int, int], Operands],
-) -> Routine | None:
-    """Add steps: dgamma and dbeta (gradients) from dy and x (slopes), which are so many rows, one behind the other.
-
-    The library makes dx with them. So it does so for a few rows at a time, always in the same place. made: the
-    primitive for so many rows; statistics: its operands for rows from the first one on, and how many. None for plain
-    loops, and where the sums of each piece would take much scratch.
-    """
-    (dy, x), size, made = slopes, gradients[0].size, cache(made)
-    width = x.size // rows
-    step = min(rows, max(1, _PIECE // width))
-    pieces = [(start, min(step, rows - start)) for start in range(0, rows, step)]
-    if size > _LONG or is_slow(made(step)):
-        return None
-    dx = work.temporary((step * width,), "float32")
-    sums = [work.temporary((len(pieces), size), "float32") for _ in gradients]
-    for place, (start, count) in enumerate(pieces):
-        source, slope = (work.part(tensor, start * width, count * width) for tensor in (x, dy))
-        scales, shifts = (piece_of(total, place * size, size) for total in sums)
-        operands: Operands = {f.SRC: source, f.DIFF_DST: slope, f.DIFF_SRC: dx, **statistics(start, count)}
-        # The scale counts for dx, which nobody reads.
-        work.run(made(count), {**operands, f.SCALE: gradients[0], f.DIFF_SCALE: scales, f.DIFF_SHIFT: shifts})
-    for total, gradient in zip(sums, gradients, strict=True):
-        work.call(_add_up, total, gradient)
-    return work
-
-
-def piece_of(vector: Temporary, start: int, count: int) -> Temporary:
-    """Elements of a temporary in the order of memory."""
-    return Temporary(vector.offset + start * np.dtype(vector.dtype).itemsize, (count,), vector.dtype)
-
-
-def _add_up(pieces: Array, total: Array) -> None:
-    np.add.reduce(pieces, axis=0, out=total.reshape(-1))

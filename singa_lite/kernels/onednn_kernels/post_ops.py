@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels.primitive import PostOp
 
-_HARD_SWISH = 0x34
-
-#: {activation: post-op}. The library's own relu gives 0 for NaN and would hide that a training has failed. Its hard
-#: swish, x * min(max(alpha * x + beta, 0), 1), is with so steep a slope x times 1 or 0: exact, NaN for NaN, and for
-#: minus infinity too.
-POST_OPS: dict[str, PostOp] = {"relu": ("eltwise", _HARD_SWISH, 1e38, 1.0)}
+#: {activation: post-ops}. The library's own relu gives 0 for NaN and would hide that a training has failed. What it has
+#: for learnt slopes is with a slope of 0 x or 0 * x: NaN for NaN, and for minus infinity too. That leaves -0.0 in the
+#: place of what is negative, and adding 0.0 makes 0.0 of it, as the activation by itself gives.
+POST_OPS: dict[str, tuple[PostOp, ...]] = {"relu": (("prelu", 0), ("eltwise", a.LINEAR, 1.0, 0.0))}

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
+
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels.library import load
 
@@ -71,8 +73,10 @@ def form(shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str = "
     return Form(made, Handle("memory_desc", made))
 
 
-#: One post-op: its kind ("eltwise", "sum", "binary") and what its function takes.
+#: One post-op: its kind ("eltwise", "sum", "binary", "prelu") and what its function takes.
 PostOp = tuple[Any, ...]
+
+_ZERO = np.zeros(1, np.float32)
 
 
 def _attributes(post_ops: Sequence[PostOp]) -> Handle:
@@ -102,9 +106,13 @@ class Primitive:
         self, function: str, *arguments: Any, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
     ) -> None:
         library, attributes = load(), _attributes(post_ops)
+        self._slopes = [f.slope(index) for index, (kind, *_) in enumerate(post_ops) if kind == "prelu"]
         hint = () if forward is None else (forward.descriptor,)
         made = library.make(f"{function}_primitive_desc_create", library.engine, *arguments, *hint, attributes)
         self._finish(made, (arguments, attributes))
+
+    #: Arguments of post-ops "prelu", whose slope is 0.
+    _slopes: Sequence[int] = ()
 
     def _finish(self, descriptor: c.c_void_p, keep: Any) -> None:
         library = load()
@@ -125,19 +133,40 @@ class Primitive:
 
     def bind(self, arrays: Mapping[int, Any], scratch: Any = None) -> Launch:
         """A call without arguments that runs the primitive. arrays: {argument: NumPy array over its memory}."""
+        launch, _ = self._bound(arrays, scratch)
+        return launch
+
+    def bind_each(self, places: Sequence[Mapping[int, Any]], scratch: Any = None) -> Callable[[int], None]:
+        """A call that runs the primitive over the arrays of one of several places, given its number.
+
+        Objects of the library take kilobytes; here one set of them is pointed to where the work is.
+        """
+        launch, memories = self._bound(places[0], scratch)
+        point = load().memory_set_data_handle
+        moved = [a for a in places[0] if len({arrays[a].ctypes.data for arrays in places}) > 1]
+        rows = [[(memories[a], arrays[a].ctypes.data) for a in moved] for arrays in places]
+
+        def run(place: int) -> None:
+            for memory, pointer in rows[place]:
+                point(memory, pointer)
+            launch()
+
+        return run
+
+    def _bound(self, arrays: Mapping[int, Any], scratch: Any) -> tuple[Launch, dict[int, Handle]]:
         library = load()
-        given = dict(arrays)
+        given = {**arrays, **dict.fromkeys(self._slopes, _ZERO)}
         if self.scratch_bytes:
             given[f.SCRATCHPAD] = scratch
-        memories = [self._memory(argument, array) for argument, array in given.items()]
+        memories = {argument: self._memory(argument, array) for argument, array in given.items()}
         arguments = (_Argument * len(given))(
-            *(_Argument(argument, memory._as_parameter_) for argument, memory in zip(given, memories, strict=True))
+            *(_Argument(argument, memory._as_parameter_) for argument, memory in memories.items())
         )
         if self._primitive is None:
             self._primitive = Handle("primitive", library.make("primitive_create", self.descriptor))
         launch = partial(library.primitive_execute, self._primitive, library.stream, len(given), arguments)
         launch.keep = memories, list(given.values())  # type: ignore[attr-defined]
-        return launch
+        return launch, memories
 
     def _memory(self, argument: int, array: Any) -> Handle:
         pointer = c.c_void_p(array.ctypes.data)

@@ -24,9 +24,9 @@ Array = np.ndarray[Any, Any]
 #: dnnl_reduction_sum
 _SUM = 0x2FFF4
 #: Most terms of a stage: across memory they are added one by one, along it in sixteen lanes.
-_ACROSS, _ALONG = 1 << 10, 1 << 14
-#: A stage of fewer terms than these leaves too much for the next one.
-_FEWEST = 16
+_ACROSS, _ALONG = 1 << 7, 1 << 12
+#: A stage of fewer terms than these leaves too much for the next one; so many times more are taken before that.
+_FEWEST, _MORE = 16, 8
 #: From so many elements on the library is faster than the host.
 _ELEMENTS = 1 << 12
 
@@ -150,13 +150,20 @@ def _stage(runs: list[_Run]) -> Stage | None:
     if tuple(other.stride for other in behind) != dense or (not behind and run.stride != 1):
         return None
     limit = _ACROSS if behind else _ALONG
-    terms = max(n for n in range(1, min(run.extent, limit) + 1) if run.extent % n == 0)
+    terms = _divisor(run.extent, limit)
+    if terms < _FEWEST:
+        terms = _divisor(run.extent, _MORE * limit)
     if run.stride <= 0 or terms < min(run.extent, _FEWEST):
         return None
     size = run.extent * run.stride
     outer = runs[0] if place else _Run(1, size, False)
     strides = outer.stride, terms * run.stride, run.stride, 1
     return Stage((outer.extent, run.extent // terms, terms, inner), strides)
+
+
+def _divisor(extent: int, most: int) -> int:
+    """The largest that is not more than that."""
+    return max(n for n in range(1, min(extent, most) + 1) if extent % n == 0)
 
 
 def _left(runs: list[_Run], stage: Stage) -> list[_Run]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 from math import prod
 from types import ModuleType
 from typing import Any
@@ -35,10 +37,38 @@ Operand = Form | Temporary
 
 @dataclass
 class _Step:
-    """A primitive with {argument: operand}, or a function with its operands in order."""
+    """A primitive with {argument: operand}, a loop with those of each round, or a function with its operands in order.
+
+    condition: one bool; where it is False when the step's turn comes, it is left out.
+    """
 
     action: Any
     operands: Any
+    condition: Temporary | None
+
+
+@dataclass
+class _Loop:
+    """Primitives that are run in a row, round after round, over other operands each time."""
+
+    primitives: list[Primitive]
+
+    @property
+    def scratch_bytes(self) -> int:
+        return max(primitive.scratch_bytes for primitive in self.primitives)
+
+    def bind(self, rounds: list[list[dict[int, Any]]], scratch: Any) -> Launch:
+        """rounds: the arrays of each primitive, by argument."""
+        places = zip(*rounds, strict=True)
+        bound = [primitive.bind_each(own, scratch) for primitive, own in zip(self.primitives, places, strict=True)]
+        count = len(rounds)
+
+        def run() -> None:
+            for place in range(count):
+                for launch in bound:
+                    launch(place)
+
+        return run
 
 
 @dataclass
@@ -47,6 +77,7 @@ class Routine:
 
     steps: list[_Step] = field(default_factory=list)
     temporary_bytes: int = 0
+    _condition: Temporary | None = None
 
     def temporary(self, shape: tuple[int, ...] | int, dtype: str = "uint8") -> Temporary:
         """A part of the scratch: an array of this shape and dtype, or that many bytes."""
@@ -58,17 +89,41 @@ class Routine:
     def run(self, primitive: Primitive, operands: Mapping[int, Operand | None]) -> None:
         """A step: the primitive over these operands, {argument: operand}; None for one that is left out."""
         given = {argument: operand for argument, operand in operands.items() if operand is not None}
-        self.steps.append(_Step(primitive, given))
+        self.steps.append(_Step(primitive, given, self._condition))
+
+    def repeat(self, pieces: Iterable[Any], add: Callable[[Any], None]) -> None:
+        """Steps that are done with one piece after the other: `add` adds those of a piece, primitives only.
+
+        Where these are the same ones for several pieces in a row, they are bound once.
+        """
+        before, rounds = self.steps, []
+        for piece in pieces:
+            self.steps = []
+            add(piece)
+            rounds.append(self.steps)
+        self.steps = before
+        for primitives, alike in groupby(rounds, lambda steps: [step.action for step in steps]):
+            operands = [[step.operands for step in steps] for steps in alike]
+            self.steps.append(_Step(_Loop(primitives), operands, self._condition))
 
     def call(self, function: Callable[..., Any], *operands: Operand | None) -> None:
         """A step on the host: the function over the operands' arrays, for small ones (a vector of channels)."""
-        self.steps.append(_Step(function, operands))
+        self.steps.append(_Step(function, operands, self._condition))
+
+    @contextmanager
+    def only_if(self, condition: Temporary) -> Iterator[None]:
+        """Steps added inside are done where a step before them has made this one bool True."""
+        self._condition = condition
+        try:
+            yield
+        finally:
+            self._condition = None
 
     @property
     def scratch_bytes(self) -> int:
         """Bytes of the temporaries, and behind them those of the primitive that needs most."""
-        primitives = [step.action.scratch_bytes for step in self.steps if isinstance(step.action, Primitive)]
-        return self.temporary_bytes + max(primitives, default=0)
+        actions = [step.action for step in self.steps if isinstance(step.action, Primitive | _Loop)]
+        return self.temporary_bytes + max((action.scratch_bytes for action in actions), default=0)
 
     def bind(self, forms: Forms, arrays: tuple[Any, ...], scratch: Any) -> Launch:
         """The steps over these arrays. forms: those that the routine was built with."""
@@ -79,13 +134,21 @@ class Routine:
                 return _part(scratch, operand)
             return None if operand is None else place[id(operand)]
 
-        launches = []
-        for step in self.steps:
-            if isinstance(step.action, Primitive):
-                own = scratch[self.temporary_bytes :] if step.action.scratch_bytes else None
-                launches.append(step.action.bind({a: array(o) for a, o in step.operands.items()}, own))
-            else:
-                launches.append(_host(step.action, tuple(map(array, step.operands))))
+        def arrays_of(operands: Mapping[int, Operand]) -> dict[int, Any]:
+            return {argument: array(operand) for argument, operand in operands.items()}
+
+        def launch(step: _Step) -> Launch:
+            if not isinstance(step.action, Primitive | _Loop):
+                return _host(step.action, tuple(map(array, step.operands)))
+            own = scratch[self.temporary_bytes :] if step.action.scratch_bytes else None
+            if isinstance(step.action, _Loop):
+                return step.action.bind([[arrays_of(operands) for operands in row] for row in step.operands], own)
+            return step.action.bind(arrays_of(step.operands), own)
+
+        launches: list[Launch] = []
+        for condition, steps in groupby(self.steps, lambda step: step.condition):
+            some = list(map(launch, steps))
+            launches += some if condition is None else [_conditional(array(condition), row(some))]
         return row(launches)
 
 
@@ -116,6 +179,14 @@ def _aligned(nbytes: int) -> int:
 def _part(scratch: Any, part: Temporary) -> Any:
     nbytes = prod(part.shape) * np.dtype(part.dtype).itemsize
     return scratch[part.offset : part.offset + nbytes].view(part.dtype).reshape(part.shape)
+
+
+def _conditional(condition: Any, launch: Launch) -> Launch:
+    def run() -> None:
+        if condition[0]:
+            launch()
+
+    return run
 
 
 def _host(function: Callable[..., Any], arrays: tuple[Any, ...]) -> Launch:

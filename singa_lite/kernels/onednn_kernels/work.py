@@ -10,8 +10,9 @@ import numpy as np
 
 from singa_lite.kernels.kernel_set import Form, Forms
 from singa_lite.kernels.onednn_kernels import alone
-from singa_lite.kernels.onednn_kernels.primitive import Launch, Primitive
-from singa_lite.kernels.onednn_kernels.routine import Routine
+from singa_lite.kernels.onednn_kernels.forms import FLOAT
+from singa_lite.kernels.onednn_kernels.primitive import Launch, PostOp, Primitive
+from singa_lite.kernels.onednn_kernels.routine import Operand, Routine, Temporary
 from singa_lite.strides import ordered_strides
 
 
@@ -23,13 +24,17 @@ class Work(Routine):
         self.size = size
         self._parts: list[tuple[Form, Form, int]] = []
 
-    def make(self, function: str, *arguments: Any, forward: Primitive | None = None) -> Primitive:
+    def make(
+        self, function: str, *arguments: Any, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
+    ) -> Primitive:
         """A primitive for as many threads as will run it."""
         with alone.making() if self._is_small else nullcontext():
-            return Primitive(function, *arguments, forward=forward)
+            return Primitive(function, *arguments, forward=forward, post_ops=post_ops)
 
-    def part(self, tensor: Form, start: int, count: int) -> Form:
-        """An operand: elements of a tensor without gaps, in the order of memory."""
+    def part(self, tensor: Operand, start: int, count: int) -> Operand:
+        """An operand: elements of a tensor without gaps, in the order of memory; of a temporary as float32."""
+        if isinstance(tensor, Temporary):
+            return Temporary(tensor.offset + start * FLOAT.itemsize, (count,), str(FLOAT))
         made = Form((count,), tensor.dtype, (tensor.dtype.itemsize,))
         self._parts.append((made, tensor, start))
         return made

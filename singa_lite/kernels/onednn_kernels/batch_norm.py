@@ -1,0 +1,256 @@
+"""Batch normalization: statistics and the gradients of vectors from exact sums, then passes over activations.
+
+The library's own primitives sum in float32, one term after the other in each thread; of them only that one is used
+which is given the statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.onednn_kernels import algorithms as a
+from singa_lite.kernels.onednn_kernels import forms
+from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
+from singa_lite.kernels.onednn_kernels.columns import Columns
+from singa_lite.kernels.onednn_kernels.images import Images
+from singa_lite.kernels.onednn_kernels.routine import Operand, Routine, Temporary
+from singa_lite.kernels.onednn_kernels.work import lies
+
+Array = np.ndarray[Any, Any]
+
+#: Algorithms of post-ops, and whether their operand is a whole tensor, not a vector.
+Links = Sequence[tuple[int, bool]]
+_NORMALIZED: Links = (a.MULTIPLY, False), (a.ADD, False)
+_DERIVATIVE: Links = (a.MULTIPLY, False), (a.ADD, False), (a.ADD, True), (a.MULTIPLY, False)
+
+#: Elements of a tensor that is likely to be in the caches still when it is read next.
+_CACHED = 1 << 22
+_FIXED = f.USE_SCALE | f.USE_SHIFT | f.USE_GLOBAL_STATS
+
+#: x is summed as it lies while the square of its mean is at most so many times its variance.
+_NEAR = 4.0
+
+
+def batch_norm(
+    x: Form,
+    gamma: Form,
+    beta: Form,
+    running_mean: Form,
+    running_var: Form,
+    y: Form,
+    mean: Form,
+    inv_std: Form,
+    *,
+    momentum: float,
+    epsilon: float,
+) -> Routine | None:
+    """The moments about a shift give the statistics; then x is normalized by them."""
+    if not _fit((x, y), gamma, beta, running_mean, running_var, mean, inv_std):
+        return None
+    images = Images(x, y)
+    columns = _columns(images, x)
+    sums, count = ChannelSums(columns), columns.rows
+    if not sums.is_fast:
+        return None
+    source = images.read(x)
+    shift = _add_moments(sums, source)
+    share, scale = images.temporary(mean.shape, "float64"), images.temporary(mean.shape, "float32")
+
+    def finish(squares: Array, total: Array, shift: Array, share: Array, *vectors: Array) -> None:
+        """The sums become the variance and the mean, which move the running ones."""
+        gamma, running_mean, running_var, mean, inv_std, scale = vectors
+        _to_moments(squares, total, share, count)
+        np.add(total, shift, out=total)
+        _move(running_mean, total, momentum, 1.0, share)
+        _move(running_var, squares, momentum, count / max(1, count - 1), share)
+        np.copyto(mean, total, casting="same_kind")
+        np.divide(1, np.sqrt(np.add(squares, epsilon, out=squares), out=squares), out=squares)
+        np.copyto(inv_std, squares, casting="same_kind")
+        np.multiply(gamma, squares, out=scale)
+
+    images.call(finish, *sums.totals, shift, share, gamma, running_mean, running_var, mean, inv_std, scale)
+    return _normalized(images, columns, source, y, mean, scale, beta)
+
+
+def _add_moments(sums: ChannelSums, x: Operand) -> Temporary:
+    """Add steps: the sums of x less a shift, which is returned, float32, and of its squares.
+
+    The shift is 0, and as long as the mean is small that is right: then the difference of squares that is the variance
+    loses no digit that counts. Else all is summed again, about the mean that came out.
+    """
+    columns, images = sums.columns, sums.work
+    sums.add(x)
+    moments = [images.temporary((columns.channels,), "float64") for _ in range(3)]
+    shift, is_far = images.temporary((columns.channels,), "float32"), images.temporary((1,), "bool")
+
+    def choose(squares: Array, total: Array, variance: Array, mean: Array, spare: Array, *results: Array) -> None:
+        shift, is_far = results
+        np.copyto(variance, squares)
+        np.copyto(mean, total)
+        _to_moments(variance, mean, spare, columns.rows)
+        is_far[0] = _is_far(mean, np.multiply(variance, _NEAR, out=variance), spare)
+        shift.fill(0)
+        if is_far[0]:
+            np.copyto(shift, mean, casting="same_kind", where=np.isfinite(mean))
+
+    images.call(choose, *sums.totals, *moments, shift, is_far)
+    with images.only_if(is_far):
+        sums.add(x, move=sums.less(columns.row(shift)))
+    return shift
+
+
+def _to_moments(squares: Array, total: Array, spare: Array, count: int) -> None:
+    """Sums of squares and of values to the variance and the mean, in place."""
+    np.divide(squares, count, out=squares)
+    np.divide(total, count, out=total)
+    np.subtract(squares, np.square(total, out=spare), out=squares)
+    np.maximum(squares, 0, out=squares)
+
+
+def _is_far(mean: Array, limit: Array, spare: Array) -> bool:
+    """Whether the square of any mean is over the limit, or one of them no number."""
+    return not np.all(np.square(mean, out=spare) <= limit) or not np.all(np.isfinite(limit))
+
+
+def _move(running: Array, batch: Array, momentum: float, correction: float, share: Array) -> None:
+    """running = (1 - momentum) * running + momentum * correction * batch."""
+    np.multiply(running, 1 - momentum, out=running)
+    np.add(running, np.multiply(batch, momentum * correction, out=share), out=running)
+
+
+def batch_norm_inference(
+    x: Form, gamma: Form, beta: Form, running_mean: Form, running_var: Form, y: Form, *, epsilon: float
+) -> Routine | None:
+    """Forward with the statistics given."""
+    if not _fit((x, y), gamma, beta, running_mean, running_var):
+        return None
+    images = Images(x, y)
+    scale, wide = (images.temporary(gamma.shape, dtype) for dtype in ("float32", "float64"))
+
+    def finish(gamma: Array, variance: Array, wide: Array, scale: Array) -> None:
+        np.sqrt(np.add(variance, epsilon, out=wide), out=wide)
+        np.divide(gamma, wide, out=scale)
+
+    images.call(finish, gamma, running_var, wide, scale)
+    return _normalized(images, _columns(images, x), images.read(x), y, running_mean, scale, beta)
+
+
+def _normalized(images: Images, columns: Columns, source: Operand, y: Form, *vectors: Operand) -> Images:
+    """Add steps: y = (source - mean) * scale + shift, of these vectors."""
+    operands = [columns.vector(vector) for vector in vectors]
+    with images.written(y) as target:
+        if y.size <= _CACHED or not columns.lie_last:
+            _chain(columns, target, source, operands, _NORMALIZED)
+        else:
+            _past_caches(columns, target, source, *operands)
+    return images
+
+
+def _past_caches(
+    columns: Columns, target: Operand, source: Operand, mean: Operand, scale: Operand, shift: Operand
+) -> None:
+    """Add steps that do the same by the library's primitive, which does not read the target into the caches."""
+    images, form = columns.work, columns.form
+    ones = images.temporary((columns.count,), "float32")
+    images.call(lambda ones: ones.fill(1), ones)
+    primitive = images.make("batch_normalization_forward", f.FORWARD_INFERENCE, form, form, 0.0, _FIXED)
+    vectors = {f.MEAN: mean, f.VARIANCE: ones, f.SCALE: scale, f.SHIFT: shift}
+    images.run(primitive, {f.SRC: source, f.DST: target, **vectors})
+
+
+def batch_norm_derivative(
+    dy: Form, x: Form, gamma: Form, mean: Form, inv_std: Form, dx: Form, dgamma: Form, dbeta: Form
+) -> Routine | None:
+    """The sums, then dx = scale * (dy + offset + slope * (x - mean)), one primitive with a row of post-ops."""
+    if not _fit((dy, x, dx), gamma, mean, inv_std, dgamma, dbeta):
+        return None
+    images = Images(dy, x, dx)
+    columns = _columns(images, x)
+    sums, count = ChannelSums(columns), columns.rows
+    if not sums.is_fast:
+        return None
+    source, derivative = images.read(x), images.read(dy)
+    _add_gradients(sums, source, derivative, mean, inv_std, dgamma, dbeta)
+    scale, slope, offset = (images.temporary(mean.shape, "float32") for _ in range(3))
+
+    def finish(products: Array, total: Array, *vectors: Array) -> None:
+        gamma, inv_std, scale, slope, offset = vectors
+        np.multiply(products, inv_std, out=products)
+        np.divide(products, -count, out=slope)
+        np.divide(total, -count, out=offset)
+        np.multiply(gamma, inv_std, out=scale)
+
+    images.call(finish, *sums.totals, gamma, inv_std, scale, slope, offset)
+    before, after = [columns.vector(v) for v in (mean, slope, offset)], columns.vector(scale)
+    with images.written(dx) as target:
+        _chain(columns, target, source, (*before, derivative, after), _DERIVATIVE)
+    return images
+
+
+def _chain(columns: Columns, target: Operand, source: Operand, operands: Sequence[Operand], links: Links) -> None:
+    """Add a step: target = source - the first operand, a vector, and so on with the others and their links."""
+    line, vector = columns.form, columns.vector_form
+    others = [("binary", algorithm, line if is_whole else vector) for algorithm, is_whole in links]
+    primitive = columns.work.make("binary", a.SUBTRACT, line, vector, line, post_ops=others)
+    arguments = f.SRC_1, *map(f.post_op, range(len(links)))
+    given: dict[int, Operand] = dict(zip(arguments, operands, strict=True))
+    columns.work.run(primitive, {f.SRC: source, f.DST: target, **given})
+
+
+def batch_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Form, dbeta: Form) -> Routine | None:
+    """The sums alone."""
+    if not _fit((dy, x), mean, inv_std, dgamma, dbeta):
+        return None
+    images = Images(dy, x)
+    if not images.keep(dy, x):
+        return None
+    columns = _columns(images, x)
+    sums = ChannelSums(columns)
+    if not sums.is_fast:
+        return None
+    _add_gradients(sums, x, dy, mean, inv_std, dgamma, dbeta)
+    return images
+
+
+def _add_gradients(
+    sums: ChannelSums, x: Operand, dy: Operand, mean: Form, inv_std: Form, dgamma: Form, dbeta: Form
+) -> None:
+    """Add steps: both gradients, which are the totals in float64. x is summed as it lies where its mean is small."""
+    images, columns = sums.work, sums.columns
+    is_far, is_near = (images.temporary((1,), "bool") for _ in range(2))
+    spare, limit = (images.temporary(mean.shape, "float64") for _ in range(2))
+
+    def choose(mean: Array, inv_std: Array, spare: Array, limit: Array, is_far: Array, is_near: Array) -> None:
+        np.divide(_NEAR, np.square(inv_std, dtype=np.float64, out=limit), out=limit)
+        is_far[0] = _is_far(mean, limit, spare)
+        is_near[0] = not is_far[0]
+
+    def centre(products: Array, total: Array, mean: Array, spare: Array) -> None:
+        np.subtract(products, np.multiply(total, mean, out=spare), out=products)
+
+    def finish(products: Array, total: Array, inv_std: Array, dgamma: Array, dbeta: Array) -> None:
+        np.multiply(products, inv_std, out=products)
+        np.copyto(dgamma, products, casting="same_kind")
+        np.copyto(dbeta, total, casting="same_kind")
+
+    images.call(choose, mean, inv_std, spare, limit, is_far, is_near)
+    with images.only_if(is_near):
+        sums.add(x, dy)
+        images.call(centre, *sums.totals, mean, spare)
+    with images.only_if(is_far):
+        sums.add(x, dy, sums.less(columns.row(mean)))
+    images.call(finish, *sums.totals, inv_std, dgamma, dbeta)
+
+
+def _columns(images: Images, tensor: Form) -> Columns:
+    return Columns(images, images.shape(tensor), images.axes == forms.CHANNELS_LAST)
+
+
+def _fit(images: tuple[Form, ...], *vectors: Form) -> bool:
+    """Whether the library can take these activations and vectors of channels."""
+    return forms.are_floats(*images, *vectors) and Images.fit(*images) and all(lies(v, (0,)) for v in vectors)

@@ -1,0 +1,123 @@
+"""Layer normalization: the library's passes over rows; what concerns one number a row is left to the host.
+
+The library keeps the biased variance where the interface keeps 1 / sqrt(variance + epsilon).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.onednn_kernels import algorithms as a
+from singa_lite.kernels.onednn_kernels import forms
+from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
+from singa_lite.kernels.onednn_kernels.columns import Columns
+from singa_lite.kernels.onednn_kernels.moments import (
+    Operands,
+    add_variance,
+    backward,
+    forward,
+    inverter,
+    is_slow,
+)
+from singa_lite.kernels.onednn_kernels.primitive import Primitive
+from singa_lite.kernels.onednn_kernels.routine import Operand, Routine
+from singa_lite.kernels.onednn_kernels.work import Work, lies
+
+Array = np.ndarray[Any, Any]
+
+_AFFINE = f.USE_SCALE | f.USE_SHIFT
+#: Elements of a piece: it stays in the caches of the cores from one step to the next.
+_PIECE = 1 << 18
+
+
+def layer_norm(
+    x: Form, gamma: Form, beta: Form, y: Form, mean: Form, inv_std: Form, *, epsilon: float
+) -> Routine | None:
+    """Forward, a few rows at a time: less their first values, which is exact where means are large, then normalized.
+
+    So a row of equal numbers is a row of zeros, and its mean is not off by a rounding that would be multiplied.
+    """
+    if not _are_rows(x, gamma, beta, y, mean, inv_std):
+        return None
+    work, rows, features = Work(x.size), mean.size, gamma.size
+    made = cache(lambda count: forward(work, "layer", f.FORWARD_TRAINING, _rows(count, gamma), epsilon, _AFFINE))
+    moved = cache(lambda count: _by_rows(work, (count, features), a.SUBTRACT))
+    step = min(rows, max(1, _PIECE // features))
+    if is_slow(made(step)):
+        return None
+    first = work.temporary((rows,), "float32")
+    work.call(lambda x, first: np.copyto(first, x.reshape(rows, features)[:, 0]), x, first)
+
+    def add(start: int) -> None:
+        count = min(step, rows - start)
+        source, target = (work.part(tensor, start * features, count * features) for tensor in (x, y))
+        offset, mean_, variance = (work.part(vector, start, count) for vector in (first, mean, inv_std))
+        work.run(moved(count), {f.SRC: source, f.SRC_1: offset, f.DST: target})
+        vectors = {f.SCALE: gamma, f.SHIFT: beta, f.MEAN: mean_, f.VARIANCE: variance}
+        work.run(made(count), {f.SRC: target, f.DST: target, **vectors})
+
+    work.repeat(range(0, rows, step), add)
+    work.call(lambda mean, first: np.add(mean.reshape(-1), first, out=mean.reshape(-1)), mean, first)
+    work.call(inverter(epsilon), inv_std)
+    return work
+
+
+def _by_rows(work: Work, shape: tuple[int, int], first: int, *others: int) -> Primitive:
+    """A matrix by these algorithms and a number for each row, one after the other."""
+    matrix, column = forms.dense(shape), forms.dense((shape[0], 1))
+    post_ops = [("binary", algorithm, column) for algorithm in others]
+    return work.make("binary", first, matrix, column, matrix, post_ops=post_ops)
+
+
+def layer_norm_derivative(dy: Form, x: Form, gamma: Form, mean: Form, inv_std: Form, dx: Form) -> Routine | None:
+    """The primitive makes the sums too; in its form without them it takes no scale."""
+    if not _are_rows(dy, x, gamma, mean, inv_std, dx):
+        return None
+    work = Work(x.size)
+    primitive = backward(work, "layer", _rows(mean.size, gamma), _AFFINE)
+    if is_slow(primitive):
+        return None
+    dgamma, dbeta = (work.temporary(gamma.shape, "float32") for _ in range(2))
+    vectors: Operands = {f.MEAN: mean, f.VARIANCE: add_variance(work, inv_std), f.DIFF_SCALE: dgamma}
+    # It asks for the shift and makes no use of it.
+    vectors |= {f.DIFF_SHIFT: dbeta, f.SCALE: gamma, f.SHIFT: gamma}
+    work.run(primitive, {f.SRC: x, f.DIFF_DST: dy, f.DIFF_SRC: dx, **vectors})
+    return work
+
+
+def layer_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Form, dbeta: Form) -> Routine | None:
+    """Sums by features, which lie as channels do, of dy and of it times what was normalized."""
+    if not _are_rows(dy, x, mean, inv_std, dgamma, dbeta):
+        return None
+    work, features = Work(x.size), dgamma.size
+    sums = ChannelSums(Columns(work, (mean.size, features, 1, 1), True))
+    if not sums.is_fast:
+        return None
+
+    made = cache(lambda count: _by_rows(work, (count, features), a.SUBTRACT, a.MULTIPLY))
+
+    def move(source: Operand, target: Operand, start: int, count: int) -> None:
+        average, scale = (work.part(vector, start, count) for vector in (mean, inv_std))
+        work.run(made(count), {f.SRC: source, f.SRC_1: average, f.post_op(0): scale, f.DST: target})
+
+    sums.add(x, dy, move)
+    for total, gradient in zip(sums.totals, (dgamma, dbeta), strict=True):
+        work.call(lambda total, gradient: np.copyto(gradient.reshape(-1), total, casting="same_kind"), total, gradient)
+    return work
+
+
+def _are_rows(*tensors: Form) -> bool:
+    """Whether rows lie one behind the other, and so do the elements of each."""
+    return forms.are_floats(*tensors) and all(lies(tensor, range(tensor.ndim)) for tensor in tensors)
+
+
+def _rows(count: int, parameter: Form) -> tuple[p.Form, p.Form, p.Form]:
+    """Forms of x, y and a statistic."""
+    matrix = forms.dense((count, parameter.size))
+    return matrix, matrix, forms.dense((count,))

@@ -1,0 +1,264 @@
+"""Normalizations and reductions of every kernel set where float32 runs short: large means, long sums, constants.
+
+All results are compared with the reference's in float64 from the very same float32 inputs. A bound is a number of
+roundings (half a unit in the last place, 2**-24) of the magnitudes that the formula adds up, element by element; what
+cancels in the formula counts as large as it is before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernel_case import garbage, run
+from kernel_sets import cuda_sets, kernel_sets
+from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.kernels.numpy_kernels import NUMPY
+
+Array = np.ndarray
+
+ROUNDING = 2.0**-24
+
+SETS = [
+    pytest.param(kernels, id=kernels.name, marks=[pytest.mark.gpu] if kernels.name.startswith("gpu") else [])
+    for kernels in (*kernel_sets(), *cuda_sets())
+]
+every_set = pytest.mark.parametrize("kernels", SETS)
+
+
+def normal(*shape: int, seed: int = 1) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def shifted(*shape: int) -> Array:
+    """Mean 10,000, deviation 1: float32 holds ten bits of what a value differs from the mean by."""
+    return np.float32(1e4) + normal(*shape)
+
+
+def bytes_of_images(*shape: int) -> Array:
+    """Mean 255, deviation a tenth."""
+    return np.float32(255) + np.float32(0.1) * normal(*shape)
+
+
+def one_apart(*shape: int) -> Array:
+    """All equal but for the first value of each channel: a shift to that would lose what all the others have."""
+    x = np.broadcast_to(constants(shape[1]).reshape(-1, *(1,) * (len(shape) - 2)), shape).copy()
+    x[0].reshape(shape[1], -1)[:, 0] += 1
+    return x
+
+
+def constants(count: int) -> Array:
+    """Values that sums round: fractions, large and small ones."""
+    return np.resize(np.array([12345.678, 0.1, -7.3e-3, 0, 3e5, -255.3], np.float32), count)
+
+
+INPUTS = {"large_mean": shifted, "bytes": bytes_of_images, "centred": normal, "one_apart": one_apart}
+
+
+def channels_last(x: Array) -> Array:
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
+
+
+LAYOUTS = {"channels_last": channels_last, "c_order": np.ascontiguousarray}
+
+
+def long(kernels: KernelSet) -> tuple[int, ...]:
+    """50,000 values a channel and more; on a GPU's stand-in, where each thread takes microseconds, a tenth."""
+    return (32, 16, 56, 56) if kernels in kernel_sets() else (8, 5, 25, 28)
+
+
+def assert_within(got: Array, wanted: Array, roundings: float, magnitude: Array, where: str) -> None:
+    allowed = ROUNDING * roundings * magnitude + np.abs(wanted) * ROUNDING
+    worst = np.max(np.abs(got - wanted) / np.maximum(allowed, 1e-300))
+    assert worst <= 1, f"{where}: off by {worst:.3g} times the bound"
+
+
+def per_channel(vector: Array, x: Array) -> Array:
+    return vector.reshape(-1, *(1,) * (x.ndim - 2))
+
+
+@every_set
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", INPUTS)
+def test_batch_norm(kernels, layout, kind):
+    lay, shape = LAYOUTS[layout], long(kernels)
+    x, c, settings = lay(INPUTS[kind](*shape)), shape[1], {"momentum": 1.0, "epsilon": 1e-5}
+    gamma, beta = normal(c, seed=2), normal(c, seed=3)
+    outputs = [np.zeros(c, np.float32) for _ in range(2)] + [lay(garbage(shape, np.float32))]
+    outputs += [garbage((c,), np.float32) for _ in range(2)]
+    exact = [np.zeros(c), np.zeros(c), np.zeros(shape), np.zeros(c), np.zeros(c)]
+    run(kernels, "batch_norm", [x, gamma, beta, *outputs], settings)
+    run(NUMPY, "batch_norm", [a.astype(np.float64) for a in (x, gamma, beta)] + exact, settings)
+    running_mean, running_var, y, mean, inv_std = exact
+    wide = x.astype(np.float64)
+    deviation = np.sqrt(running_var)
+    # The mean is as good as float32 can hold it: of x less a shift the sum is off by roundings of the deviation.
+    for got, wanted in ((outputs[0], running_mean), (outputs[3], mean)):
+        assert_within(got, wanted, 1, deviation, "mean")
+    # Squares are all of one sign, so that a sum by blocks is off by few roundings of itself.
+    assert_within(outputs[1], running_var, 16, running_var, "variance")
+    assert_within(outputs[4], inv_std, 16, inv_std, "inv_std")
+    # y: of the mean as it was rounded, by what the deviation is known to.
+    slope = per_channel(np.abs(gamma) * inv_std, x)
+    terms = slope * (np.abs(wide - per_channel(mean, x)) * 16 + per_channel(np.abs(mean), x))
+    assert_within(outputs[2], y, 2, terms + per_channel(np.abs(beta), x), "y")
+
+
+@every_set
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_batch_norm_of_constants(kernels, layout):
+    """The variance is 0, and y is beta, to the bit: a mean off by one rounding would be multiplied by 300."""
+    lay, shape = LAYOUTS[layout], long(kernels)
+    c, settings = shape[1], {"momentum": 1.0, "epsilon": 1e-5}
+    values, gamma, beta = constants(c), normal(c, seed=2), normal(c, seed=3)
+    x, y = lay(np.broadcast_to(per_channel(values, np.empty(shape)), shape)), lay(garbage(shape, np.float32))
+    running_mean, running_var = np.zeros(c, np.float32), np.ones(c, np.float32)
+    mean, inv_std = garbage((c,), np.float32), garbage((c,), np.float32)
+    run(kernels, "batch_norm", [x, gamma, beta, running_mean, running_var, y, mean, inv_std], settings)
+    np.testing.assert_array_equal(mean, values)
+    np.testing.assert_array_equal(running_mean, values)
+    assert np.all((running_var >= 0) & (running_var <= 1e-12 * np.square(values, dtype=np.float64)))
+    np.testing.assert_allclose(inv_std, 1 / np.sqrt(1e-5), rtol=4 * ROUNDING)
+    np.testing.assert_array_equal(y, np.broadcast_to(per_channel(beta, x), shape))
+
+
+@every_set
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", ["large_mean", "bytes", "centred"])
+def test_gradients_of_batch_norm(kernels, layout, kind):
+    """Terms of both signs cancel to the root of their squares' sum, and few roundings of that are what is allowed."""
+    lay, shape = LAYOUTS[layout], long(kernels)
+    x, dy, c = lay(INPUTS[kind](*shape)), lay(normal(*shape, seed=5)), shape[1]
+    wide, axes = x.astype(np.float64), (0, 2, 3)
+    mean, inv_std = wide.mean(axes).astype(np.float32), (1 / wide.std(axes)).astype(np.float32)
+    gamma, dx = normal(c, seed=2), lay(garbage(shape, np.float32))
+    terms = dy * (wide - per_channel(mean.astype(np.float64), x)) * per_channel(inv_std.astype(np.float64), x)
+    exact = {"dgamma": terms.sum(axes), "dbeta": dy.sum(axes, dtype=np.float64)}
+    sizes = {"dgamma": np.sqrt(np.square(terms).sum(axes)), "dbeta": np.sqrt(np.square(dy, dtype=float).sum(axes))}
+    for name in ("batch_norm_derivative", "batch_norm_gradient"):
+        sums = {key: garbage((c,), np.float32) for key in exact}
+        given = [dy, x, gamma, mean, inv_std, dx] if name == "batch_norm_derivative" else [dy, x, mean, inv_std]
+        run(kernels, name, [*given, *sums.values()], {})
+        for key, got in sums.items():
+            assert_within(got, exact[key], 16, sizes[key], f"{name}: {key}")
+    m, xhat = x.size // c, terms / np.where(dy == 0, 1, dy)
+    inner = dy - per_channel(exact["dbeta"] / m, x) - xhat * per_channel(exact["dgamma"] / m, x)
+    slope = per_channel((np.abs(gamma) * inv_std).astype(np.float64), x)
+    wanted = per_channel((gamma * inv_std.astype(np.float64)), x) * inner
+    assert_within(dx, wanted, 8, slope * (np.abs(dy) + np.abs(xhat) + 1), "dx")
+
+
+ROWS = {"large_mean": shifted(64, 1000), "bytes": bytes_of_images(64, 1000), "centred": normal(64, 1000)}
+ROWS["long"] = shifted(5, 40_000)
+ROWS["constant"] = np.repeat(constants(12)[:, None], 777, axis=1)
+
+
+@every_set
+@pytest.mark.parametrize("kind", ROWS)
+def test_layer_norm(kernels, kind):
+    """As for batch normalization, row by row; a row is added up in float32, in sixteen lanes or more."""
+    x = ROWS[kind]
+    rows, features = x.shape
+    gamma, beta = normal(features, seed=2), normal(features, seed=3)
+    outputs = [garbage(x.shape, np.float32), garbage((rows,), np.float32), garbage((rows,), np.float32)]
+    run(kernels, "layer_norm", [x, gamma, beta, *outputs], {"epsilon": 1e-5})
+    exact = [np.zeros(x.shape), np.zeros(rows), np.zeros(rows)]
+    run(NUMPY, "layer_norm", [a.astype(np.float64) for a in (x, gamma, beta)] + exact, {"epsilon": 1e-5})
+    y, mean, inv_std = exact
+    wide = x.astype(np.float64)
+    assert_within(outputs[1], mean, 4, wide.std(1), "mean")
+    assert_within(outputs[2], inv_std, 16, inv_std, "inv_std")
+    rounded = np.where(wide.std(1) > 0, np.abs(mean) + 4 * wide.std(1), 0)
+    offset = np.abs(wide - mean[:, None]) * 16 + rounded[:, None]
+    assert_within(outputs[0], y, 2, np.abs(gamma) * inv_std[:, None] * offset + np.abs(beta), "y")
+
+
+@every_set
+@pytest.mark.parametrize("kind", ["large_mean", "bytes", "centred", "long"])
+def test_gradients_of_layer_norm(kernels, kind):
+    x = ROWS[kind].T.copy() if kind == "long" else ROWS[kind]
+    features = x.shape[1]
+    dy, wide = normal(*x.shape, seed=5), x.astype(np.float64)
+    mean, inv_std = wide.mean(1).astype(np.float32), (1 / wide.std(1)).astype(np.float32)
+    terms = dy * (wide - mean[:, None].astype(float)) * inv_std[:, None].astype(float)
+    sums = [garbage((features,), np.float32) for _ in range(2)]
+    run(kernels, "layer_norm_gradient", [dy, x, mean, inv_std, *sums], {})
+    for got, parts, where in ((sums[0], terms, "dgamma"), (sums[1], dy.astype(float), "dbeta")):
+        assert_within(got, parts.sum(0), 16, np.sqrt(np.square(parts).sum(0)), where)
+
+
+@every_set
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("axes", [(0, 2, 3), (2, 3), (1,)], ids=str)
+@pytest.mark.parametrize("kind", ["large_mean", "centred", "constant"])
+def test_sums_and_means(kernels, layout, kind, axes):
+    """Means of images are sums of this kind too. Of one sign: roundings of the sum; else of the squares' root.
+
+    Equal terms round alike: a stage of a hundred of them is off by ten roundings, and there are up to three.
+    """
+    lay, shape = LAYOUTS[layout], long(kernels)
+    x = lay(np.full(shape, np.float32(12345.678)) if kind == "constant" else INPUTS[kind](*shape))
+    wide = x.astype(np.float64)
+    count = np.prod([shape[axis] for axis in axes])
+    y = lay(garbage(tuple(1 if axis in axes else extent for axis, extent in enumerate(shape)), np.float32))
+    run(kernels, "reduce_sum", [x, y], {"axes": axes, "alpha": 1 / count})
+    size = np.sqrt(np.square(wide).sum(axes, keepdims=True)) / count + np.abs(wide.mean(axes, keepdims=True))
+    assert_within(y, wide.mean(axes, keepdims=True), 32, size, "mean")
+    if axes == (0, 2, 3):
+        db = garbage(shape[1:2], np.float32)
+        run(kernels, "bias_gradient", [x, db], {"axis": 1})
+        assert_within(db, wide.sum(axes), 32, size.reshape(-1) * count, "sum")
+
+
+SUMS_OF_ROWS = {"few": (64, 1000), "long": (7, 40_000)}
+
+
+@every_set
+@pytest.mark.parametrize("shape", SUMS_OF_ROWS.values(), ids=SUMS_OF_ROWS)
+def test_softmax_and_cross_entropy(kernels, shape):
+    """Scores far from 0, and long rows: e**(x - top) is exact to a few roundings of x's own last digit."""
+    x, target = np.float32(100) + normal(*shape), np.arange(shape[0])
+    y, losses = garbage(shape, np.float32), garbage(shape[:1], np.float32)
+    run(kernels, "softmax", [x, y], {"axis": 1})
+    wide = x.astype(np.float64)
+    powers = np.exp(wide - wide.max(1, keepdims=True))
+    wanted = powers / powers.sum(1, keepdims=True)
+    assert_within(y, wanted, 32, wanted, "softmax")
+    run(kernels, "softmax_cross_entropy", [x, target, losses, y], {})
+    exact = np.log(powers.sum(1)) + wide.max(1) - wide[np.arange(shape[0]), target]
+    assert_within(losses, exact, 32, np.abs(exact) + 1, "losses")
+    assert_within(y, wanted, 32, wanted, "p")
+
+
+@every_set
+@pytest.mark.parametrize("shape", SUMS_OF_ROWS.values(), ids=SUMS_OF_ROWS)
+def test_l2_norm(kernels, shape):
+    x, y, norm = shifted(*shape), garbage(shape, np.float32), garbage(shape[:1], np.float32)
+    run(kernels, "l2_norm", [x, y, norm], {"epsilon": 1e-6})
+    wanted = np.sqrt(np.square(x, dtype=np.float64).sum(1) + 1e-6)
+    assert_within(norm, wanted, 8, wanted, "norm")
+    assert_within(y, x / wanted[:, None], 16, np.abs(x) / wanted[:, None], "y")
+
+
+@every_set
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_average_of_large_windows(kernels, layout):
+    """One term after the other, as windows have few: the roundings add up as a random walk does."""
+    lay = LAYOUTS[layout]
+    x, y = lay(shifted(2, 16, 64, 64)), lay(garbage((2, 16, 1, 1), np.float32))
+    settings = {"kernel": (64, 64), "stride": (1, 1), "pad": (0, 0, 0, 0), "count_pad": True}
+    run(kernels, "avg_pool2d", [x, y], settings)
+    wanted = x.mean((2, 3), dtype=np.float64, keepdims=True)
+    assert_within(y, wanted, np.sqrt(64 * 64), wanted, "average")
+
+
+@every_set
+@pytest.mark.parametrize("name", ["sigmoid_cross_entropy", "huber"])
+def test_losses_of_long_samples(kernels, name):
+    """All terms have one sign."""
+    x, target, losses = normal(3, 50_000), normal(3, 50_000, seed=2), garbage((3,), np.float32)
+    settings = {"delta": 1.0} if name == "huber" else {}
+    exact = np.zeros(3)
+    run(kernels, name, [x, target, losses], settings)
+    run(NUMPY, name, [x.astype(float), target.astype(float), exact], settings)
+    assert_within(losses, exact, 16, np.abs(exact), name)

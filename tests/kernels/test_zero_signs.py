@@ -1,0 +1,90 @@
+"""Signs of zeros: an activation gives equal bits whether it is fused or by itself, whatever it is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernel_case import garbage, run
+from kernel_sets import cuda_sets, kernel_sets
+from nets import bits
+from singa_lite.kernels.kernel_set import KernelSet
+
+Array = np.ndarray
+
+SETS = [
+    pytest.param(kernels, id=kernels.name, marks=[pytest.mark.gpu] if kernels.name.startswith("gpu") else [])
+    for kernels in (*kernel_sets(), *cuda_sets())
+]
+every_set = pytest.mark.parametrize("kernels", SETS)
+
+#: Zeros of both signs, numbers so small that a product with any other is none, the largest ones, NaN and infinity.
+VALUES = [-1, -0.0, 0.0, 1, -1e-30, 1e-30, -2e-38, 2e-38, -1e-42, 1e-42, -3e38, 3e38, np.inf, np.nan]
+POINTWISE: dict[str, Any] = {"stride": (1, 1), "pad": (0, 0, 0, 0), "dilation": (1, 1), "groups": 1}
+
+
+def applied(kernels: KernelSet, name: str, x: Array, **settings: Any) -> Array:
+    y = garbage(x.shape, x.dtype)
+    run(kernels, name, [x, y], settings)
+    return y
+
+
+def numbers(size: int) -> Array:
+    return np.resize(np.array(VALUES, np.float32), size)
+
+
+@every_set
+@pytest.mark.parametrize("name", ["relu", "relu6"])
+@pytest.mark.parametrize("size", [5, 83, 1003])
+def test_what_is_not_positive_becomes_a_zero_without_sign(kernels, name, size):
+    x = numbers(size)
+    y = applied(kernels, name, x)
+    wanted = np.where(x > 0, x if name == "relu" else np.minimum(x, 6), np.where(np.isnan(x), x, 0))
+    assert bits(y) == bits(wanted.astype(np.float32))
+    over = x.copy()
+    run(kernels, name, [over, over], {})
+    assert bits(over) == bits(y)
+
+
+def fused_and_not(kernels: KernelSet, name: str, inputs: list[Array], shape: tuple[int, ...], **settings: Any) -> Any:
+    plain, fused = garbage(shape, np.float32), garbage(shape, np.float32)
+    run(kernels, name, [*inputs, None, plain], settings)
+    run(kernels, f"{name}_activation", [*inputs, None, fused], {**settings, "activation": "relu"})
+    return bits(applied(kernels, "relu", plain)), bits(fused)
+
+
+@every_set
+def test_relu_within_a_convolution(kernels):
+    x, weight = numbers(16 * 42).reshape(2, 8, 6, 7), np.zeros((16, 8, 1, 1), np.float32)
+    weight[range(16), [channel % 8 for channel in range(16)]] = 1
+    x[np.isnan(x) | np.isinf(x)] = -0.0  # times 0 each would spoil the other channels
+    plain, fused = fused_and_not(kernels, "conv2d", [x, weight], (2, 16, 6, 7), **POINTWISE)
+    assert plain == fused
+
+
+@every_set
+@pytest.mark.parametrize("groups", [1, 8])
+def test_relu_within_a_convolution_of_noise(kernels, groups):
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((2, 8, 9, 7), dtype=np.float32)
+    weight = rng.standard_normal((16, 8 // groups, 3, 3), dtype=np.float32)
+    settings = {**POINTWISE, "pad": (1, 1, 1, 1), "groups": groups}
+    plain, fused = fused_and_not(kernels, "conv2d", [x, weight], (2, 16, 9, 7), **settings)
+    assert plain == fused
+
+
+@every_set
+@pytest.mark.parametrize("rows", [3, 200])
+def test_relu_within_a_product(kernels, rows):
+    x = numbers(rows).reshape(rows, 1)
+    plain, fused = fused_and_not(kernels, "linear", [x, np.ones((1, 24), np.float32)], (rows, 24))
+    assert plain == fused
+
+
+@every_set
+def test_nan_passes_a_fused_relu(kernels):
+    x, y = np.full((4, 6), np.nan, np.float32), garbage((4, 8), np.float32)
+    run(kernels, "linear_activation", [x, np.ones((6, 8), np.float32), None, y], {"activation": "relu"})
+    assert np.isnan(y).all()
