@@ -25,7 +25,13 @@ Builder = Callable[..., Any]
 
 
 class BuiltKernel:
-    """A kernel whose routines are built once for each combination of forms and settings."""
+    """A kernel whose routines are built once for each combination of forms and settings.
+
+    MOST: so many routines are kept, of the order of 20 KiB each with oneDNN; the oldest goes for a new one, and is
+    built again when it is asked for again. What was bound before keeps what it runs.
+    """
+
+    MOST = 512
 
     def __init__(self, build: Builder) -> None:
         self.build = build
@@ -53,9 +59,14 @@ class BuiltKernel:
 
     def _routine(self, forms: Forms, settings: Settings) -> tuple[Forms, Routine] | None:
         key = tuple(None if form is None else form.key for form in forms), tuple(settings.items())
-        if key not in self._built:
-            self._built[key] = self._new(forms, settings)
-        return self._built[key]
+        try:
+            return self._built[key]
+        except KeyError:
+            made = self._new(forms, settings)
+        for oldest in list(self._built)[: 1 - self.MOST]:  # a copy: another thread may add to it meanwhile
+            self._built.pop(oldest, None)
+        self._built[key] = made
+        return made
 
     def _new(self, forms: Forms, settings: Settings) -> tuple[Forms, Routine] | None:
         if any(form is not None and form.size == 0 for form in forms):

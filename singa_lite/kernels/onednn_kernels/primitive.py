@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import Any
 
 from singa_lite.kernels.onednn_kernels import functions as f
@@ -58,7 +58,7 @@ class Form:
     __hash__ = None  # type: ignore[assignment]
 
 
-@cache
+@lru_cache(maxsize=4096)  # a few hundred bytes each; a primitive keeps its own
 def form(shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str = "float32") -> Form:
     """The form of a tensor. strides: in elements; None: any, the primitive chooses."""
     head = len(shape), dims(shape), f.DATA_TYPES[dtype]
