@@ -1,8 +1,8 @@
 """Train a net here and in PyTorch from equal numbers, and say where they differ by more than rounding explains.
 
 What rounding explains is measured. PyTorch's float64 run is the truth. PyTorch trains the same net a few times more in
-the precision that is tried, passing through weights that are each off by 8 units of rounding at each step, which moves
-every sum by about as much as rounding does (benchmarks/agreement.py tells more). How far these come from the truth is
+the precision that is tried, from inputs and through weights that are each off by 8 units of rounding, which moves every
+sum by about as much as rounding does (benchmarks/agreement.py tells more). How far these come from the truth is
 the noise of a tensor; ours may be FACTOR times as far, and LAST_PLACES units of the tensor's size further.
 
 A ReLU whose input is about 0 turns one rounding into another gradient, and an optimizer that divides by the gradient's
@@ -205,7 +205,7 @@ def trained(twin: Any, way: Way, data: Data) -> tuple[FeedForwardNet, Outcome]:
 class Theirs:
     """PyTorch's side of a net.
 
-    perturbed: a generator of signs, by which weights are off while a step passes; shaken: so are gradients.
+    perturbed: a generator of signs, by which inputs and weights are off while a step passes; shaken: so are gradients.
     """
 
     def __init__(self, twin: Any, data: Data, dtype: str, perturbed: Any = None, shaken: bool = False) -> None:
@@ -245,6 +245,8 @@ class Theirs:
             return F.batch_norm(x, *kept, gamma, beta, training and name not in self.data.frozen, momentum, epsilon)
 
         values = {name: self._tensor(array) for name, array in x.items()}
+        if self.perturbed is not None:
+            values = {name: value * (1 + self._off(value, 8)) for name, value in values.items()}
         self.twin.theirs(values, w, batch_norm)
         return values
 
