@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
 from singa_lite.ops.activation import elu as elu
@@ -118,6 +119,7 @@ class BackwardPass:
         """The sequence number of the node that `step` would take next; -1 at the end."""
         return self._nodes[-1].sequence if self._nodes else -1
 
+    @in_own_context
     def step(self) -> Finished:
         """Take one node; returns the parameters whose gradients are final now, with these gradients."""
         node = self._nodes.pop()

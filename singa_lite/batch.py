@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from singa_lite.arrays import check_detached, dtype_of, host_array, on_host, says_form
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.tensor import Shape, Tensor, as_tensor
+from singa_lite.tensor import Shape, Tensor, as_tensor, to_numpy
 
 
 def by_name(given: Any, names: list[str], what: str) -> dict[str, Any]:
@@ -19,37 +20,63 @@ def by_name(given: Any, names: list[str], what: str) -> dict[str, Any]:
             raise GraphError(f"{what}: wanted a dict for {names}, received one {type(given).__name__}")
         return {names[0]: given}
     if set(given) != set(names):
-        raise GraphError(f"{what}: wanted a dict for {names}, received one for {sorted(given)}")
+        raise GraphError(f"{what}: wanted a dict for {names}, received one for {sorted(map(str, given))}")
     return dict(given)
 
 
-def as_array(given: Any) -> Any:
-    """`given` as something with shape and dtype: itself if it has both, else a NumPy array."""
-    return given if hasattr(given, "shape") and hasattr(given, "dtype") else np.asarray(given)
+def as_array(where: str, given: Any) -> Any:
+    """`given` as what a step is fed with: a Tensor, an array in a GPU's memory, or NumPy's in native byte order.
+
+    TypeError for what is no array, GraphError for a Tensor without a value. where: what messages begin with.
+    """
+    if isinstance(given, Tensor):
+        check_value(where, given)
+        return given
+    if on_host(given):
+        return host_array(where, given)
+    check_detached(where, given)
+    if dtype_of(given) is None:
+        raise TypeError(f"{where}: wanted an array of NumPy's dtypes, received {given.dtype}; convert it first")
+    return given
 
 
-def check_input(name: str, given: Any, sample_shape: Shape, dtype: np.dtype[Any]) -> None:
+def check_value(where: str, given: Tensor) -> None:
+    """GraphError for a tensor of a recording that has no value, unless this is recorded too."""
+    if given.block.memory is None and given.device.graph is None:
+        raise GraphError(f"{where}: wanted a tensor with a value, received {given!r}, which was recorded and never run")
+
+
+def check_input(where: str, given: Any, sample_shape: Shape, dtype: np.dtype[Any]) -> None:
     """ShapeError or TypeError unless `given` is a batch of at least one sample of this shape and dtype."""
     shape = tuple(given.shape)
     if shape[1:] != sample_shape or not shape:
         raise ShapeError(
-            f"input of layer {name!r}: wanted a batch of samples {sample_shape}, that is shape "
-            f"{('n', *sample_shape)}, received {shape}"
+            f"{where}: wanted a batch of samples {sample_shape}, that is shape {('n', *sample_shape)}, received {shape}"
         )
     if shape[0] == 0:
-        raise ShapeError(f"input of layer {name!r}: wanted at least one sample, received an empty batch {shape}")
-    if str(given.dtype).removeprefix("torch.") != str(dtype):
-        raise TypeError(f"input of layer {name!r}: wanted {dtype}, received {given.dtype}; convert it first")
+        raise ShapeError(f"{where}: wanted at least one sample, received an empty batch {shape}")
+    if given.dtype != dtype and dtype_of(given) != dtype:
+        raise TypeError(
+            f"{where}: wanted {dtype}, received {given.dtype}; convert it first, as x.astype({str(dtype)!r}) does"
+        )
+
+
+def same_counts(where: str, inputs: Mapping[str, Any]) -> None:
+    """ShapeError unless there are equally many samples for each input."""
+    counts = {name: array.shape[0] for name, array in inputs.items()}
+    if len(set(counts.values())) != 1:
+        raise ShapeError(f"{where}: wanted equally many samples in each input, received {counts}")
 
 
 def checked_inputs(x: Any, sample_shapes: Mapping[str, Shape], dtype: np.dtype[Any]) -> dict[str, Any]:
     """The batch as one array an input layer, each checked. x: one array, or {input layer: array}."""
-    arrays = {name: as_array(v) for name, v in by_name(x, list(sample_shapes), "inputs of the net").items()}
-    for name, array in arrays.items():
-        check_input(name, array, sample_shapes[name], dtype)
-    counts = {name: array.shape[0] for name, array in arrays.items()}
-    if len(set(counts.values())) != 1:
-        raise ShapeError(f"inputs of the net: wanted equally many samples in each, received {counts}")
+    arrays = {}
+    for name, given in by_name(x, list(sample_shapes), "inputs of the net").items():
+        where = f"input of layer {name!r}"
+        said = given if says_form(where, given) else as_array(where, given)
+        check_input(where, said, sample_shapes[name], dtype)  # before anything is read from a file
+        arrays[name] = as_array(where, said)
+    same_counts("inputs of the net", arrays)
     return arrays
 
 
@@ -66,6 +93,6 @@ def untaped(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def warn_of_nan(named: Mapping[str, Any]) -> None:
     """Warn of arrays that hold NaN or infinity; integers cannot."""
     for name, given in named.items():
-        array = np.asarray(given)
+        array = given if isinstance(given, np.ndarray) else to_numpy(as_tensor(given))
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             warnings.warn(f"{name} holds NaN or infinity in its first batch", RuntimeWarning, stacklevel=4)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from typing import Any, Protocol
 
-import numpy as np
-
-from singa_lite.checks import whole
-from singa_lite.evaluation import Evaluable, batches, checked, evaluate, taken
+from singa_lite.arrays import kind
+from singa_lite.checks import flag, whole
+from singa_lite.evaluation import Evaluable, evaluate
 from singa_lite.progress import History as History
 from singa_lite.progress import Mean, Progress
+from singa_lite.samples import Samples
 from singa_lite.tensor import Tensor
 
 
@@ -59,39 +59,29 @@ class Training:
     def __init__(
         self,
         net: Trainable,
-        x: Any,
-        y: Any,
-        batch_size: int,
+        data: Samples,
+        validation: Samples | None,
         epochs: int,
-        validation_data: tuple[Any, Any] | None,
         shuffle: bool,
         verbose: bool,
-        callbacks: Sequence[Callback] = (),
+        callbacks: Iterable[Callback] | Callback = (),
         prefetch: int = 0,
     ) -> None:
-        count = checked(x, y, batch_size)
-        if validation_data is not None:
-            checked(*validation_data, batch_size)
-        if not isinstance(epochs, int | np.integer) or epochs < 0:
-            raise ValueError(f"epochs: wanted an integer of at least 0, received {epochs}")
-        for callback in callbacks:
-            if not isinstance(callback, Callback):
-                raise TypeError(f"callbacks: wanted objects of class Callback, received {type(callback).__name__}")
         self.net: Any = net  # callbacks want all of it
-        self.epochs = int(epochs)
-        self.callbacks = tuple(callbacks)
-        self.progress = Progress(count, int(batch_size), bool(shuffle), net.seed)
+        self.epochs = whole("fit epochs", epochs, 0)
+        self.callbacks = _checked_callbacks(callbacks)
+        self.progress = Progress(data.count, data.batch_size, flag("fit shuffle", shuffle), net.seed)
         self.loss: Tensor | None = None
         self.metric: Any = None
-        self._data = x, y
-        self._validation_data = validation_data
-        self._verbose = verbose
+        self._data = data
+        self._validation = validation
+        self._verbose = flag("fit verbose", verbose)
         self._prefetch = whole("fit prefetch", prefetch, 0)
 
     @property
     def validates(self) -> bool:
         """Whether there is a validation at the end of each epoch."""
-        return self._validation_data is not None
+        return self._validation is not None
 
     def run(self) -> History:
         """Train until `epochs` are done."""
@@ -141,12 +131,12 @@ class Training:
     def _batches(self) -> None:
         from tqdm.auto import tqdm
 
-        progress, (x, y) = self.progress, self._data
+        progress = self.progress
         start = time.perf_counter() - progress.seconds
         title = f"epoch {progress.epoch + 1}/{self.epochs}" if self._verbose else None
-        indices = batches(progress.samples, progress.batch_size, progress.order, progress.batch)
+        indices = self._data.indices(progress.order, progress.batch)
         with (
-            closing(taken(x, y, indices, self._prefetch)) as all_batches,
+            closing(self._data.batches(indices, self._prefetch)) as all_batches,
             tqdm(
                 total=progress.samples, initial=progress.mean.count, desc=title, unit=" samples", disable=title is None
             ) as bar,
@@ -160,10 +150,9 @@ class Training:
                     callback.on_batch(self)
 
     def _validated(self) -> tuple[float | None, Any]:
-        if self._validation_data is None:
+        if self._validation is None:
             return None, None
-        size = self.progress.batch_size
-        loss, metric = evaluate(self.net, *self._validation_data, size, self._validation_batch, self._prefetch)
+        loss, metric = evaluate(self.net, self._validation, self._validation_batch, self._prefetch)
         if self._verbose:
             print(f"validation: loss {loss:.4f}" + ("" if metric is None else f", metric {_text(metric)}"))
         return loss, metric
@@ -171,6 +160,29 @@ class Training:
     def _validation_batch(self) -> None:
         for callback in self.callbacks:
             callback.on_validation_batch(self)
+
+
+def pair(where: str, given: Any) -> tuple[Any, Any]:
+    """The two parts of (samples, targets). TypeError for anything else, which says what was received."""
+    if not isinstance(given, tuple | list):
+        raise TypeError(f"{where}: wanted (x, y), received {kind(given)}")
+    if len(given) != 2:
+        raise ValueError(f"{where}: wanted (x, y), received {len(given)} parts")
+    return given[0], given[1]
+
+
+def _checked_callbacks(given: Any) -> tuple[Callback, ...]:
+    """The callbacks of a list, or one alone."""
+    if isinstance(given, Callback):
+        return (given,)
+    if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
+        raise TypeError(f"fit callbacks: wanted a list of objects of class Callback, received {kind(given)}")
+    callbacks = tuple(given)
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            found = f"the class {callback.__name__} itself" if isinstance(callback, type) else kind(callback)
+            raise TypeError(f"fit callbacks: wanted objects of class Callback, received {found}")
+    return callbacks
 
 
 def _state(mean: Mean, high_water: int) -> str:

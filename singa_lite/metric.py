@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from singa_lite import autograd
-from singa_lite.checks import whole
+from singa_lite.checks import finite, whole
+from singa_lite.contexts import in_own_context
 from singa_lite.errors import ShapeError
-from singa_lite.target import Criterion, Target, check_labels
+from singa_lite.target import Criterion, Target, check_classes, check_labels, check_like, check_probabilities
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -21,6 +22,7 @@ class Metric(Criterion, ABC):
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         """One value a sample, (n,), of scores x (n, ...) and a target that `check` let through."""
 
+    @in_own_context
     def forward(self, x: Tensor, y: Any) -> Tensor:
         """One value a sample, (n,), in x's dtype. y: Tensor, NumPy, or anything that holds an array.
 
@@ -49,10 +51,14 @@ class _AmongTopK(Metric):
         return values
 
     def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
-        """Raise unless it holds class ids (n, ...) or rows (n, c, ...), and there are k classes."""
+        """Raise unless it holds class ids (n, ...) or rows (n, c, ...), and there are more than k classes.
+
+        Among k of k classes everything is, whatever the scores are.
+        """
+        check_classes(self._name, x_shape, "BinaryAccuracy")
         check_labels(self._name, x_shape, target)
-        if self.k > x_shape[1]:
-            raise ValueError(f"{self._name}: wanted k of at most the {x_shape[1]} classes, received {self.k}")
+        if self.k >= x_shape[1]:
+            raise ValueError(f"{self._name}: wanted k below the {x_shape[1]} classes, received {self.k}")
 
 
 class TopKAccuracy(_AmongTopK):
@@ -75,6 +81,30 @@ class Accuracy(TopKAccuracy):
 
     def __init__(self) -> None:
         super().__init__(1)
+
+
+class BinaryAccuracy(Metric):
+    """1 where a score is above the threshold and its target above 1/2, or neither; else 0, as for NaN.
+
+    The mean over each sample. x: scores (n, ...); y: x's shape and dtype, values from 0 to 1.
+    threshold: 0 for raw scores, as SigmoidCrossEntropy takes them; 0.5 for probabilities.
+    """
+
+    def __init__(self, threshold: float = 0.0) -> None:
+        self.threshold = finite("BinaryAccuracy threshold", threshold)
+
+    def compute(self, x: Tensor, target: Tensor) -> Tensor:
+        """As the choice between two classes: no, whose score is the threshold's distance from x, and yes."""
+        above, yes = (autograd.reshape(t, (x.shape[0], 1, -1)) for t in (x - self.threshold, target))
+        scores, rows = autograd.concat([-above, above], 1), autograd.concat([1 - yes, yes], 1)
+        values: Tensor = x.device.empty(x.shape[:1], x.dtype)
+        x.device.run("in_top_k", scores, rows, values, k=1)
+        return values
+
+    def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+        """Raise unless it has the scores' shape and dtype, and values from 0 to 1."""
+        check_like(self._name, x_shape, dtype, target)
+        check_probabilities(self._name, target)
 
 
 class _AmongLabels(_AmongTopK):

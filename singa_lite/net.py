@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite import batch, evaluation, fit, summary
+from singa_lite import batch, compile_checks, evaluation, fit, samples, summary
+from singa_lite import device as devices
 from singa_lite.autograd import no_grad
+from singa_lite.checks import flag, is_int, names, whole
+from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
@@ -21,9 +24,11 @@ from singa_lite.metric import Metric
 from singa_lite.objective import Losses, Metrics, Objective
 from singa_lite.ops.op import Op
 from singa_lite.optimizer import Optimizer
+from singa_lite.recorded_steps import StepForm
 from singa_lite.run import LayerGradients as LayerGradients
 from singa_lite.run import Run
-from singa_lite.step import StepForm, Steps
+from singa_lite.samples import Samples
+from singa_lite.step import Steps
 from singa_lite.tensor import Tensor, as_tensor
 
 
@@ -53,23 +58,30 @@ class FeedForwardNet(LayerGraph):
         self._run: Run | None = None
         self._unfinished: Run | None = None
         self._passed_over: list[weakref.ref[Op]] = []
+        self._moving: Run | None = None
         self._seen_batch = False
         self._steps = Steps(self, graph=False)
         self._beside: list[Callable[[], Pause]] = []
+        self._readers: list[Pause] = []
 
     def to_device(self, device: Any) -> None:
         """Move parameters, state and the optimizer's state."""
         self._whole_step("to_device")
+        device = devices.get(device)
+        graph, fuse = self._steps.graph, self._steps.fuse
+        self._steps = Steps(self, graph, fuse)  # recorded steps are bound to the old device
+        self._steps.interrupted = "(while the net was being moved to another device)"
         for node in self.ordered():
             node.layer.to_device(device)
         if self.optimizer is not None:
             self.optimizer.to_device(device)
         self.device = device
-        self.discard_step()
-        self._steps = Steps(self, self._steps.graph, self._steps.fuse)  # recorded steps are bound to the old device
+        self.forget_run()
+        self._steps = Steps(self, graph, fuse)
 
     # ---- forward and backward
 
+    @in_own_context
     def forward(self, training: bool, x: Any, output: Collection[str] = (), *, freeze: str | None = None) -> Any:
         """Run all layers.
 
@@ -82,14 +94,15 @@ class FeedForwardNet(LayerGraph):
         walks back through both, this net's `backward` through its own layers alone. GraphError where a frozen layer
         would cut that tape.
         """
-        nodes = self.ordered()
+        nodes, training = self.ordered(), flag("forward training", training)
         if training:
             self._whole_step("forward")
             self._pass_over()
-        self.check_names("forward", [*output, freeze])
+        self.check_names("forward", [*names("forward output", output), freeze])
         arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
         inputs = batch.as_tensors(arrays, self.device)
         run = Run(nodes, self.device, self.dtype, training, freeze)
+        self._moving = run if training else None
         if not training:
             with no_grad():
                 return run.forward(inputs, output)
@@ -115,7 +128,7 @@ class FeedForwardNet(LayerGraph):
         self._whole_step("backward")
         if self._run is None:
             raise GraphError("backward: wanted forward(True, x) before it, once for each backward")
-        self.check_names("backward", [*output, freeze])
+        self.check_names("backward", [*names("backward output", output), freeze])
         self._check_one_forward()
         walk = self._run.backward(self._derivatives(dy), frozenset(output), freeze)
         run, self._run = self._run, None
@@ -155,32 +168,71 @@ class FeedForwardNet(LayerGraph):
         if not self._beside:
             return None
         several, self._beside = self._beside, []
-        return Pause.of_all([begin() for begin in several])
+        for begin in several:
+            self.reads(begin())
+        return Pause.of_all(self._readers)
+
+    def reads(self, pause: Pause) -> None:
+        """Note what reads parameters, before it begins, so that nothing writes them under its hands.
+
+        A training step waits for it, and after one that was interrupted the next call ends it.
+        """
+        if pause not in self._readers:
+            self._readers.append(pause)
+
+    def end_readers(self, give_up: bool = True) -> None:
+        """Nothing reads parameters any more when this returns. give_up: what has not begun to, need not."""
+        while self._readers:
+            reader = self._readers[0]
+            if give_up:
+                reader.end()
+            else:
+                reader.wait()
+            self._readers.remove(reader)
 
     @property
     def unfinished_at(self) -> str:
         """The layer at which the last backward() was left before its end; "" after whole steps."""
-        if self._steps.interrupted:
-            return "(somewhere in a replayed step)"
-        return self._unfinished.stopped_at if self._unfinished is not None else ""
+        stopped_at = self._unfinished.stopped_at if self._unfinished is not None else ""
+        return stopped_at or self._steps.interrupted
 
     def _whole_step(self, where: str) -> None:
-        if self.unfinished_at:
+        if not self._steps.under_way:
+            self.end_readers()
+        left_at = self.unfinished_at
+        if left_at:
+            what = (
+                f"the last step was left {left_at}"
+                if left_at.startswith("(")
+                else f"the last backward() was left at layer {left_at!r}: layers after it are updated, those before it "
+                "are not"
+            )
             raise GraphError(
-                f"{where}: wanted a whole step, but the last backward() was left at layer "
-                f"{self.unfinished_at!r}: layers after it are updated, those before it are not. "
-                "Load a snapshot, or call discard_step() to go on from here"
+                f"{where}: wanted a whole step, but {what}. Load a snapshot, or call discard_step() to go on from here"
             )
 
     def discard_step(self) -> None:
-        """Forget a forward or an unfinished backward. Updates already made stay."""
+        """Forget a forward, or a step or load that was left before its end. What it has changed stays."""
+        self.end_readers()
         self.forget_run()
-        self._steps.interrupted = False
+        if self.optimizer is not None:
+            self.optimizer.restore_step(self.optimizer.step)
+        self._steps.interrupted = ""
+
+    def begin_restore(self) -> None:
+        """Values are put in place from now on: until `discard_step` this net is neither the old nor the new one."""
+        self.end_readers()
+        self._steps.interrupted = "(while a snapshot was being loaded: parts of it are in the net)"
 
     def forget_run(self) -> None:
         """Forget the last forwards and backward."""
-        self._run = self._unfinished = None
+        self._run = self._unfinished = self._moving = None
         self._passed_over.clear()
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the last training forward, also one that was not ended, may have moved a layer's state."""
+        return self._moving is not None and self._moving.has_moved
 
     # ---- training
 
@@ -203,16 +255,19 @@ class FeedForwardNet(LayerGraph):
         never exist whole; results then agree to rounding. freeze: layers before this one are not trained.
         """
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"compile: wanted an Optimizer, received {type(optimizer).__name__}")
+            hint = f", perhaps {optimizer.__name__}()" if isinstance(optimizer, type) else ""
+            raise TypeError(f"compile: wanted an Optimizer{hint}, received {type(optimizer).__name__}")
+        graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
         self.check_names("compile", [freeze])
-        loss, metric = _checked_kind("loss", loss, Loss), _checked_kind("metric", metric, Metric)
-        optimizer.check_names(self.param_names())
-        self.loss = loss if loss is not None else self.loss
-        self.metric = metric if metric is not None else self.metric
-        self.optimizer, self.freeze = optimizer, freeze
-        interrupted = self._steps.interrupted
-        self._steps = Steps(self, graph, fuse)
-        self._steps.interrupted = interrupted
+        loss = _checked_kind("loss", loss, Loss) if loss is not None else self.loss
+        metric = _checked_kind("metric", metric, Metric) if metric is not None else self.metric
+        objective = None if loss is None else Objective(loss, metric, self.output_names())
+        compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
+        steps = Steps(self, graph, fuse)
+        steps.interrupted = self._steps.interrupted
+        self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
+        self.loss, self.metric, self.freeze = loss, metric, freeze
+        self._steps, self.optimizer = steps, optimizer
 
     def train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """One step: forward, loss, and an update of each layer as soon as its gradients are there.
@@ -221,20 +276,26 @@ class FeedForwardNet(LayerGraph):
         Returns (loss, metric), 0-d tensors from before the update; the metric is None if the net has none.
         Input that does not fit is refused before anything changes.
         """
-        with self._steps.arena.alone:
-            self._whole_step("train_one_batch")
-            if self.optimizer is None:
-                raise GraphError("train_one_batch: wanted an optimizer, call compile(optimizer) first")
-            given = self._batch(x, y)
-            self.forget_run()  # a forward by hand before it has nothing to do with this step
-            return self._steps.train(*given)
+        return self._steps.alone(self._train_one_batch, x, y)
 
-    def _batch(self, x: Any, y: Any) -> tuple[Objective, dict[str, Any], dict[str, Any]]:
-        """The net's objective, and a batch and its targets by layer, checked."""
+    def _train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
+        self._whole_step("train_one_batch")
+        if self.optimizer is None:
+            raise GraphError("train_one_batch: wanted an optimizer, call compile(optimizer) first")
+        given = self._batch(x, y)
+        self.forget_run()  # a forward by hand before it has nothing to do with this step
+        return self._steps.train(*given)
+
+    def _objective(self) -> Objective:
+        """Losses and metrics by output."""
         if self.loss is None:
             raise GraphError("wanted a loss, give one to the net or to compile()")
         self._single_outputs()
-        objective = Objective(self.loss, self.metric, self.output_names())
+        return Objective(self.loss, self.metric, self.output_names())
+
+    def _batch(self, x: Any, y: Any) -> tuple[Objective, dict[str, Any], dict[str, Any]]:
+        """The net's objective, and a batch and its targets by layer, checked."""
+        objective = self._objective()
         arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
         count = next(iter(arrays.values())).shape[0]
         wanted = {name: (count, *self.output_shapes(name)[0]) for name in self.output_names()}
@@ -244,6 +305,16 @@ class FeedForwardNet(LayerGraph):
             batch.warn_of_nan({f"target of layer {n!r}": array for n, array in targets.items()})
             self._seen_batch = True
         return objective, arrays, targets
+
+    def _samples(self, where: str, x: Any, y: Any, batch_size: int) -> Samples:
+        """The data of `fit` or `evaluate`, checked: shapes, dtypes, counts, and the values of targets in memory."""
+        objective, batch_size = self._objective(), whole(f"{where} batch_size", batch_size, 1)
+        inputs = samples.checked_inputs(where, x, self.input_shapes(), self.dtype)
+        count = next(iter(inputs.values())).shape[0]
+        targets = samples.checked_targets(where, y, self.output_names(), count)
+        shapes = {name: self.output_shapes(name)[0] for name in targets}
+        objective.check_data(targets, shapes, self.dtype, batch_size)
+        return Samples(inputs, targets, batch_size, (not isinstance(x, Mapping), not isinstance(y, Mapping)))
 
     def _single_outputs(self) -> None:
         for name in self.output_names():
@@ -262,27 +333,26 @@ class FeedForwardNet(LayerGraph):
         objective, inputs, targets = self._batch(x, y)
         self._whole_step("gradients")
         self.forget_run()
+        tensors = batch.untaped(batch.as_tensors(targets, self.device))  # before forward, which moves statistics
         out = self.forward(True, batch.untaped(batch.as_tensors(inputs, self.device)), freeze=self.freeze)
-        objective.loss(True, out, batch.untaped(batch.as_tensors(targets, self.device)))
-        del out, inputs, targets
+        objective.loss(True, out, tensors)
+        del out, inputs, targets, tensors
         collected = {}
-        for names, _, gradients, _ in self.backward(objective.backward()):
-            collected.update({n: g.detach() for n, g in zip(names, gradients, strict=True)})
+        for layer_names, _, gradients, _ in self.backward(objective.backward()):
+            collected.update({n: g.detach() for n, g in zip(layer_names, gradients, strict=True)})
         return collected
 
     def evaluate(self, x: Any, y: Any, batch_size: int = 32) -> tuple[float, Any]:
         """(loss, metric) over all samples, as numbers, without training; the metric is None if there is none."""
-        return evaluation.evaluate(self, x, y, batch_size)
+        return evaluation.evaluate(self, self._samples("evaluate", x, y, batch_size))
 
     def evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """(loss, metric) of one batch, as 0-d tensors, without training."""
-        with self._steps.arena.alone:
-            return self._steps.evaluate(*self._batch(x, y))
+        return self._steps.alone(lambda: self._steps.evaluate(*self._batch(x, y)))
 
     def predict_one_batch(self, x: Any) -> Any:
         """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call."""
-        with self._steps.arena.alone:
-            return self._steps.predict(batch.checked_inputs(x, self.input_shapes(), self.dtype))
+        return self._steps.alone(lambda: self._steps.predict(batch.checked_inputs(x, self.input_shapes(), self.dtype)))
 
     def predict(self, x: Any, batch_size: int = 32) -> Any:
         """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.
@@ -290,7 +360,9 @@ class FeedForwardNet(LayerGraph):
         What the last layer gives, as it is: raw scores where the loss works on raw scores.
         """
         self._single_outputs()
-        return evaluation.predict(self, x, batch_size)
+        inputs = samples.checked_inputs("predict", x, self.input_shapes(), self.dtype)
+        size = whole("predict batch_size", batch_size, 1)
+        return evaluation.predict(self, Samples(inputs, None, size, (not isinstance(x, Mapping), True)))
 
     def fit(
         self,
@@ -302,7 +374,7 @@ class FeedForwardNet(LayerGraph):
         validation_data: tuple[Any, Any] | None = None,
         shuffle: bool = True,
         verbose: bool = True,
-        callbacks: Sequence[fit.Callback] = (),
+        callbacks: Iterable[fit.Callback] | fit.Callback = (),
         resume: str | PathLike[str] | None = None,
         prefetch: int = 0,
     ) -> fit.History:
@@ -317,7 +389,11 @@ class FeedForwardNet(LayerGraph):
         """
         if self.optimizer is None:
             raise GraphError("fit: wanted an optimizer, call compile(optimizer) first")
-        training = fit.Training(self, x, y, batch_size, epochs, validation_data, shuffle, verbose, callbacks, prefetch)
+        data, validation = self._samples("fit", x, y, batch_size), None
+        if validation_data is not None:
+            parts = fit.pair("fit validation_data", validation_data)
+            validation = self._samples("fit validation_data", *parts, batch_size)
+        training = fit.Training(self, data, validation, epochs, shuffle, verbose, callbacks, prefetch)
         if resume is not None:
             from singa_lite.snapshots.checkpoints.resume import resume as going_on
 
@@ -346,10 +422,10 @@ class FeedForwardNet(LayerGraph):
 
         training: a training step of the compiled net, else a prediction.
         """
-        if not isinstance(batch_size, int | np.integer) or batch_size < 1:
-            raise ValueError(f"plan_batch: wanted a batch of at least 1 sample, received {batch_size}")
+        if not is_int(batch_size) or batch_size < 1:
+            raise ValueError(f"plan_batch: wanted a batch of at least 1 sample, received {batch_size!r}")
         forms = {"input": {name: ((batch_size, *shape), self.dtype) for name, shape in self.input_shapes().items()}}
-        if not training:
+        if not flag("plan_batch training", training):
             return self._steps.planned(None, forms)
         self._whole_step("plan_batch")
         if self.loss is None or self.optimizer is None:
@@ -412,5 +488,6 @@ def _checked_kind(what: str, given: Any, kind: type) -> Any:
     members = given.values() if isinstance(given, Mapping) else [given]
     for member in members:
         if member is not None and not isinstance(member, kind):
-            raise TypeError(f"{what}: wanted a {kind.__name__}, received {type(member).__name__}")
+            hint = f", perhaps {member.__name__}()" if isinstance(member, type) else ""
+            raise TypeError(f"{what}: wanted a {kind.__name__}{hint}, received {type(member).__name__}")
     return given

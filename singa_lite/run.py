@@ -46,7 +46,7 @@ class Run:
     Each input of a layer passes a port, an Identity on the tape: there a layer's part of the tape begins, and the
     derivative by that layer's input can be read off. A walk ends at the ports of the net's inputs: what made these, as
     another net may have, keeps its tape. stopped_at: the layer at which a walk back stands, "" before its first
-    gradients and after its end.
+    gradients and after its end. has_moved: whether a layer may have moved its state.
     """
 
     def __init__(self, nodes: list[Node], device: Any, dtype: Any, training: bool, freeze: str | None) -> None:
@@ -55,6 +55,7 @@ class Run:
         self.dtype = dtype
         self.training = training
         self.stopped_at = ""
+        self.has_moved = False
         names = [node.layer.name for node in nodes]
         self._frozen = frozenset(names[: names.index(freeze)]) if freeze is not None else frozenset()
         self._ports: dict[str, list[Op]] = {}
@@ -105,8 +106,14 @@ class Run:
                 with no_grad():
                     result = layer.forward(False, *_cast(inputs, layer.dtype))
             else:
+                self.has_moved |= bool(layer.states)
                 result = layer.forward(True, *_cast(self._through_ports(layer.name, inputs), layer.dtype))
-        return list(result) if isinstance(result, list | tuple) else [result]
+        outputs = list(result) if isinstance(result, list | tuple) else [result]
+        if not outputs or not all(isinstance(output, Tensor) for output in outputs):
+            given = ", ".join(type(output).__name__ for output in outputs) or "none"
+            raise TypeError(f"layer {layer.name!r}: wanted forward() to return a Tensor, or a list, received {given}")
+        _check_shapes(layer, outputs)
+        return outputs
 
     def _through_ports(self, name: str, inputs: list[Tensor]) -> list[Tensor]:
         ports = [Identity() for _ in inputs]
@@ -204,6 +211,18 @@ class Run:
     def _captured(self, name: str, tape: BackwardPass) -> Any:
         found = [tape.captured.pop(port) for port in self._ports[name]]
         return found if len(found) > 1 else found[0]
+
+
+def _check_shapes(layer: Layer, outputs: list[Tensor]) -> None:
+    """ShapeError unless the outputs are as setup() said: the layers behind were set up for these."""
+    said = layer.output_sample_shape
+    wanted = said if isinstance(said, list) else [said]
+    found = [output.shape[1:] for output in outputs]
+    if found != wanted:
+        raise ShapeError(
+            f"layer {layer.name!r}: wanted forward() to return samples of shapes {wanted}, as setup() said, received "
+            f"{found}"
+        )
 
 
 def _cast(tensors: list[Tensor], dtype: Any) -> list[Tensor]:

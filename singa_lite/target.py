@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from singa_lite.arrays import host_array, on_host
 from singa_lite.errors import ShapeError
-from singa_lite.tensor import Array, Shape, Tensor, as_tensor
+from singa_lite.tensor import Array, Shape, Tensor, as_tensor, to_numpy
 
 Target = Array | Tensor
 
@@ -22,7 +23,7 @@ class Criterion:
         target: Tensor, NumPy, or anything that holds an array. ShapeError, TypeError, or ValueError for values
         that make no sense; those of a Tensor are looked at on the CPU only, so as not to wait for a device.
         """
-        target = received(target)
+        target = received(target, f"{self._name}: target")
         if not x_shape or 0 in x_shape:
             raise ShapeError(f"{self._name}: wanted scores of at least one sample, received {x_shape}")
         if np.dtype(dtype).kind != "f":
@@ -36,7 +37,9 @@ class Criterion:
 
     def _beside(self, x: Tensor, y: Any) -> Tensor:
         """y as a checked Tensor on the device of x."""
-        target = received(y)
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{self._name}: wanted scores as a Tensor, received {type(x).__name__}")
+        target = received(y, f"{self._name}: target")
         self.check(x.shape, x.dtype, target)
         return as_tensor(target, x.device)
 
@@ -50,9 +53,11 @@ class Criterion:
         return type(self).__name__
 
 
-def received(given: Any) -> Target:
-    """`given` itself if it is a Tensor, else a NumPy array of it (from a list, CuPy, DLPack)."""
-    return given if isinstance(given, Tensor | np.ndarray) else np.array(as_tensor(given).array)
+def received(given: Any, where: str = "target") -> Target:
+    """`given` itself if it is a Tensor, else a NumPy array of it (from a list, CuPy, DLPack), in native byte order."""
+    if isinstance(given, Tensor):
+        return given
+    return host_array(where, given) if on_host(given) else to_numpy(as_tensor(given))
 
 
 def readable(target: Target) -> Array | None:
@@ -63,14 +68,41 @@ def readable(target: Target) -> Array | None:
     return np.array(target.array) if on_host else None
 
 
+def check_classes(where: str, x_shape: Shape, for_one: str) -> None:
+    """ShapeError for scores without at least two classes, of which one alone is always right.
+
+    for_one: what to take for one score a sample.
+    """
+    if len(x_shape) < 2:
+        raise ShapeError(f"{where}: wanted scores (n, classes, ...), received {x_shape}")
+    if x_shape[1] < 2:
+        raise ShapeError(
+            f"{where}: wanted scores of at least 2 classes, received {x_shape}; for one score, of yes or no, take "
+            f"{for_one} and targets of 0 and 1 in the scores' shape and dtype"
+        )
+
+
+def check_like(where: str, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+    """ShapeError or TypeError unless the target has the scores' shape and dtype."""
+    if target.shape != x_shape:
+        raise ShapeError(f"{where}: wanted a target of shape {x_shape}, received {target.shape}")
+    if target.dtype != dtype:
+        raise TypeError(f"{where}: wanted a target of {dtype}, received {target.dtype}; convert it first")
+
+
+def check_probabilities(where: str, target: Target) -> None:
+    """ValueError for a value that is not from 0 to 1."""
+    values = readable(target)
+    if values is not None:
+        refuse(where, "values from 0 to 1", values, ~((values >= 0) & (values <= 1)))
+
+
 def check_labels(where: str, x_shape: Shape, target: Target) -> bool:
     """True for class ids (n, ...), False for rows (n, c, ...), of scores (n, c, ...).
 
     ShapeError if it has neither shape, TypeError for ids that are not integers, ValueError for an id that is
     not a class; the message names the first, its place, and the classes.
     """
-    if len(x_shape) < 2:
-        raise ShapeError(f"{where}: wanted scores (n, classes, ...), received {x_shape}")
     if target.shape == x_shape:
         return False
     ids_shape = x_shape[:1] + x_shape[2:]

@@ -27,6 +27,23 @@ def test_numbers(check, passing, failing):
     for number in failing:
         with pytest.raises(ValueError, match=f"^Adam lr: wanted a .*number.*, received {number}$"):
             check("Adam lr", number)
-    for stranger in ("two", None, [3], 1j, np.ones(3)):
+    for stranger in ("two", None, [3], 1j, np.ones(3), True, False, np.True_, np.array(True), np.array("1")):
         with pytest.raises(TypeError, match=r"^Adam lr: wanted a .*number.*, received "):
             check("Adam lr", stranger)
+
+
+def test_yes_or_no():
+    for yes in (True, np.True_, 1, np.int8(1)):
+        assert checks.flag("fit shuffle", yes) is True
+    for no in (False, np.False_, 0):
+        assert checks.flag("fit shuffle", no) is False
+    for stranger in ("yes", "", None, 2, -1, 1.0, [], np.array([True]), np.array(True)):
+        with pytest.raises(TypeError, match=r"^fit shuffle: wanted True or False, received "):
+            checks.flag("fit shuffle", stranger)
+
+
+def test_names():
+    assert checks.names("forward output", ("a", "b")) == checks.names("forward output", {"a": 1, "b": 2}) == ["a", "b"]
+    for stranger in ("ab", None, 5):
+        with pytest.raises(TypeError, match=r"^forward output: wanted a list of names, received "):
+            checks.names("forward output", stranger)

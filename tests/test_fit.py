@@ -9,6 +9,7 @@ import pytest
 
 from nets import all_bits, state_of
 from singa_lite import FeedForwardNet, GraphError, ShapeError, device, layers, loss, metric, optimizer, tensor
+from singa_lite.fit import Callback, Training
 
 RNG = np.random.default_rng(8)
 X = RNG.standard_normal((23, 5)).astype("f")
@@ -213,13 +214,18 @@ def test_predicting_takes_the_memory_of_the_whole_output_and_of_one_batch():
 # --- errors -------------------------------------------------------------------------------------------------
 
 
+def short(value: Any) -> str:
+    """An id of a parameter: the names of options."""
+    return " ".join(value) if isinstance(value, dict) else ""
+
+
 @pytest.mark.parametrize(
     ("x", "y", "options", "error", "words"),
     [
         (X, Y[:-1], {}, ShapeError, r"22 for 23"),
         (X[:0], Y[:0], {}, ShapeError, r"at least one"),
-        (np.float32(3), Y, {}, ShapeError, r"at least one"),
-        ({"a": X, "b": X[1:]}, Y, {}, ShapeError, r"'a': 23, 'b': 22"),
+        (np.float32(3), Y, {}, ShapeError, r"\('n', 5\), received \(\)"),
+        ({"a": X, "b": X[1:]}, Y, {}, GraphError, r"wanted a dict for \['hidden'\], received one for \['a', 'b'\]"),
         (X, Y, {"batch_size": 0}, ValueError, r"batch_size.*0"),
         (X, Y, {"batch_size": 2.5}, ValueError, r"batch_size.*2\.5"),
         (X, Y, {"epochs": -1}, ValueError, r"epochs.*-1"),
@@ -228,7 +234,7 @@ def test_predicting_takes_the_memory_of_the_whole_output_and_of_one_batch():
         (X[:, :4], Y, {}, ShapeError, r"'hidden'.*\(5,\).*\(23, 4\)"),
         (X, Y + 1, {}, ValueError, r"0 to 2, received 3"),
     ],
-    ids=lambda value: str(value) if isinstance(value, dict) else "",
+    ids=short,
 )
 def test_data_that_do_not_fit_change_nothing(x, y, options, error, words):
     net = classifier()
@@ -247,3 +253,76 @@ def test_fit_needs_an_optimizer_and_evaluate_a_loss():
     with pytest.raises(GraphError, match="loss"):
         net.evaluate(X, Y)
     assert net.predict(X).shape == (23, 3)
+
+
+class Silent(Callback):
+    """Does nothing."""
+
+
+ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"batch_size": True}, TypeError, "fit batch_size: wanted a whole number of at least 1, received True"),
+    ({"batch_size": np.True_}, TypeError, "fit batch_size: wanted a whole number"),
+    ({"batch_size": np.array(True)}, TypeError, "fit batch_size: wanted a whole number"),
+    ({"batch_size": "32"}, TypeError, "fit batch_size: wanted a whole number of at least 1, received '32'"),
+    ({"batch_size": None}, TypeError, "fit batch_size: wanted a whole number"),
+    ({"epochs": True}, TypeError, "fit epochs: wanted a whole number of at least 0, received True"),
+    ({"epochs": [3]}, TypeError, "fit epochs: wanted a whole number"),
+    ({"epochs": float("nan")}, ValueError, "fit epochs: wanted a whole number"),
+    ({"prefetch": True}, TypeError, "fit prefetch: wanted a whole number of at least 0, received True"),
+    ({"prefetch": -1}, ValueError, "fit prefetch: wanted a whole number of at least 0, received -1"),
+    ({"shuffle": "yes"}, TypeError, "fit shuffle: wanted True or False, received 'yes'"),
+    ({"shuffle": 5}, TypeError, "fit shuffle: wanted True or False, received 5"),
+    ({"shuffle": None}, TypeError, "fit shuffle: wanted True or False, received None"),
+    ({"shuffle": 1.0}, TypeError, "fit shuffle: wanted True or False, received 1.0"),
+    ({"verbose": 2}, TypeError, "fit verbose: wanted True or False, received 2"),
+    ({"validation_data": X}, TypeError, r"fit validation_data: wanted \(x, y\), received a numpy.ndarray"),
+    ({"validation_data": (X,)}, ValueError, r"fit validation_data: wanted \(x, y\), received 1 parts"),
+    ({"validation_data": (X, Y, Y)}, ValueError, r"fit validation_data: wanted \(x, y\), received 3 parts"),
+    ({"validation_data": {"x": X, "y": Y}}, TypeError, r"fit validation_data: wanted \(x, y\), received a dict"),
+    ({"validation_data": True}, TypeError, r"fit validation_data: wanted \(x, y\), received a bool"),
+    ({"validation_data": (X, None)}, TypeError, "fit validation_data: target of layer 'out': .* received None"),
+    ({"callbacks": 5}, TypeError, "fit callbacks: wanted a list of objects of class Callback, received an int"),
+    ({"callbacks": None}, TypeError, "fit callbacks: wanted a list of objects of class Callback, received None"),
+    ({"callbacks": "early"}, TypeError, "fit callbacks: wanted a list of objects of class Callback, received a str"),
+    ({"callbacks": [5]}, TypeError, "fit callbacks: wanted objects of class Callback, received an int"),
+    ({"callbacks": [Silent]}, TypeError, "fit callbacks: .* received the class Silent itself"),
+    ({"callbacks": Silent}, TypeError, "fit callbacks: .* received a type"),
+    ({"resume": True}, TypeError, 'fit resume: wanted "auto" or the path of a checkpoint, received True'),
+    ({"resume": 3}, TypeError, 'fit resume: wanted "auto" or the path of a checkpoint, received 3'),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "words"), ARGUMENTS, ids=short)
+def test_arguments_of_fit_that_are_refused(options, error, words):
+    net = classifier()
+    before = state_of(net)
+    with pytest.raises(error, match=words):
+        net.fit(X, Y, **{"verbose": False, **options})
+    assert state_of(net) == before
+
+
+@pytest.mark.parametrize("call", ["evaluate", "predict"])
+@pytest.mark.parametrize(("size", "error"), [(True, TypeError), ("8", TypeError), (0, ValueError), (2.5, ValueError)])
+def test_batch_sizes_of_the_others_that_are_refused(call, size, error):
+    data = (X, Y) if call == "evaluate" else (X,)
+    with pytest.raises(error, match=f"{call} batch_size: wanted a whole number of at least 1, received "):
+        getattr(classifier(), call)(*data, batch_size=size)
+
+
+def test_callbacks_in_any_iterable_or_one_alone():
+    called: list[str] = []
+
+    class Noting(Callback):
+        def on_end(self, training: Training, error: BaseException | None) -> None:
+            called.append("end")
+
+    for callbacks in ([Noting()], (Noting(),), (Noting() for _ in range(1)), Noting()):
+        classifier().fit(X, Y, epochs=0, verbose=False, callbacks=callbacks)
+    assert called == ["end"] * 4
+
+
+def test_numbers_and_flags_of_numpy():
+    nets = [classifier(), classifier()]
+    nets[0].fit(X, Y, batch_size=4, epochs=2, shuffle=False, verbose=False)
+    nets[1].fit(X, Y, np.int8(4), np.float32(2), shuffle=np.False_, verbose=0, validation_data=[X, Y])
+    assert state_of(nets[0]) == state_of(nets[1])

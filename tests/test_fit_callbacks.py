@@ -107,7 +107,7 @@ def test_an_error_at_the_end_does_not_keep_others_from_ending():
 
 
 def test_what_is_refused():
-    with pytest.raises(TypeError, match="Callback, received function"):
+    with pytest.raises(TypeError, match="Callback, received a function"):
         fit(classifier(), lambda: None)
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu())
     net.add(layers.Dense("out", 3, input_sample_shape=(5,)))

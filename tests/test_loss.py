@@ -290,6 +290,8 @@ BAD = {
         r"a sum above 0 over the classes, received 0.0 at \[2\]",
     ),
     "scores without classes": (SOFTMAX, (4,), np.zeros(4, int), ShapeError, r"scores \(n, classes, ...\)"),
+    "one score, ids": (SOFTMAX, (4, 1), np.zeros(4, int), ShapeError, r"2 classes, received \(4, 1\); .*SigmoidCross"),
+    "one score, rows": (SOFTMAX, (4, 1, 2), np.ones((4, 1, 2)), ShapeError, "at least 2 classes"),
     "no sample": (SOFTMAX, (0, 3), np.zeros(0, int), ShapeError, r"at least one sample, received \(0, 3\)"),
     "sigmoid shape": (
         SIGMOID, (4, 3), np.zeros((4, 2)), ShapeError, r"a target of shape \(4, 3\), received \(4, 2\)",

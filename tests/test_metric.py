@@ -52,7 +52,6 @@ def test_rows_of_regression_targets_name_their_largest_class():
         (2, [2, 1, 1], [1, 1, 0]),
         (2, [0, 3, 2], [0, 0, 1]),
         (3, [0, 2, 1], [1, 0, 1]),
-        (4, [3, 2, 0], [1, 1, 1]),
     ],
 )
 def test_top_k_accuracy(k, ids, wanted):
@@ -80,9 +79,9 @@ def test_precision_and_recall(k, precision, recall):
 def test_nan_is_never_a_hit():
     x = np.array([[NAN, 1.0, 0.0], [NAN, NAN, NAN], [0.0, NAN, 1.0]])
     assert values(metric.Accuracy(), x, np.array([0, 0, 1])) == [0, 0, 0]
-    assert values(metric.TopKAccuracy(3), x, np.array([0, 2, 1])) == [0, 0, 0]
-    assert values(metric.Precision(3), x, np.array([[1, 0, 0], [1, 1, 1], [0, 1, 0]])) == [0, 0, 0]
-    assert values(metric.Recall(3), x, np.array([[1, 0, 0], [1, 1, 1], [0, 1, 0]])) == [0, 0, 0]
+    assert values(metric.TopKAccuracy(2), x, np.array([0, 2, 1])) == [0, 0, 0]
+    assert values(metric.Precision(2), x, np.array([[1, 0, 0], [1, 1, 1], [0, 1, 0]])) == [0, 0, 0]
+    assert values(metric.Recall(2), x, np.array([[1, 0, 0], [1, 1, 1], [0, 1, 0]])) == [0, 0, 0]
 
 
 def test_nan_beside_the_label_does_not_hide_it():
@@ -128,8 +127,13 @@ def test_a_metric_of_ones_own():
 
 IDS = np.array([1, 0, 3])
 BAD = {
-    "k above the classes": (metric.TopKAccuracy(5), IDS, ValueError, "k of at most the 4 classes, received 5"),
-    "precision above": (metric.Precision(5), LABELS, ValueError, "k of at most the 4 classes, received 5"),
+    "k above the classes": (metric.TopKAccuracy(5), IDS, ValueError, "k below the 4 classes, received 5"),
+    "all classes": (metric.TopKAccuracy(4), IDS, ValueError, "k below the 4 classes, received 4"),
+    "precision of all": (metric.Precision(4), LABELS, ValueError, "k below the 4 classes, received 4"),
+    "recall of all": (metric.Recall(4), LABELS, ValueError, "k below the 4 classes, received 4"),
+    "float32 for yes or no": (metric.BinaryAccuracy(), LABELS.astype("f"), TypeError, "a target of float64"),
+    "shape of yes or no": (metric.BinaryAccuracy(), LABELS[:, 0].astype(float), ShapeError, r"of shape \(3, 4\)"),
+    "neither yes nor no": (metric.BinaryAccuracy(), 2.0 * LABELS, ValueError, r"from 0 to 1, received 2.0 at \[0, 0\]"),
     "ids out of range": (
         metric.Accuracy(), np.array([1, 4, 9]), ValueError,
         r"Accuracy: wanted class ids from 0 to 3, received 4 at \[1\] of the target",
@@ -151,6 +155,34 @@ def test_targets_that_do_not_fit_are_refused_before_anything_runs(made, target, 
     with device.cpu().watch(operations.append), pytest.raises(error, match=wanted):
         made.evaluate(x, convert(target))
     assert not operations
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (4, 1, 3)])
+@pytest.mark.parametrize("made", [metric.Accuracy(), metric.TopKAccuracy(1), metric.Precision(1), metric.Recall(1)])
+def test_one_score_a_sample_is_no_choice(made, shape):
+    x, ids = tensor.zeros(shape), np.zeros((4, *shape[2:]), int)
+    for target in (ids, np.ones(shape, "f")):
+        with pytest.raises(ShapeError, match=r"at least 2 classes, received \(4, 1.*take BinaryAccuracy"):
+            made.evaluate(x, target)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_binary_accuracy(dtype):
+    x = np.array([[0.1, -0.1, 0.0], [-1e-30, 1e-30, NAN], [np.inf, -np.inf, NAN], [0.6, 0.4, 0.5]])
+    y = np.array([[1, 0, 0], [1, 1, 1], [1, 1, 0], [1, 0, 0.5]], dtype)
+    assert values(metric.BinaryAccuracy(), x, y, dtype) == pytest.approx([1, 1 / 3, 1 / 3, 1 / 3])
+    assert values(metric.BinaryAccuracy(0.5), x, y, dtype) == pytest.approx([2 / 3, 0, 1 / 3, 1])
+    for one in ((4, 1), (4,)):
+        assert values(metric.BinaryAccuracy(), x[:, 0].reshape(one), y[:, 0].reshape(one), dtype) == [1, 0, 1, 1]
+    images = x[:, None, None], y[:, None, None]
+    assert values(metric.BinaryAccuracy(), *images, dtype) == pytest.approx([1, 1 / 3, 1 / 3, 1 / 3])
+
+
+def test_the_threshold_is_a_number():
+    with pytest.raises(TypeError, match="BinaryAccuracy threshold: wanted a finite number, received 'half'"):
+        metric.BinaryAccuracy("half")
+    with pytest.raises(ValueError, match="BinaryAccuracy threshold"):
+        metric.BinaryAccuracy(NAN)
 
 
 def test_scores_need_classes():

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import skips
 from nets import (
     all_bits,
     assert_close,
@@ -289,8 +290,8 @@ def test_losses_and_metrics_must_be_named_exactly():
         (both, None, {"scores": y["scores"]}),
     ):
         net = two_inputs_two_outputs()
-        net.compile(optimizer.SGD(lr=0.1), losses, metrics)
         with pytest.raises(GraphError, match=r"'scores', 'number'"):
+            net.compile(optimizer.SGD(lr=0.1), losses, metrics)  # which knows of all but the targets
             net.train_one_batch(x, targets)
 
 
@@ -766,7 +767,7 @@ def test_batches_of_any_kind_train_alike(kind):
 
 @pytest.mark.peer
 def test_torch_batches_train_alike():
-    torch = pytest.importorskip("torch", reason="the peer whose tensors are tried")
+    torch = skips.library("torch")
     nets = [images() for _ in range(2)]
     for net, batch in zip(nets, ((X, Y), (torch.from_numpy(X), torch.from_numpy(Y))), strict=True):
         net.compile(optimizer.SGD(lr=0.1))

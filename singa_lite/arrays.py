@@ -1,0 +1,173 @@
+"""What holds an array, from anywhere, as NumPy's: shown rather than copied, in native byte order, or refused."""
+
+from __future__ import annotations
+
+from array import array as flat_array
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singa_lite.errors import GraphError, ShapeError
+
+Array = NDArray[Any]
+
+#: Kinds of NumPy dtypes that a tensor can have: bool, signed, unsigned, float.
+KINDS = "biuf"
+#: Numbers that lists may hold.
+_NUMBERS = (bool, int, float, np.generic)
+#: Memory that NumPy can read, by DLPack's numbers: the CPU's, and the CPU's that is pinned for CUDA.
+_HOST = (1, 3)
+
+
+def host_array(where: str, given: Any) -> Array:
+    """`numbers` in native byte order."""
+    return native(numbers(where, given))
+
+
+def numbers(where: str, given: Any) -> Array:
+    """`given` as a NumPy array, over the same memory if it can be.
+
+    given: NumPy, DLPack on the host, anything with `__array__`, what can be sliced and says its shape and dtype, lists
+    of numbers, a number. TypeError for all else, masked arrays, and dtypes without numbers in them (object, text,
+    complex); ShapeError for lists of unequal lengths. where: what the message begins with.
+    """
+    found = _found(where, given)
+    if found.dtype.kind not in KINDS:
+        raise TypeError(f"{where}: wanted a bool, integer or float array, received dtype {found.dtype}")
+    return found
+
+
+def native(array: Array) -> Array:
+    """The array itself, or a copy if its bytes are in another order than this machine's."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def dtype_of(given: Any) -> np.dtype[Any] | None:
+    """NumPy's dtype, in native byte order, for what says its dtype in NumPy's or PyTorch's words; else None."""
+    said = getattr(given, "dtype", None)
+    if said is None:  # which NumPy would take for float64
+        return None
+    for words in (said, str(said).removeprefix("torch.")):
+        try:
+            return np.dtype(words).newbyteorder("=")
+        except TypeError:
+            continue
+    return None
+
+
+def on_host(given: Any) -> bool:
+    """False for an array in a GPU's memory (CuPy, PyTorch, JAX)."""
+    try:
+        return not hasattr(given, "__dlpack_device__") or int(given.__dlpack_device__()[0]) in _HOST
+    except (BufferError, RuntimeError, TypeError, ValueError):  # of arrays that cannot be given away at all
+        return True
+
+
+def check_detached(where: str, given: Any) -> None:
+    """TypeError for another library's tensor that requires grad, whose tape would not hear of what is done here."""
+    if getattr(given, "requires_grad", False):
+        raise TypeError(f"{where}: wanted values alone, received {kind(given)} that requires grad; detach() it first")
+
+
+def says_form(where: str, given: Any) -> bool:
+    """Whether it says shape and dtype without being read. ValueError if it cannot, as of a file that was closed."""
+    try:
+        return isinstance(given.shape, Sequence) and dtype_of(given) is not None
+    except AttributeError:
+        return False
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"{where}: wanted a data set that is open, received {kind(given)}: {error}") from error
+
+
+def is_lazy(where: str, given: Any) -> bool:
+    """Whether it is read by slices: it has shape, dtype and `[]`, and no memory to show (HDF5 and zarr sets)."""
+    if isinstance(given, np.ndarray | np.generic | list | tuple) or not hasattr(given, "__getitem__"):
+        return False
+    said = says_form(where, given) and all(isinstance(extent, int | np.integer) for extent in given.shape)
+    return said and not (hasattr(given, "__dlpack__") or hasattr(given, "iloc"))
+
+
+def sliced(where: str, given: Any, index: Any) -> Array:
+    """The samples of a lazy one at a slice, or at increasing places."""
+    piece = given[index]
+    if not isinstance(piece, np.ndarray | np.generic) and not hasattr(piece, "__array__"):
+        raise no_array(where, given)
+    return host_array(where, piece)
+
+
+def kind(given: Any) -> str:
+    """What to call it in a message: "a torch.Tensor", "None"."""
+    if given is None:
+        return "None"
+    made = type(given)
+    module = made.__module__.partition(".")[0]
+    name = made.__qualname__ if module in ("builtins", "__main__") else f"{module}.{made.__qualname__}"
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def no_array(where: str, given: Any) -> TypeError:
+    """The error for what is no array, which says what to do."""
+    return TypeError(
+        f"{where}: wanted an array (NumPy, CuPy, DLPack, a Tensor, an HDF5 data set, lists of numbers), "
+        f"received {kind(given)}{_advice(given)}"
+    )
+
+
+def _advice(given: Any) -> str:
+    if given is None:
+        return ""
+    if isinstance(given, str | bytes | PathLike):
+        return "; read the file first: singa_lite.data has loaders"
+    if hasattr(given, "toarray"):
+        return "; toarray() makes one of it"
+    if hasattr(given, "__next__"):
+        return "; np.stack(list(data)) gathers samples, train_one_batch takes batches"
+    if hasattr(given, "__getitem__") and hasattr(given, "__len__"):
+        return (
+            "; gather its samples with np.stack([data[i] for i in range(len(data))]), or call train_one_batch for each"
+        )
+    if hasattr(given, "__iter__"):
+        return "; call train_one_batch for each of its batches"
+    return ""
+
+
+def _found(where: str, given: Any) -> Array:
+    """As NumPy takes it; never by asking an object that says nothing of its length for one entry after the other."""
+    if isinstance(given, np.ma.MaskedArray):
+        raise TypeError(
+            f"{where}: wanted an array without a mask, received {kind(given)}; filled() gives one its values"
+        )
+    if isinstance(given, np.ndarray | np.generic | bool | int | float | range | memoryview | flat_array):
+        return np.asarray(given)
+    if isinstance(given, list | tuple):
+        _check_lists(where, given)
+    elif not any(hasattr(given, name) for name in ("__array__", "__array_interface__", "__dlpack__")):
+        if not is_lazy(where, given):
+            raise no_array(where, given)
+        return sliced(where, given, slice(0, next(iter(given.shape), 0)))
+    try:
+        return np.from_dlpack(given) if hasattr(given, "__dlpack__") and on_host(given) else np.asarray(given)
+    except GraphError:  # of a tensor without a value
+        raise
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        check_detached(where, given)
+        if isinstance(given, list | tuple) and isinstance(error, ValueError):
+            raise ShapeError(f"{where}: wanted lists of equal lengths at each depth, received others") from error
+        raise TypeError(f"{where}: wanted an array that NumPy can read, received {kind(given)}: {error}") from error
+
+
+def _check_lists(where: str, given: Sequence[Any], outer: tuple[int, ...] = ()) -> None:
+    """TypeError unless lists hold numbers, arrays and lists of them, and none itself."""
+    if id(given) in outer:
+        raise ShapeError(f"{where}: wanted lists of numbers, received a list that holds itself")
+    for made in set(map(type, given)):
+        if issubclass(made, list | tuple):
+            for entry in given:
+                if type(entry) is made:
+                    _check_lists(where, entry, (*outer, id(given)))
+        elif issubclass(made, np.ma.MaskedArray) or not (issubclass(made, _NUMBERS) or hasattr(made, "__array__")):
+            entry = next(entry for entry in given if type(entry) is made)
+            raise TypeError(f"{where}: wanted lists of numbers or arrays, received one with {kind(entry)} in it")

@@ -1,0 +1,440 @@
+"""Arrays from outside, in every form: the same bits as a plain one, or one error before anything has moved."""
+
+from __future__ import annotations
+
+from array import array as flat_array
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from nets import bits, state_of
+from singa_lite import FeedForwardNet, GraphError, ShapeError, device, layers, loss, metric, optimizer, tensor
+
+RNG = np.random.default_rng(12)
+X = RNG.standard_normal((6, 5)).astype("f")
+Y = RNG.integers(0, 3, 6)
+
+
+def trained(graph: bool = True) -> FeedForwardNet:
+    """A net with all that a step may move: running statistics, random state, the optimizer's state and step."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device.new_cpu(), seed=9)
+    net.add(layers.Dense("first", 4, input_sample_shape=(5,)))
+    net.add(layers.BatchNormalization("norm"))
+    net.add(layers.Dropout("drop", 0.3))
+    net.add(layers.Dense("last", 3))
+    net.compile(optimizer.Adam(0.01), graph=graph)
+    net.train_one_batch(X, Y)
+    return net
+
+
+class Lazy:
+    """What zarr, and many a reader of files, looks like: shape, dtype and `[]`, nothing else."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return self.array[index]
+
+
+class Frame:
+    """What pandas' frames look like: `[]` goes by label, `iloc` by place; there is no dtype of the whole."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.shape = array.shape
+
+    @property
+    def iloc(self) -> Any:
+        frame = self
+
+        class Places:
+            def __getitem__(self, index: Any) -> Frame:
+                return Frame(frame.array[index])
+
+        return Places()
+
+    def __getitem__(self, label: Any) -> Any:
+        raise KeyError(label)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.to_numpy()
+
+    def to_numpy(self, copy: bool = False) -> np.ndarray:
+        return self.array.copy() if copy else self.array
+
+
+class Series(Frame):
+    """A column, which has a dtype."""
+
+    @property
+    def dtype(self) -> Any:
+        return self.array.dtype
+
+
+class OnGpu:
+    """What CuPy's arrays look like to a net on the CPU: they are read by `get` alone."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError("in the memory of a GPU")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise TypeError("implicit conversion")
+
+    def __getitem__(self, index: Any) -> OnGpu:
+        return OnGpu(self.array[index])
+
+    def get(self) -> np.ndarray:
+        return self.array.copy()
+
+
+class Unit(np.ndarray):
+    """A subclass that has its own say in NumPy's functions."""
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        raise TypeError("a unit is wanted")
+
+
+def misaligned(values: np.ndarray) -> np.ndarray:
+    room = np.zeros(values.nbytes + 1, np.uint8)[1:]
+    made = room.view(values.dtype).reshape(values.shape)
+    made[:] = values
+    assert not made.flags.aligned
+    return made
+
+
+def read_only(values: np.ndarray) -> np.ndarray:
+    made = values.copy()
+    made.flags.writeable = False
+    return made
+
+
+def mapped(values: np.ndarray, path: Path) -> np.ndarray:
+    values.tofile(path / "mapped")
+    return np.memmap(path / "mapped", values.dtype, "r", shape=values.shape)
+
+
+def in_hdf5(values: np.ndarray, path: Path) -> Any:
+    file = h5py.File(path / f"{values.ndim}.h5", "w")
+    return file.create_dataset("set", data=values)
+
+
+Make = Callable[[np.ndarray, Path], Any]
+
+#: Of inputs and of class ids alike.
+FORMS: dict[str, Make] = {
+    "big-endian": lambda values, path: values.astype(values.dtype.newbyteorder(">")),
+    "big-endian, mapped": lambda values, path: mapped(values.astype(values.dtype.newbyteorder(">")), path),
+    "negative strides": lambda values, path: values[::-1].copy()[::-1],
+    "gaps": lambda values, path: np.repeat(values, 2, axis=0)[::2],
+    "fortran": lambda values, path: np.asfortranarray(values),
+    "misaligned": lambda values, path: misaligned(values),
+    "read-only": lambda values, path: read_only(values),
+    "mapped": mapped,
+    "subclass": lambda values, path: values.view(Unit),
+    "hdf5": in_hdf5,
+    "hdf5, big-endian": lambda values, path: in_hdf5(values.astype(values.dtype.newbyteorder(">")), path),
+    "lazy": lambda values, path: Lazy(values),
+    "frame": lambda values, path: (Frame if values.ndim > 1 else Series)(values),
+    "on a GPU": lambda values, path: OnGpu(values),
+    "tensor": lambda values, path: tensor.from_numpy(values),
+    "tensor elsewhere": lambda values, path: tensor.from_numpy(values, device.new_cpu()),
+    "tensor made big-endian": lambda values, path: big_endian_tensor(values),
+    "list of arrays": lambda values, path: list(values),
+    "memoryview": lambda values, path: memoryview(np.ascontiguousarray(values)),
+}
+
+#: Of class ids only.
+IDS: dict[str, Make] = {
+    **{name: lambda ids, path, name=name: ids.astype(name) for name in ("i1", "u1", ">i2", ">u4", "u8", ">u8", ">i8")},
+    "list": lambda ids, path: ids.tolist(),
+    "tuple": lambda ids, path: tuple(ids),
+    "array": lambda ids, path: flat_array("q", ids.tolist()),
+}
+
+
+def big_endian_tensor(values: np.ndarray) -> Any:
+    made = tensor.empty(values.shape, values.dtype.newbyteorder(">"))
+    assert made.dtype.isnative
+    made.copy_from_numpy(values)
+    return made
+
+
+def torch_of(values: np.ndarray, path: Path) -> Any:
+    return pytest.importorskip("torch", reason="the peer whose tensors are given").from_numpy(values.copy())
+
+
+def outcome(net: FeedForwardNet, x: Any, y: Any) -> list[Any]:
+    """What all calls that take data give, and leave behind."""
+    told: list[Any] = [bits(value) for value in net.train_one_batch(x, y)]
+    told += [bits(value) for value in net.evaluate_one_batch(x, y)]
+    told += [bits(value) for value in net.gradients(x, y).values()]
+    told += [bits(net.forward(False, x)), bits(net.predict_one_batch(x)), bits(net.predict(x, batch_size=4))]
+    history = net.fit(x, y, batch_size=4, epochs=2, validation_data=(x, y), verbose=False)
+    net.fit(x, y, batch_size=4, shuffle=False, prefetch=2, verbose=False)
+    return [*told, history["loss"], history["val_loss"], net.evaluate(x, y, batch_size=4), state_of(net)]
+
+
+PLAIN: dict[bool, list[Any]] = {}
+
+
+def check_same(graph: bool, x: Any, y: Any) -> None:
+    if graph not in PLAIN:
+        PLAIN[graph] = outcome(trained(graph), X, Y)
+    assert outcome(trained(graph), x, y) == PLAIN[graph]
+
+
+@pytest.mark.parametrize("graph", [True, False])
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+def test_samples_in_any_form(form, graph, tmp_path):
+    check_same(graph, form(X, tmp_path), Y)
+
+
+@pytest.mark.parametrize("graph", [True, False])
+@pytest.mark.parametrize("form", [*FORMS.values(), *IDS.values()], ids=[*FORMS, *IDS])
+def test_class_ids_in_any_form(form, graph, tmp_path):
+    check_same(graph, X, form(Y, tmp_path))
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("graph", [True, False])
+def test_tensors_of_pytorch(graph, tmp_path):
+    check_same(graph, torch_of(X, tmp_path), torch_of(Y, tmp_path))
+
+
+def test_a_net_of_a_foreign_byte_order_is_native():
+    net = FeedForwardNet(device=device.new_cpu(), dtype=">f8")
+    net.add(layers.Dense("first", 4, input_sample_shape=(5,)))
+    assert net.dtype.isnative and all(value.dtype.isnative for value in net.param_values())
+
+
+def test_nothing_that_can_be_shown_is_copied():
+    net = trained(graph=False)
+    seen: list[Any] = []
+    net.train_one_batch = lambda x, y: (seen.append(x), (tensor.zeros(()), None))[1]
+    net.fit(X, Y, batch_size=3, shuffle=False, verbose=False)
+    assert all(np.shares_memory(x, X) for x in seen)
+
+
+# --- what is refused ----------------------------------------------------------------------------------------
+
+
+class Sequence:
+    """An object that would be asked for one entry after the other until memory ends."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __len__(self) -> int:
+        return 10**9
+
+    def __getitem__(self, index: int) -> float:
+        self.asked += 1
+        if self.asked > 100:
+            pytest.fail("read on and on")
+        return 0.5
+
+
+class Sparse:
+    """What SciPy's sparse matrices look like."""
+
+    shape, dtype = (6, 5), np.dtype("f")
+
+    def __getitem__(self, index: Any) -> Sparse:
+        return self
+
+    def toarray(self) -> np.ndarray:
+        return X
+
+
+class Closed:
+    """A set of a file that was closed."""
+
+    @property
+    def shape(self) -> Any:
+        raise RuntimeError("the identifier is not of the specified type")
+
+    def __getitem__(self, index: Any) -> Any:
+        raise RuntimeError("closed")
+
+
+def itself() -> list[Any]:
+    made: list[Any] = []
+    made += [made, made]
+    return made
+
+
+def recorded(values: np.ndarray) -> Any:
+    """A tensor that has no value."""
+    on = device.new_cpu()
+    with on.recording():
+        made = tensor.from_numpy(values, on) * 1
+    return made
+
+
+#: Samples and class ids alike: what is given, the error, words of its message. Made anew for each call.
+NO_ARRAYS: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
+    "nothing": (lambda: None, TypeError, ["wanted an array", "received None"]),
+    "a generator": (lambda: (row for row in X), TypeError, ["received a generator", "np.stack(list"]),
+    "an iterator": (lambda: iter([X, X]), TypeError, ["received a list_iterator", "train_one_batch"]),
+    "a sequence": (Sequence, TypeError, ["Sequence", "np.stack", "train_one_batch"]),
+    "a list of sequences": (lambda: [Sequence()], TypeError, ["wanted lists of numbers or arrays", "Sequence"]),
+    "a set": (lambda: {1, 2}, TypeError, ["received a set"]),
+    "text": (lambda: "train.npz", TypeError, ["received a str", "loaders"]),
+    "a path": (lambda: Path("train.npz"), TypeError, ["Path", "loaders"]),
+    "bytes": (lambda: X.tobytes(), TypeError, ["received a bytes", "loaders"]),
+    "a list of text": (lambda: ["cat"] * 6, TypeError, ["received one with a str in it"]),
+    "a list with nothing": (lambda: [1, 2, None], TypeError, ["received one with None in it"]),
+    "unequal lists": (lambda: [[1, 2], [3]], ShapeError, ["lists of equal lengths"]),
+    "a list in itself": (itself, ShapeError, ["holds itself"]),
+    "a sparse matrix": (Sparse, TypeError, ["Sparse", "toarray()"]),
+    "a closed file": (Closed, ValueError, ["wanted a data set that is open", "Closed", "identifier"]),
+    "a masked array": (lambda: np.ma.masked_less(X, 0), TypeError, ["without a mask", "filled()"]),
+    "masked rows": (lambda: [np.ma.masked_less(row, 0) for row in X], TypeError, ["MaskedArray"]),
+    "a function": (lambda: np.zeros, TypeError, ["wanted an array", "received a"]),
+    "no value yet": (lambda: recorded(X), GraphError, ["recorded"]),
+    "a single number": (lambda: 3.0, ShapeError, ["()"]),
+    "a 0-d array": (lambda: np.array(3), ShapeError, ["()"]),
+    "no sample": (lambda: X[:0], ShapeError, ["(0, 5)"]),
+}
+
+BAD_SAMPLES = {
+    **NO_ARRAYS,
+    "objects": (lambda: X.astype(object), TypeError, ["wanted float32", "object"]),
+    "structured": (lambda: np.zeros((6, 5), [("a", "f")]), TypeError, ["wanted float32", "'a'"]),
+    "complex": (lambda: X.astype("F"), TypeError, ["wanted float32", "complex64"]),
+    "float16": (lambda: X.astype("e"), TypeError, ["wanted float32", "float16"]),
+    "longdouble": (lambda: X.astype("g"), TypeError, ["wanted float32", "float"]),
+    "big-endian float64": (lambda: X.astype(">f8"), TypeError, ["wanted float32", ">f8", "astype('float32')"]),
+    "a list of lists": (lambda: X.tolist(), TypeError, ["wanted float32", "float64"]),
+}
+
+OUT_OF_RANGE = {
+    name: (lambda name=name, bad=bad: with_id(name, bad), ValueError, ["from 0 to 2", str(bad), "[4]"])
+    for name, bad in [
+        ("i1", -1), ("i1", 127), ("u1", 255), (">i2", 256), (">u2", 3), (">i4", 3), (">i4", 2**24), (">i8", -1),
+        ("u8", 2**63), (">u8", 2**64 - 1), ("i8", 3), (">i8", 2**56),
+    ]
+}  # fmt: skip
+
+BAD_IDS = {
+    **NO_ARRAYS,
+    **OUT_OF_RANGE,
+    "out of range in a list": (lambda: [0, 1, 2, 0, 3, 1], ValueError, ["from 0 to 2", "3", "[4]"]),
+    "out of range in a tensor": (lambda: tensor.from_numpy(with_id("i4", 7)), ValueError, ["7", "[4]"]),
+    "out of range in a lazy set": (lambda: Lazy(with_id(">i8", 7)), ValueError, ["7", "[4]"]),
+    "out of range on a GPU": (lambda: OnGpu(with_id("i8", 7)), ValueError, ["7", "[4]"]),
+    "out of range in a frame": (lambda: Series(with_id("i8", 7)), ValueError, ["7", "[4]"]),
+    "bools": (lambda: Y > 0, TypeError, ["integer", "bool"]),
+    "floats": (lambda: Y.astype("f"), TypeError, ["integer", "float32"]),
+    "objects": (lambda: Y.astype(object), TypeError, ["object"]),
+    "huge numbers": (lambda: [2**70] * 6, TypeError, ["object"]),
+    "structured": (lambda: np.zeros(6, [("a", "i8")]), TypeError, ["'a'"]),
+    "dates": (lambda: np.zeros(6, "M8[s]"), TypeError, ["datetime64"]),
+    "a column": (lambda: Y[:, None].view(np.matrix), ShapeError, ["(6,)", "(6, 1)"]),
+}
+
+
+def with_id(dtype: str, bad: int) -> np.ndarray:
+    ids = Y.astype(dtype)
+    ids[4] = bad
+    return ids
+
+
+#: Every call that takes samples and targets.
+CALLS: dict[str, Callable[[FeedForwardNet, Any, Any], Any]] = {
+    "train_one_batch": lambda net, x, y: net.train_one_batch(x, y),
+    "gradients": lambda net, x, y: net.gradients(x, y),
+    "evaluate_one_batch": lambda net, x, y: net.evaluate_one_batch(x, y),
+    "evaluate": lambda net, x, y: net.evaluate(x, y, batch_size=6),
+    "fit": lambda net, x, y: net.fit(x, y, batch_size=6, verbose=False),
+    "fit, prefetched": lambda net, x, y: net.fit(x, y, batch_size=6, verbose=False, prefetch=1),
+    "fit, validation": lambda net, x, y: net.fit(X, Y, batch_size=6, verbose=False, validation_data=(x, y)),
+}
+
+
+def check_refused(graph: bool, calls: list[Callable[[FeedForwardNet], Any]], error: type, words: list[str]) -> None:
+    """Each call is one error of this kind with these words; state is bit for bit as before, and so is the next step."""
+    net, twin = trained(graph), trained(graph)
+    before = state_of(net), net.device.seeds_given, net.recorded_forms
+    for call in calls:
+        with pytest.raises(error) as caught:
+            call(net)
+        assert caught.type is error
+        assert not [word for word in words if word not in str(caught.value)], str(caught.value)
+        assert (state_of(net), net.device.seeds_given, net.recorded_forms) == before
+    for each in (net, twin):
+        each.train_one_batch(X, Y)
+    assert state_of(net) == state_of(twin)
+
+
+def with_samples(make: Callable[[], Any]) -> list[Callable[[FeedForwardNet], Any]]:
+    """Every call that takes samples, with these."""
+    return [
+        *(lambda net, call=call: call(net, make(), Y) for call in CALLS.values()),
+        lambda net: net.predict(make()),
+        lambda net: net.predict_one_batch(make()),
+        lambda net: net.forward(True, make()),
+        lambda net: net.forward(False, make()),
+    ]
+
+
+def with_ids(make: Callable[[], Any]) -> list[Callable[[FeedForwardNet], Any]]:
+    """Every call that takes class ids, with these."""
+    return [lambda net, call=call: call(net, X, make()) for call in CALLS.values()]
+
+
+@pytest.mark.parametrize("graph", [True, False])
+@pytest.mark.parametrize("case", BAD_SAMPLES.values(), ids=BAD_SAMPLES.keys())
+def test_samples_that_are_refused(case, graph):
+    make, error, words = case
+    check_refused(graph, with_samples(make), error, ["'first'", *words])
+
+
+@pytest.mark.parametrize("graph", [True, False])
+@pytest.mark.parametrize("case", BAD_IDS.values(), ids=BAD_IDS.keys())
+def test_class_ids_that_are_refused(case, graph):
+    make, error, words = case
+    check_refused(graph, with_ids(make), error, words)
+
+
+@pytest.mark.peer
+def test_tensors_of_pytorch_that_are_refused():
+    torch = pytest.importorskip("torch", reason="the peer whose tensors are given")
+    x = torch.from_numpy(X.copy())
+    for given, words in [
+        (x.clone().requires_grad_(), ["requires grad", "detach()"]),
+        (x.bfloat16(), ["torch.Tensor"]),
+        (x.to_sparse(), ["torch.Tensor"]),
+        (x.double(), ["wanted float32", "float64"]),
+        (torch.empty(X.shape, device="meta"), ["torch.Tensor"]),
+    ]:
+        check_refused(True, with_samples(lambda given=given: given), TypeError, ["'first'", *words])
+    for ids, error, words in [
+        (torch.from_numpy(Y) + 3, ValueError, ["from 0 to 2"]),
+        (torch.from_numpy(Y).bool(), TypeError, ["bool"]),
+        (torch.from_numpy(Y).float().requires_grad_(), TypeError, ["requires grad"]),
+    ]:
+        check_refused(True, with_ids(lambda ids=ids: ids), error, words)
+
+
+@pytest.mark.parametrize(
+    "take", [tensor.from_numpy, tensor.as_tensor, tensor.zeros((6, 5)).copy_from_numpy, tensor.ones(()).__add__]
+)
+@pytest.mark.parametrize("name", ["a sequence", "a masked array", "a list of text", "a generator", "nothing", "text"])
+def test_tensors_are_made_of_arrays_only(take, name):
+    make, error, _ = NO_ARRAYS[name]
+    with pytest.raises(error, match="wanted "):
+        take(make())
