@@ -1,0 +1,57 @@
+"""Built kernels: one routine for each combination of forms and settings, and no more than so many."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from singa_lite.kernels import built
+from singa_lite.kernels.built import BuiltKernel
+from singa_lite.kernels.kernel_set import Form
+
+LIVING: weakref.WeakSet[Fill] = weakref.WeakSet()
+
+
+class Fill:
+    """A routine that writes a number."""
+
+    scratch_bytes = 0
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+        LIVING.add(self)
+
+    def bind(self, forms: Any, arrays: Any, scratch: Any) -> Any:
+        return lambda: arrays[0].fill(self.value)
+
+
+def fill(form: Form, value: float) -> Fill:
+    return Fill(value)
+
+
+def form_of(array: np.ndarray) -> Form:
+    return Form(array.shape, array.dtype, array.strides)
+
+
+def test_a_routine_is_built_once_for_equal_forms_and_settings():
+    made = []
+    kernel = BuiltKernel(lambda form, value: made.append((form.shape, value)) or Fill(value))
+    for size, value in ((2, 1.0), (3, 1.0), (2, 1.0), (2, 2.0), (3, 1.0)):
+        assert kernel.serves((form_of(np.zeros(size)),), {"value": value})
+    assert made == [((2,), 1.0), ((3,), 1.0), ((2,), 2.0)]
+
+
+def test_the_oldest_routine_goes_and_what_was_bound_still_runs(monkeypatch):
+    monkeypatch.setattr(built, "MOST_ROUTINES", 3)
+    kernel, arrays = BuiltKernel(fill), [np.zeros(size) for size in range(1, 8)]
+    launches = [kernel.prepare((array,), None, {"value": array.size}) for array in arrays]
+    for launch in launches:
+        launch()
+    assert [array.tolist() for array in arrays] == [[array.size] * array.size for array in arrays]
+    launches.clear()
+    del launch
+    assert len(LIVING) == 3
+    kernel.prepare((arrays[0],), None, {"value": 9.0})()
+    assert arrays[0].tolist() == [9.0]
