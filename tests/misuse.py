@@ -17,7 +17,7 @@ INTERNALS = re.compile(
     r"must be real number|not supported between|can't multiply|invalid literal"
 )
 
-#: What may be handed over for anything: texts, truth values, nothing, numbers that are none, of another sign, containers.
+#: What may be handed over for anything: texts, truth values, nothing, numbers of many kinds, containers.
 STRANGERS: dict[str, Any] = {
     "text": "x",
     "empty text": "",

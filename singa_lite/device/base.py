@@ -63,7 +63,7 @@ class Device:
             raise ValueError(f"empty: wanted a layout of {LAYOUTS}, received {layout!r}")
         block = self._block(prod(shape) * dtype.itemsize)
         axes = self.kernels.layouts.get(layout, ()) if isinstance(layout, str) else layout
-        made = Tensor(block, shape, dtype, laid_out(shape, axes, dtype.itemsize) if axes else None)
+        made = Tensor.trusted(block, shape, dtype, laid_out(shape, axes, dtype.itemsize) if axes else None)
         if isinstance(layout, str):
             made.layout = layout
         return made
