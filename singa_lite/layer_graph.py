@@ -38,6 +38,10 @@ class LayerGraph:
         """The layers by name, in the order of adding; `add` puts one in, and none is taken out."""
         return Table(self._layers, "layers of the net", "add(layer), which wires it and checks its shapes")
 
+    @layers.setter
+    def layers(self, given: object) -> None:
+        raise GraphError(f"layers of the net: wanted add(layer) for each, received {type(given).__name__}")
+
     def add(self, layer: Layer, src: LayerLike | Sequence[LayerLike] | None = None) -> Layer:
         """Put a layer into the net; returns it.
 
