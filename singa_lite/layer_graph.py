@@ -17,8 +17,6 @@ from singa_lite.table import Table
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.topology import Source, Topology
 
-_DTYPES = ("float16", "float32", "float64")
-
 LayerLike = Layer | str | tuple[Layer | str, int]
 
 
@@ -180,12 +178,12 @@ def _float_dtype(given: Any) -> np.dtype[Any]:
     try:
         if given is not None:
             dtype: np.dtype[Any] = np.dtype(given).newbyteorder("=")
-            if dtype.name in _DTYPES:
+            if dtype.kind == "f":
                 return dtype
             shown = dtype
     except (TypeError, ValueError):  # NumPy knows no such dtype
         pass
-    raise TypeError(f"dtype of the net: wanted a float dtype, received {shown!s:.100}; there are {', '.join(_DTYPES)}")
+    raise TypeError(f"dtype of the net: wanted a float dtype, received {shown!s:.100}")
 
 
 def _is_numbered(src: Any) -> bool:

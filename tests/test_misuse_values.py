@@ -119,7 +119,7 @@ ROWS = {
     "seed='a'": row(lambda: FeedForwardNet(seed="a"), TypeError, "seed of the net", "'a'"),
     "dtype=None": row(lambda: FeedForwardNet(dtype=None), TypeError, "float dtype", "None"),
     "dtype='float'": row(lambda: FeedForwardNet(dtype="floaty"), TypeError, "float dtype", "floaty"),
-    "dtype='complex64'": row(lambda: FeedForwardNet(dtype="complex64"), TypeError, "float32", "complex64"),
+    "dtype='complex64'": row(lambda: FeedForwardNet(dtype="complex64"), TypeError, "float dtype", "complex64"),
     "a loss that is a class": row(lambda: FeedForwardNet(loss.Huber), TypeError, "loss", "perhaps Huber()"),
     "loss and metric exchanged": row(
         lambda: FeedForwardNet(metric.Accuracy(), loss.Huber()), TypeError, "loss", "Accuracy"
