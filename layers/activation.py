@@ -77,19 +77,18 @@ class Activation(Layer):
 
     def _default_mode(self) -> str:
         """ "relu". ValueError for a name that is another function's, such as "tanh" or "Tanh_2": it was meant."""
-        words = re.sub(r"[\s-]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name)).lower()
-        for meant in (words, words.replace("_", ""), words.rstrip("_0123456789")):
-            if meant in _MODES and meant != "relu":
-                hint = f"Activation({self.name!r}, {meant!r})"
-            elif meant in _OTHERS:
-                hint = "layers.Softmax(name)" if meant == "softmax" else f"there is none for {meant!r}"
-            else:
-                continue
-            raise ValueError(
-                f"{place(self)}: wanted a mode of {', '.join(_MODES)} beside a name that is a function's, received "
-                f"none, which is 'relu'; {hint}"
-            )
-        return "relu"
+        letters = re.sub("[^a-z0-9]", "", self.name.lower())
+        known = {name.replace("_", ""): name for name in (*_MODES, *_OTHERS)}
+        meant = known.get(letters, known.get(letters.rstrip("0123456789"), "relu"))
+        if meant == "relu":
+            return meant
+        hint = f"Activation({self.name!r}, {meant!r})"
+        if meant in _OTHERS:
+            hint = "layers.Softmax(name)" if meant == "softmax" else f"there is none for {meant!r}"
+        raise ValueError(
+            f"{place(self)}: wanted a mode of {', '.join(_MODES)} beside a name that is a function's, received none, "
+            f"which is 'relu'; {hint}"
+        )
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""

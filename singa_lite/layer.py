@@ -93,11 +93,22 @@ class Layer:
         how = "add_parameter() in setup(), or copy_from_numpy() of one of them"
         return Table(self._parameters, f"parameters of layer {self._name!r}", how, self._without)
 
+    @parameters.setter
+    def parameters(self, given: object) -> None:
+        self._refuse("parameters", "add_parameter()", given)
+
     @property
     def states(self) -> Table[Tensor]:
         """State by name, without the layer's. `add_state` makes it, its values change by `copy_from_numpy`."""
         how = "add_state() in setup(), or copy_from_numpy() of one of them"
         return Table(self._states, f"state of layer {self._name!r}", how, self._without)
+
+    @states.setter
+    def states(self, given: object) -> None:
+        self._refuse("states", "add_state()", given)
+
+    def _refuse(self, what: str, how: str, given: object) -> None:
+        raise GraphError(f"layer {self.name!r}: wanted {what} made by {how} in setup(), received {given!r:.100}")
 
     @property
     def _without(self) -> str:

@@ -17,8 +17,6 @@ from singa_lite.table import Table
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.topology import Source, Topology
 
-_DTYPES = ("float16", "float32", "float64")
-
 LayerLike = Layer | str | tuple[Layer | str, int]
 
 
@@ -37,6 +35,10 @@ class LayerGraph:
     def layers(self) -> Table[Layer]:
         """The layers by name, in the order of adding; `add` puts one in, and none is taken out."""
         return Table(self._layers, "layers of the net", "add(layer), which wires it and checks its shapes")
+
+    @layers.setter
+    def layers(self, given: object) -> None:
+        raise GraphError(f"layers of the net: wanted add(layer) for each, received {type(given).__name__}")
 
     def add(self, layer: Layer, src: LayerLike | Sequence[LayerLike] | None = None) -> Layer:
         """Put a layer into the net; returns it.
@@ -176,12 +178,12 @@ def _float_dtype(given: Any) -> np.dtype[Any]:
     try:
         if given is not None:
             dtype: np.dtype[Any] = np.dtype(given).newbyteorder("=")
-            if dtype.name in _DTYPES:
+            if dtype.kind == "f":
                 return dtype
             shown = dtype
     except (TypeError, ValueError):  # NumPy knows no such dtype
         pass
-    raise TypeError(f"dtype of the net: wanted a float dtype, received {shown!s:.100}; there are {', '.join(_DTYPES)}")
+    raise TypeError(f"dtype of the net: wanted a float dtype, received {shown!s:.100}")
 
 
 def _is_numbered(src: Any) -> bool:

@@ -13,7 +13,7 @@ from singa_lite.arrays import KINDS, check_detached, numbers, on_host
 from singa_lite.arrays import Array as Array
 from singa_lite.checks import is_int, real, whole
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.strides import memory_order, ordered_strides, span
+from singa_lite.strides import memory_order, ordered_strides
 
 Shape = tuple[int, ...]
 
@@ -118,33 +118,39 @@ class Tensor:
         offset: int = 0,
         name: str = "",
     ) -> None:
+        shape, dtype = checked_shape("view", shape), checked_dtype("view", dtype)
+        offset = offset if type(offset) is int else whole("view offset", offset, 0)
+        steps = contiguous_strides(shape, dtype) if strides is None else checked_shape("view", strides, "strides")
+        _check_within(block.nbytes, shape, dtype, steps, offset)
+        self._set(block, shape, dtype, steps, offset, name)
+
+    @classmethod
+    def trusted(
+        cls,
+        block: Block,
+        shape: Shape,
+        dtype: np.dtype[Any],
+        strides: Shape | None = None,
+        offset: int = 0,
+        name: str = "",
+    ) -> Tensor:
+        """As the constructor, for a view that is known to be within the block: nothing is checked."""
+        made = cls.__new__(cls)
+        made._set(block, shape, dtype, contiguous_strides(shape, dtype) if strides is None else strides, offset, name)
+        return made
+
+    def _set(self, block: Block, shape: Shape, dtype: np.dtype[Any], strides: Shape, offset: int, name: str) -> None:
         self._block: Block | None = block
-        self.shape: Shape = checked_shape("view", shape)
-        self.dtype: np.dtype[Any] = checked_dtype("view", dtype)
-        self.strides: Shape = contiguous_strides(self.shape, self.dtype)
-        if strides is not None:
-            self.strides = checked_shape("view", strides, "strides")
-        self.offset = offset if type(offset) is int else whole("view offset", offset, 0)
-        self._check_within(block.nbytes)
+        self.shape: Shape = shape
+        self.dtype: np.dtype[Any] = dtype
+        self.strides: Shape = strides
+        self.offset = offset
         self.name = name
         self.layout = ""
         self.requires_grad = False
         self._stores_grad = False
         self.creator: Any = None
         self.output_index = 0
-
-    def _check_within(self, nbytes: int) -> None:
-        """ShapeError unless the elements lie in a block of so many bytes, which may have slack behind it."""
-        size, offset = self.dtype.itemsize, self.offset
-        if len(self.strides) == len(self.shape):
-            reach = span(self.shape, self.strides, size)
-            fits = offset >= 0 and (not reach or (offset + reach.stop <= nbytes and min(self.strides, default=0) >= 0))
-            if fits and not offset % size and not any(stride % size for stride in self.strides):
-                return
-        raise ShapeError(
-            f"wanted a view within a block of {nbytes} bytes, its strides and offset at least 0 and multiples of the "
-            f"{size} bytes of {self.dtype}, received shape {self.shape}, strides {self.strides}, offset {offset}"
-        )
 
     @property
     def block(self) -> Block:
@@ -203,7 +209,7 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """The same bytes under a new handle that the tape does not know."""
-        return self.view(self.shape, self.strides)
+        return Tensor.trusted(self.block, self.shape, self.dtype, self.strides, self.offset, self.name)
 
     def view(self, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int = 0) -> Tensor:
         """A tensor over the same block: new shape and strides, offset in bytes counted from this tensor's."""
@@ -328,6 +334,20 @@ def contiguous_strides(shape: Shape, dtype: np.dtype[Any]) -> Shape:
     return ordered_strides(shape, range(len(shape)), dtype.itemsize)
 
 
+def _check_within(nbytes: int, shape: Shape, dtype: np.dtype[Any], strides: Shape, offset: int) -> None:
+    """ShapeError unless the elements lie in a block of so many bytes, which may have slack behind it."""
+    size = dtype.itemsize
+    end, fits = offset + size, offset >= 0 and not offset % size and len(strides) == len(shape)
+    for extent, stride in zip(shape, strides, strict=False):
+        end += (extent - 1) * stride
+        fits = fits and not stride % size
+    if not fits or (end > nbytes and 0 not in shape):
+        raise ShapeError(
+            f"wanted a view within a block of {nbytes} bytes, a stride for each axis, multiples of {dtype}'s {size} "
+            f"bytes, received shape {shape}, strides {strides}, offset {offset}"
+        )
+
+
 def checked_dtype(where: str, given: Any) -> np.dtype[Any]:
     """The dtype. TypeError for one that a tensor cannot have, such as object, and for what is none."""
     try:
@@ -342,10 +362,14 @@ def checked_dtype(where: str, given: Any) -> np.dtype[Any]:
 
 def checked_shape(where: str, given: Any, what: str = "shape") -> Shape:
     """The shape, or the strides, as a tuple of Python's ints. TypeError or ShapeError for anything else."""
+    if type(given) is tuple:  # as nearly always
+        for extent in given:
+            if type(extent) is not int or extent < 0:
+                break
+        else:
+            return given
     try:
-        shape = tuple(given)
-        if all(type(extent) is int for extent in shape) and min(shape, default=0) >= 0:
-            return shape
+        shape: Shape | None = tuple(given)
     except TypeError:
         shape = None
     if shape is None or isinstance(given, str | bytes) or not all(map(is_int, shape)):

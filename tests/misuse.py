@@ -17,7 +17,7 @@ INTERNALS = re.compile(
     r"must be real number|not supported between|can't multiply|invalid literal"
 )
 
-#: What may be handed over for anything: texts, truth values, nothing, numbers that are none, of another sign, containers.
+#: What may be handed over for anything: texts, truth values, nothing, numbers of many kinds, containers.
 STRANGERS: dict[str, Any] = {
     "text": "x",
     "empty text": "",
@@ -83,9 +83,15 @@ def options(call: Callable[..., object]) -> list[str]:
     return [name for name, parameter in signature(call).parameters.items() if parameter.kind in kinds]
 
 
-def assert_taken_or_refused(call: Callable[..., object], given: dict[str, Any], option: str, value: Any) -> None:
-    """Hand over a stranger for one option: fail unless the call takes it, or refuses it clearly."""
-    try:
-        call(**{**given, option: value})
-    except Exception as error:  # whatever comes is looked at
-        assert_clear(error)
+def assert_options_are_checked(call: Callable[..., object], given: dict[str, Any]) -> None:
+    """Hand each option of a call each of the strangers: fail unless it takes it, or refuses it clearly.
+
+    given: what the call takes.
+    """
+    call(**given)
+    for option in options(call):
+        for stranger in STRANGERS.values():
+            try:
+                call(**{**given, option: stranger})
+            except Exception as error:  # whatever comes is looked at
+                assert_clear(error)

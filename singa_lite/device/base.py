@@ -91,7 +91,7 @@ class Device:
             dtype = dtype.newbyteorder("=")
         block = block_of(tensor_bytes(shape, dtype))
         axes = self.kernels.layouts.get(layout, ()) if isinstance(layout, str) else layout
-        made = Tensor(block, shape, dtype, laid_out(shape, axes, dtype.itemsize) if axes else None)
+        made = Tensor.trusted(block, shape, dtype, laid_out(shape, axes, dtype.itemsize) if axes else None)
         if isinstance(layout, str):
             made.layout = layout
         return made

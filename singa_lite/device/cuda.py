@@ -8,7 +8,7 @@ from itertools import count
 from threading import RLock
 from typing import Any
 
-from singa_lite.checks import flag, whole
+from singa_lite.checks import flag, is_int, whole
 from singa_lite.device.base import Device
 from singa_lite.device.by_host import by_way_of_host
 from singa_lite.errors import DeviceError
@@ -24,7 +24,7 @@ def cuda(index: int = 0) -> Device:
 
     For a limit, TF32 or other workspaces make a device of its own: `new_cuda`.
     """
-    index = whole("device.cuda index", index, 0)
+    index = _number("device.cuda", index)
     with _one_at_a_time:
         return _cuda(index)
 
@@ -52,7 +52,7 @@ def new_cuda(
     """
     from singa_lite.device.cuda_libraries import Options
 
-    index = whole("new_cuda index", index, 0)
+    index = _number("new_cuda", index)
     limit = None if limit is None else whole("new_cuda limit", limit, 0)
     options = Options(
         flag("new_cuda allow_tf32", allow_tf32),
@@ -82,6 +82,13 @@ def _new_cuda(name: str, index: int, limit: int | None = None, options: Any = No
         options.channels_last,
     )
     return Device(name, kernels, runtime.pool, runtime)
+
+
+def _number(where: str, index: Any) -> int:
+    """A GPU's number as an int, whether there is such a GPU or not. TypeError for what is no integer."""
+    if not is_int(index):
+        raise TypeError(f"{where} index: wanted a whole number, received {index!r}")
+    return int(index)
 
 
 def _cupy(index: int) -> Any:

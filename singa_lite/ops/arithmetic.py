@@ -252,7 +252,7 @@ def power(x: Tensor, exponent: float) -> Tensor:
 
 
 def _number(where: str, value: Any) -> float:
-    found = real(value.item() if isinstance(value, Tensor) else value)
+    found = float(value) if isinstance(value, bool | np.bool_ | Tensor) else real(value)
     if found is None:
         raise TypeError(f"{where}: wanted a number, received {value!r}")
     return found

@@ -1,0 +1,173 @@
+"""Misuses of tensors and operations: views that leave their block, arguments that are none, what is no tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from misuse import assert_options_are_checked, assert_refused, row
+from singa_lite import ShapeError, Tensor, autograd, tensor
+
+RNG = np.random.default_rng(2)
+
+
+def made(*shape: int, dtype: str = "f") -> Tensor:
+    return tensor.from_numpy(RNG.standard_normal(shape).astype(dtype))
+
+
+X2, X4, C, FOUR = made(2, 4), made(2, 3, 5, 5), made(3), made(4)
+WEIGHT = made(2, 3, 3, 3)
+CHANNELS = {"gamma": C, "beta": C, "running_mean": C, "running_var": C}
+
+CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
+    **{
+        name: (getattr(autograd, name), {"x": X2})
+        for name in (
+            *("elu", "exp", "flatten", "gelu", "identity", "l2_norm", "leaky_relu", "log", "reduce_mean", "reduce_sum"),
+            *("relu", "relu6", "sigmoid", "silu", "softmax", "softplus", "tanh", "transpose"),
+        )
+    },
+    **{name: (getattr(autograd, name), {"a": X2, "b": X2}) for name in ("add", "subtract", "multiply", "divide")},
+    **{
+        name: (getattr(autograd, name), {"x": X2, "target": tensor.from_numpy(np.ones((2, 4), "f"))})
+        for name in ("huber", "softmax_cross_entropy", "sigmoid_cross_entropy", "squared_error")
+    },
+    "add_bias": (autograd.add_bias, {"x": X4, "bias": C}),
+    "avg_pool2d": (autograd.avg_pool2d, {"x": X4, "kernel": 3, "stride": 1}),
+    "batch_norm": (autograd.batch_norm, {"x": X4, **CHANNELS}),
+    "batch_norm_inference": (autograd.batch_norm_inference, {"x": X4, **CHANNELS}),
+    "cast": (autograd.cast, {"x": X2, "dtype": "float64"}),
+    "concat": (autograd.concat, {"xs": [X2, X2], "axis": 1}),
+    "conv2d": (autograd.conv2d, {"x": X4, "weight": WEIGHT}),
+    "dropout": (autograd.dropout, {"x": X2, "state": tensor.zeros((3,), np.uint64)}),
+    "global_avg_pool2d": (autograd.global_avg_pool2d, {"x": X4}),
+    "layer_norm": (autograd.layer_norm, {"x": X2, "gamma": FOUR, "beta": FOUR}),
+    "linear": (autograd.linear, {"x": X2, "weight": made(4, 3)}),
+    "lrn": (autograd.lrn, {"x": X4}),
+    "matmul": (autograd.matmul, {"a": X2, "b": made(4, 3)}),
+    "max_pool2d": (autograd.max_pool2d, {"x": X4, "kernel": 3, "stride": 1}),
+    "power": (autograd.power, {"x": X2, "exponent": 2}),
+    "reshape": (autograd.reshape, {"x": X2, "shape": (8,)}),
+    "scale": (autograd.scale, {"x": X2, "alpha": 2}),
+    "shift": (autograd.shift, {"x": X2, "beta": 2}),
+    "split": (autograd.split, {"x": X2, "axis": 1, "points": [1]}),
+    "upsample_nearest": (autograd.upsample_nearest, {"x": X4, "factor": 2}),
+    # tensors
+    "as_tensor": (tensor.as_tensor, {"given": [1.0]}),
+    "copy_from_numpy": (tensor.zeros((2,)).copy_from_numpy, {"array": [1.0, 2.0]}),
+    "empty": (tensor.empty, {"shape": (2,)}),
+    "from_dlpack": (tensor.from_dlpack, {"given": np.ones(3)}),
+    "from_numpy": (tensor.from_numpy, {"array": [1.0]}),
+    "full": (tensor.full, {"shape": (2,), "value": 1}),
+    "to_device": (X2.to_device, {"device": "cpu"}),
+    "to_numpy": (tensor.to_numpy, {"tensor": X2}),
+    "view": (X2.view, {"shape": (2,)}),
+}
+
+
+@pytest.mark.filterwarnings("ignore:(invalid value|divide by zero|overflow) encountered")
+@pytest.mark.parametrize(("call", "given"), CALLS.values(), ids=CALLS)
+def test_every_option_takes_or_refuses_whatever_is_given(call, given):
+    assert_options_are_checked(call, given)
+
+
+ROWS = {
+    "conv2d(pad='same')": row(lambda: autograd.conv2d(X4, WEIGHT, pad="same"), ValueError, "conv2d", "pad", "'same'"),
+    "conv2d(pad=-1)": row(lambda: autograd.conv2d(X4, WEIGHT, pad=-1), ValueError, "conv2d", "pad", "received -1"),
+    "conv2d(stride=0)": row(lambda: autograd.conv2d(X4, WEIGHT, stride=0), ValueError, "conv2d", "stride"),
+    "conv2d(dilation=(1,))": row(lambda: autograd.conv2d(X4, WEIGHT, dilation=(1,)), ValueError, "dilation", "(1,)"),
+    "conv2d(groups='2')": row(lambda: autograd.conv2d(X4, WEIGHT, groups="2"), TypeError, "conv2d groups", "'2'"),
+    "max_pool2d(kernel=2.0)": row(lambda: autograd.max_pool2d(X4, 2.0, 1), ValueError, "max_pool2d", "2.0"),
+    "avg_pool2d(count_pad='no')": row(
+        lambda: autograd.avg_pool2d(X4, 3, 1, count_pad="no"), TypeError, "count_pad", "'no'"
+    ),
+    "relu(array)": row(lambda: autograd.relu(np.ones(3)), TypeError, "Tensor", "ndarray", "as_tensor"),
+    "matmul(None)": row(lambda: autograd.matmul(X2, None), TypeError, "MatMul", "None"),
+    "softmax(axis='1')": row(lambda: autograd.softmax(X2, "1"), TypeError, "softmax", "'1'"),
+    "reduce_sum(axes=1.5)": row(lambda: autograd.reduce_sum(X2, 1.5), TypeError, "axes", "1.5"),
+    "reduce_sum(keepdims=1)": row(lambda: autograd.reduce_sum(X2, keepdims=1), TypeError, "keepdims", "received 1"),
+    "transpose(axes=1)": row(lambda: autograd.transpose(X2, 1), TypeError, "transpose", "received 1"),
+    "concat(tensor)": row(lambda: autograd.concat(X2, 1), TypeError, "concat", "Tensor"),
+    "huber(delta='1')": row(lambda: autograd.huber(X2, X2, "1"), TypeError, "huber delta", "'1'"),
+    "batch_norm(momentum=2)": row(
+        lambda: autograd.batch_norm(X4, C, C, C, C, momentum=2), ValueError, "batch_norm momentum", "received 2"
+    ),
+    "dropout(state)": row(lambda: autograd.dropout(X2, C), ShapeError, "dropout", "uint64 (3,)"),
+    "shape that is a number": row(lambda: tensor.zeros(3), TypeError, "shape", "received 3"),
+    "dtype of objects": row(lambda: tensor.zeros((2,), object), TypeError, "dtype", "object"),
+    "a value beyond the dtype": row(lambda: tensor.full((2,), 300, np.uint8), ValueError, "uint8", "300"),
+    "an unknown layout": row(lambda: X2.device.empty((2,), layout="imgae"), ValueError, "layout", "'imgae'"),
+    "from_dlpack(list)": row(lambda: tensor.from_dlpack([1.0]), TypeError, "DLPack", "list"),
+    "to_numpy(None)": row(lambda: tensor.to_numpy(None), TypeError, "Tensor", "NoneType"),
+}
+
+
+@pytest.mark.parametrize("one", ROWS.values(), ids=ROWS)
+def test_misuse(one):
+    assert_refused(one)
+
+
+# --- views --------------------------------------------------------------------------------------------------
+
+#: Three elements take 12 bytes, of the 64 that the pool gives.
+SMALL = tensor.from_numpy(np.array([1, 2, 3], "f"))
+VIEWS = {
+    "longer": {"shape": (4,)},
+    "of more axes": {"shape": (2, 2)},
+    "behind": {"shape": (1,), "offset": 12},
+    "over the end": {"shape": (2,), "offset": 8},
+    "by its strides": {"shape": (2,), "strides": (12,)},
+    "by two strides": {"shape": (2, 2), "strides": (4, 8)},
+    "before": {"shape": (1,), "offset": -4},
+    "backwards": {"shape": (2,), "strides": (-4,), "offset": 4},
+    "between elements": {"shape": (1,), "offset": 2},
+    "strides between elements": {"shape": (2,), "strides": (2,)},
+    "fewer strides than axes": {"shape": (1, 2), "strides": (4,)},
+    "more strides than axes": {"shape": (2,), "strides": (4, 4)},
+    "a negative extent": {"shape": (-1,)},
+}
+
+
+@pytest.mark.parametrize("given", VIEWS.values(), ids=VIEWS)
+def test_a_view_that_leaves_its_block_is_refused(given):
+    calls = (
+        lambda: SMALL.view(**given),
+        lambda: Tensor(SMALL.block, dtype=np.float32, **given),
+        lambda: autograd.identity(SMALL).view(**given),
+    )
+    for call in calls:
+        with pytest.raises((ShapeError, ValueError), match=r"wanted .* received"):
+            call()
+
+
+def test_views_within_their_block():
+    for given, wanted in (
+        ({"shape": (3,)}, [1, 2, 3]),
+        ({"shape": (2,), "strides": (8,)}, [1, 3]),
+        ({"shape": (2, 2), "strides": (4, 4)}, [[1, 2], [2, 3]]),
+        ({"shape": (4,), "strides": (0,), "offset": 8}, [3, 3, 3, 3]),
+        ({"shape": (0, 5)}, np.zeros((0, 5))),
+        ({"shape": (0,), "offset": 12}, []),
+        ({"shape": (), "offset": 8}, 3),
+        ({"shape": (np.int64(3), 1)}, [[1], [2], [3]]),
+    ):
+        np.testing.assert_array_equal(tensor.to_numpy(SMALL.view(**given)), wanted)
+
+
+@pytest.mark.parametrize(
+    "given", [np.arange(6.0)[::-1], np.broadcast_to(np.arange(3.0), (2, 3)), np.arange(12.0).reshape(3, 4)[::-2, 1:]]
+)
+def test_arrays_that_lie_otherwise_come_in_as_they_are(given):
+    for take in (tensor.from_numpy, tensor.as_tensor, tensor.from_dlpack):
+        np.testing.assert_array_equal(tensor.to_numpy(take(given)), given)
+
+
+def test_one_number_stands_for_all_axes():
+    same = {"stride": (2, 2), "pad": (1, 1, 1, 1), "dilation": (1, 1)}
+    wanted = tensor.to_numpy(autograd.conv2d(X4, WEIGHT, **same))
+    for given in ({"stride": 2, "pad": 1}, {"stride": [2, 2], "pad": (1, 1)}, {"stride": np.int64(2), "pad": [1] * 4}):
+        np.testing.assert_array_equal(tensor.to_numpy(autograd.conv2d(X4, WEIGHT, **given)), wanted)
+    pooled = tensor.to_numpy(autograd.max_pool2d(X4, (3, 3), (2, 2), (1, 1, 1, 1)))
+    np.testing.assert_array_equal(tensor.to_numpy(autograd.max_pool2d(X4, 3, 2, 1)), pooled)
