@@ -39,7 +39,7 @@ FLOORS = (
     ("objective", "progress", "run"),
     ("evaluation", "layer_graph"),
     ("watch",),
-    ("recorded_steps",),
+    ("batch_plan", "recorded_steps"),
     ("fit", "step", "summary"),
     ("net",),
     ("layers", "snapshots"),
