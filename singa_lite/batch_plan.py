@@ -137,10 +137,25 @@ class BatchPlanner:
         return sorted({*_near(size)} | {*_halves(size)}, reverse=True)
 
     def _overhead(self, plan: MemoryPlan) -> int:
-        """What the pool adds: regions in whole lines, results, and what is free in its last shared segment."""
-        added = plan.rounding(self._alignment) + RESULTS * self._alignment
-        large = plan.arena_bytes + plan.held_bytes + added > SEGMENT_BYTES
-        return added + (SEGMENT_BYTES if large else 0)
+        """What the pool adds: results, regions in whole lines, and what stays free in segments that small ones share.
+
+        How they share depends on the order in which they came; one segment is counted beside what is free at best.
+        """
+        regions = [nbytes + -nbytes % self._alignment for nbytes in (*plan.held_blocks, plan.arena_bytes)]
+        taken = sum(regions) + RESULTS * self._alignment
+        free = _free_of_shared(regions) + SEGMENT_BYTES if taken > SEGMENT_BYTES else 0
+        return taken + free - plan.held_bytes - plan.arena_bytes
+
+
+def _free_of_shared(regions: list[int]) -> int:
+    """Bytes left over in segments that small regions share, each in the first where it fits, largest first."""
+    left: list[int] = []
+    for size in sorted((size for size in regions if size < SEGMENT_BYTES), reverse=True):
+        place = next((place for place, room in enumerate(left) if room >= size), len(left))
+        if place == len(left):
+            left.append(SEGMENT_BYTES)
+        left[place] -= size
+    return sum(left)
 
 
 def _near(size: int) -> Iterator[int]:

@@ -76,9 +76,10 @@ class MemoryPlan:
         made.beside, made.overhead_bytes = dict(beside), overhead_bytes
         return made
 
-    def rounding(self, alignment: int) -> int:
-        """Bytes that a pool adds to the blocks outside the arena, which it gives out in multiples of `alignment`."""
-        return sum(-nbytes % alignment for nbytes in self._held)
+    @property
+    def held_blocks(self) -> list[int]:
+        """Bytes of each block outside the arena."""
+        return list(self._held)
 
     @property
     def floor_without_scratch_bytes(self) -> int:
