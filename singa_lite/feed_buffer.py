@@ -20,6 +20,7 @@ class Feed:
         self.offsets: list[int] = []
         self.nbytes = 0
         self.span: Block | None = None
+        self.mark = object()  # by which the buffer knows it without keeping it
         for block in self.blocks:
             self.offsets.append(self.nbytes)
             self.nbytes += buffer.rounded(block.nbytes)
@@ -41,7 +42,7 @@ class Feed:
 
     def check(self) -> None:
         """GraphError unless the batch that was copied in last is this step's, and whole."""
-        if self.buffer.holder is not self:
+        if self.buffer.holder is not self.mark:
             raise GraphError(
                 "running a net's recorded step: wanted the batch that it was fed still in its place, but another step "
                 "of the net was fed since, and all of them share it; train a batch of this form first"
@@ -51,12 +52,13 @@ class Feed:
 class FeedBuffer:
     """The span that the feeds of a net's recorded steps share: they are never needed at the same time.
 
-    arena: of the same steps, whose launches are bound anew when the span grows. holder: the feed whose batch is in.
+    arena: of the same steps, whose launches are bound anew when the span grows. holder: the mark of the feed whose
+    batch is in.
     """
 
     def __init__(self, arena: Arena) -> None:
         self.arena = arena
-        self.holder: Feed | None = None
+        self.holder: object = None
         self._span: Block | None = None
         self._feeds: WeakSet[Feed] = WeakSet()
 
