@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from weakref import ReferenceType, WeakSet, ref
+from weakref import WeakSet
 
 from singa_lite.arena import Arena
 from singa_lite.errors import GraphError
@@ -20,6 +20,7 @@ class Feed:
         self.offsets: list[int] = []
         self.nbytes = 0
         self.span: Block | None = None
+        self.mark = object()  # by which the buffer knows it without keeping it
         for block in self.blocks:
             self.offsets.append(self.nbytes)
             self.nbytes += buffer.rounded(block.nbytes)
@@ -41,7 +42,7 @@ class Feed:
 
     def check(self) -> None:
         """GraphError unless the batch that was copied in last is this step's, and whole."""
-        if not self.buffer.holds(self):
+        if self.buffer.holder is not self.mark:
             raise GraphError(
                 "running a net's recorded step: wanted the batch that it was fed still in its place, but another step "
                 "of the net was fed since, and all of them share it; train a batch of this form first"
@@ -51,12 +52,13 @@ class Feed:
 class FeedBuffer:
     """The span that the feeds of a net's recorded steps share: they are never needed at the same time.
 
-    arena: of the same steps, whose launches are bound anew when the span grows.
+    arena: of the same steps, whose launches are bound anew when the span grows. holder: the mark of the feed whose
+    batch is in.
     """
 
     def __init__(self, arena: Arena) -> None:
         self.arena = arena
-        self._holder: ReferenceType[Feed] | None = None  # weak: a feed knows its buffer
+        self.holder: object = None
         self._span: Block | None = None
         self._feeds: WeakSet[Feed] = WeakSet()
 
@@ -64,10 +66,6 @@ class FeedBuffer:
     def nbytes(self) -> int:
         """Bytes held."""
         return self._span.nbytes if self._span is not None else 0
-
-    def holds(self, feed: Feed) -> bool:
-        """Whether the batch that is in is this feed's."""
-        return self._holder is not None and self._holder() is feed
 
     def rounded(self, nbytes: int) -> int:
         """Bytes up to where the next block may begin."""
@@ -82,15 +80,11 @@ class FeedBuffer:
 
     def open(self, feed: Feed) -> None:
         """Before a batch is copied to the blocks of a feed: they get their bytes, and no other feed's batch is left."""
-        self._holder = None
+        self.holder = None
         if feed.nbytes > self.nbytes or self._span is None:
             self._grow(feed.nbytes)
         if feed.span is not self._span and self._span is not None:
             feed.bind(self._span)
-
-    def close(self, feed: Feed) -> None:
-        """After it: the feed holds a whole batch."""
-        self._holder = ref(feed)
 
     def _grow(self, nbytes: int) -> None:
         self.arena.release()  # launches are bound to the old addresses

@@ -188,6 +188,11 @@ class Graph:
         ]
         return MemoryPlan(placed, [*rows, *self._tile_rows(placed)], self.eager_bytes)
 
+    def scratch_bytes(self) -> list[int]:
+        """Of each operation, as it would run in the recorded order; nothing is placed for it."""
+        self._check_whole()
+        return [instruction.scratch_bytes for instruction in self._rewritten()[0]]
+
     def _tile_rows(self, placed: Placed) -> list[Row]:
         """The blocks that fusion made."""
         rows = {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from singa_lite.memory.check import check
@@ -46,8 +48,12 @@ class MemoryPlan:
     bytes in the chosen order; no arena is smaller. recorded_floor_bytes: the same for the step as recorded.
     unshared_bytes: the sum with bytes of its own for each. eager_bytes: the high water of doing each operation at
     once. by_role: {role: bytes}, of the blocks outside the arena as they are, of the intermediates their sum.
-    rows: what lies in the arena.
+    rows: what lies in the arena. beside: {other step of `fit`: bytes of the arena that it needs}; overhead_bytes: what
+    the pool adds; both of plans that `plan_batch` makes, which answer for `fit`.
     """
+
+    beside: Mapping[str, int] = MappingProxyType({})
+    overhead_bytes = 0
 
     def __init__(self, placed: Placed, blocks: Sequence[Row], eager_bytes: int) -> None:
         self.placed = placed
@@ -62,6 +68,25 @@ class MemoryPlan:
         self.unshared_bytes = sum(r.size for r in requests(placed.recorded))
         self.by_role = {str(role): sum(b.nbytes for b in blocks if b.role is role) for role in Role}
         self.rows = _rows(placed, blocks)
+        self._held = [block.nbytes for block in blocks if block.role is not Role.INTERMEDIATE]
+
+    def within_fit(self, beside: Mapping[str, int], overhead_bytes: int) -> MemoryPlan:
+        """The same plan, whose total counts other steps that share the arena, and what the pool adds."""
+        made = copy(self)
+        made.beside, made.overhead_bytes = dict(beside), overhead_bytes
+        return made
+
+    @property
+    def held_blocks(self) -> list[int]:
+        """Bytes of each block outside the arena."""
+        return list(self._held)
+
+    @property
+    def floor_without_scratch_bytes(self) -> int:
+        """The largest sum of live bytes in the chosen order if no operation needed scratch."""
+        program = self.placed.program
+        pairs = zip(live_bytes(program), program.instructions, strict=True)
+        return max((live - program.rounded(i.scratch_bytes) for live, i in pairs), default=0)
 
     @property
     def gap_bytes(self) -> int:
@@ -75,8 +100,8 @@ class MemoryPlan:
 
     @property
     def total_bytes(self) -> int:
-        """All that the step needs: the arena and what is outside it."""
-        return self.arena_bytes + self.held_bytes
+        """All that the step needs: the arena and what is outside it; of `plan_batch`, all that `fit` needs."""
+        return max(self.arena_bytes, *self.beside.values(), 0) + self.held_bytes + self.overhead_bytes
 
     @property
     def peak_step(self) -> int:
@@ -113,6 +138,11 @@ class MemoryPlan:
             f"{_mib(self.recorded_floor_bytes)}",
             f"unshared   {_mib(self.unshared_bytes)}, eager high water {_mib(self.eager_bytes)}",
             "outside    " + ", ".join(f"{role} {_mib(nbytes)}" for role, nbytes in held.items()),
+            *(
+                [f"in fit     arena {_mib(max(self.beside.values()))}, the pool's own {_mib(self.overhead_bytes)}"]
+                if self.beside
+                else []
+            ),
             f"together   {_mib(self.total_bytes)}",
         ]
         peak = self.peak_step

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 from singa_lite import batch, compile_checks, evaluation, fit, samples, summary
 from singa_lite import device as devices
 from singa_lite.autograd import no_grad
+from singa_lite.batch_plan import BatchPlanner
 from singa_lite.checks import flag, is_int, names, whole
 from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError
@@ -28,6 +29,7 @@ from singa_lite.recorded_steps import StepForm
 from singa_lite.run import LayerGradients as LayerGradients
 from singa_lite.run import Run
 from singa_lite.samples import Samples
+from singa_lite.sizes import memory_size
 from singa_lite.step import Steps
 from singa_lite.tensor import Tensor, as_tensor
 
@@ -249,10 +251,10 @@ class FeedForwardNet(LayerGraph):
         """Say how to train. loss, metric: in the place of those given to the constructor.
 
         graph: record a step for each shape of batch, plan its memory into one arena, and replay it; else do each
-        operation at once, with equal results, bit for bit. Layers' and optimizer's settings are frozen in a
-        recorded step; the learning rate, random numbers and statistics are not. fuse: let a recorded step apply
-        activations within the operations before them, and make and apply large gradients by tiles, so that they
-        never exist whole; results then agree to rounding. freeze: layers before this one are not trained.
+        operation at once, with equal results, bit for bit. A change of what is trained (`freeze`, `stores_grad`) or
+        of an option of a layer, a loss or the optimizer is followed: the step is recorded anew. fuse: let a recorded
+        step apply activations within the operations before them, and make and apply large gradients by tiles, so that
+        they never exist whole; results then agree to rounding. freeze: layers before this one are not trained.
         """
         if not isinstance(optimizer, Optimizer):
             hint = f", perhaps {optimizer.__name__}()" if isinstance(optimizer, type) else ""
@@ -417,37 +419,49 @@ class FeedForwardNet(LayerGraph):
         """("train", "evaluate" or "predict", form of the batch) of each step that was recorded."""
         return self._steps.recorded_forms
 
-    def plan_batch(self, batch_size: int, training: bool = True) -> MemoryPlan:
+    def plan_batch(self, batch_size: int, training: bool = True, *, samples: int | None = None) -> MemoryPlan:
         """The memory plan of a step with batches of this size. Nothing runs and no batch is needed.
 
-        training: a training step of the compiled net, else a prediction.
+        training: a training step of the compiled net, else a prediction. The plan of a training step answers for `fit`:
+        its `total_bytes` counts evaluation with batches of this size and a last, shorter batch, which share the arena
+        and the place of the batch (`plan.beside`), and what the pool adds (`plan.overhead_bytes`). samples: how many
+        there will be, if it is known: the last batch then has `samples % batch_size`. Not counted: what `predict`
+        returns, and the batch that is taken from the data on the host. ValueError for no batch size; ShapeError for one
+        whose tensors have more bytes than can be counted.
         """
-        if not is_int(batch_size) or batch_size < 1:
-            raise ValueError(f"plan_batch: wanted a batch of at least 1 sample, received {batch_size!r}")
-        forms = {"input": {name: ((batch_size, *shape), self.dtype) for name, shape in self.input_shapes().items()}}
+        size = _batch_size("plan_batch", batch_size)
         if not flag("plan_batch training", training):
-            return self._steps.planned(None, forms)
-        self._whole_step("plan_batch")
-        if self.loss is None or self.optimizer is None:
-            raise GraphError("plan_batch: wanted a compiled net with a loss")
-        objective = Objective(self.loss, self.metric, self.output_names())
-        outputs = {name: (batch_size, *self.output_shapes(name)[0]) for name in self.output_names()}
-        forms["target"] = objective.forms(outputs, self.dtype)
-        return self._steps.planned(objective, forms)
+            plan: MemoryPlan = self._look("predict", size, lambda graph: graph.memory_plan)
+            return plan
+        return self._planner("plan_batch", samples).plan(size)
 
-    def largest_batch(self, nbytes: int) -> int:
-        """The most samples whose training step fits into `nbytes`, all counted; predicted, nothing is tried.
+    def largest_batch(self, nbytes: int | str, *, samples: int | None = None) -> int:
+        """The most samples for which what `fit` takes fits into `nbytes`, all counted; predicted, nothing is tried.
 
-        0 if not even one does.
+        nbytes: a number, or text such as "4 GiB" (1024**3 bytes) or "1.5GB" (1000**3); samples: as for `plan_batch`, by
+        whose `total_bytes` it goes. Totals may fall where the batch grows, as kernels' scratch may: none of the 64
+        sizes beyond the answer fits. 0 if not even one sample does.
         """
-        fits = 0
-        while self.plan_batch(max(1, 2 * fits)).total_bytes <= nbytes:
-            fits = max(1, 2 * fits)
-        too_many = max(1, 2 * fits)
-        while too_many - fits > 1:
-            middle = (fits + too_many) // 2
-            fits, too_many = (middle, too_many) if self.plan_batch(middle).total_bytes <= nbytes else (fits, middle)
-        return fits
+        wanted = memory_size("largest_batch", nbytes)
+        return self._planner("largest_batch", samples).largest(wanted)
+
+    def _planner(self, where: str, samples: int | None) -> BatchPlanner:
+        self._whole_step(where)
+        if self.loss is None or self.optimizer is None:
+            raise GraphError(f"{where}: wanted a compiled net with a loss")
+        self._single_outputs()
+        known = None if samples is None else whole(f"{where} samples", samples, 1)
+        return BatchPlanner(self._look, self.device.runtime.alignment, known)
+
+    def _look(self, kind: str, size: int, ask: Callable[[Graph], Any]) -> Any:
+        """Ask something of the record of a step with batches of this size."""
+        inputs = {name: ((size, *shape), self.dtype) for name, shape in self.input_shapes().items()}
+        if kind == "predict" or self.loss is None:
+            return self._steps.look("predict", None, {"input": inputs}, ask)
+        objective = Objective(self.loss, self.metric, self.output_names())
+        outputs = {name: (size, *self.output_shapes(name)[0]) for name in self.output_names()}
+        targets = objective.forms(outputs, self.dtype)
+        return self._steps.look(kind, objective, {"input": inputs, "target": targets}, ask)
 
     def summary(self) -> str:
         """Print a table of the layers with shapes, parameters and bytes; returns its text."""
@@ -491,3 +505,10 @@ def _checked_kind(what: str, given: Any, kind: type) -> Any:
             hint = f", perhaps {member.__name__}()" if isinstance(member, type) else ""
             raise TypeError(f"{what}: wanted a {kind.__name__}{hint}, received {type(member).__name__}")
     return given
+
+
+def _batch_size(where: str, given: Any) -> int:
+    """ValueError unless it is a whole number of at least 1."""
+    if not is_int(given) or given < 1:
+        raise ValueError(f"{where}: wanted a batch of at least 1 sample, received {given!r}")
+    return int(given)

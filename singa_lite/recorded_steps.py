@@ -46,7 +46,7 @@ class RecordedStep:
             for name, array in arrays.items():
                 tensor = self.tensors[kind][name]
                 tensor.device.feed(tensor, array)
-        self.feed.buffer.close(self.feed)
+        self.feed.buffer.holder = self.feed.mark
 
     def holds(self, nodes: list[Node]) -> bool:
         """Whether the net, whose layers these are, would do the same step again."""

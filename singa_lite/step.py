@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,7 +16,6 @@ from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError
 from singa_lite.feed_buffer import FeedBuffer
 from singa_lite.graph import Graph, Pause
-from singa_lite.memory_plan import MemoryPlan
 from singa_lite.objective import Objective
 from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepForm, form_of
 from singa_lite.tensor import Shape, Tensor
@@ -24,6 +24,7 @@ from singa_lite.watch import Watch
 #: What a step does with its feeds as tensors; gives tensors, alone, in a tuple or in a dict, or None.
 Body = Callable[[Mapping[str, dict[str, Tensor]]], Any]
 R = TypeVar("R")
+Seen = TypeVar("Seen")
 
 LEFT_WITHIN = "(somewhere within it: running statistics may have moved, and some layers may be updated)"
 LEFT_PLANNING = "(while a step was being planned: the count of steps may be off by one)"
@@ -110,12 +111,9 @@ class Steps:
         if not self.graph:
             return self._train_at_once(objective, feeds, pause)
 
-        def body(tensors: Mapping[str, dict[str, Tensor]]) -> tuple[Tensor, Any]:
-            return self._trained_once(objective, tensors)
-
         step = self._recorded.find(self._key("train", objective, feeds), self.net.ordered())
         if step is None:
-            step = self._record("train", objective, body, feeds)
+            step = self._record("train", objective, feeds)
         else:
             step.put_in(feeds)
             self.net.optimizer.begin_step()
@@ -146,21 +144,12 @@ class Steps:
         self, objective: Objective, inputs: Mapping[str, Any], targets: Mapping[str, Any]
     ) -> tuple[Tensor, Any]:
         """(loss, metric) of one batch, without training."""
-
-        def body(tensors: Mapping[str, dict[str, Tensor]]) -> tuple[Tensor, Any]:
-            out = self.net.forward(False, tensors["input"])
-            return objective.loss(False, out, tensors["target"]), objective.metric(out, tensors["target"])
-
-        loss, metric = self._do("evaluate", objective, body, {"input": inputs, "target": targets})
+        loss, metric = self._do("evaluate", objective, {"input": inputs, "target": targets})
         return loss, metric
 
     def predict(self, inputs: Mapping[str, Any]) -> Any:
         """The net's output for one batch; valid until the next call."""
-
-        def body(tensors: Mapping[str, dict[str, Tensor]]) -> Any:
-            return self.net.forward(False, tensors["input"])
-
-        return self._do("predict", None, body, {"input": inputs})
+        return self._do("predict", None, {"input": inputs})
 
     @property
     def training_graph(self) -> Graph:
@@ -178,14 +167,20 @@ class Steps:
         return [(key[0], key[-1]) for key in self._recorded]
 
     @in_own_context
-    def planned(self, objective: Objective | None, forms: Mapping[str, Mapping[str, tuple[Any, Any]]]) -> MemoryPlan:
-        """The plan of a step for batches of these (shape, dtype) forms. No batch is needed, nothing runs.
+    def look(
+        self,
+        kind: str,
+        objective: Objective | None,
+        forms: Mapping[str, Mapping[str, tuple[Any, Any]]],
+        ask: Callable[[Graph], Seen],
+    ) -> Seen:
+        """Ask something of the record of a step for batches of these (shape, dtype) forms.
 
-        objective: of a training step; None: the plan of a prediction.
+        No batch is needed, nothing runs. kind: "train", "evaluate", or "predict", which has no objective.
         """
         net, device = self.net, self.net.device
-        before = net.optimizer.step if objective is not None else 0
-        if objective is not None:
+        before = net.optimizer.step if kind == "train" else 0
+        if kind == "train":
             _under_way.set(self)
             self._left_at = LEFT_PLANNING
         try:
@@ -194,18 +189,26 @@ class Steps:
                     kind: {name: _fed(device.empty, device, *form) for name, form in given.items()}
                     for kind, given in forms.items()
                 }
-                if objective is None:
-                    results = net.forward(False, tensors["input"])
-                else:
-                    results = self._trained_once(objective, tensors)
-            plan: MemoryPlan = graph.memory_plan
+                results = self._body(kind, objective)(tensors)
+            seen = ask(graph)
             del tensors, results  # alive until here: inputs and outputs of the plan
-            return plan
+            return seen
         finally:
-            if objective is not None:
+            if kind == "train":
                 net.optimizer.restore_step(before)
                 net.forget_run()
                 self._left_at = ""
+
+    def _body(self, kind: str, objective: Objective | None) -> Body:
+        """What a step does with its feeds."""
+        if objective is None:
+            return lambda tensors: self.net.forward(False, tensors["input"])
+        return partial(self._trained_once if kind == "train" else self._evaluated_once, objective)
+
+    def _evaluated_once(self, objective: Objective, tensors: Mapping[str, dict[str, Tensor]]) -> tuple[Tensor, Any]:
+        """The operations of an evaluation; (loss, metric)."""
+        out = self.net.forward(False, tensors["input"])
+        return objective.loss(False, out, tensors["target"]), objective.metric(out, tensors["target"])
 
     def _trained_once(self, objective: Objective, tensors: Mapping[str, dict[str, Tensor]]) -> tuple[Tensor, Any]:
         """The operations of a training step; (loss, metric)."""
@@ -228,18 +231,18 @@ class Steps:
                 with net.device.scope(layer=name.partition("/")[0]):
                     optimizer.update(name, value, gradient)
 
-    def _do(self, kind: str, objective: Objective | None, body: Body, feeds: Feeds) -> Any:
+    def _do(self, kind: str, objective: Objective | None, feeds: Feeds) -> Any:
         if not self.graph:
-            return body(self._tensors(feeds))
+            return self._body(kind, objective)(self._tensors(feeds))
         step = self._recorded.find(self._key(kind, objective, feeds), self.net.ordered())
         if step is None:
-            step = self._record(kind, objective, body, feeds)
+            step = self._record(kind, objective, feeds)
         else:
             step.put_in(feeds)
         step.graph.run()
         return _copies(step.results) if kind == "evaluate" else step.results
 
-    def _record(self, kind: str, objective: Objective | None, body: Body, feeds: Feeds) -> RecordedStep:
+    def _record(self, kind: str, objective: Objective | None, feeds: Feeds) -> RecordedStep:
         net, device = self.net, self.net.device
         tensors = {
             kind: {name: _fed(device.unbound, device, array.shape, _dtype(array)) for name, array in arrays.items()}
@@ -251,7 +254,7 @@ class Steps:
         step = RecordedStep(Graph(device, self.arena, self.fuse), tensors, feed, None, net.ordered(), watch, kept)
         step.put_in(feeds)  # before recording, which looks at the targets' values
         with device.recording(self.arena, self.fuse) as step.graph:
-            step.results = body(tensors)
+            step.results = self._body(kind, objective)(tensors)
         step.graph.check_inputs = feed.check
         if kind == "train":
             watch.settle([net.optimizer.state], [*net.param_values(), *net.states().values()])

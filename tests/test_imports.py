@@ -39,7 +39,7 @@ FLOORS = (
     ("objective", "progress", "run"),
     ("compile_checks", "evaluation", "layer_graph"),
     ("watch",),
-    ("recorded_steps",),
+    ("batch_plan", "recorded_steps"),
     ("fit", "step", "summary"),
     ("net",),
     ("layers", "snapshots"),

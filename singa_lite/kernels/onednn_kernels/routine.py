@@ -18,7 +18,7 @@ from singa_lite.kernels.onednn_kernels.library import OneDNNError
 from singa_lite.kernels.onednn_kernels.primitive import Launch, Primitive
 
 ALIGNMENT = 64
-#: The library holds extents and some products of them in 32 bits: beyond, it is wrong without a word, or divides by zero.
+#: The library holds extents and some products of them in 32 bits: beyond, it is silently wrong, or divides by zero.
 MOST_ELEMENTS = 2**31 - 1
 
 

@@ -1,0 +1,176 @@
+"""BatchPlanner: what `fit` takes with batches of a size, before there is any; and the largest batch that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast
+
+from singa_lite.errors import ShapeError
+from singa_lite.graph import Graph
+from singa_lite.memory.pool import SEGMENT_BYTES
+from singa_lite.memory_plan import MemoryPlan
+
+#: So many sizes beyond the largest one found are looked at, as scratch may fall where the batch grows.
+REACH = 64
+#: Losses, metrics and their copies that are held at a time: one line of the pool each.
+RESULTS = 16
+
+#: (kind of step, batch size, what to ask of its record) -> the answer. Nothing runs.
+Record = Callable[[str, int, Callable[[Graph], Any]], Any]
+
+
+class _Need(NamedTuple):
+    """Bytes of a training step alone. without_scratch: if no kernel needed any; scratch: of each operation."""
+
+    arena: int
+    held: int
+    overhead: int
+    without_scratch: int
+    scratch: list[int]
+
+    @property
+    def total(self) -> int:
+        return self.arena + self.held + self.overhead
+
+
+class BatchPlanner:
+    """Plans for one net as it is now.
+
+    record: records a step, "train", "evaluate" or "predict"; alignment: bytes, of the pool's regions; samples: how many
+    there are to train with, which says how many are left for the last batch; None: any number may be.
+    """
+
+    def __init__(self, record: Record, alignment: int, samples: int | None = None) -> None:
+        self._record = record
+        self._alignment = alignment
+        self._samples = samples
+        self._needs: dict[int, _Need | None] = {}
+        self._recorded: dict[int, tuple[int, list[int]]] = {}
+
+    def plan(self, size: int) -> MemoryPlan:
+        """The plan of the training step, whose total counts all that `fit` does.
+
+        Evaluation and the last, shorter batch share the arena, so only what the largest of them needs counts. A shorter
+        batch needs more only where the kernels ask for more scratch; where the number of samples is not known, sizes
+        near this one and its halves are looked at.
+        """
+        plan, scratch = self._record("train", size, lambda graph: (graph.memory_plan, graph.scratch_bytes()))
+        return cast(MemoryPlan, plan).within_fit(self._beside(size, plan.arena_bytes, scratch), self._overhead(plan))
+
+    def largest(self, nbytes: int) -> int:
+        """The largest batch size whose plan's total is at most `nbytes`; 0 if there is none.
+
+        Totals do not always grow with the batch: so many sizes as REACH beyond the largest one found are looked at too.
+        """
+        size = self._beyond(self._bisected(nbytes), nbytes)
+        while size and not self._fits(size, nbytes):
+            size -= 1
+        return size
+
+    def _bisected(self, nbytes: int) -> int:
+        """A size whose step alone fits, while that of the next one does not; 0 if not even one sample's does."""
+        fits, too_many = 0, 1
+        while self._fits_alone(too_many, nbytes):
+            fits, too_many = too_many, 2 * too_many
+        while too_many - fits > 1:
+            middle = (fits + too_many) // 2
+            fits, too_many = (middle, too_many) if self._fits_alone(middle, nbytes) else (fits, middle)
+        return fits
+
+    def _beyond(self, fits: int, nbytes: int) -> int:
+        """The largest size whose step alone fits, where none of the REACH sizes after it does."""
+        size = fits + 1
+        while size <= fits + REACH and self._may_fit(size, nbytes):
+            if self._fits_alone(size, nbytes):
+                fits = size
+            size += 1
+        return fits
+
+    def _fits_alone(self, size: int, nbytes: int) -> bool:
+        need = self._need(size)
+        return need is not None and need.total <= nbytes
+
+    def _fits(self, size: int, nbytes: int) -> bool:
+        """Whether all that `fit` does with this size fits: `plan(size).total_bytes`."""
+        need = self._need(size)
+        if need is None or need.total > nbytes:
+            return False
+        arena = max(need.arena, *self._beside(size, need.arena, need.scratch).values())
+        return arena + need.held + need.overhead <= nbytes
+
+    def _may_fit(self, size: int, nbytes: int) -> bool:
+        """Whether this size or a larger one would fit without scratch: what is left then grows with the batch."""
+        need = self._need(size)
+        return need is not None and need.held + need.without_scratch <= nbytes
+
+    def _need(self, size: int) -> _Need | None:
+        """Of a training step; None where it has more bytes than can be counted."""
+        if size not in self._needs:
+            try:
+                self._needs[size] = self._record("train", size, self._measured)
+            except ShapeError:
+                self._needs[size] = None
+        return self._needs[size]
+
+    def _measured(self, graph: Graph) -> _Need:
+        plan, scratch = graph.memory_plan, graph.scratch_bytes()
+        overhead = self._overhead(plan)
+        return _Need(plan.arena_bytes, plan.held_bytes, overhead, plan.floor_without_scratch_bytes, scratch)
+
+    def _beside(self, size: int, arena: int, scratch: list[int]) -> dict[str, int]:
+        """What other steps of `fit` need of the arena. arena, scratch: what the training step of this size needs."""
+        needs = {"evaluation": self._record("evaluate", size, lambda graph: graph.memory_plan.arena_bytes)}
+        for shorter in self._shorter(size):
+            if shorter not in self._recorded:
+                self._recorded[shorter] = self._record("train", shorter, lambda g: (g.eager_bytes, g.scratch_bytes()))
+            most, asked = self._recorded[shorter]
+            need = self._need(shorter) if most > arena and _exceeds(asked, scratch) else None
+            if need is not None:
+                needs[f"last batch of {shorter}"] = need.arena
+        return needs
+
+    def _shorter(self, size: int) -> list[int]:
+        """Sizes that the last batch of an epoch may have."""
+        if self._samples is not None:
+            left = self._samples % size
+            return [left] if left else []
+        return sorted({*_near(size)} | {*_halves(size)}, reverse=True)
+
+    def _overhead(self, plan: MemoryPlan) -> int:
+        """What the pool adds: results, regions in whole lines, and what stays free in segments that small ones share.
+
+        How they share depends on the order in which they came; one segment is counted beside what is free at best.
+        """
+        regions = [nbytes + -nbytes % self._alignment for nbytes in (*plan.held_blocks, plan.arena_bytes)]
+        taken = sum(regions) + RESULTS * self._alignment
+        free = _free_of_shared(regions) + SEGMENT_BYTES if taken > SEGMENT_BYTES else 0
+        return taken + free - plan.held_bytes - plan.arena_bytes
+
+
+def _free_of_shared(regions: list[int]) -> int:
+    """Bytes left over in segments that small regions share, each in the first where it fits, largest first."""
+    left: list[int] = []
+    for size in sorted((size for size in regions if size < SEGMENT_BYTES), reverse=True):
+        place = next((place for place, room in enumerate(left) if room >= size), len(left))
+        if place == len(left):
+            left.append(SEGMENT_BYTES)
+        left[place] -= size
+    return sum(left)
+
+
+def _near(size: int) -> Iterator[int]:
+    below = 1
+    while below < size:
+        yield size - below
+        below *= 2
+
+
+def _halves(size: int) -> Iterator[int]:
+    while size > 1:
+        size //= 2
+        yield size
+
+
+def _exceeds(scratch: list[int], known: list[int]) -> bool:
+    """Whether an operation needs more scratch than the same one of the larger batch."""
+    return len(scratch) != len(known) or any(one > other for one, other in zip(scratch, known, strict=True))
