@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array as flat_array
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,14 @@ _NUMBERS = (bool, int, float, np.generic)
 _HOST = (1, 3)
 
 
+def is_plain(given: Any) -> TypeGuard[Array]:
+    """Whether it is NumPy's own array of numbers in native byte order, of which nothing else need be asked."""
+    return type(given) is np.ndarray and given.dtype.isnative and given.dtype.kind in _KINDS
+
+
 def host_array(where: str, given: Any) -> Array:
     """`numbers` in native byte order."""
-    return native(numbers(where, given))
+    return given if is_plain(given) else native(numbers(where, given))
 
 
 def numbers(where: str, given: Any) -> Array:
