@@ -20,7 +20,7 @@ def by_name(given: Any, names: list[str], what: str) -> dict[str, Any]:
             raise GraphError(f"{what}: wanted a dict for {names}, received one {type(given).__name__}")
         return {names[0]: given}
     if set(given) != set(names):
-        raise GraphError(f"{what}: wanted a dict for {names}, received one for {sorted(given)}")
+        raise GraphError(f"{what}: wanted a dict for {names}, received one for {sorted(map(str, given))}")
     return dict(given)
 
 
