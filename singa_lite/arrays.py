@@ -58,7 +58,7 @@ def dtype_of(given: Any) -> np.dtype[Any] | None:
     for words in (said, str(said).removeprefix("torch.")):
         try:
             return np.dtype(words).newbyteorder("=")
-        except TypeError:
+        except (TypeError, ValueError):
             continue
     return None
 
@@ -73,7 +73,7 @@ def on_host(given: Any) -> bool:
 
 def check_detached(where: str, given: Any) -> None:
     """TypeError for another library's tensor that requires grad, whose tape would not hear of what is done here."""
-    if getattr(given, "requires_grad", False):
+    if getattr(given, "requires_grad", False) is True:
         raise TypeError(f"{where}: wanted values alone, received {kind(given)} that requires grad; detach() it first")
 
 
@@ -107,6 +107,8 @@ def kind(given: Any) -> str:
     """What to call it in a message: "a torch.Tensor", "None"."""
     if given is None:
         return "None"
+    if isinstance(given, type):
+        return f"the class {given.__qualname__}"
     made = type(given)
     module = made.__module__.partition(".")[0]
     name = made.__qualname__ if module in ("builtins", "__main__") else f"{module}.{made.__qualname__}"

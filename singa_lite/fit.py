@@ -180,8 +180,7 @@ def _checked_callbacks(given: Any) -> tuple[Callback, ...]:
     callbacks = tuple(given)
     for callback in callbacks:
         if not isinstance(callback, Callback):
-            found = f"the class {callback.__name__} itself" if isinstance(callback, type) else kind(callback)
-            raise TypeError(f"fit callbacks: wanted objects of class Callback, received {found}")
+            raise TypeError(f"fit callbacks: wanted objects of class Callback, received {kind(callback)}")
     return callbacks
 
 

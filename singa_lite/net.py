@@ -117,7 +117,10 @@ class FeedForwardNet(LayerGraph):
     def _derivatives(self, dy: Any) -> dict[str, list[Tensor]]:
         named = dy if isinstance(dy, Mapping) else batch.by_name(dy, self.output_names(), "backward")
         given = {name: value if isinstance(value, list) else [value] for name, value in named.items()}
-        return {name: [as_tensor(value, self.device) for value in values] for name, values in given.items()}
+        return {
+            name: [as_tensor(batch.as_array(f"backward: dy of {name!r}", value), self.device) for value in values]
+            for name, values in given.items()
+        }
 
     def beside_next_step(self, begin: Callable[[], Pause]) -> None:
         """Let something read the parameters while the next training step runs forward, as a checkpoint does.

@@ -285,8 +285,8 @@ ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"callbacks": None}, TypeError, "fit callbacks: wanted a list of objects of class Callback, received None"),
     ({"callbacks": "early"}, TypeError, "fit callbacks: wanted a list of objects of class Callback, received a str"),
     ({"callbacks": [5]}, TypeError, "fit callbacks: wanted objects of class Callback, received an int"),
-    ({"callbacks": [Silent]}, TypeError, "fit callbacks: .* received the class Silent itself"),
-    ({"callbacks": Silent}, TypeError, "fit callbacks: .* received a type"),
+    ({"callbacks": [Silent]}, TypeError, "fit callbacks: .* received the class Silent"),
+    ({"callbacks": Silent}, TypeError, "fit callbacks: wanted a list .* received the class Silent"),
     ({"resume": True}, TypeError, 'fit resume: wanted "auto" or the path of a checkpoint, received True'),
     ({"resume": 3}, TypeError, 'fit resume: wanted "auto" or the path of a checkpoint, received 3'),
 ]

@@ -270,6 +270,13 @@ class Closed:
         raise RuntimeError("closed")
 
 
+class Wrong:
+    """Its method gives no array."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return [1, 2]
+
+
 def itself() -> list[Any]:
     made: list[Any] = []
     made += [made, made]
@@ -303,6 +310,8 @@ NO_ARRAYS: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "a closed file": (Closed, ValueError, ["wanted a data set that is open", "Closed", "identifier"]),
     "a masked array": (lambda: np.ma.masked_less(X, 0), TypeError, ["without a mask", "filled()"]),
     "masked rows": (lambda: [np.ma.masked_less(row, 0) for row in X], TypeError, ["MaskedArray"]),
+    "a class": (lambda: tensor.Tensor, TypeError, ["received the class Tensor"]),
+    "a wrong __array__": (lambda: Wrong(), TypeError, ["Wrong", "not producing an array"]),
     "a function": (lambda: np.zeros, TypeError, ["wanted an array", "received a"]),
     "no value yet": (lambda: recorded(X), GraphError, ["recorded"]),
     "a single number": (lambda: 3.0, ShapeError, ["()"]),

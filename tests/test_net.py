@@ -1085,5 +1085,12 @@ def test_forward_and_backward_want_a_flag_and_lists_of_names():
     out = net.forward(True, x)
     with pytest.raises(TypeError, match="backward output: wanted a list of names, received 'ab'"):
         net.backward(out, output="ab")
+    for dy, words in [
+        (None, "received None"),
+        (iter([out]), "received a list_iterator"),
+        (np.ma.ones((4, 3)), "a mask"),
+    ]:
+        with pytest.raises(TypeError, match=f"backward: dy of 'b': wanted an array.*{words}"):
+            net.backward(dy)
     assert state_of(net) == before
-    assert len(list(net.backward(out, output=["a", "b"]))) == 2
+    assert len(list(net.backward(np.ones((4, 3), ">f8"), output=["a", "b"]))) == 2
