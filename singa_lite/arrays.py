@@ -133,9 +133,7 @@ def _advice(given: Any) -> str:
     if hasattr(given, "__next__"):
         return "; np.stack(list(data)) gathers samples, train_one_batch takes batches"
     if hasattr(given, "__getitem__") and hasattr(given, "__len__"):
-        return (
-            "; gather its samples with np.stack([data[i] for i in range(len(data))]), or call train_one_batch for each"
-        )
+        return "; np.stack([data[i] for i in range(len(data))]) gathers samples, train_one_batch takes batches"
     if hasattr(given, "__iter__"):
         return "; call train_one_batch for each of its batches"
     return ""

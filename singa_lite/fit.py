@@ -53,7 +53,8 @@ class Callback:
 class Training:
     """One call of `FeedForwardNet.fit`. The data stay where they are; only one batch at a time is copied.
 
-    progress: where it stands; loss, metric: of the last batch, 0-d tensors, None before the first.
+    data, validation: checked already. progress: where it stands; loss, metric: of the last batch, 0-d tensors, None
+    before the first.
     """
 
     def __init__(

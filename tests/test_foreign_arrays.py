@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nets import bits, state_of
-from singa_lite import FeedForwardNet, GraphError, ShapeError, device, layers, loss, metric, optimizer, tensor
+from singa_lite import FeedForwardNet, GraphError, ShapeError, autograd, device, layers, loss, metric, optimizer, tensor
 
 RNG = np.random.default_rng(12)
 X = RNG.standard_normal((6, 5)).astype("f")
@@ -439,9 +439,18 @@ def test_tensors_of_pytorch_that_are_refused():
         check_refused(True, with_ids(lambda ids=ids: ids), error, words)
 
 
-@pytest.mark.parametrize(
-    "take", [tensor.from_numpy, tensor.as_tensor, tensor.zeros((6, 5)).copy_from_numpy, tensor.ones(()).__add__]
-)
+ONE = tensor.ones(())
+TAKES = [
+    tensor.from_numpy,
+    tensor.as_tensor,
+    tensor.from_dlpack,
+    tensor.zeros((6, 5)).copy_from_numpy,
+    lambda given: ONE + given,
+    lambda given: autograd.multiply(given, ONE),
+]
+
+
+@pytest.mark.parametrize("take", TAKES)
 @pytest.mark.parametrize("name", ["a sequence", "a masked array", "a list of text", "a generator", "nothing", "text"])
 def test_tensors_are_made_of_arrays_only(take, name):
     make, error, _ = NO_ARRAYS[name]
