@@ -22,8 +22,9 @@ CUDA13 = [
     "nvidia-cuda-runtime==13.0.*",
     "nvidia-cublas==13.1.*",
 ]
-#: The last frontend without 190 MB of further packages, and a cuDNN that needs no newer CUDA.
-CUDNN13 = ["nvidia-cudnn-frontend>=1.28,<1.29", "nvidia-cudnn-cu13>=9.19,<9.20"]
+#: The last frontend without 190 MB of further packages. cuDNN from the version that our plans were first made with to
+#: the last one that a PyTorch for CUDA 13.0 pins (2.13: 9.20, 2.14: 9.24), so that both fit into one environment.
+CUDNN13 = ["nvidia-cudnn-frontend>=1.28,<1.29", "nvidia-cudnn-cu13>=9.19,<9.25"]
 CORE = "singa_lite"
 MAPPED = ("layers", "snapshots")
 
@@ -76,6 +77,7 @@ setup(
             "safetensors>=0.5",
             "hypothesis>=6.100",
             "protobuf>=5",
+            "ml_dtypes>=0.5",
             "matplotlib>=3.9",
             "plotly>=6",
             "scikit-learn>=1.5",
@@ -89,6 +91,6 @@ setup(
         "onednn": [ONEDNN],
         "cuda13": CUDA13,
         "cudnn13": CUDNN13,
-        "cudatest": [*CUDA13, *CUDNN13, "nvidia-cuda-crt==13.0.*", "ml_dtypes>=0.5"],
+        "cudatest": [*CUDA13, *CUDNN13, "nvidia-cuda-crt==13.0.*"],
     },
 )

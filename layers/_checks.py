@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
+from singa_lite import initializer
+from singa_lite.checks import is_int as is_int
+from singa_lite.checks import real
 from singa_lite.errors import ShapeError
 from singa_lite.layer import Layer
 from singa_lite.tensor import Shape
+
+#: Behind the largest extent that an array may have.
+MOST = 2**63
 
 
 def place(layer: Layer) -> str:
@@ -17,25 +23,47 @@ def place(layer: Layer) -> str:
     return f"layer {layer.name!r}"
 
 
-def is_int(value: Any) -> bool:
-    """Whether the value is an integer of Python or NumPy; True and False are none."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
 def positive_int(layer: Layer, what: str, value: Any) -> int:
     """The value as an int. ValueError unless it is an integer of at least 1."""
-    if not is_int(value) or value < 1:
+    if not is_int(value) or not 1 <= value < MOST:
         raise ValueError(f"{place(layer)}: wanted {what} to be an integer of at least 1, received {value!r}")
     return int(value)
 
 
 def number(layer: Layer, what: str, value: Any, low: float, high: float = np.inf) -> float:
     """The value as a float. ValueError unless it is a finite number from `low` to `high`, both included."""
-    good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not good or not np.isfinite(value) or not low <= value <= high:
+    found = real(value)
+    if found is None or not np.isfinite(found) or not low <= found <= high:
         wanted = f"of at least {low:g}" if high == np.inf else f"from {low:g} to {high:g}"
         raise ValueError(f"{place(layer)}: wanted {what} to be a number {wanted}, received {value!r}")
-    return float(value)
+    return found
+
+
+def flag(layer: Layer, what: str, value: Any) -> bool:
+    """The value as a bool. ValueError unless it is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{place(layer)}: wanted {what} to be True or False, received {value!r}")
+    return bool(value)
+
+
+def one_of(layer: Layer, what: str, value: Any, names: Collection[str]) -> str:
+    """The value itself. ValueError unless it is one of the names."""
+    if not isinstance(value, str) or value not in names:
+        raise ValueError(f"{place(layer)}: wanted a {what} of {', '.join(names)}, received {value!r}")
+    return value
+
+
+def init(layer: Layer, what: str, spec: initializer.Spec) -> initializer.Initializer:
+    """The initializer that `spec` stands for; ValueError or TypeError names the layer and the option."""
+    return initializer.get(spec, f"{place(layer)}: {what}")
+
+
+def bias_init(layer: Any, spec: initializer.Spec) -> initializer.Initializer:
+    """The initializer of a layer's bias. ValueError for one beside use_bias=False, which would do nothing."""
+    found = init(layer, "bias_init", spec)
+    if not layer.use_bias and found != initializer.get(0.0):
+        raise ValueError(f"{place(layer)}: wanted bias_init with use_bias=True only, received {spec!r} with False")
+    return found
 
 
 def positive(layer: Layer, what: str, value: Any) -> float:

@@ -11,7 +11,8 @@ from singa_lite.errors import ShapeError
 from singa_lite.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import input_axes, place, positive_int
+from ._checks import bias_init as checked_bias_init
+from ._checks import flag, init, input_axes, place, positive_int
 from ._storage import storage as checked_storage
 from ._windows import Extents, as_images, as_samples, windows
 
@@ -45,9 +46,9 @@ class Convolution(Layer):
         if self.nb_kernels % self.groups:
             raise ValueError(f"{place(self)}: wanted groups to divide the {nb_kernels} kernels, received {groups}")
         self.windows = windows(self, len(self.axes) - 1, kernel, stride, border_mode, pad, dilation)
-        self.use_bias = use_bias
-        self.weight_init = initializer.get(weight_init)
-        self.bias_init = initializer.get(bias_init)
+        self.use_bias = flag(self, "use_bias", use_bias)
+        self.weight_init = init(self, "weight_init", weight_init)
+        self.bias_init = checked_bias_init(self, bias_init)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (nb_kernels, *how many windows fit)."""

@@ -9,7 +9,7 @@ from singa_lite import autograd
 from singa_lite.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import input_axes, place
+from ._checks import flag, input_axes, place
 from ._windows import Extents, as_images, as_samples, windows
 
 
@@ -44,6 +44,8 @@ class Pooling(Layer):
 class MaxPooling(Pooling):
     """The largest element of each window; padding never wins."""
 
+    misnomers: ClassVar = dict.fromkeys(("average", "avg", "ave", "mean"), "AvgPooling takes averages")
+
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, *extents) -> (n, channels, *how many windows fit)."""
         w = self.windows
@@ -52,6 +54,8 @@ class MaxPooling(Pooling):
 
 class AvgPooling(Pooling):
     """The average of each window; count_pad tells whether padding counts as zeros or not at all."""
+
+    misnomers: ClassVar = {"max": "MaxPooling takes the largest"}
 
     def __init__(
         self,
@@ -65,7 +69,7 @@ class AvgPooling(Pooling):
         input_sample_shape: Sequence[Any] | None = None,
     ) -> None:
         super().__init__(name, kernel, stride, border_mode, pad, input_sample_shape=input_sample_shape)
-        self.count_pad = count_pad
+        self.count_pad = flag(self, "count_pad", count_pad)
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, *extents) -> (n, channels, *how many windows fit)."""

@@ -20,7 +20,7 @@ def storage(layer: Layer, wanted: str | None) -> np.dtype[Any] | None:
     """The dtype of that name. ValueError for another one, ImportError where bfloat16's package is missing."""
     if wanted is None:
         return None
-    if wanted not in HALVES:
+    if not isinstance(wanted, str) or wanted not in HALVES:
         raise ValueError(f"{place(layer)}: wanted storage to be one of {HALVES} or None, received {wanted!r}")
     if wanted == "bfloat16" and find_spec("ml_dtypes") is None:
         raise ImportError(f"{place(layer)}: storage='bfloat16' wants NumPy's bfloat16, pip install ml_dtypes")

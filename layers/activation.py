@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from singa_lite import autograd
 from singa_lite.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import one_input, place, positive
+from ._checks import one_input, one_of, place, positive
 from ._storage import storage as checked_storage
 
 _MODES: dict[str, Callable[..., Tensor]] = {
@@ -24,20 +25,36 @@ _MODES: dict[str, Callable[..., Tensor]] = {
     "softplus": autograd.softplus,
 }
 
+#: Functions of the field that a name may ask for, and no mode does.
+_OTHERS = (
+    "softmax",
+    "log_softmax",
+    "swish",
+    "selu",
+    "prelu",
+    "mish",
+    "linear",
+    "identity",
+    "hard_sigmoid",
+    "hard_swish",
+)
+
 
 class Activation(Layer):
     """One function on each element. Input and output samples of any shape.
 
     mode: "relu" max(x, 0); "relu6" min(max(x, 0), 6); "leaky_relu" x where x > 0, else slope * x; "elu" x
     where x > 0, else alpha * (e**x - 1); "sigmoid" 1 / (1 + e**-x); "tanh"; "gelu" x * (1 + erf(x / sqrt 2))
-    / 2; "silu" x * sigmoid(x); "softplus" log(1 + e**x). slope: of "leaky_relu" only, above 0, default 0.01.
-    alpha: of "elu" only, above 0, default 1. storage: "float16" or "bfloat16", of input, output and their derivatives.
+    / 2; "silu" x * sigmoid(x); "softplus" log(1 + e**x). Default "relu", but beside a name that is another
+    function's the mode is wanted: Activation("tanh") is refused, Activation("tanh", "tanh") is not. slope: of
+    "leaky_relu" only, above 0, default 0.01. alpha: of "elu" only, above 0, default 1. storage: "float16" or
+    "bfloat16", of input, output and their derivatives.
     """
 
     def __init__(
         self,
         name: str,
-        mode: str = "relu",
+        mode: str | None = None,
         *,
         slope: float | None = None,
         alpha: float | None = None,
@@ -46,18 +63,33 @@ class Activation(Layer):
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.storage = checked_storage(self, storage)
-        if mode not in _MODES:
-            raise ValueError(f"{place(self)}: wanted a mode of {', '.join(_MODES)}, received {mode!r}")
-        self.mode = mode
+        self.mode = self._default_mode() if mode is None else one_of(self, "mode", mode, _MODES)
+        self.gives = "sigmoid" if self.mode == "sigmoid" else ""
         self.options: dict[str, float] = {}
         for owner, what, value in (("leaky_relu", "slope", slope), ("elu", "alpha", alpha)):
             if value is None:
                 continue
-            if mode != owner:
+            if self.mode != owner:
                 raise ValueError(
-                    f"{place(self)}: wanted {what} with mode {owner!r} only, received it with mode {mode!r}"
+                    f"{place(self)}: wanted {what} with mode {owner!r} only, received it with mode {self.mode!r}"
                 )
             self.options[what] = positive(self, what, value)
+
+    def _default_mode(self) -> str:
+        """ "relu". ValueError for a name that is another function's, such as "tanh" or "Tanh_2": it was meant."""
+        words = re.sub(r"[\s-]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name)).lower()
+        for meant in (words, words.replace("_", ""), words.rstrip("_0123456789")):
+            if meant in _MODES and meant != "relu":
+                hint = f"Activation({self.name!r}, {meant!r})"
+            elif meant in _OTHERS:
+                hint = "layers.Softmax(name)" if meant == "softmax" else f"there is none for {meant!r}"
+            else:
+                continue
+            raise ValueError(
+                f"{place(self)}: wanted a mode of {', '.join(_MODES)} beside a name that is a function's, received "
+                f"none, which is 'relu'; {hint}"
+            )
+        return "relu"
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""

@@ -9,7 +9,7 @@ from singa_lite import autograd, initializer
 from singa_lite.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import input_axes, number, positive
+from ._checks import init, input_axes, number, positive
 
 
 class BatchNormalization(Layer):
@@ -39,8 +39,8 @@ class BatchNormalization(Layer):
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.momentum = number(self, "momentum", momentum, 0, 1)
         self.epsilon = positive(self, "epsilon", epsilon)
-        self.gamma_init = initializer.get(gamma_init)
-        self.beta_init = initializer.get(beta_init)
+        self.gamma_init = init(self, "gamma_init", gamma_init)
+        self.beta_init = init(self, "beta_init", beta_init)
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""

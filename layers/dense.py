@@ -9,7 +9,8 @@ from singa_lite import autograd, initializer
 from singa_lite.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import input_axes, positive_int
+from ._checks import bias_init as checked_bias_init
+from ._checks import flag, init, input_axes, positive_int
 from ._storage import storage as checked_storage
 
 
@@ -37,9 +38,9 @@ class Dense(Layer):
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.storage = checked_storage(self, storage)
         self.num_output = positive_int(self, "num_output", num_output)
-        self.use_bias = use_bias
-        self.weight_init = initializer.get(weight_init)
-        self.bias_init = initializer.get(bias_init)
+        self.use_bias = flag(self, "use_bias", use_bias)
+        self.weight_init = init(self, "weight_init", weight_init)
+        self.bias_init = checked_bias_init(self, bias_init)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(features,) -> (num_output,)."""

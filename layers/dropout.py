@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +32,11 @@ class Dropout(Layer):
         self.p = number(self, "p", p, 0, 1)
         if self.p == 1:
             raise ValueError(f"{place(self)}: wanted p, the probability to drop, below 1, received {p}")
+        if re.fullmatch(r"0?\.\d+", name) and float(name) != self.p:
+            raise ValueError(
+                f"{place(self)}: wanted p to be what the name says, received {p}; the name comes first: "
+                "Dropout(name, p)"
+            )
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""

@@ -18,6 +18,8 @@ class Dummy(Layer):
     Input and output samples of any shape.
     """
 
+    keeps_values = True
+
     def __init__(self, name: str, input_sample_shape: Sequence[Any] | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
 

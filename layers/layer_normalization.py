@@ -9,7 +9,7 @@ from singa_lite import autograd, initializer
 from singa_lite.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import axis_of, not_the_batch, one_input, positive
+from ._checks import axis_of, init, not_the_batch, one_input, positive
 
 
 class LayerNormalization(Layer):
@@ -37,8 +37,8 @@ class LayerNormalization(Layer):
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.axis = not_the_batch(self, axis)
         self.epsilon = positive(self, "epsilon", epsilon)
-        self.gamma_init = initializer.get(gamma_init)
-        self.beta_init = initializer.get(beta_init)
+        self.gamma_init = init(self, "gamma_init", gamma_init)
+        self.beta_init = init(self, "beta_init", beta_init)
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""

@@ -38,7 +38,7 @@ class LRN(Layer):
         self.size = positive_int(self, "size", size)
         if self.size % 2 == 0:
             raise ValueError(f"{place(self)}: wanted size to be odd, received {size}")
-        if mode != "cross_channel":
+        if not isinstance(mode, str) or mode != "cross_channel":
             raise ValueError(f"{place(self)}: wanted mode 'cross_channel', the only one, received {mode!r}")
         self.alpha = number(self, "alpha", alpha, 0)
         self.beta = number(self, "beta", beta, 0)
@@ -46,6 +46,8 @@ class LRN(Layer):
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
+        if not self.dtype.type(self.k):
+            raise ValueError(f"{place(self)}: wanted k to be a number that {self.dtype} holds, received {self.k}")
         return input_axes(self, shapes, ("channels", "..."))
 
     def forward(self, training: bool, x: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from typing import ClassVar
 
 from singa_lite import autograd
 from singa_lite.layer import Layer
@@ -13,6 +14,12 @@ from ._checks import equal_inputs
 
 class Merge(Layer):
     """y = the sum of all inputs, two or more of equal sample shapes; the output has the same."""
+
+    misnomers: ClassVar = {
+        **dict.fromkeys(("concat", "concatenate"), "Concat puts its inputs side by side"),
+        **dict.fromkeys(("multiply", "mul", "product", "prod"), "Multiply takes the product"),
+        **dict.fromkeys(("max", "maximum", "min", "minimum", "average", "avg", "ave", "mean"), "no layer does that"),
+    }
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape that all inputs have."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from typing import ClassVar
 
 from singa_lite import autograd
 from singa_lite.layer import Layer
@@ -13,6 +14,8 @@ from ._checks import equal_inputs
 
 class Multiply(Layer):
     """y = the product of all inputs, two or more of equal sample shapes; the output has the same."""
+
+    misnomers: ClassVar = dict.fromkeys(("sum", "add"), "Merge takes the sum")
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape that all inputs have."""

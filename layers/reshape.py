@@ -22,6 +22,8 @@ class Reshape(Layer):
     shape: without the batch axis, as many elements as the input; one extent may be -1, to be worked out.
     """
 
+    keeps_values = True
+
     def __init__(self, name: str, shape: Sequence[int], *, input_sample_shape: Sequence[Any] | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         extents = tuple(shape) if isinstance(shape, Sequence) and not isinstance(shape, str) else (None,)

@@ -24,6 +24,8 @@ class Slice(Layer):
     below the extent, one at least.
     """
 
+    keeps_values = True
+
     def __init__(
         self,
         name: str,

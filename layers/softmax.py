@@ -20,6 +20,8 @@ class Softmax(Layer):
     axis: counts the batch as 0, negative from the end; never the batch.
     """
 
+    gives = "softmax"
+
     def __init__(self, name: str, axis: int = 1, *, input_sample_shape: Sequence[Any] | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.axis = not_the_batch(self, axis)

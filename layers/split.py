@@ -18,6 +18,8 @@ class Split(Layer):
     Input samples of any shape; a list of num_output output samples of the same.
     """
 
+    keeps_values = True
+
     def __init__(self, name: str, num_output: int, *, input_sample_shape: Sequence[Any] | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.num_output = positive_int(self, "num_output", num_output)

@@ -9,8 +9,8 @@ from singa_lite import autograd
 from singa_lite.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import input_axes
-from ._windows import IMAGE, Extents, _pair
+from ._checks import input_axes, place
+from ._windows import IMAGE, Extents, pair
 
 
 class Upsampling2D(Layer):
@@ -29,7 +29,7 @@ class Upsampling2D(Layer):
         input_sample_shape: Sequence[Any] | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        self.factor = _pair(self, len(IMAGE) - 1, "factor", factor)
+        self.factor = pair(place(self), "factor", factor)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, height, width) -> (channels, height * factor, width * factor)."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from threading import RLock
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from singa_lite import threads
+from singa_lite.contexts import Alone
 from singa_lite.errors import GraphError
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.lower import Placed
@@ -16,24 +17,10 @@ from singa_lite.tensor import Block
 
 Launch = Callable[[], Any]
 
-
-class Alone:
-    """A lock that nobody waits for: what is inside is for one thread at a time, which may enter again."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = RLock()
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise GraphError(
-                "running a recorded step: wanted its memory for this thread alone, received a step of the same net or "
-                "graph that another thread is running; give each thread a net and a device of its own: device.new_cpu()"
-            )
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+_TAKEN = (
+    "running a recorded step: wanted its memory for this thread alone, received a step of the same net or graph that "
+    "another thread is running; give each thread a net and a device of its own: device.new_cpu()"
+)
 
 
 class Arena:
@@ -43,8 +30,8 @@ class Arena:
         self.device = device
         self.block: Block | None = None
         self._bound: WeakSet[Bound] = WeakSet()
-        #: `with arena.alone:` no other thread may use the bytes inside. GraphError if one does.
-        self.alone = Alone()
+        #: `arena.alone.run(work)`: no other thread may use the bytes meanwhile. GraphError if one does.
+        self.alone = Alone(partial(GraphError, _TAKEN))
 
     @property
     def nbytes(self) -> int:
@@ -53,13 +40,19 @@ class Arena:
 
     def reserve(self, nbytes: int) -> None:
         """Make room for a program of this size. If the span must grow, all programs are bound anew."""
-        if nbytes <= self.nbytes:
-            return
-        with self.alone:
-            for bound in self._bound:
-                bound.release()
-            self.block = None  # give the old span back before taking the larger one
-            self.block = self.device.new_block(nbytes)
+        if nbytes > self.nbytes:
+            self.alone.run(self._grow, nbytes)
+
+    def _grow(self, nbytes: int) -> None:
+        self.release()
+        self.block = None  # give the old span back before taking the larger one
+        self.device.pool.release_free()  # or the system would count both
+        self.block = self.device.new_block(nbytes)
+
+    def release(self) -> None:
+        """Forget the launches of all programs, which are bound anew when they next run."""
+        for bound in self._bound:
+            bound.release()
 
     def add(self, bound: Bound) -> None:
         """Bind a program here when it next runs."""
@@ -68,10 +61,19 @@ class Arena:
 
 
 class Pause(NamedTuple):
-    """Where a run waits: before its first launch that writes one of these blocks, `wait` is called, once."""
+    """Where a run waits: before its first launch that writes one of these blocks, `wait` is called, once.
+
+    give_up: called in the place of `wait` where an interrupt has ended the run, perhaps before the reader began: it need
+    not begin any more, and is not reading when this returns. None: `wait` does that too.
+    """
 
     blocks: Collection[Block]
     wait: Callable[[], object]
+    give_up: Callable[[], object] | None = None
+
+    def end(self) -> None:
+        """Give up what reads the blocks, or wait for it."""
+        (self.give_up or self.wait)()
 
     @classmethod
     def of_all(cls, several: Sequence[Pause]) -> Pause:
@@ -98,7 +100,10 @@ class Bound:
     def run(self, pause: Pause | None = None) -> None:
         """Replay: nothing is allocated or looked up, the launches run one after the other."""
         threads.settle()
-        with self.arena.alone, self.arena.device.runtime.here():
+        self.arena.alone.run(self._run, pause)
+
+    def _run(self, pause: Pause | None) -> None:
+        with self.arena.device.runtime.here():
             replay = self._replay or self.prepare()
             if pause is None:
                 replay()
@@ -108,10 +113,13 @@ class Bound:
     def prepare(self) -> Replay:
         """Bind the launches, if they are not: all that a run needs beside the kernels. Returns what runs them."""
         threads.settle()
-        with self.arena.alone, self.arena.device.runtime.here():
-            if self._replay is None:
-                self._replay = self._bind()
-            return self._replay
+        return self.arena.alone.run(self._prepared)
+
+    def _prepared(self) -> Replay:
+        with self.arena.device.runtime.here():
+            replay = self._replay or self._bind()
+            self._replay = replay
+            return replay
 
     def launches(self) -> list[Launch]:
         """The launches in order, one an instruction."""

@@ -15,7 +15,7 @@ from singa_lite.errors import GraphError, ShapeError
 Array = NDArray[Any]
 
 #: Kinds of NumPy dtypes that a tensor can have: bool, signed, unsigned, float.
-_KINDS = "biuf"
+KINDS = "biuf"
 #: Numbers that lists may hold.
 _NUMBERS = (bool, int, float, np.generic)
 #: Memory that NumPy can read, by DLPack's numbers: the CPU's, and the CPU's that is pinned for CUDA.
@@ -24,7 +24,7 @@ _HOST = (1, 3)
 
 def is_plain(given: Any) -> TypeGuard[Array]:
     """Whether it is NumPy's own array of numbers in native byte order, of which nothing else need be asked."""
-    return type(given) is np.ndarray and given.dtype.isnative and given.dtype.kind in _KINDS
+    return type(given) is np.ndarray and given.dtype.isnative and given.dtype.kind in KINDS
 
 
 def host_array(where: str, given: Any) -> Array:
@@ -40,7 +40,7 @@ def numbers(where: str, given: Any) -> Array:
     complex); ShapeError for lists of unequal lengths. where: what the message begins with.
     """
     found = _found(where, given)
-    if found.dtype.kind not in _KINDS:
+    if found.dtype.kind not in KINDS:
         raise TypeError(f"{where}: wanted a bool, integer or float array, received dtype {found.dtype}")
     return found
 

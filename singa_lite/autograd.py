@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
 from singa_lite.ops.activation import elu as elu
@@ -68,20 +69,23 @@ class BackwardPass:
     """One walk down the tape, last operation first, a node at a time.
 
     seeds: pairs of an output's place on the tape and the derivative by it. wanted: ops whose output derivative is
-    put into `captured` on the way. Nodes that lead to no parameter and to no wanted op are skipped.
+    put into `captured` on the way. ends: ops at which the walk ends; the tape before them is left as it is. Nodes that
+    lead to no parameter and to no wanted op are skipped.
     """
 
-    def __init__(self, seeds: Sequence[tuple[Edge, Tensor]], wanted: Collection[Op] = ()) -> None:
+    def __init__(
+        self, seeds: Sequence[tuple[Edge, Tensor]], wanted: Collection[Op] = (), ends: Collection[Op] = ()
+    ) -> None:
         self.captured: dict[Op, Tensor] = {}
         self._graph = seeds[0][1].device.graph if seeds else None  # a record wants whole walks
-        self._wanted = frozenset(wanted)
-        self._nodes = self._useful(_reachable([edge.node for edge, _ in seeds if edge.node is not None]))
+        self._wanted, self._ends = frozenset(wanted), frozenset(ends)
+        self._nodes = self._useful(_reachable([edge.node for edge, _ in seeds if edge.node is not None], self._ends))
         members = set(self._nodes)
         self._leads = {id(node) for node in self._nodes}
         self._uses = Counter(
             id(edge.parameter)
             for node in members
-            for edge in node.edges
+            for edge in self._edges(node)
             if edge is not None and edge.parameter is not None
         )
         self._pending: dict[tuple[int, int], Tensor] = {}
@@ -97,10 +101,14 @@ class BackwardPass:
         useful: set[Op] = set()
         for node in nodes:
             if node in self._wanted or any(
-                edge is not None and (edge.parameter is not None or edge.node in useful) for edge in node.edges
+                edge is not None and (edge.parameter is not None or edge.node in useful) for edge in self._edges(node)
             ):
                 useful.add(node)
         return [node for node in nodes if node in useful]
+
+    def _edges(self, node: Op) -> tuple[Edge | None, ...]:
+        """Where the walk goes on from this node: nowhere, if it ends there."""
+        return () if node in self._ends else node.edges
 
     def reaches(self, op: Op) -> bool:
         """Whether the walk will come to this op."""
@@ -111,6 +119,7 @@ class BackwardPass:
         """The sequence number of the node that `step` would take next; -1 at the end."""
         return self._nodes[-1].sequence if self._nodes else -1
 
+    @in_own_context
     def step(self) -> Finished:
         """Take one node; returns the parameters whose gradients are final now, with these gradients."""
         node = self._nodes.pop()
@@ -129,7 +138,7 @@ class BackwardPass:
         return finished
 
     def _leading(self, node: Op, parameters: bool) -> Iterator[tuple[int, Edge]]:
-        for index, edge in enumerate(node.edges):
+        for index, edge in enumerate(self._edges(node)):
             if edge is None:
                 continue
             if edge.parameter is not None if parameters else id(edge.node) in self._leads:
@@ -194,8 +203,11 @@ def _derivative(node: Op, index: int, dys: tuple[Tensor, ...]) -> Tensor:
     return made if made is not None else node.backward(index, *dys)
 
 
-def _reachable(roots: Sequence[Op]) -> list[Op]:
-    """All nodes at or before the roots, in the order of their making. GraphError for one that was walked before."""
+def _reachable(roots: Sequence[Op], ends: Collection[Op]) -> list[Op]:
+    """All nodes at or before the roots and not before the ends, in the order of their making.
+
+    GraphError for one that was walked before.
+    """
     seen = dict.fromkeys(roots)
     stack = list(seen)
     while stack:
@@ -205,7 +217,7 @@ def _reachable(roots: Sequence[Op]) -> list[Op]:
                 f"backward: wanted a tape that is walked once, received one whose {type(node).__name__} was walked "
                 "before; do the forward again, or sum the results and walk back from the sum"
             )
-        for edge in node.edges:
+        for edge in () if node in ends else node.edges:
             if edge is not None and edge.node is not None and edge.node not in seen:
                 seen[edge.node] = None
                 stack.append(edge.node)

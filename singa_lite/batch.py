@@ -87,6 +87,11 @@ def as_tensors(arrays: Mapping[str, Any], device: Any) -> dict[str, Tensor]:
     return {name: as_tensor(array, device) for name, array in arrays.items()}
 
 
+def untaped(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors, apart from any tape: for a step of one net, which walks back to its inputs and no further."""
+    return {name: tensor.detach() for name, tensor in tensors.items()}
+
+
 def warn_of_nan(named: Mapping[str, Any]) -> None:
     """Warn of arrays that hold NaN or infinity; integers cannot."""
     for name, given in named.items():

@@ -1,12 +1,12 @@
-"""Checks of plain numbers, and of yes or no; each error says what was wanted, then what was received, and where.
+"""Checks of plain values; each error says what was wanted, then what was received, and where.
 
-ValueError for a number that is not as wanted, TypeError for what is no number at all, True and False among it.
+ValueError for a number that is not as wanted, TypeError for what is no number at all. True and False are none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from math import isfinite
+from math import inf, isfinite
 from numbers import Real
 from typing import Any
 
@@ -28,39 +28,74 @@ def above_zero(where: str, number: float) -> float:
     return _checked(where, "a number above 0", number, lambda n: n > 0)
 
 
+def finite_above_zero(where: str, number: float) -> float:
+    """The number as a float. ValueError unless it is finite and above 0."""
+    return _checked(where, "a finite number above 0", number, lambda n: isfinite(n) and n > 0)
+
+
 def fraction(where: str, number: float) -> float:
     """The number as a float. ValueError unless it is from 0 to below 1."""
     return _checked(where, "a number from 0 to below 1", number, lambda n: 0 <= n < 1)
 
 
-def whole(where: str, number: float, least: int) -> int:
-    """The number as an int. ValueError unless it is whole and at least `least`."""
-    wanted = f"a whole number of at least {least}"
-    if not isinstance(number, int) or isinstance(number, bool):  # an int may be larger than any float
+def share(where: str, number: float) -> float:
+    """The number as a float. ValueError unless it is from 0 to 1."""
+    return _checked(where, "a number from 0 to 1", number, lambda n: 0 <= n <= 1)
+
+
+def whole(where: str, number: float, least: int, most: int | None = None) -> int:
+    """The number as an int. ValueError unless it is whole and at least `least`, and at most `most` if that is given."""
+    wanted = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
+    if isinstance(number, bool) or not isinstance(number, int):  # an int may be larger than any float
         _checked(where, wanted, number, lambda n: n.is_integer())
-    if number < least:
+    if number < least or (most is not None and number > most):
         raise ValueError(f"{where}: wanted {wanted}, received {number}")
     return int(number)
 
 
-def flag(where: str, given: bool) -> bool:
-    """Yes or no as a bool. TypeError for anything but True and False, and 1 and 0, which are equal to them."""
-    if isinstance(given, int | np.bool_ | np.integer) and given in (0, 1):
-        return bool(given)
-    raise TypeError(f"{where}: wanted True or False, received {given!r}")
+def flag(where: str, value: Any) -> bool:
+    """The value as a bool. TypeError unless it is True or False: any text, "no" too, would count as True."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{where}: wanted True or False, received {value!r}")
+    return bool(value)
 
 
 def names(where: str, given: Collection[str]) -> list[str]:
     """Names as a list. TypeError for one name alone, whose letters would be taken for names, and for no collection."""
-    if isinstance(given, str) or not isinstance(given, Collection):
+    if isinstance(given, str | np.ndarray) or not isinstance(given, Collection):
         raise TypeError(f"{where}: wanted a list of names, received {given!r}")
     return list(given)
 
 
+def one_of(where: str, value: Any, names: Collection[str]) -> str:
+    """The value itself. ValueError unless it is one of the names."""
+    if not isinstance(value, str) or value not in names:
+        raise ValueError(f"{where}: wanted one of {', '.join(map(repr, names))}, received {value!r}")
+    return value
+
+
+def is_int(value: Any) -> bool:
+    """Whether the value is an integer of Python or NumPy; True and False are none."""
+    if isinstance(value, np.ndarray):
+        return value.ndim == 0 and value.dtype.kind in "iu"
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def real(value: Any) -> float | None:
+    """The value as a float if it is a number of Python or NumPy, also in an array of no axes; else None."""
+    number = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+    if isinstance(number, bool) or not isinstance(number, Real):
+        return None
+    try:
+        return float(number)
+    except OverflowError:  # an int that is larger than any float
+        return inf if value > 0 else -inf
+
+
 def _checked(where: str, wanted: str, number: Any, is_wanted: Callable[[float], bool]) -> float:
-    held = isinstance(number, np.ndarray) and number.ndim == 0 and number.dtype.kind in "iuf"
-    if isinstance(number, bool) or not (held or isinstance(number, Real)):
+    value = real(number)
+    if value is None:
         raise TypeError(f"{where}: wanted {wanted}, received {number!r}")
-    if not is_wanted(float(number)):
+    if not is_wanted(value):
         raise ValueError(f"{where}: wanted {wanted}, received {number}")
-    return float(number)
+    return value

@@ -11,6 +11,12 @@ class GraphError(RuntimeError):
     """A net or a tape used in a way or at a time that it does not allow."""
 
 
+class UnknownNameError(GraphError, KeyError):
+    """A name that is not in a net or a layer. The message says which there are."""
+
+    __str__ = RuntimeError.__str__  # KeyError's would put the message in quotes
+
+
 class DeviceError(RuntimeError):
     """A device or kernel set that is not there, or tensors of two devices in one operation."""
 

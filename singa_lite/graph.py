@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -67,6 +67,8 @@ class Graph:
         self.open_walks = 0
         self.recording = True
         self.failed = False
+        #: Called before each run: whoever fills the inputs may say that they are not in their places.
+        self.check_inputs: Callable[[], None] | None = None
         self._numbers: dict[int, int] = {}
         self._used: set[int] = set()
         self._writes: set[int] | None = None
@@ -218,6 +220,8 @@ class Graph:
         that would also hold if the operations of a wave ran at the same time. The results are equal, bit for bit.
         pause: where to wait for others who still read what the step will overwrite.
         """
+        if self.check_inputs is not None:
+            self.check_inputs()
         bound = self._bound.get(order)
         if bound is None or self.device.graph is not None:
             bound = self._executable(order)
@@ -228,9 +232,14 @@ class Graph:
 
         This really runs the step: its parameters and state move `runs` times.
         """
+        if self.check_inputs is not None:
+            self.check_inputs()
         bound = self._executable("recorded")
         threads.settle()
-        with self.arena.alone, self.device.runtime.here():
+        return self.arena.alone.run(self._measured, bound, runs)
+
+    def _measured(self, bound: Bound, runs: int) -> Profile:
+        with self.device.runtime.here():
             return measure(bound.placed.program.instructions, bound.launches(), runs, self.device.synchronize)
 
     def _executable(self, order: str) -> Bound:
@@ -239,11 +248,10 @@ class Graph:
         if order not in self._bound:
             placed = self._place(order)
             prove(placed)
-            for number, block in self._fresh.items():
+            for block in self._fresh.values():
                 if block.memory is None:
                     self.device.bind(block)
-                    self.blocks[number].held = block
-            held = {number: b.held for number, b in enumerate(self.blocks) if b.held is not None}
+            held = {number: b.held for number, b in enumerate(self.blocks) if b.held is not None} | self._fresh
             checked = os.environ.get("SINGA_LITE_CHECKED", "") == "1"
             self._bound[order] = Bound(placed, self.arena, held, checked)
         return self._bound[order]

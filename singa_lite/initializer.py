@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from singa_lite.checks import at_least_zero, finite
+from singa_lite.checks import at_least_zero, finite, real
 from singa_lite.errors import ShapeError
 from singa_lite.tensor import Tensor, to_numpy
 
@@ -195,14 +195,19 @@ NAMES: dict[str, Initializer] = {
 }
 
 
-def get(spec: Spec) -> Initializer:
-    """The initializer that `spec` stands for. ValueError for an unknown name, TypeError for anything else."""
+def get(spec: Spec, where: str = "initializer") -> Initializer:
+    """The initializer that `spec` stands for. ValueError for an unknown name, TypeError for anything else.
+
+    where: what an error begins with.
+    """
     if isinstance(spec, Initializer):
         return spec
     if isinstance(spec, str):
         if spec not in NAMES:
-            raise ValueError(f"initializer: wanted one of {', '.join(NAMES)}, received {spec!r}")
+            raise ValueError(f"{where}: wanted one of {', '.join(NAMES)}, received {spec!r}")
         return NAMES[spec]
-    if isinstance(spec, int | float | np.number) and not isinstance(spec, bool):
-        return Constant(float(spec))
-    raise TypeError(f"initializer: wanted an Initializer, a name or a number, received {spec!r}")
+    number = real(spec)
+    if number is not None:
+        return Constant(finite(where, number))
+    hint = f"; perhaps {spec.__name__}()" if isinstance(spec, type) else ""
+    raise TypeError(f"{where}: wanted an Initializer, a name or a number, received {spec!r}{hint}")

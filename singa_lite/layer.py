@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite import initializer
+from singa_lite import initializer, names
 from singa_lite.autograd import cast
+from singa_lite.checks import is_int
 from singa_lite.errors import GraphError, ShapeError
+from singa_lite.table import Table
 from singa_lite.tensor import Shape, Tensor, from_numpy, full
 
 SampleShape = Shape | list[Shape]
@@ -32,27 +36,78 @@ class Layer:
     state with `add_state`, and returns the output's sample shape, or a list of them for several outputs.
     forward(training, *inputs) composes operations of `autograd`; it returns a Tensor, or a list of them.
 
-    name: unique in its net, without "/"; input_sample_shape: the sample shape of the input, for a layer that has
-    no source to take it from (a list of shapes for several inputs).
+    name: unique in its net, one that every snapshot format can hold (`names`); it stays as it is. input_sample_shape:
+    the sample shape of the input, for a layer that has no source to take it from (a list of shapes for several inputs).
+
+    gives: "softmax" or "sigmoid" if the output is that of something, for losses that would take it a second time.
+    keeps_values: whether the output has the input's elements, no others, under whatever shape.
     """
 
+    _name: str
     setup: Callable[..., SampleShape]
     forward: Callable[..., Any]
 
+    gives: str = ""
+    keeps_values: bool = False
+    #: Names that would say something else than the layer does, and what does that instead.
+    misnomers: ClassVar[Mapping[str, str]] = {}
+
     def __init__(self, name: str, *, input_sample_shape: Sequence[Any] | None = None) -> None:
-        if not isinstance(name, str) or not name or "/" in name:
-            raise ValueError(f"layer name: wanted a non-empty string without '/', received {name!r}")
-        if not _is_unicode(name):
-            raise ValueError(f"layer name: wanted Unicode text, received {name!r}")
         self.name = name
+        instead = self.misnomers.get(name.lower().rstrip("_0123456789"))
+        if instead is not None:
+            raise ValueError(
+                f"layer name: wanted one of what {type(self).__name__} does, received {name!r}: {instead}; if that is "
+                "but its name, let it be another"
+            )
         self.input_sample_shapes = _checked_shapes(name, input_sample_shape)
         self.output_sample_shape: SampleShape | None = None
-        self.parameters: dict[str, Tensor] = {}
-        self.states: dict[str, Tensor] = {}
+        self._parameters: dict[str, Tensor] = {}
+        self._states: dict[str, Tensor] = {}
         self.context: Context | None = None
         self.shared_with: Layer | None = None
         #: What the layer's input is converted to, and its output has; None: the net's dtype.
         self.storage: np.dtype[Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """As it was made with: parameters, random numbers and snapshots go by it."""
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        if "_name" in vars(self):
+            raise GraphError(f"layer {self._name!r}: wanted the name that it was made with, received {name!r}")
+        wanted = names.problem_of_layer(name)
+        if wanted is not None:
+            kind = type(self)
+            shown = ", ".join(islice(signature(kind).parameters, 3))
+            raise ValueError(
+                f"layer name: wanted {wanted}, received {name!r:.100}; the name comes first: {kind.__name__}({shown})"
+            )
+        self._name = name
+
+    @property
+    def parameters(self) -> Table[Tensor]:
+        """By name, without the layer's. `add_parameter` makes them, their values change by `copy_from_numpy`."""
+        how = "add_parameter() in setup(), or copy_from_numpy() of one of them"
+        return Table(self._parameters, f"parameters of layer {self._name!r}", how, self._without)
+
+    @property
+    def states(self) -> Table[Tensor]:
+        """State by name, without the layer's. `add_state` makes it, its values change by `copy_from_numpy`."""
+        how = "add_state() in setup(), or copy_from_numpy() of one of them"
+        return Table(self._states, f"state of layer {self._name!r}", how, self._without)
+
+    @property
+    def _without(self) -> str:
+        """What a layer lacks that is in no net. One within another layer is in none."""
+        if self.context is not None:
+            return ""
+        return (
+            "wanted a layer that net.add() has set up (a layer cannot hold others yet: add each to the net, or give "
+            "the outer one parameters of its own by add_parameter() and compose operations of autograd)"
+        )
 
     def share_parameters(self, other: Layer) -> Layer:
         """Use the parameters of `other`, a layer of the same kind and shapes, in the place of own ones.
@@ -62,6 +117,8 @@ class Layer:
         """
         if self.context is not None:
             raise GraphError(f"layer {self.name!r}: wanted share_parameters() before the layer is in a net")
+        if not isinstance(other, Layer) or other is self:
+            raise TypeError(f"layer {self.name!r}: wanted to share the parameters of another layer, received {other!r}")
         self.shared_with = other
         return self
 
@@ -73,7 +130,7 @@ class Layer:
             )
         self.context = context
         try:
-            self.output_sample_shape = self.setup(*shapes)
+            self.output_sample_shape = self._checked_output(self.setup(*shapes))
             self._check_shared()
         except BaseException:
             self.reset()
@@ -81,7 +138,7 @@ class Layer:
 
     def reset(self) -> None:
         """Back to before `prepare`: no parameters, no state, no shape."""
-        self.parameters, self.states = {}, {}
+        self._parameters, self._states = {}, {}
         self.context = self.output_sample_shape = None
 
     def add_parameter(
@@ -96,7 +153,9 @@ class Layer:
 
         init: an Initializer, its name ("he_normal"), or a number; fans: (fan_in, fan_out) for those that use them.
         layout: "filters" for those of convolutions, which the device lays out as its kernels like best.
+        GraphError outside `setup` and for a name that is taken, ValueError for one that a snapshot cannot hold.
         """
+        self._check_new("add_parameter", name)
         if self.shared_with is not None:
             tensor = self._shared(name, tuple(shape))
         else:
@@ -106,16 +165,33 @@ class Layer:
             tensor.stores_grad = True
             key = from_numpy(self.random_key(name), context.device)
             initializer.get(init)(tensor, key, *(fans or (0, 0)))
-        self.parameters[name] = tensor
+        self._parameters[name] = tensor
         return tensor
 
     def add_state(self, name: str, shape: Sequence[int], value: float = 0.0, dtype: DTypeLike | None = None) -> Tensor:
-        """For `setup`: a tensor called "<layer>/<name>" that is kept and saved but not trained."""
+        """For `setup`: a tensor called "<layer>/<name>" that is kept and saved but not trained.
+
+        GraphError outside `setup` and for a name that is taken, ValueError for one that a snapshot cannot hold.
+        """
+        self._check_new("add_state", name)
         context = self._placed()
         tensor = full(shape, value, dtype or context.dtype, context.device)
         tensor.name = f"{self.name}/{name}"
-        self.states[name] = tensor
+        self._states[name] = tensor
         return tensor
+
+    def _check_new(self, call: str, name: str) -> None:
+        """Raise unless a parameter or state of this name may be made now."""
+        where = f"layer {self.name!r}: {call}({name!r:.100})"
+        wanted = names.problem_of_tensor(name)
+        if wanted is not None:
+            raise ValueError(f"{where}: wanted {wanted} as its name, received {name!r:.100}")
+        self._placed()
+        if self.output_sample_shape is not None:
+            raise GraphError(f"{where}: wanted the call within setup(), received it afterwards")
+        for kind, table in (("parameter", self._parameters), ("state", self._states)):
+            if name in table:
+                raise GraphError(f"{where}: wanted a name that is not taken, received that of a {kind} that is there")
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -148,13 +224,13 @@ class Layer:
         return list(self.parameters.values())
 
     def to_device(self, device: Any) -> None:
-        """Move parameters and state."""
+        """Move parameters and state. device: a Device."""
         context = self._placed()
         if self.shared_with is not None:  # it may come after this layer, and must have moved by then
             self.shared_with.to_device(device)
-        for table in (self.parameters, self.states):
+        for table in (self._parameters, self._states):
             for name, tensor in table.items():
-                if self.shared_with is not None and table is self.parameters:
+                if self.shared_with is not None and table is self._parameters:
                     table[name] = self.shared_with.parameters[name]
                 else:
                     table[name] = tensor.to_device(device)
@@ -180,26 +256,46 @@ class Layer:
                 f"but {other.name!r} has {sorted(other.parameters)}"
             )
 
+    def _checked_output(self, given: Any) -> SampleShape:
+        """What setup() gave, with extents of Python's. TypeError or ShapeError if it is no sample shape."""
+        several = isinstance(given, list)
+        shapes = given if several else [given]
+        for shape in shapes:
+            if not isinstance(shape, tuple) or not all(is_int(extent) for extent in shape):
+                raise TypeError(
+                    f"layer {self.name!r}: wanted setup() to return a sample shape, a tuple such as (5,), or a list of "
+                    f"them, received {given!r}"
+                )
+            if any(extent < 1 for extent in shape):
+                raise ShapeError(
+                    f"layer {self.name!r}: wanted setup() to return extents of at least 1, received {given!r}"
+                )
+        found = [tuple(int(extent) for extent in shape) for shape in shapes]
+        return found if several else found[0]
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} -> {self.output_sample_shape}>"
 
 
-def _checked_shapes(name: str, given: Sequence[Any] | None) -> list[Shape] | None:
+def _checked_shapes(name: str, given: Any) -> list[Shape] | None:
     """A list of sample shapes from one shape, a list of shapes, or None."""
     if given is None:
         return None
-    several = len(given) > 0 and all(isinstance(entry, Sequence) for entry in given)
-    shapes = [tuple(entry) for entry in given] if several else [tuple(given)]
-    for shape in shapes:
-        if any(not isinstance(extent, int | np.integer) or extent < 1 for extent in shape):
-            raise ShapeError(f"layer {name!r}: wanted an input_sample_shape of extents of at least 1, received {given}")
-    return shapes
+    entries = _entries(given)
+    if entries is not None:
+        several = len(entries) > 0 and all(_entries(entry) is not None for entry in entries)
+        shapes = [_entries(entry) or () for entry in entries] if several else [entries]
+        if all(is_int(extent) and 1 <= extent < 2**63 for shape in shapes for extent in shape):
+            return [tuple(int(extent) for extent in shape) for shape in shapes]
+    hint = f"; perhaps ({given},)" if is_int(given) else ""
+    raise ShapeError(
+        f"layer {name!r}: wanted an input_sample_shape of extents of at least 1, such as (5,) or (3, 32, 32), received "
+        f"{given!r}{hint}"
+    )
 
 
-def _is_unicode(text: str) -> bool:
-    """Whether all of it can be written down: Python's strings may hold halves of characters."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def _entries(given: Any) -> tuple[Any, ...] | None:
+    """What a sequence that may be a shape holds; None for what is none."""
+    if isinstance(given, np.ndarray):
+        return tuple(given.tolist()) if given.ndim == 1 else None
+    return tuple(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else None

@@ -9,11 +9,15 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from singa_lite import device as devices
+from singa_lite.checks import is_int, whole
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer import Context, Layer
 from singa_lite.run import Node
+from singa_lite.table import Table
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.topology import Source, Topology
+
+_DTYPES = ("float16", "float32", "float64")
 
 LayerLike = Layer | str | tuple[Layer | str, int]
 
@@ -22,14 +26,17 @@ class LayerGraph:
     """Layers, their sources, parameters and state. Base of `FeedForwardNet`."""
 
     def __init__(self, device: Any, dtype: DTypeLike, seed: int | None) -> None:
-        self.device = device if device is not None else devices.default()
-        self.dtype = np.dtype(dtype).newbyteorder("=")
-        if self.dtype.kind != "f":
-            raise TypeError(f"dtype of the net: wanted a float dtype, received {self.dtype}")
-        self.seed = self.device.next_seed() if seed is None else seed
-        self.layers: dict[str, Layer] = {}
+        self.device = devices.get(device)
+        self.dtype = _float_dtype(dtype)
+        self.seed = self.device.next_seed() if seed is None else whole("seed of the net", seed, 0, 2**64 - 1)
+        self._layers: dict[str, Layer] = {}
         self._topology = Topology()
         self._nodes: list[Node] | None = None
+
+    @property
+    def layers(self) -> Table[Layer]:
+        """The layers by name, in the order of adding; `add` puts one in, and none is taken out."""
+        return Table(self._layers, "layers of the net", "add(layer), which wires it and checks its shapes")
 
     def add(self, layer: Layer, src: LayerLike | Sequence[LayerLike] | None = None) -> Layer:
         """Put a layer into the net; returns it.
@@ -41,26 +48,29 @@ class LayerGraph:
         as before.
         """
         if not isinstance(layer, Layer):
-            raise TypeError(f"add: wanted a Layer, received {type(layer).__name__}")
+            hint = f", perhaps {layer.__name__}(name, ...)" if isinstance(layer, type) else ""
+            raise TypeError(f"add: wanted a Layer{hint}, received {type(layer).__name__}")
+        if "_name" not in vars(layer):
+            raise GraphError(f"add: wanted a layer whose __init__ calls super().__init__(name), received {type(layer)}")
         if layer.context is not None:
             raise GraphError(f"layer {layer.name!r}: wanted a layer that is in no net yet")
         awaited = self._topology.is_named(layer.name)
         self._topology.add(layer.name, self._sources(src))
-        self.layers[layer.name] = layer
+        self._layers[layer.name] = layer
         try:
             if awaited:  # only a layer that others already name can close a cycle
                 self._topology.order(partial=True)
             self._set_up()
         except BaseException:
-            del self.layers[layer.name], self._topology.sources[layer.name]
+            del self._layers[layer.name], self._topology.sources[layer.name]
             raise
         self._nodes = None
         return layer
 
     def _sources(self, src: LayerLike | Sequence[LayerLike] | None) -> tuple[Source, ...]:
         if src is None:
-            return (Source(next(reversed(self.layers))),) if self.layers else ()
-        given = [src] if isinstance(src, Layer | str) or _is_numbered(src) else list(src)
+            return (Source(next(reversed(self._layers))),) if self._layers else ()
+        given = list(src) if isinstance(src, Sequence) and not isinstance(src, str) and not _is_numbered(src) else [src]
         return tuple(_source(entry) for entry in given)
 
     def _set_up(self) -> None:
@@ -80,11 +90,11 @@ class LayerGraph:
 
     def _ready(self) -> list[Layer]:
         """Layers that are not set up, but all that they depend on are."""
-        return [x for x in self.layers.values() if x.context is None and self._is_ready(x)]
+        return [x for x in self._layers.values() if x.context is None and self._is_ready(x)]
 
     def _is_ready(self, layer: Layer) -> bool:
-        needed = [self.layers.get(source.layer) for source in self._topology.sources[layer.name]]
-        if layer.shared_with is not None and layer.shared_with.name in self.layers:
+        needed = [self._layers.get(source.layer) for source in self._topology.sources[layer.name]]
+        if layer.shared_with is not None and layer.shared_with.name in self._layers:
             needed.append(layer.shared_with)
         return all(other is not None and other.context is not None for other in needed)
 
@@ -110,10 +120,10 @@ class LayerGraph:
     def ordered(self) -> list[Node]:
         """The layers in topological order, with their sources. GraphError for an unknown source or a cycle."""
         if self._nodes is None:
-            if not self.layers:
+            if not self._layers:
                 raise GraphError("wanted a net with at least one layer, received an empty one")
             order = self._topology.order()
-            self._nodes = [Node(self.layers[name], self._resolved(name)) for name in order]
+            self._nodes = [Node(self._layers[name], self._resolved(name)) for name in order]
         return self._nodes
 
     def parameters(self) -> dict[str, Tensor]:
@@ -137,7 +147,7 @@ class LayerGraph:
     def input_shapes(self) -> dict[str, Shape]:
         """The sample shape of each input layer."""
         self.ordered()
-        shapes = {name: self.layers[name].input_sample_shapes for name in self._topology.inputs()}
+        shapes = {name: self._layers[name].input_sample_shapes for name in self._topology.inputs()}
         return {name: given[0] for name, given in shapes.items() if given is not None}
 
     def output_names(self) -> list[str]:
@@ -147,7 +157,7 @@ class LayerGraph:
 
     def output_shapes(self, name: str) -> list[Shape]:
         """The sample shapes of a layer's outputs; one () for a layer that is not set up."""
-        layer = self.layers.get(name)
+        layer = self._layers.get(name)
         if layer is None or layer.output_sample_shape is None:
             return [()]
         shape = layer.output_sample_shape
@@ -156,17 +166,31 @@ class LayerGraph:
     def check_names(self, where: str, names: Sequence[str | None]) -> None:
         """GraphError unless all of the names (None aside) are layers of the net."""
         for name in names:
-            if name is not None and name not in self.layers:
-                raise GraphError(f"{where}: wanted a layer of the net, received {name!r}")
+            if name is not None and not (isinstance(name, str) and name in self._layers):
+                raise GraphError(f"{where}: wanted the name of a layer of the net, received {name!r}")
+
+
+def _float_dtype(given: Any) -> np.dtype[Any]:
+    """The dtype in the machine's byte order. TypeError unless it is one that a net can have."""
+    shown = given
+    try:
+        if given is not None:
+            dtype: np.dtype[Any] = np.dtype(given).newbyteorder("=")
+            if dtype.name in _DTYPES:
+                return dtype
+            shown = dtype
+    except (TypeError, ValueError):  # NumPy knows no such dtype
+        pass
+    raise TypeError(f"dtype of the net: wanted a float dtype, received {shown!s:.100}; there are {', '.join(_DTYPES)}")
 
 
 def _is_numbered(src: Any) -> bool:
     """Whether src is (layer, number of its output)."""
-    return isinstance(src, tuple) and len(src) == 2 and isinstance(src[1], int)
+    return isinstance(src, tuple) and len(src) == 2 and is_int(src[1])
 
 
 def _source(entry: Any) -> Source:
     layer, output = entry if _is_numbered(entry) else (entry, None)
     if not isinstance(layer, Layer | str):
-        raise TypeError(f"src: wanted layers or their names, received {type(layer).__name__}")
+        raise TypeError(f"src: wanted layers of the net or their names, received {layer!r}")
     return Source(layer if isinstance(layer, str) else layer.name, output)

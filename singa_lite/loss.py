@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from singa_lite import autograd
-from singa_lite.checks import above_zero
+from singa_lite.checks import above_zero, flag
+from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError
 from singa_lite.graph import Phase
 from singa_lite.ops.loss import (
@@ -46,6 +47,9 @@ class _Taped(NamedTuple):
 class Loss(Criterion, ABC):
     """Base of all losses. A subclass gives `compute`, and `check_target` if not any target will do."""
 
+    #: What it applies to the scores itself, which nothing before it should: "softmax" or "sigmoid".
+    applies: ClassVar[str] = ""
+
     _taped: _Taped | None = None
 
     @abstractmethod
@@ -56,21 +60,30 @@ class Loss(Criterion, ABC):
         each element counts by itself.
         """
 
+    @in_own_context
     def forward(self, training: bool, x: Tensor, y: Any) -> Tensor:
         """The loss of each sample. y: Tensor, NumPy, or anything that holds an array. Raises as `check` does.
 
-        training: what `backward` needs is kept until it is called; a later forward takes its place.
+        training: what `backward` needs is kept until it is called; a later forward takes its place. GraphError for a y
+        that needs a derivative then: there is one by x alone.
         """
+        flag(f"{self._name} training", training)
         target, leaf = self._beside(x, y), x.detach()
         if not training:
             with no_grad():
                 return self._check_values(leaf, self.compute(leaf, target))
+        if target.requires_grad:
+            raise GraphError(
+                f"{self._name}: wanted a target that needs no derivative, received one from a tape; give its detach(), "
+                "or compute the loss by operations of autograd"
+            )
         leaf.requires_grad = True
         mark = Identity()
         values = self._check_values(leaf, self.compute(mark(leaf), target))
-        self._taped = _Taped(Edge(values.creator, values.output_index, None), mark, values.shape, x.dtype, x.device)
+        self._keep(_Taped(Edge(values.creator, values.output_index, None), mark, values.shape, x.dtype, x.device))
         return values.detach()
 
+    @in_own_context
     def backward(self) -> Tensor:
         """The derivative of the mean of forward's values by x, of x's shape and dtype.
 
@@ -78,7 +91,8 @@ class Loss(Criterion, ABC):
         """
         if self._taped is None:
             raise GraphError(f"{self._name}: wanted forward(True, x, y) before each backward()")
-        taped, self._taped = self._taped, None
+        taped = self._taped
+        self._keep(None)
         with taped.device.scope(Phase.DERIVATIVE):
             dy = full(taped.shape, 1 / prod(taped.shape), taped.dtype, taped.device)
         tape = autograd.BackwardPass([(taped.values, dy)], wanted=[taped.mark])
@@ -89,6 +103,9 @@ class Loss(Criterion, ABC):
         if taped.mark not in tape.captured:
             raise GraphError(f"{self._name}: wanted compute() to make its result from x by taped operations")
         return tape.captured[taped.mark]
+
+    def _keep(self, taped: _Taped | None) -> None:
+        object.__setattr__(self, "_taped", taped)  # as a frozen dataclass allows it too
 
     def evaluate(self, training: bool, x: Tensor, y: Any) -> Tensor:
         """The mean of forward's values, shape (). Raises as `check` does."""
@@ -105,6 +122,8 @@ class SoftmaxCrossEntropy(Loss):
     x: raw scores (n, c, ...), c at least 2; y: integer class ids (n, ...), or rows (n, c, ...) of weights that are
     normalized to sum 1 over the classes: one-hot, multi-hot or probabilities, none negative, not all zero.
     """
+
+    applies = "softmax"
 
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         return softmax_cross_entropy_values(x, target)
@@ -137,6 +156,8 @@ class SigmoidCrossEntropy(_LikeScores):
 
     y: x's shape and dtype, values from 0 to 1.
     """
+
+    applies = "sigmoid"
 
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         return sigmoid_cross_entropy_values(x, target)

@@ -9,6 +9,7 @@ import numpy as np
 
 from singa_lite import autograd
 from singa_lite.checks import finite, whole
+from singa_lite.contexts import in_own_context
 from singa_lite.errors import ShapeError
 from singa_lite.target import Criterion, Target, check_classes, check_labels, check_like, check_probabilities
 from singa_lite.tensor import Shape, Tensor
@@ -21,6 +22,7 @@ class Metric(Criterion, ABC):
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         """One value a sample, (n,), of scores x (n, ...) and a target that `check` let through."""
 
+    @in_own_context
     def forward(self, x: Tensor, y: Any) -> Tensor:
         """One value a sample, (n,), in x's dtype. y: Tensor, NumPy, or anything that holds an array.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from os import PathLike
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite import batch, evaluation, fit, samples, summary
+from singa_lite import batch, compile_checks, evaluation, fit, samples, summary
+from singa_lite import device as devices
 from singa_lite.autograd import no_grad
-from singa_lite.checks import flag, names, whole
+from singa_lite.checks import flag, is_int, names, whole
+from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
@@ -19,11 +22,13 @@ from singa_lite.loss import Loss
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.metric import Metric
 from singa_lite.objective import Losses, Metrics, Objective
+from singa_lite.ops.op import Op
 from singa_lite.optimizer import Optimizer
+from singa_lite.recorded_steps import StepForm
 from singa_lite.run import LayerGradients as LayerGradients
 from singa_lite.run import Run
 from singa_lite.samples import Samples
-from singa_lite.step import StepForm, Steps
+from singa_lite.step import Steps
 from singa_lite.tensor import Tensor, as_tensor
 
 
@@ -52,23 +57,31 @@ class FeedForwardNet(LayerGraph):
         self.freeze: str | None = None
         self._run: Run | None = None
         self._unfinished: Run | None = None
+        self._passed_over: list[weakref.ref[Op]] = []
+        self._moving: Run | None = None
         self._seen_batch = False
         self._steps = Steps(self, graph=False)
         self._beside: list[Callable[[], Pause]] = []
+        self._readers: list[Pause] = []
 
     def to_device(self, device: Any) -> None:
         """Move parameters, state and the optimizer's state."""
         self._whole_step("to_device")
+        device = devices.get(device)
+        graph, fuse = self._steps.graph, self._steps.fuse
+        self._steps = Steps(self, graph, fuse)  # recorded steps are bound to the old device
+        self._steps.interrupted = "(while the net was being moved to another device)"
         for node in self.ordered():
             node.layer.to_device(device)
         if self.optimizer is not None:
             self.optimizer.to_device(device)
         self.device = device
-        self.discard_step()
-        self._steps = Steps(self, self._steps.graph, self._steps.fuse)  # recorded steps are bound to the old device
+        self.forget_run()
+        self._steps = Steps(self, graph, fuse)
 
     # ---- forward and backward
 
+    @in_own_context
     def forward(self, training: bool, x: Any, output: Collection[str] = (), *, freeze: str | None = None) -> Any:
         """Run all layers.
 
@@ -76,16 +89,20 @@ class FeedForwardNet(LayerGraph):
         batch}. output: layers whose outputs are wanted too; the result is a dict {name: output} then, and for a
         net with several outputs; otherwise the output itself. freeze: layers before this one, in topological
         order, run as in evaluation and keep nothing.
+
+        x may come from a tape, such as another net's output: `autograd.backward` of what is computed from the result
+        walks back through both, this net's `backward` through its own layers alone. GraphError where a frozen layer
+        would cut that tape.
         """
-        nodes = self.ordered()
-        training = flag("forward training", training)
+        nodes, training = self.ordered(), flag("forward training", training)
         if training:
             self._whole_step("forward")
-            self._run = None
+            self._pass_over()
         self.check_names("forward", [*names("forward output", output), freeze])
         arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
         inputs = batch.as_tensors(arrays, self.device)
         run = Run(nodes, self.device, self.dtype, training, freeze)
+        self._moving = run if training else None
         if not training:
             with no_grad():
                 return run.forward(inputs, output)
@@ -101,18 +118,37 @@ class FeedForwardNet(LayerGraph):
         once. The gradients are given back when the next layer is asked for: copy what must stay. A shared
         parameter comes once, with the layer that contributes last. layer_gradients is one dict for the whole
         walk; a layer named in `output` is entered with the derivative by its input (a list for several inputs).
+        The walk ends at the net's inputs: if another net's output went in, name the input layer in `output`, and give
+        what comes back to the other net's backward.
         freeze: stop after this layer. Draining the generator ends the step; one closed earlier leaves the net
         half updated, and it says so until `discard_step` or `load`.
-        GraphError without a forward(True) before, or for a second backward.
+        GraphError without a forward(True) before, for a second backward, or if there were two forwards and the outputs
+        of both are still held.
         """
         self._whole_step("backward")
         if self._run is None:
             raise GraphError("backward: wanted forward(True, x) before it, once for each backward")
         self.check_names("backward", [*names("backward output", output), freeze])
+        self._check_one_forward()
         walk = self._run.backward(self._derivatives(dy), frozenset(output), freeze)
         run, self._run = self._run, None
         self._unfinished = run
         return walk
+
+    def _pass_over(self) -> None:
+        """Another forward takes the place of one that nobody has walked back from."""
+        self._passed_over = [end for end in self._passed_over if _is_open(end)]
+        if self._run is not None:
+            self._passed_over += self._run.open_ends()
+        self._run = None
+
+    def _check_one_forward(self) -> None:
+        """GraphError if the derivative may be meant for an earlier forward: its output is held, and not walked yet."""
+        if any(map(_is_open, self._passed_over)):
+            raise GraphError(
+                "backward: wanted one forward(True, x) before it, received several whose outputs are still held; call "
+                "autograd.backward(y, dy) for a y computed from all of them, or let go of those that don't count"
+            )
 
     def _derivatives(self, dy: Any) -> dict[str, list[Tensor]]:
         named = dy if isinstance(dy, Mapping) else batch.by_name(dy, self.output_names(), "backward")
@@ -135,31 +171,71 @@ class FeedForwardNet(LayerGraph):
         if not self._beside:
             return None
         several, self._beside = self._beside, []
-        return Pause.of_all([begin() for begin in several])
+        for begin in several:
+            self.reads(begin())
+        return Pause.of_all(self._readers)
+
+    def reads(self, pause: Pause) -> None:
+        """Note what reads parameters, before it begins, so that nothing writes them under its hands.
+
+        A training step waits for it, and after one that was interrupted the next call ends it.
+        """
+        if pause not in self._readers:
+            self._readers.append(pause)
+
+    def end_readers(self, give_up: bool = True) -> None:
+        """Nothing reads parameters any more when this returns. give_up: what has not begun to, need not."""
+        while self._readers:
+            reader = self._readers[0]
+            if give_up:
+                reader.end()
+            else:
+                reader.wait()
+            self._readers.remove(reader)
 
     @property
     def unfinished_at(self) -> str:
         """The layer at which the last backward() was left before its end; "" after whole steps."""
-        if self._steps.interrupted:
-            return "(somewhere in a replayed step)"
-        return self._unfinished.stopped_at if self._unfinished is not None else ""
+        stopped_at = self._unfinished.stopped_at if self._unfinished is not None else ""
+        return stopped_at or self._steps.interrupted
 
     def _whole_step(self, where: str) -> None:
-        if self.unfinished_at:
+        if not self._steps.under_way:
+            self.end_readers()
+        left_at = self.unfinished_at
+        if left_at:
+            what = (
+                f"the last step was left {left_at}"
+                if left_at.startswith("(")
+                else f"the last backward() was left at layer {left_at!r}: layers after it are updated, those before it "
+                "are not"
+            )
             raise GraphError(
-                f"{where}: wanted a whole step, but the last backward() was left at layer "
-                f"{self.unfinished_at!r}: layers after it are updated, those before it are not. "
-                "Load a snapshot, or call discard_step() to go on from here"
+                f"{where}: wanted a whole step, but {what}. Load a snapshot, or call discard_step() to go on from here"
             )
 
     def discard_step(self) -> None:
-        """Forget a forward or an unfinished backward. Updates already made stay."""
+        """Forget a forward, or a step or load that was left before its end. What it has changed stays."""
+        self.end_readers()
         self.forget_run()
-        self._steps.interrupted = False
+        if self.optimizer is not None:
+            self.optimizer.restore_step(self.optimizer.step)
+        self._steps.interrupted = ""
+
+    def begin_restore(self) -> None:
+        """Values are put in place from now on: until `discard_step` this net is neither the old nor the new one."""
+        self.end_readers()
+        self._steps.interrupted = "(while a snapshot was being loaded: parts of it are in the net)"
 
     def forget_run(self) -> None:
-        """Forget the last forward and backward."""
-        self._run = self._unfinished = None
+        """Forget the last forwards and backward."""
+        self._run = self._unfinished = self._moving = None
+        self._passed_over.clear()
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the last training forward, also one that was not ended, may have moved a layer's state."""
+        return self._moving is not None and self._moving.has_moved
 
     # ---- training
 
@@ -182,16 +258,19 @@ class FeedForwardNet(LayerGraph):
         never exist whole; results then agree to rounding. freeze: layers before this one are not trained.
         """
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"compile: wanted an Optimizer, received {type(optimizer).__name__}")
+            hint = f", perhaps {optimizer.__name__}()" if isinstance(optimizer, type) else ""
+            raise TypeError(f"compile: wanted an Optimizer{hint}, received {type(optimizer).__name__}")
+        graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
         self.check_names("compile", [freeze])
-        loss, metric = _checked_kind("loss", loss, Loss), _checked_kind("metric", metric, Metric)
-        optimizer.check_names(self.param_names())
-        self.loss = loss if loss is not None else self.loss
-        self.metric = metric if metric is not None else self.metric
-        self.optimizer, self.freeze = optimizer, freeze
-        interrupted = self._steps.interrupted
-        self._steps = Steps(self, graph, fuse)
-        self._steps.interrupted = interrupted
+        loss = _checked_kind("loss", loss, Loss) if loss is not None else self.loss
+        metric = _checked_kind("metric", metric, Metric) if metric is not None else self.metric
+        objective = None if loss is None else Objective(loss, metric, self.output_names())
+        compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
+        steps = Steps(self, graph, fuse)
+        steps.interrupted = self._steps.interrupted
+        self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
+        self.loss, self.metric, self.freeze = loss, metric, freeze
+        self._steps, self.optimizer = steps, optimizer
 
     def train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """One step: forward, loss, and an update of each layer as soon as its gradients are there.
@@ -201,11 +280,15 @@ class FeedForwardNet(LayerGraph):
         Returns (loss, metric), 0-d tensors from before the update; the metric is None if the net has none.
         Input that does not fit is refused before anything changes.
         """
-        with self._steps.arena.alone:
-            self._whole_step("train_one_batch")
-            if self.optimizer is None:
-                raise GraphError("train_one_batch: wanted an optimizer, call compile(optimizer) first")
-            return self._steps.train(*self._batch(x, y))
+        return self._steps.alone(self._train_one_batch, x, y)
+
+    def _train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
+        self._whole_step("train_one_batch")
+        if self.optimizer is None:
+            raise GraphError("train_one_batch: wanted an optimizer, call compile(optimizer) first")
+        given = self._batch(x, y)
+        self.forget_run()  # a forward by hand before it has nothing to do with this step
+        return self._steps.train(*given)
 
     def _objective(self) -> Objective:
         """Losses and metrics by output."""
@@ -252,8 +335,10 @@ class FeedForwardNet(LayerGraph):
         All of them are in memory at once: for training, `train_one_batch` needs one layer's at a time.
         """
         objective, inputs, targets = self._batch(x, y)
-        tensors = batch.as_tensors(targets, self.device)  # before forward, which moves statistics
-        out = self.forward(True, inputs, freeze=self.freeze)
+        self._whole_step("gradients")
+        self.forget_run()
+        tensors = batch.untaped(batch.as_tensors(targets, self.device))  # before forward, which moves statistics
+        out = self.forward(True, batch.untaped(batch.as_tensors(inputs, self.device)), freeze=self.freeze)
         objective.loss(True, out, tensors)
         del out, inputs, targets, tensors
         collected = {}
@@ -270,13 +355,11 @@ class FeedForwardNet(LayerGraph):
 
     def evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """(loss, metric) of one batch, as 0-d tensors, without training."""
-        with self._steps.arena.alone:
-            return self._steps.evaluate(*self._batch(x, y))
+        return self._steps.alone(lambda: self._steps.evaluate(*self._batch(x, y)))
 
     def predict_one_batch(self, x: Any) -> Any:
         """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call."""
-        with self._steps.arena.alone:
-            return self._steps.predict(batch.checked_inputs(x, self.input_shapes(), self.dtype))
+        return self._steps.alone(lambda: self._steps.predict(batch.checked_inputs(x, self.input_shapes(), self.dtype)))
 
     def predict(self, x: Any, batch_size: int = 32) -> Any:
         """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.
@@ -350,10 +433,10 @@ class FeedForwardNet(LayerGraph):
 
         training: a training step of the compiled net, else a prediction.
         """
-        if not isinstance(batch_size, int | np.integer) or batch_size < 1:
-            raise ValueError(f"plan_batch: wanted a batch of at least 1 sample, received {batch_size}")
+        if not is_int(batch_size) or batch_size < 1:
+            raise ValueError(f"plan_batch: wanted a batch of at least 1 sample, received {batch_size!r}")
         forms = {"input": {name: ((batch_size, *shape), self.dtype) for name, shape in self.input_shapes().items()}}
-        if not training:
+        if not flag("plan_batch training", training):
             return self._steps.planned(None, forms)
         self._whole_step("plan_batch")
         if self.loss is None or self.optimizer is None:
@@ -405,10 +488,17 @@ class FeedForwardNet(LayerGraph):
         formats.load(self, path, optimizer, **options)
 
 
+def _is_open(end: weakref.ref[Op]) -> bool:
+    """Whether somebody holds what this operation made, and its tape was not walked."""
+    op = end()
+    return op is not None and bool(op.edges)
+
+
 def _checked_kind(what: str, given: Any, kind: type) -> Any:
     """`given` if it is None, of this kind, or a dict of this kind."""
     members = given.values() if isinstance(given, Mapping) else [given]
     for member in members:
         if member is not None and not isinstance(member, kind):
-            raise TypeError(f"{what}: wanted a {kind.__name__}, received {type(member).__name__}")
+            hint = f", perhaps {member.__name__}()" if isinstance(member, type) else ""
+            raise TypeError(f"{what}: wanted a {kind.__name__}{hint}, received {type(member).__name__}")
     return given

@@ -22,25 +22,62 @@ Metrics = Metric | Mapping[str, Metric]
 Outputs = Tensor | dict[str, Tensor]
 
 
+class _Itself:
+    """Stands for an object as a key: equal to itself alone, whatever it thinks of equality, as dataclasses do.
+
+    It holds the object, so that no other takes its place while the key is in use.
+    """
+
+    __slots__ = ("_object",)
+
+    def __init__(self, stands_for: object) -> None:
+        self._object = stands_for
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self._object is other._object
+
+    def __hash__(self) -> int:
+        return id(self._object)
+
+
 class Objective:
     """Losses and metrics over a net's outputs. outputs: names of the output layers."""
 
     def __init__(self, loss: Losses, metric: Metrics | None, outputs: list[str]) -> None:
         self.outputs = outputs
         self.losses: dict[str, Loss] = by_name(loss, outputs, "losses of the net")
+        self._check_losses()
         self.metrics: dict[str, Metric] = {}
         if metric is not None:
             given = metric if isinstance(metric, Mapping) else by_name(metric, outputs, "metrics of the net")
             unknown = set(given) - set(outputs)
             if unknown:
-                raise GraphError(f"metrics of the net: wanted outputs {outputs}, received {sorted(unknown)}")
-            self.metrics = dict(given)
+                raise GraphError(f"metrics of the net: wanted outputs {outputs}, received {sorted(map(str, unknown))}")
+            self.metrics = {name: _checked("metric", name, each, Metric) for name, each in given.items()}
         self._one_metric = isinstance(metric, Metric)
 
+    def _check_losses(self) -> None:
+        """TypeError for what is no loss, GraphError for one for two outputs: it keeps what one walk back needs."""
+        owners: dict[int, str] = {}
+        for name, loss in self.losses.items():
+            _checked("loss", name, loss, Loss)
+            other = owners.setdefault(id(loss), name)
+            if other != name:
+                raise GraphError(
+                    f"losses of the net: wanted a loss object of its own for each output, received one "
+                    f"{type(loss).__name__} for {other!r} and {name!r}"
+                )
+
     @property
-    def criteria(self) -> tuple[Loss | Metric, ...]:
-        """All losses, then all metrics."""
-        return *self.losses.values(), *self.metrics.values()
+    def criteria(self) -> tuple[object, ...]:
+        """What a recorded step goes by: all losses, then all metrics, each standing for itself."""
+        return tuple(map(_Itself, (*self.losses.values(), *self.metrics.values())))
+
+    @property
+    def named_criteria(self) -> tuple[Any, ...]:
+        """What tells objectives apart: which loss and which metric each output has, known by their identity."""
+        losses = tuple((name, id(self.losses[name])) for name in self.outputs)
+        return losses, self._one_metric, tuple((name, id(metric)) for name, metric in self.metrics.items())
 
     def targets(self, y: Any, shapes: Mapping[str, Shape], dtype: Any) -> dict[str, Any]:
         """The targets by output, checked against the outputs' batch shapes before anything runs."""
@@ -106,3 +143,9 @@ class Objective:
 
     def _named(self, out: Outputs) -> dict[str, Tensor]:
         return out if isinstance(out, dict) else {self.outputs[0]: out}
+
+
+def _checked(what: str, name: str, given: Any, kind: type) -> Any:
+    if not isinstance(given, kind):
+        raise TypeError(f"{what} of output {name!r}: wanted a {kind.__name__}, received {given!r:.100}")
+    return given

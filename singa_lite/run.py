@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -43,8 +44,9 @@ class Run:
     """One batch's way through the layers.
 
     Each input of a layer passes a port, an Identity on the tape: there a layer's part of the tape begins, and the
-    derivative by that layer's input can be read off. stopped_at: the layer at which a walk back stands, "" before
-    its first gradients and after its end.
+    derivative by that layer's input can be read off. A walk ends at the ports of the net's inputs: what made these, as
+    another net may have, keeps its tape. stopped_at: the layer at which a walk back stands, "" before its first
+    gradients and after its end. has_moved: whether a layer may have moved its state.
     """
 
     def __init__(self, nodes: list[Node], device: Any, dtype: Any, training: bool, freeze: str | None) -> None:
@@ -53,6 +55,7 @@ class Run:
         self.dtype = dtype
         self.training = training
         self.stopped_at = ""
+        self.has_moved = False
         names = [node.layer.name for node in nodes]
         self._frozen = frozenset(names[: names.index(freeze)]) if freeze is not None else frozenset()
         self._ports: dict[str, list[Op]] = {}
@@ -62,6 +65,7 @@ class Run:
 
     def forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> Any:
         """All layers in order; each output is let go of as soon as its last consumer has run."""
+        self._check_frozen_inputs(inputs)
         uses = Counter(source for node in self.nodes for source in node.sources)
         values: dict[tuple[str, int], Tensor] = {}
         results: dict[str, Any] = {}
@@ -87,14 +91,29 @@ class Run:
         self._keep_seeds(results)
         return results if output or len(results) > 1 else next(iter(results.values()))
 
+    def _check_frozen_inputs(self, inputs: Mapping[str, Tensor]) -> None:
+        """GraphError for an input on the tape that a frozen layer takes: no derivative would ever come back to it."""
+        for name, tensor in inputs.items():
+            if name in self._frozen and tensor.requires_grad:
+                raise GraphError(
+                    f"input of layer {name!r}: wanted a tensor that needs no derivative, as none passes through a "
+                    "frozen layer, received one that does; give its detach(), or freeze less"
+                )
+
     def _layer_forward(self, layer: Layer, inputs: list[Tensor]) -> list[Tensor]:
         with self.device.scope(layer=layer.name):
             if not self.training or layer.name in self._frozen:
                 with no_grad():
                     result = layer.forward(False, *_cast(inputs, layer.dtype))
             else:
+                self.has_moved |= bool(layer.states)
                 result = layer.forward(True, *_cast(self._through_ports(layer.name, inputs), layer.dtype))
-        return list(result) if isinstance(result, list | tuple) else [result]
+        outputs = list(result) if isinstance(result, list | tuple) else [result]
+        if not outputs or not all(isinstance(output, Tensor) for output in outputs):
+            given = ", ".join(type(output).__name__ for output in outputs) or "none"
+            raise TypeError(f"layer {layer.name!r}: wanted forward() to return a Tensor, or a list, received {given}")
+        _check_shapes(layer, outputs)
+        return outputs
 
     def _through_ports(self, name: str, inputs: list[Tensor]) -> list[Tensor]:
         ports = [Identity() for _ in inputs]
@@ -114,6 +133,10 @@ class Run:
             if all(t.creator is not None for t in tensors):
                 self._seeds[name] = [_Seed(Edge(t.creator, t.output_index, None), t.shape, t.dtype) for t in tensors]
 
+    def open_ends(self) -> list[weakref.ref[Op]]:
+        """The operations that made the outputs, which live for as long as somebody holds these."""
+        return [weakref.ref(seed.edge.node) for seeds in self._seeds.values() for seed in seeds if seed.edge.node]
+
     def backward(
         self, dys: Mapping[str, list[Tensor]], wanted: frozenset[str], freeze: str | None
     ) -> Iterator[LayerGradients]:
@@ -122,7 +145,8 @@ class Run:
             raise GraphError(f"backward: wanted derivatives by outputs, {list(self._seeds)}, received none")
         pairs = [pair for name, given in dys.items() for pair in self._seeded(name, given)]
         ports = [port for name in wanted for port in self._ports.get(name, [])]
-        tape = BackwardPass(pairs, ports)
+        first = [port for node in self.nodes if not node.sources for port in self._ports.get(node.layer.name, [])]
+        tape = BackwardPass(pairs, ports, first)
         self._check_reached(tape, wanted, freeze)
         self._seeds.clear()
         return self._walk(tape, wanted, freeze)
@@ -187,6 +211,18 @@ class Run:
     def _captured(self, name: str, tape: BackwardPass) -> Any:
         found = [tape.captured.pop(port) for port in self._ports[name]]
         return found if len(found) > 1 else found[0]
+
+
+def _check_shapes(layer: Layer, outputs: list[Tensor]) -> None:
+    """ShapeError unless the outputs are as setup() said: the layers behind were set up for these."""
+    said = layer.output_sample_shape
+    wanted = said if isinstance(said, list) else [said]
+    found = [output.shape[1:] for output in outputs]
+    if found != wanted:
+        raise ShapeError(
+            f"layer {layer.name!r}: wanted forward() to return samples of shapes {wanted}, as setup() said, received "
+            f"{found}"
+        )
 
 
 def _cast(tensors: list[Tensor], dtype: Any) -> list[Tensor]:

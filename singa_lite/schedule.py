@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from inspect import signature
 from itertools import pairwise
 from math import cos, pi
+from typing import Any
 
 import numpy as np
 
-from singa_lite.checks import at_least_zero, whole
+from singa_lite.checks import at_least_zero, flag, real, whole
 
 
 class Schedule(ABC):
@@ -40,8 +42,8 @@ class Step(Schedule):
     def __init__(self, base: float, step_size: int | Sequence[int], factor: float = 0.1) -> None:
         self.base = at_least_zero("Step base", base)
         self.factor = at_least_zero("Step factor", factor)
-        if isinstance(step_size, int):
-            self.size, self.boundaries = whole("Step step_size", step_size, 1), []
+        if not isinstance(step_size, Sequence | np.ndarray) or isinstance(step_size, str) or np.ndim(step_size) == 0:
+            self.size, self.boundaries = whole("Step step_size", step_size, 1), []  # type: ignore[arg-type]
             return
         self.size, self.boundaries = 0, [whole("Step boundary", boundary, 1) for boundary in step_size]
         if not self.boundaries or any(a >= b for a, b in pairwise(self.boundaries)):
@@ -59,7 +61,7 @@ class Exponential(Schedule):
         self.base = at_least_zero("Exponential base", base)
         self.decay_steps = whole("Exponential decay_steps", decay_steps, 1)
         self.decay_rate = at_least_zero("Exponential decay_rate", decay_rate)
-        self.staircase = staircase
+        self.staircase = flag("Exponential staircase", staircase)
 
     def __call__(self, step: int) -> float:
         exponent = step // self.decay_steps if self.staircase else step / self.decay_steps
@@ -92,10 +94,24 @@ class CosineWithWarmup(Schedule):
         return self.final + (self.base - self.final) * (1 + cos(pi * progress)) / 2
 
 
-def get(lr: float | Callable[[int], float]) -> Callable[[int], float]:
-    """The schedule that `lr` stands for: a number is constant, a function of the step is itself."""
-    if isinstance(lr, int | float | np.number) and not isinstance(lr, bool):
-        return Constant(float(lr))
-    if callable(lr):
+def get(lr: float | Callable[[int], float], where: str = "learning rate") -> Callable[[int], float]:
+    """The schedule that `lr` stands for: a number is constant, a function of the step is itself.
+
+    TypeError for anything else, a class and a function of no argument among them. where: what an error begins with.
+    """
+    number = real(lr)
+    if number is not None:
+        return Constant(at_least_zero(where, number))
+    if callable(lr) and not isinstance(lr, type) and _takes_a_step(lr):
         return lr
-    raise TypeError(f"learning rate: wanted a number or a schedule, received {lr!r}")
+    raise TypeError(f"{where}: wanted a number or a schedule, received {lr!r}; a schedule is a function of the step")
+
+
+def _takes_a_step(function: Callable[..., Any]) -> bool:
+    try:
+        signature(function).bind(0)
+    except TypeError:
+        return False
+    except ValueError:  # one that does not tell
+        return True
+    return True

@@ -3,100 +3,144 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from contextvars import ContextVar
+from enum import Enum
+from typing import Any, TypeVar
 
 import numpy as np
 
 from singa_lite.arena import Arena
-from singa_lite.batch import as_tensors
+from singa_lite.batch import as_tensors, untaped
+from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError
+from singa_lite.feed_buffer import FeedBuffer
 from singa_lite.graph import Graph, Pause
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.objective import Objective
+from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepForm, form_of
 from singa_lite.tensor import Shape, Tensor
+from singa_lite.watch import Watch
 
-#: {"input": {layer: batch}, "target": {layer: targets}}; arrays of the user's, or tensors.
-Feeds = Mapping[str, Mapping[str, Any]]
-#: ("input" or "target", layer, shape, dtype) of all that a step is fed.
-StepForm = tuple[tuple[str, str, Shape, str], ...]
 #: What a step does with its feeds as tensors; gives tensors, alone, in a tuple or in a dict, or None.
 Body = Callable[[Mapping[str, dict[str, Tensor]]], Any]
+R = TypeVar("R")
+
+LEFT_WITHIN = "(somewhere within it: running statistics may have moved, and some layers may be updated)"
+LEFT_PLANNING = "(while a step was being planned: the count of steps may be off by one)"
 
 
-@dataclass
-class RecordedStep:
-    """A step for batches of one form. feeds: tensors that each batch is copied into; results: read after a run."""
+class _Stage(Enum):
+    """How far a training step is: it can be taken back, it cannot, or nothing is left to be done."""
 
-    graph: Graph
-    feeds: dict[str, dict[str, Tensor]]
-    results: Any
+    BEGUN = 0
+    CHANGING = 1
+    DONE = 2
 
-    def feed(self, feeds: Feeds) -> None:
-        """Copy a batch in."""
-        for kind, arrays in feeds.items():
-            for name, array in arrays.items():
-                tensor = self.feeds[kind][name]
-                tensor.device.feed(tensor, array)
+
+#: The steps that the present call is a part of.
+_under_way: ContextVar[Steps | None] = ContextVar("under_way", default=None)
 
 
 class Steps:
-    """How a net does a batch. Its recorded steps share one arena, as they never run at the same time.
+    """How a net does a batch. Its recorded steps share one arena and one place for what they are fed, as they never run
+    at the same time; those that were used least recently are forgotten.
 
-    net: the net; graph: record and replay, or do each operation at once; fuse: see `Graph`. interrupted: whether a
-    replay ended before its last operation, so that some layers are updated and others are not.
+    net: the net; graph: record and replay, or do each operation at once; fuse: see `Graph`.
     """
 
     def __init__(self, net: Any, graph: bool, fuse: bool = True) -> None:
         self.net = net
         self.graph = graph
         self.fuse = fuse
-        self.interrupted = False
         self.arena = Arena(net.device)
-        self._recorded: dict[Any, RecordedStep] = {}
+        self._left_at = ""
+        self._stage = _Stage.DONE
+        self.feeds = FeedBuffer(self.arena)
+        self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
 
+    @property
+    def interrupted(self) -> str:
+        """Where the last step was left, so that some layers are updated and others are not; "" after whole steps.
+
+        It is noted when a step begins, as an interrupt leaves no time for it, and is seen from outside of it alone.
+        """
+        return "" if self.under_way else self._left_at
+
+    @interrupted.setter
+    def interrupted(self, left_at: str) -> None:
+        self._left_at = left_at
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the present call is a part of a training step."""
+        return _under_way.get() is self
+
+    def alone(self, work: Callable[..., R], *arguments: Any) -> R:
+        """work(*arguments), while no other thread does a step of this net."""
+        return self.arena.alone.run(work, *arguments)
+
+    @in_own_context
     def train(self, objective: Objective, inputs: Mapping[str, Any], targets: Mapping[str, Any]) -> tuple[Tensor, Any]:
         """One batch: forward, loss, and each layer's update as soon as its gradients are there; (loss, metric)."""
-        pause = self.net.take_pause()
+        before = self.net.optimizer.step
+        _under_way.set(self)
+        self._stage, self._left_at = _Stage.BEGUN, LEFT_WITHIN
         try:
-            return self._train(objective, inputs, targets, pause)
-        finally:
-            if pause is not None:
-                pause.wait()  # also for a step that ended before its pause
+            values = self._train(objective, {"input": inputs, "target": targets}, self.net.take_pause())
+        except BaseException:
+            self._leave(before)
+            raise
+        self._leave(before)
+        return values
 
-    def _train(
-        self, objective: Objective, inputs: Mapping[str, Any], targets: Mapping[str, Any], pause: Pause | None
-    ) -> tuple[Tensor, Any]:
-        net, feeds = self.net, {"input": inputs, "target": targets}
+    def _leave(self, before: int) -> None:
+        """End a step as whole, or as one that never was; one that can be neither is left. before: steps until then."""
+        net = self.net
+        net.end_readers(give_up=False)  # also of a step that ended before its pause
+        if self._stage is _Stage.BEGUN:
+            net.optimizer.restore_step(before)
+            net.forget_run()
+        if self._stage is _Stage.DONE:
+            net.optimizer.restore_step(net.optimizer.step)  # an update by hand that follows begins a step of its own
+        if self._stage is not _Stage.CHANGING:
+            self._left_at = ""
+
+    def _train(self, objective: Objective, feeds: Feeds, pause: Pause | None) -> tuple[Tensor, Any]:
+        if not self.graph:
+            return self._train_at_once(objective, feeds, pause)
 
         def body(tensors: Mapping[str, dict[str, Tensor]]) -> tuple[Tensor, Any]:
             return self._trained_once(objective, tensors)
 
-        if not self.graph:
-            if pause is not None:
-                pause.wait()
-            values = self._trained_once(objective, self._tensors(feeds))
-            net.optimizer.restore_step(net.optimizer.step)  # an update by hand that follows begins a step of its own
-            return values
-        step = self._recorded.get(self._key("train", objective, feeds))
-        before = net.optimizer.step
-        try:
-            if step is None:
-                step = self._record("train", objective, body, feeds)
-            else:
-                step.feed(feeds)
-                net.optimizer.begin_step()
-            step.graph.prepare()
-        except BaseException:
-            net.optimizer.restore_step(before)
-            net.forget_run()
-            raise
+        step = self._recorded.find(self._key("train", objective, feeds), self.net.ordered())
+        if step is None:
+            step = self._record("train", objective, body, feeds)
+        else:
+            step.put_in(feeds)
+            self.net.optimizer.begin_step()
+        step.graph.prepare()
         self._trained = step
-        self._replay(step, pause)
-        net.optimizer.restore_step(net.optimizer.step)
+        self._stage = _Stage.CHANGING
+        step.graph.run(pause=pause)
+        self._stage = _Stage.DONE
         loss, metric = _copies(step.results)
         return loss, metric
+
+    def _train_at_once(self, objective: Objective, feeds: Feeds, pause: Pause | None) -> tuple[Tensor, Any]:
+        if pause is not None:
+            pause.wait()
+        net, before = self.net, self.net.optimizer.step
+        net.forget_run()
+        self._stage = _Stage.CHANGING
+        try:
+            values = self._trained_once(objective, self._tensors(feeds))
+        except BaseException:
+            if not net.has_moved and net.optimizer.step == before:
+                self._stage = _Stage.BEGUN
+            raise
+        self._stage = _Stage.DONE
+        return values
 
     def evaluate(
         self, objective: Objective, inputs: Mapping[str, Any], targets: Mapping[str, Any]
@@ -133,6 +177,7 @@ class Steps:
         """("train", "evaluate" or "predict", form of the batch) of each recorded step."""
         return [(key[0], key[-1]) for key in self._recorded]
 
+    @in_own_context
     def planned(self, objective: Objective | None, forms: Mapping[str, Mapping[str, tuple[Any, Any]]]) -> MemoryPlan:
         """The plan of a step for batches of these (shape, dtype) forms. No batch is needed, nothing runs.
 
@@ -140,10 +185,14 @@ class Steps:
         """
         net, device = self.net, self.net.device
         before = net.optimizer.step if objective is not None else 0
+        if objective is not None:
+            _under_way.set(self)
+            self._left_at = LEFT_PLANNING
         try:
             with device.recording(Arena(device), self.fuse) as graph:
                 tensors = {
-                    kind: {name: _fed(device, *form) for name, form in given.items()} for kind, given in forms.items()
+                    kind: {name: _fed(device.empty, device, *form) for name, form in given.items()}
+                    for kind, given in forms.items()
                 }
                 if objective is None:
                     results = net.forward(False, tensors["input"])
@@ -156,6 +205,7 @@ class Steps:
             if objective is not None:
                 net.optimizer.restore_step(before)
                 net.forget_run()
+                self._left_at = ""
 
     def _trained_once(self, objective: Objective, tensors: Mapping[str, dict[str, Tensor]]) -> tuple[Tensor, Any]:
         """The operations of a training step; (loss, metric)."""
@@ -181,59 +231,59 @@ class Steps:
     def _do(self, kind: str, objective: Objective | None, body: Body, feeds: Feeds) -> Any:
         if not self.graph:
             return body(self._tensors(feeds))
-        step = self._recorded.get(self._key(kind, objective, feeds))
+        step = self._recorded.find(self._key(kind, objective, feeds), self.net.ordered())
         if step is None:
             step = self._record(kind, objective, body, feeds)
         else:
-            step.feed(feeds)
+            step.put_in(feeds)
         step.graph.run()
         return _copies(step.results) if kind == "evaluate" else step.results
 
     def _record(self, kind: str, objective: Objective | None, body: Body, feeds: Feeds) -> RecordedStep:
-        device = self.net.device
+        net, device = self.net, self.net.device
         tensors = {
-            kind: {name: _fed(device, array.shape, _dtype(array)) for name, array in arrays.items()}
+            kind: {name: _fed(device.unbound, device, array.shape, _dtype(array)) for name, array in arrays.items()}
             for kind, arrays in feeds.items()
         }
-        step = RecordedStep(Graph(device, self.arena, self.fuse), tensors, None)
-        step.feed(feeds)  # before recording, which looks at the targets' values
+        feed = self.feeds.feed([tensor.block for named in tensors.values() for tensor in named.values()])
+        kept = () if objective is None else objective.criteria
+        watch = self._watch(kind, kept)
+        step = RecordedStep(Graph(device, self.arena, self.fuse), tensors, feed, None, net.ordered(), watch, kept)
+        step.put_in(feeds)  # before recording, which looks at the targets' values
         with device.recording(self.arena, self.fuse) as step.graph:
             step.results = body(tensors)
-        self._recorded[self._key(kind, objective, feeds)] = step
+        step.graph.check_inputs = feed.check
+        if kind == "train":
+            watch.settle([net.optimizer.state], [*net.param_values(), *net.states().values()])
+        else:
+            watch.settle([], [])
+        self._recorded.keep(self._key(kind, objective, feeds), step, self._trained)
         return step
 
-    def _key(self, kind: str, objective: Objective | None, feeds: Feeds) -> Any:
-        """What a recorded step holds for: layers, losses and metrics, the optimizer's rules, the batch's form."""
-        rules = len(self.net.optimizer.rules) if kind == "train" else 0
-        criteria = objective.criteria if objective is not None else ()
-        return kind, len(self.net.layers), criteria, rules, _form(feeds)
+    def _watch(self, kind: str, criteria: tuple[Any, ...]) -> Watch:
+        """Of all whose options are frozen in a recorded step."""
+        made_by = [*self.net.layers.values(), *criteria]
+        if kind != "train":
+            return Watch(made_by)
+        return Watch([self.net.optimizer, *made_by], {0: {*self.net.optimizer.live, "state"}})
 
-    def _replay(self, step: RecordedStep, pause: Pause | None) -> None:
-        self.interrupted = True
-        step.graph.run(pause=pause)
-        self.interrupted = False
+    def _key(self, kind: str, objective: Objective | None, feeds: Feeds) -> Any:
+        """What tells recorded steps apart: losses and metrics, for training what is trained, the batch's form."""
+        trained = (id(self.net.optimizer), self.net.freeze) if kind == "train" else ()
+        criteria = objective.named_criteria if objective is not None else ()
+        return kind, criteria, trained, form_of(feeds)
 
     def _tensors(self, feeds: Feeds) -> dict[str, dict[str, Tensor]]:
-        return {kind: as_tensors(arrays, self.net.device) for kind, arrays in feeds.items()}
+        return {kind: untaped(as_tensors(arrays, self.net.device)) for kind, arrays in feeds.items()}
 
 
-def _fed(device: Any, shape: Shape, dtype: Any) -> Tensor:
-    """A tensor that batches are copied into, images as the device's kernels like them best."""
-    made: Tensor = device.empty(shape, dtype, device.runtime.feed_layout if len(shape) == 4 else "")
-    return made
+def _fed(make: Callable[..., Tensor], device: Any, shape: Shape, dtype: Any) -> Tensor:
+    """A tensor that batches are copied into, images as the device's kernels like them best. make: of the device's."""
+    return make(shape, dtype, device.runtime.feed_layout if len(shape) == 4 else "")
 
 
 def _dtype(array: Any) -> np.dtype[Any]:
     return np.dtype(str(array.dtype).removeprefix("torch."))
-
-
-def _form(feeds: Feeds) -> StepForm:
-    """The shapes and dtypes of a batch, to find its recorded step by."""
-    return tuple(
-        (kind, name, tuple(array.shape), str(array.dtype).removeprefix("torch."))
-        for kind, arrays in feeds.items()
-        for name, array in arrays.items()
-    )
 
 
 def _copies(results: Any) -> Any:

@@ -38,6 +38,19 @@ def laid_out(shape: Sequence[int], axes: Sequence[int], step: int = 1) -> Extent
     return ordered_strides(shape, memory_order(shape, strides), step)
 
 
+def span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> range:
+    """The bytes from the lowest to behind the highest that elements lie in, counted from the first element's."""
+    if 0 in shape:
+        return range(0)
+    low, high = 0, itemsize
+    for extent, stride in zip(shape, strides, strict=True):
+        if stride < 0:
+            low += (extent - 1) * stride
+        else:
+            high += (extent - 1) * stride
+    return range(low, high)
+
+
 def reshaped_strides(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> Extents | None:
     """Strides that show the same elements, in C order of their indices, under another shape; None if none do.
 

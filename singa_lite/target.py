@@ -37,6 +37,8 @@ class Criterion:
 
     def _beside(self, x: Tensor, y: Any) -> Tensor:
         """y as a checked Tensor on the device of x."""
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{self._name}: wanted scores as a Tensor, received {type(x).__name__}")
         target = received(y, f"{self._name}: target")
         self.check(x.shape, x.dtype, target)
         return as_tensor(target, x.device)

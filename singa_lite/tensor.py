@@ -9,12 +9,17 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from singa_lite.arrays import KINDS, check_detached, numbers, on_host
 from singa_lite.arrays import Array as Array
-from singa_lite.arrays import check_detached, numbers, on_host
+from singa_lite.checks import is_int, real, whole
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.strides import memory_order, ordered_strides
+from singa_lite.strides import memory_order, ordered_strides, span
 
 Shape = tuple[int, ...]
+
+
+#: Kinds of tensors that a device lays out as its kernels like best; "": C order.
+LAYOUTS = ("", "image", "filters")
 
 
 class DeviceLike(Protocol):
@@ -37,12 +42,15 @@ class DeviceLike(Protocol):
     def run(self, kernel: str, /, *tensors: Tensor | None, **settings: Any) -> None: ...
 
 
-#: What the floors above lend to this one, so that imports run down only: `default_device` and the arithmetic.
+#: What a function takes for a device: a Device, "cpu" or "cuda:0", or None for the default one.
+Placement = DeviceLike | str | None
+
+#: What the floors above lend to this one, so that imports run down only: `device_of` and the arithmetic.
 _lent: dict[str, Callable[..., Any]] = {}
 
 
 def lend(**functions: Callable[..., Any]) -> None:
-    """Give this module functions of a floor above: `default_device()`, and `add(a, b)` and the like."""
+    """Give this module functions of a floor above: `device_of(placement)`, and `add(a, b)` and the like."""
     _lent.update(functions)
 
 
@@ -68,14 +76,16 @@ class Block:
         self._give = give
 
     def __del__(self) -> None:
-        if self._give is not None:
-            self._give()
+        give = getattr(self, "_give", None)  # none in one whose making an interrupt ended
+        if give is not None:
+            give()
 
 
 class Tensor:
     """An n-dimensional array over a Block.
 
-    shape: tuple of int; dtype: NumPy dtype; strides and offset: bytes, as in NumPy.
+    shape: tuple of int; dtype: NumPy dtype; strides and offset: bytes, as in NumPy, multiples of an element's. A view
+    is within its block: ShapeError for one that would read beside it, or backwards.
     stores_grad: a parameter, whose gradient `autograd.backward` yields. requires_grad: derivatives pass through.
     creator, output_index: the operation of the tape that made it, and which of its outputs it is.
     layout: the kind of tensor ("image", "filters") that its device lays out as its kernels like best; "": C order.
@@ -109,16 +119,32 @@ class Tensor:
         name: str = "",
     ) -> None:
         self._block: Block | None = block
-        self.shape: Shape = tuple(shape)
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self.strides: Shape = contiguous_strides(self.shape, self.dtype) if strides is None else tuple(strides)
-        self.offset = offset
+        self.shape: Shape = checked_shape("view", shape)
+        self.dtype: np.dtype[Any] = checked_dtype("view", dtype)
+        self.strides: Shape = contiguous_strides(self.shape, self.dtype)
+        if strides is not None:
+            self.strides = checked_shape("view", strides, "strides")
+        self.offset = offset if type(offset) is int else whole("view offset", offset, 0)
+        self._check_within(block.nbytes)
         self.name = name
         self.layout = ""
         self.requires_grad = False
         self._stores_grad = False
         self.creator: Any = None
         self.output_index = 0
+
+    def _check_within(self, nbytes: int) -> None:
+        """ShapeError unless the elements lie in a block of so many bytes, which may have slack behind it."""
+        size, offset = self.dtype.itemsize, self.offset
+        if len(self.strides) == len(self.shape):
+            reach = span(self.shape, self.strides, size)
+            fits = offset >= 0 and (not reach or (offset + reach.stop <= nbytes and min(self.strides, default=0) >= 0))
+            if fits and not offset % size and not any(stride % size for stride in self.strides):
+                return
+        raise ShapeError(
+            f"wanted a view within a block of {nbytes} bytes, its strides and offset at least 0 and multiples of the "
+            f"{size} bytes of {self.dtype}, received shape {self.shape}, strides {self.strides}, offset {offset}"
+        )
 
     @property
     def block(self) -> Block:
@@ -181,7 +207,8 @@ class Tensor:
 
     def view(self, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int = 0) -> Tensor:
         """A tensor over the same block: new shape and strides, offset in bytes counted from this tensor's."""
-        return Tensor(self.block, shape, self.dtype, strides, self.offset + offset, self.name)
+        offset = self.offset + (offset if type(offset) is int else whole("view offset", offset, 0))
+        return Tensor(self.block, shape, self.dtype, strides, offset, self.name)
 
     def release(self) -> None:
         """Let go of the bytes: this handle is dead from now on, others over the same block are not."""
@@ -197,8 +224,9 @@ class Tensor:
             raise TypeError(f"copy_from_numpy: wanted {self.dtype}, received {given.dtype}")
         self.device.copy_in(self, given)
 
-    def to_device(self, device: DeviceLike) -> Tensor:
-        """This tensor on `device`: itself if it is there already, else a copy."""
+    def to_device(self, device: DeviceLike | str) -> Tensor:
+        """This tensor on `device` (a Device, "cpu" or "cuda:0"): itself if it is there already, else a copy."""
+        device = _holder(device)
         if device is self.device:
             return self
         moved = device.empty(self.shape, self.dtype, self.layout)
@@ -300,30 +328,74 @@ def contiguous_strides(shape: Shape, dtype: np.dtype[Any]) -> Shape:
     return ordered_strides(shape, range(len(shape)), dtype.itemsize)
 
 
-def empty(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceLike | None = None) -> Tensor:
+def checked_dtype(where: str, given: Any) -> np.dtype[Any]:
+    """The dtype. TypeError for one that a tensor cannot have, such as object, and for what is none."""
+    try:
+        dtype = given if isinstance(given, np.dtype) else np.dtype(given)
+    except (TypeError, ValueError):
+        pass
+    else:
+        if given is not None and (dtype.kind in KINDS or dtype.name == "bfloat16"):
+            return dtype
+    raise TypeError(f"{where}: wanted a bool, integer or float dtype, received {given!s:.100}")
+
+
+def checked_shape(where: str, given: Any, what: str = "shape") -> Shape:
+    """The shape, or the strides, as a tuple of Python's ints. TypeError or ShapeError for anything else."""
+    try:
+        shape = tuple(given)
+        if all(type(extent) is int for extent in shape) and min(shape, default=0) >= 0:
+            return shape
+    except TypeError:
+        shape = None
+    if shape is None or isinstance(given, str | bytes) or not all(map(is_int, shape)):
+        raise TypeError(f"{where}: wanted {what}, a tuple of whole numbers such as (5,), received {given!r}")
+    if any(extent < 0 for extent in shape):
+        raise ShapeError(f"{where}: wanted extents of at least 0, received {what} {shape}")
+    return tuple(int(extent) for extent in shape)
+
+
+def _holder(device: Placement) -> DeviceLike:
+    """The device that a placement stands for."""
+    holder: DeviceLike = _lent["device_of"](device)
+    return holder
+
+
+def empty(shape: Sequence[int], dtype: DTypeLike = np.float32, device: Placement = None) -> Tensor:
     """A tensor whose values are whatever the memory held."""
-    holder: DeviceLike = device if device is not None else _lent["default_device"]()
-    return holder.empty(shape, dtype)
+    return _holder(device).empty(shape, dtype)
 
 
-def full(shape: Sequence[int], value: float, dtype: DTypeLike = np.float32, device: DeviceLike | None = None) -> Tensor:
+def full(shape: Sequence[int], value: float, dtype: DTypeLike = np.float32, device: Placement = None) -> Tensor:
     """A tensor with `value` everywhere."""
     made = empty(shape, dtype, device)
+    _check_fits(value, made.dtype)
     made.device.run("fill", made, value=value)
     return made
 
 
-def zeros(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceLike | None = None) -> Tensor:
+def _check_fits(value: Any, dtype: np.dtype[Any]) -> None:
+    """TypeError for what is no number, ValueError for an integer that the dtype does not hold."""
+    if isinstance(value, bool | np.bool_):
+        return
+    if real(value) is None:
+        raise TypeError(f"full: wanted a number, received {value!r}")
+    low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-(2**63), 2**64)
+    if (dtype.kind in "iu" or is_int(value)) and not low <= value <= high:
+        raise ValueError(f"full: wanted a number that {dtype} holds, received {value!r:.50}")
+
+
+def zeros(shape: Sequence[int], dtype: DTypeLike = np.float32, device: Placement = None) -> Tensor:
     """A tensor of zeros."""
     return full(shape, 0, dtype, device)
 
 
-def ones(shape: Sequence[int], dtype: DTypeLike = np.float32, device: DeviceLike | None = None) -> Tensor:
+def ones(shape: Sequence[int], dtype: DTypeLike = np.float32, device: Placement = None) -> Tensor:
     """A tensor of ones."""
     return full(shape, 1, dtype, device)
 
 
-def from_numpy(array: ArrayLike, device: DeviceLike | None = None) -> Tensor:
+def from_numpy(array: ArrayLike, device: Placement = None) -> Tensor:
     """A copy of `array` on `device` (default: `device.default()`), same shape and dtype.
 
     TypeError for dtypes without numbers in them (object, text, complex), masked arrays, and what is no array.
@@ -338,11 +410,13 @@ def to_numpy(tensor: Tensor | Array) -> Array:
     """A NumPy array with a copy of the values, C order. Waits for the device."""
     if isinstance(tensor, np.ndarray):
         return np.array(tensor)
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"to_numpy: wanted a Tensor or an array, received {type(tensor).__name__}")
     array: Array = tensor.device.copy_out(tensor)
     return array
 
 
-def as_tensor(given: Any, device: DeviceLike | None = None) -> Tensor:
+def as_tensor(given: Any, device: Placement = None) -> Tensor:
     """A tensor of anything that holds an array: Tensor (moved only if it must), NumPy, CuPy, DLPack, numbers."""
     if isinstance(given, Tensor):
         return given if device is None else given.to_device(device)
@@ -351,13 +425,15 @@ def as_tensor(given: Any, device: DeviceLike | None = None) -> Tensor:
     return from_numpy(given, device)
 
 
-def from_dlpack(given: Any, device: DeviceLike | None = None) -> Tensor:
+def from_dlpack(given: Any, device: Placement = None) -> Tensor:
     """A copy of any array that speaks DLPack (PyTorch, JAX, CuPy, NumPy, Tensor), on `device`.
 
     The values are copied, on the GPU where both are there: a tensor's bytes belong to its device's pool, and foreign
     arrays may be read-only. TypeError for a tensor that requires grad, and for a dtype that NumPy has not.
     """
-    holder: DeviceLike = device if device is not None else _lent["default_device"]()
+    if not hasattr(given, "__dlpack__") or isinstance(given, type):
+        raise TypeError(f"from_dlpack: wanted an array that speaks DLPack, received {type(given).__name__}")
+    holder = _holder(device)
     if not isinstance(given, Tensor):
         check_detached("from_dlpack", given)
     here = holder.adopt(given)
@@ -365,6 +441,8 @@ def from_dlpack(given: Any, device: DeviceLike | None = None) -> Tensor:
         made = holder.empty(here.shape, here.dtype)
         holder.run("copy", here, made)
         return made
+    if isinstance(given, np.ndarray):  # which DLPack has not all dtypes of
+        return from_numpy(given, holder)
     if not on_host(given) and hasattr(given, "get"):  # CuPy: NumPy cannot read device memory
         return from_numpy(given.get(), holder)
     return from_numpy(given, holder)

@@ -33,7 +33,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from threading import Lock, local
+from threading import RLock, get_ident
 from typing import Any
 
 from singa_lite.checks import whole
@@ -57,7 +57,6 @@ class _Setting:
 
 
 _setting = _Setting()
-_here = local()
 
 
 def threads() -> int:
@@ -148,9 +147,8 @@ def use_openmp_of(path: str) -> None:
 
 def settle() -> None:
     """Tell OpenMP the number in the calling thread, if it has not been told there."""
-    if _setting.openmp is not None and not hasattr(_here, "settled"):
-        _setting.openmp(threads())
-        _here.settled = True
+    if _setting.openmp is not None:  # each time, as an interrupt may have left another number, see `alone.running`
+        _setting.openmp(_setting.number)
 
 
 # ---- BLAS
@@ -170,26 +168,29 @@ def _limit_blas(number: int) -> None:
 
 
 class _OneThread:
-    """Inside, BLAS has one thread; several threads may be inside at once."""
+    """Inside, BLAS has one thread; several threads may be inside at once, each once.
+
+    What an interrupt leaves of one, the next one of the same thread ends.
+    """
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._inside = 0
+        self._lock = RLock()
+        self._inside: set[int] = set()
         self._before: list[int] = []
 
     def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
                 self._before = [library.get_num_threads() for library in blas()]
-                _limit_blas(1)
-            self._inside += 1
+            self._inside.add(get_ident())
+            _limit_blas(1)
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._inside -= 1
-            if not self._inside:
+            if self._inside == {get_ident()}:
                 for library, number in zip(blas(), self._before, strict=True):
                     library.set_num_threads(number)
+            self._inside.discard(get_ident())
 
 
 _one_blas_thread = _OneThread()

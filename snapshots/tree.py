@@ -118,6 +118,8 @@ def restore(
     last_check()
     if receiver is not None:
         _make_room(net, receiver, updated)
+    net.begin_restore()
+    if receiver is not None:
         _clear(receiver, updated)
         receiver.restore_step(step)
     for path, tensor in (_of_layers(net) | _of_optimizer(receiver, updated)).items():

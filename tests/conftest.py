@@ -1,8 +1,13 @@
 """One BLAS thread for all tests: theirs are small matrices, for which threads that wait for each other cost more
-than they do, many times so where other processes want the cores. CuPy keeps its files in a folder of the tests' own."""
+than they do, many times so where other processes want the cores. CuPy keeps its files in a folder of the tests' own.
+A test that is skipped without a word of what would bring it back has failed."""
 
 import os
 import tempfile
+
+import pytest
+
+import skips
 
 # Before NumPy is imported, which reads them once; scripts that tests start inherit them.
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -14,3 +19,28 @@ os.environ.setdefault("CUPY_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"si
 def pytest_make_parametrize_id(val):
     """A function's own name: with its address, as pytest has it, no two processes would have the same tests."""
     return getattr(val, "__name__", None) if callable(val) else None
+
+
+def _refuse_silence(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Make a failure of a report of what was skipped for a reason that helps nobody."""
+    if report.outcome == "skipped" and isinstance(report.longrepr, tuple):  # an expected failure has none
+        path, line, reason = report.longrepr
+        wrong = skips.complaint(reason.removeprefix("Skipped: "))
+        if wrong:
+            report.outcome, report.longrepr = "failed", f"{path}:{line}: {wrong}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Of a test, its fixtures included."""
+    report = yield
+    _refuse_silence(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Of a module as a whole."""
+    report = yield
+    _refuse_silence(report)
+    return report

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.util import find_spec
 
 from singa_lite.errors import DeviceError
 from singa_lite.kernels.choice import cpu_kernels
@@ -26,11 +25,9 @@ def cuda_sets() -> list[KernelSet]:
     None where what that wants is missing, which `test_cuda_on_host` says; and those of a GPU, where there is one.
     """
     from gpu_kernels import on_gpu
-    from host_loader import missing
+    from host_loader import missing_to_run
 
-    if find_spec("cupy") is None:
-        return []
-    if missing():
+    if missing_to_run():
         return on_gpu()
     from host_kernels import cuda_on_host, cuda_with_libraries_on_host
 

@@ -17,7 +17,7 @@ from singa_lite import FeedForwardNet, device, optimizer, tensor
 
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "nets"
 
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="needs the checkout with its benchmarks")
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="this copy has no benchmarks, the checkout has")
 
 
 def dense(*widths: int) -> int:

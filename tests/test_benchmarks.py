@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import skips
 from benchmark_modules import FOLDER, benchmark_modules
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
 from singa_lite.kernels.interface import SIGNATURES
 
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="needs the checkout with its benchmarks")
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="this copy has no benchmarks, the checkout has")
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +226,7 @@ def test_slowest_kernels_come_first(load):
 
 @pytest.mark.peer
 def test_every_case_has_its_operation(load):
-    pytest.importorskip("torch", reason="PyTorch, the peer of this comparison, is not installed")
+    skips.library("torch")
     operations = load("peers.torch_kernels").OPERATIONS
     assert {case.kernel for case in load("kernel_table").cases()} <= set(operations)
 
@@ -247,7 +248,7 @@ print(json.dumps(shapes))
 
 @pytest.mark.peer
 def test_both_sides_have_the_same_parameters(load):
-    pytest.importorskip("torch", reason="PyTorch, the peer of this comparison, is not installed")
+    skips.library("torch")
     command = [sys.executable, "-c", NAMES]  # a process, since a helper of the tests is called `nets` too
     done = subprocess.run(command, cwd=FOLDER, check=True, capture_output=True, text=True)
     shapes = json.loads(done.stdout)
@@ -258,7 +259,7 @@ def test_both_sides_have_the_same_parameters(load):
 
 @pytest.mark.peer
 def test_both_sides_train_to_equal_losses(load):
-    pytest.importorskip("torch", reason="PyTorch, the peer of this comparison, is not installed")
+    skips.library("torch")
     compare, process = load("compare"), load("peers.process")
     task = process.Task("", "lenet", 5, lr=0.001, warmup=1, steps=3)
     result = compare.compare(task, ["torch"], rounds=1)

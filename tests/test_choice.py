@@ -70,7 +70,7 @@ def trouble(request, tmp_path, no_library):
             return {"SINGA_LITE_ONEDNN": no_library}, [str(no_library)]
         case "no oneDNN":
             if LIBRARY is None:
-                pytest.skip("no C library to take for oneDNN")
+                pytest.skip("this system has no C library to take for oneDNN")
             return {"SINGA_LITE_ONEDNN": LIBRARY}, [f"{LIBRARY}: wanted oneDNN 3, received a library without dnnl_"]
         case "version 2":
             before = IMPOSTOR.format(version=(2, 7, 1), status=0)

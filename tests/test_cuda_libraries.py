@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import skips
 from singa_lite.device import cuda_libraries
 from singa_lite.device.cuda_libraries import Options, found, libraries
 from singa_lite.errors import DeviceError
@@ -77,7 +78,7 @@ def test_info_without_cupy(monkeypatch):
 
 
 def test_info_without_the_libraries(monkeypatch):
-    pytest.importorskip("cupy", reason="CuPy is missing, pip install cupy-cuda13x")
+    skips.library("cupy")
     monkeypatch.setattr(cuda_libraries.cublaslt, "load", refusing(CublasLtNotFoundError("no file")))
     monkeypatch.setattr(cuda_libraries.cudnn_library, "version", refusing(CudnnNotFoundError("no frontend")))
     told = dict(found())
@@ -86,7 +87,7 @@ def test_info_without_the_libraries(monkeypatch):
 
 
 def test_info_without_nvrtc(monkeypatch):
-    cupy = pytest.importorskip("cupy", reason="CuPy is missing, pip install cupy-cuda13x")
+    cupy = skips.library("cupy")
     monkeypatch.setattr(cupy.cuda.nvrtc, "getVersion", refusing(RuntimeError("libnvrtc.so.13 not found")))
     assert dict(found())["NVRTC"].startswith("none: libnvrtc.so.13 not found; without it: no kernel can be compiled")
 

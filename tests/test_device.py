@@ -63,7 +63,7 @@ def test_the_environment_names_the_default_device(monkeypatch, name):
         assert device.default() is device.cpu()
         return
     if name.startswith("cuda") and not name.endswith("x") and gpus():
-        pytest.skip("there is a GPU, so this names one")
+        pytest.skip("this machine has a GPU, which this names")
     with pytest.raises(DeviceError, match=r"cuda\(1\)" if name == "cuda:1" else r"cuda\(0\)|'cpu' or 'cuda"):
         device.default()
     with pytest.raises(DeviceError):

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+import skips
 from package_source import module_files
 
 MODULES = [name for name in module_files() if not any(part.startswith("_") for part in name.split("."))]
@@ -63,7 +64,7 @@ def test_public_names_are_documented(name):
     except ModuleNotFoundError as error:
         if error.name not in OPTIONAL_LIBRARIES:
             raise
-        pytest.skip(f"{name} needs {error.name}, which is not installed")
+        pytest.skip(f"{name} wants {error.name}, pip install {skips.package(error.name)}")
     offenders = list(undocumented(module))
     assert not offenders, f"without a docstring: {', '.join(offenders)}"
 

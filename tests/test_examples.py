@@ -12,7 +12,7 @@ import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
-pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples are in the checkout only")
+pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="this copy has no examples, the checkout has")
 
 
 def run(name: str, folder: Path, *options: str) -> str:

@@ -324,5 +324,5 @@ def test_callbacks_in_any_iterable_or_one_alone():
 def test_numbers_and_flags_of_numpy():
     nets = [classifier(), classifier()]
     nets[0].fit(X, Y, batch_size=4, epochs=2, shuffle=False, verbose=False)
-    nets[1].fit(X, Y, np.int8(4), np.float32(2), shuffle=np.False_, verbose=0, validation_data=[X, Y])
+    nets[1].fit(X, Y, np.int8(4), np.float32(2), shuffle=np.False_, verbose=False, validation_data=[X, Y])
     assert state_of(nets[0]) == state_of(nets[1])

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+import skips
 from benchmark_modules import FOLDER, benchmark_modules
 
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="needs the checkout with its benchmarks")
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="this copy has no benchmarks, the checkout has")
 
 MIB = 2**20
 
@@ -121,7 +122,7 @@ def test_versions_of_both_sides_are_named(load):
 
 def test_where_there_is_no_gpu_it_says_so(load):
     if not load("gpu").no_gpu():
-        pytest.skip("there is a GPU")
+        pytest.skip("this machine has a GPU")
     for option in ([], ["--checklist"]):
         done = subprocess.run([sys.executable, str(FOLDER / "gpu.py"), *option], capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (3, "")
@@ -186,7 +187,7 @@ def test_a_peer_that_is_not_there_is_said_so(load, monkeypatch):
 @pytest.mark.parametrize("way", ["torch", "torch-channels-last"])
 def test_pytorch_starts_from_our_weights(load, tmp_path, way):
     """Its step, on the CPU for want of a GPU, has the loss of ours."""
-    pytest.importorskip("torch", reason="PyTorch, the peer of this comparison, is not installed")
+    skips.library("torch")
     module, singa_side = load("peers.gpu_task"), load("peers.singa_side")
     task = module.GpuTask(way, "lenet", 5, lr=1e-3, warmup=2, steps=1, folder=str(tmp_path))
     singa_side.write(task)
@@ -198,13 +199,13 @@ def test_pytorch_starts_from_our_weights(load, tmp_path, way):
 # ---- the checklist
 
 
-@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="needs CuPy")
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="wants CuPy, pip install cupy-cuda13x")
 def test_the_checklist_has_nine_numbered_points(load):
     points = load("gpu_checklist").POINTS
     assert [point.__doc__.split(":")[0] for point in points] == [str(number) for number in range(1, 10)]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="needs CuPy")
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="wants CuPy, pip install cupy-cuda13x")
 def test_a_point_that_fails_is_told_and_the_others_are_asked(load, monkeypatch, capsys):
     checklist = load("gpu_checklist")
 
@@ -229,9 +230,10 @@ def test_a_point_that_fails_is_told_and_the_others_are_asked(load, monkeypatch, 
 @pytest.mark.parametrize("dtype", ["FLOAT", "BFLOAT16"])
 def test_graphs_of_the_checklist_are_right(load, name, dtype):
     """cuDNN takes them; whether it has a plan shows on a GPU alone."""
-    cudnn_library = pytest.importorskip("singa_lite.kernels.cuda_kernels.cudnn_library")
+    from singa_lite.kernels.cuda_kernels.cudnn_library import frontend
+
     try:
-        cudnn = cudnn_library.frontend()
+        cudnn = frontend()
     except OSError as error:
         pytest.skip(str(error))
     types = cudnn.data_type

@@ -19,8 +19,8 @@ from package_source import PACKAGE, module_files
 # Lowest first. A name is a module, or a folder with all that is in it; "" is singa_lite/__init__.py itself.
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
-    ("errors", "checks", "machine", "prefetch"),
-    ("arrays", "memory", "strides", "threads"),
+    ("errors", "checks", "contexts", "machine", "names", "prefetch"),
+    ("arrays", "memory", "sizes", "strides", "table", "threads"),
     ("kernels",),
     ("runtime",),
     ("tensor",),
@@ -29,7 +29,7 @@ FLOORS = (
     ("colors",),
     ("arena", "dot", "memory_plan", "profile"),
     ("plan_page",),
-    ("graph",),
+    ("feed_buffer", "graph"),
     ("device",),
     ("ops",),
     ("autograd",),
@@ -37,7 +37,9 @@ FLOORS = (
     ("batch", "data", "initializer", "regularizer", "schedule", "target", "topology"),
     ("layer", "loss", "metric", "optimizer", "samples"),
     ("objective", "progress", "run"),
-    ("evaluation", "layer_graph"),
+    ("compile_checks", "evaluation", "layer_graph"),
+    ("watch",),
+    ("recorded_steps",),
     ("fit", "step", "summary"),
     ("net",),
     ("layers", "snapshots"),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import skips
 from nets import (
     all_bits,
     assert_close,
@@ -289,8 +290,8 @@ def test_losses_and_metrics_must_be_named_exactly():
         (both, None, {"scores": y["scores"]}),
     ):
         net = two_inputs_two_outputs()
-        net.compile(optimizer.SGD(lr=0.1), losses, metrics)
         with pytest.raises(GraphError, match=r"'scores', 'number'"):
+            net.compile(optimizer.SGD(lr=0.1), losses, metrics)  # which knows of all but the targets
             net.train_one_batch(x, targets)
 
 
@@ -358,6 +359,7 @@ def test_pieces_go_to_their_consumers_by_order_or_number(consumers, taken):
     assert [p.shape for p in out["cut"]] == [(4, 2), (4, 1), (4, 2)]
     (end,) = net.output_names()
     np.testing.assert_allclose(tensor.to_numpy(out[end]), np.concatenate(parts, axis=1), rtol=1e-12)
+    del out  # of two forwards whose outputs are held, none is walked back from
 
     weight = uniform(4, 3 * len(names))
     assert isinstance(net.forward(True, x), Tensor)
@@ -765,7 +767,7 @@ def test_batches_of_any_kind_train_alike(kind):
 
 @pytest.mark.peer
 def test_torch_batches_train_alike():
-    torch = pytest.importorskip("torch", reason="the peer whose tensors are tried")
+    torch = skips.library("torch")
     nets = [images() for _ in range(2)]
     for net, batch in zip(nets, ((X, Y), (torch.from_numpy(X), torch.from_numpy(Y))), strict=True):
         net.compile(optimizer.SGD(lr=0.1))

@@ -60,7 +60,7 @@ def test_get_refuses_what_is_no_rate(lr):
 @pytest.mark.parametrize(
     ("make", "wanted"),
     [
-        (lambda: schedule.get(-0.1), "Constant value: wanted a finite number of at least 0, received -0.1"),
+        (lambda: schedule.get(-0.1), "learning rate: wanted a finite number of at least 0, received -0.1"),
         (lambda: schedule.Constant(float("nan")), "Constant value"),
         (lambda: schedule.Step(float("inf"), 2), "Step base"),
         (lambda: schedule.Step(0.1, 2, -1.0), "Step factor"),

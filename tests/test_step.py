@@ -220,7 +220,7 @@ def test_the_largest_batch_sets_the_arena_and_smaller_ones_live_in_it():
     assert net.device.pool.used == level
     held = sum(t.nbytes for t in (*net.parameters().values(), *net.states().values()))
     slots = sum(t.nbytes for slots in net.optimizer.state.values() for t in slots.values())
-    feeds = sum(x.nbytes + y.nbytes for x, y in (batch(0, count) for count in arena))
+    feeds = sum(array.nbytes for array in batch(0, 30))
     assert 0 <= level - arena[30] - held - slots - feeds < 64 * 60
 
 
@@ -237,9 +237,8 @@ def test_evaluate_and_predict_share_the_arena_and_do_not_disturb_training():
         assert bits(net.predict(x, batch_size=11)) == bits(twin.predict(x, batch_size=11))
         assert_equal_steps(net, twin, (x, y))
     gc.collect()
-    batches = (30, 7, 2, 30, 11, 8)  # of evaluation and prediction; each keeps a place for its batch and results
-    kept = sum(batch(0, count)[0].nbytes + 8 * count + 4 * CLASSES * count + 64 * 5 for count in batches)
-    assert net.device.pool.used - level < kept
+    predictions, steps = (30, 11, 8), 6  # each keeps its results
+    assert net.device.pool.used - level <= sum(4 * CLASSES * count + 64 for count in predictions) + steps * 2 * 64
 
 
 def test_a_prediction_does_not_change_while_the_net_trains():

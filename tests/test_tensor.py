@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import skips
 from singa_lite import GraphError, OutOfMemoryError, ShapeError, Tensor, autograd, device, tensor
 
 DTYPES = ["float16", "float32", "float64", "bool", "int8", "int32", "int64", "uint8", "uint64"]
@@ -311,7 +312,7 @@ def test_asarray_gives_a_copy_and_says_so_where_none_is_allowed():
 
 @pytest.mark.peer
 def test_torch_both_ways():
-    torch = pytest.importorskip("torch", reason="the peer that DLPack is tried with")
+    torch = skips.library("torch")
     t = tensor.from_numpy(ramp(3, 4))
     shared = torch.from_dlpack(t)
     shared[0, 0] = 50

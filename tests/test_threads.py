@@ -24,7 +24,7 @@ from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.machine import usable_cores
 
 ONEDNN = find_onednn()
-needs_onednn = pytest.mark.skipif(isinstance(ONEDNN, str), reason=str(ONEDNN))
+needs_onednn = pytest.mark.skipif(isinstance(ONEDNN, str), reason=f"{ONEDNN}; pip install onednn-cpu-gomp")
 SETS = [kernels.name for kernels in kernel_sets()]
 
 

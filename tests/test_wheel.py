@@ -17,9 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MAPPED = ("layers", "snapshots")
 PACKAGED = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "singa_lite", *MAPPED)
 
-pytestmark = pytest.mark.skipif(
-    not (ROOT / "setup.py").exists(), reason="needs the checkout's setup.py beside the tests"
-)
+pytestmark = pytest.mark.skipif(not (ROOT / "setup.py").exists(), reason="this copy has no setup.py, the checkout has")
 
 
 def run(*command: object, **settings) -> str:

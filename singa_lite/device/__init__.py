@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from typing import Any
 
 from singa_lite.device.base import Device as Device
 from singa_lite.device.cpu import cpu as cpu
@@ -17,13 +19,30 @@ from singa_lite.threads import threads as threads
 
 def default() -> Device:
     """The device used where none is named: `SINGA_LITE_DEVICE` ("cpu", "cuda:0"), else the CPU."""
-    wanted = os.environ.get("SINGA_LITE_DEVICE", "cpu")
+    return _named("SINGA_LITE_DEVICE", os.environ.get("SINGA_LITE_DEVICE", "cpu"))
+
+
+def get(spec: Any = None) -> Device:
+    """The device that `spec` stands for: a Device is itself, None the default one, "cpu" and "cuda:0" what they say.
+
+    DeviceError for another text, and for a device that is not there; TypeError for anything else.
+    """
+    if spec is None:
+        return default()
+    if isinstance(spec, str):
+        return _named("device", spec)
+    if not isinstance(spec, Device):
+        raise TypeError(f"device: wanted a Device, 'cpu' or 'cuda:<number>', received {spec!r}")
+    return spec
+
+
+def _named(where: str, wanted: str) -> Device:
     kind, _, index = wanted.partition(":")
-    if kind == "cpu" and not index:
+    if wanted == "cpu":
         return cpu()
-    if kind == "cuda" and (index.isdigit() or not index):
+    if kind == "cuda" and (re.fullmatch("[0-9]{1,4}", index) or wanted == "cuda"):
         return cuda(int(index or 0))
-    raise DeviceError(f"SINGA_LITE_DEVICE: wanted 'cpu' or 'cuda:<number>', received {wanted!r}")
+    raise DeviceError(f"{where}: wanted 'cpu' or 'cuda:<number>', received {wanted!r}")
 
 
-lend(default_device=default)
+lend(device_of=get)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
-from math import prod
-from threading import Lock, get_ident
-from typing import Any
+from threading import Thread, current_thread
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -15,13 +16,14 @@ from numpy.typing import DTypeLike
 from singa_lite import threads as _threads
 from singa_lite.arena import Arena
 from singa_lite.checks import whole
-from singa_lite.errors import DeviceError, GraphError, ShapeError
+from singa_lite.errors import DeviceError, GraphError
 from singa_lite.graph import Graph, Operation, Phase
 from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.runtime.host import Host
 from singa_lite.runtime.runtime import MemoryPool, Replay, Runtime
-from singa_lite.strides import laid_out
-from singa_lite.tensor import Array, Block, Tensor, as_tensor
+from singa_lite.sizes import tensor_bytes
+from singa_lite.strides import laid_out, span
+from singa_lite.tensor import LAYOUTS, Array, Block, Tensor, as_tensor, checked_dtype, checked_shape
 
 #: Called with each operation after it ran.
 Watcher = Callable[[Operation], None]
@@ -29,13 +31,32 @@ Watcher = Callable[[Operation], None]
 _BYTE = np.dtype(np.uint8)
 
 
+class _Here(NamedTuple):
+    """Where in the step the operations of a context stand, and what they are recorded in."""
+
+    phase: Phase = Phase.FORWARD
+    layer: str = ""
+    graph: Graph | None = None
+
+
+class _Recorder(NamedTuple):
+    graph: Graph
+    thread: Thread
+
+
+_START = _Here()
+#: By device. A context variable, so that a step which an interrupt ends leaves nothing behind, see `contexts`.
+_here: ContextVar[Mapping[Device, _Here]] = ContextVar("here", default=MappingProxyType({}))
+
+
 class Device:
     """Memory and kernels of one processor.
 
-    phase, layer: where in the step the operations to come stand; set them with `scope`.
+    phase, layer: where in the step the operations to come stand, in this thread; set them with `scope`. graph: what
+    is being recorded, None: nothing.
     A device records for one thread at a time, and refuses the others meanwhile. They may do operations on tensors of
-    their own; scope, watchers and seeds are the device's, so which thread's an operation is counted as is left to
-    chance. To train in several threads, give each a device of its own: `new_cpu`.
+    their own; watchers and seeds are the device's, so which thread's an operation is counted as is left to chance.
+    To train in several threads, give each a device of its own: `new_cpu`.
     """
 
     def __init__(self, name: str, kernels: KernelSet, pool: MemoryPool, runtime: Runtime | None = None) -> None:
@@ -43,11 +64,7 @@ class Device:
         self.kernels = kernels
         self.pool = pool
         self.runtime = runtime if runtime is not None else Host()
-        self.phase = Phase.FORWARD
-        self.layer = ""
-        self.graph: Graph | None = None
-        self._one_recording = Lock()
-        self._recorder = 0  # the thread that records
+        self._recorders: dict[str, _Recorder] = {}  # one at most: setdefault() and pop() are each done at once
         self._watchers: list[Watcher] = []
         self.set_random_seed(0)
 
@@ -58,12 +75,21 @@ class Device:
         axes from the outermost to the innermost. ShapeError for a negative extent; OutOfMemoryError where the pool's
         limit does not allow it.
         """
-        if any(extent < 0 for extent in shape):
-            raise ShapeError(f"wanted extents of at least 0, received shape {tuple(shape)}")
-        dtype = np.dtype(dtype)
+        return self._over(self._block, shape, dtype, layout)
+
+    def unbound(self, shape: Sequence[int], dtype: DTypeLike = np.float32, layout: str | Sequence[int] = "") -> Tensor:
+        """As `empty`, over a block that has no bytes yet: who asks for it gives it some."""
+        return self._over(partial(Block, self), shape, dtype, layout)
+
+    def _over(
+        self, block_of: Callable[[int], Block], shape: Sequence[int], dtype: DTypeLike, layout: str | Sequence[int]
+    ) -> Tensor:
+        shape, dtype = checked_shape("empty", shape), checked_dtype("empty", dtype)
+        if isinstance(layout, str) and layout not in LAYOUTS:
+            raise ValueError(f"empty: wanted a layout of {LAYOUTS}, received {layout!r}")
         if not dtype.isnative:  # kernels know no other
             dtype = dtype.newbyteorder("=")
-        block = self._block(prod(shape) * dtype.itemsize)
+        block = block_of(tensor_bytes(shape, dtype))
         axes = self.kernels.layouts.get(layout, ()) if isinstance(layout, str) else layout
         made = Tensor(block, shape, dtype, laid_out(shape, axes, dtype.itemsize) if axes else None)
         if isinstance(layout, str):
@@ -86,9 +112,9 @@ class Device:
 
     def bind(self, block: Block) -> None:
         """Give a block that has no bytes some from the pool; they go back when it dies."""
-        region = self.pool.take(block.nbytes)
-        block.memory = region.memory
+        region = self.pool.take(block.nbytes, block)
         block.set_give(partial(self.pool.give, region))
+        block.memory = region.memory
 
     @contextmanager
     def recording(self, arena: Arena | None = None, fuse: bool = True) -> Iterator[Graph]:
@@ -98,29 +124,70 @@ class Device:
         bytes the graph shares; default one of its own. fuse: see `Graph`. GraphError inside another recording.
         """
         graph = Graph(self, arena, fuse)
-        if not self._one_recording.acquire(blocking=False):
-            self._own_graph("recording")
+        recorder = _Recorder(graph, current_thread())
+        if self._own_graph("recording") is not None or self._recorders.setdefault("", recorder) is not recorder:
             raise GraphError("recording: wanted no other recording on this device, received one within another")
-        self._recorder = get_ident()
-        self.graph = graph
         failed = True
         try:
+            self._move(_Here(*self._here[:2], graph))
             yield graph
             failed = False
         finally:
-            self.graph = None
-            self._one_recording.release()
             graph.close(failed)
+            self._end_recording(graph)
+
+    def _end_recording(self, graph: Graph) -> None:
+        """Nothing is recorded in the graph from now on. It may be late, after an interrupt, and another one be open."""
+        if self._here.graph is graph:
+            self._move(_Here(*self._here[:2]))
+        recorder = self._recorders.get("")
+        if recorder is not None and recorder.graph is graph:
+            self._recorders.pop("", None)
+
+    @property
+    def _here(self) -> _Here:
+        return _here.get().get(self, _START)
+
+    def _move(self, here: _Here) -> None:
+        others = {device: there for device, there in _here.get().items() if device is not self}
+        _here.set(others if here == _START else {**others, self: here})  # a context need not keep devices alive
+
+    @property
+    def phase(self) -> Phase:
+        """The phase of the step in which operations stand that are asked for now."""
+        return self._here.phase
+
+    @property
+    def layer(self) -> str:
+        """The layer in which they stand, "" for none."""
+        return self._here.layer
+
+    @property
+    def graph(self) -> Graph | None:
+        """What some thread is recording on this device."""
+        own = self._here.graph
+        if own is not None or not self._recorders:
+            return own
+        other = self._other_recorder()
+        return None if other is None else other.graph
+
+    def _other_recorder(self) -> _Recorder | None:
+        """Another thread that records. What an interrupt has left of a recording of this one is cleared away."""
+        recorder = self._recorders.get("")
+        if recorder is None or (recorder.thread is not current_thread() and recorder.thread.is_alive()):
+            return recorder
+        self._recorders.pop("", None)
+        return None
 
     def _own_graph(self, doing: str) -> Graph | None:
         """What the calling thread records into, if it does. GraphError if another one records."""
-        graph = self.graph
-        if graph is not None and self._recorder != get_ident():
+        own = self._here.graph
+        if own is None and self._recorders and self._other_recorder() is not None:
             raise GraphError(
                 f"{doing} on {self.name}: wanted no recording by another thread meanwhile, which a net's first batch "
                 "is; give each thread a device of its own: device.new_cpu()"
             )
-        return graph
+        return own
 
     def run(self, kernel: str, /, *tensors: Tensor | None, **settings: Any) -> None:
         """Do one kernel call. kernel: a name of the interface; tensors, settings: as written there."""
@@ -132,8 +199,8 @@ class Device:
                 )
         _threads.settle()
         graph = self._own_graph(f"kernel {kernel!r}")
-        scratch_bytes = self.kernels.scratch_bytes(kernel, tensors, settings)
-        operation = Operation(kernel, tensors, settings, self.phase, self.layer, scratch_bytes)
+        scratch_bytes, here = self.kernels.scratch_bytes(kernel, tensors, settings), self._here
+        operation = Operation(kernel, tensors, settings, here.phase, here.layer, scratch_bytes)
         if graph is None:
             self._execute(operation)
         else:
@@ -142,28 +209,26 @@ class Device:
             watcher(operation)
 
     def _execute(self, operation: Operation) -> None:
-        region = self.pool.take(operation.scratch_bytes) if operation.scratch_bytes else None
         arrays = tuple(None if t is None else self.array(t) for t in operation.tensors)
         scratch = None
-        if region is not None:
-            scratch = self.runtime.view(region.memory, (operation.scratch_bytes,), _BYTE, (1,), 0)
-        try:
-            with self.runtime.here():
-                self.kernels.prepare(operation.kernel, arrays, scratch, operation.settings)()
-        finally:
-            if region is not None:
-                self.pool.give(region)
+        if operation.scratch_bytes:
+            block = self.new_block(operation.scratch_bytes)
+            scratch = self.view(block, (operation.scratch_bytes,), _BYTE, (1,), 0)
+        with self.runtime.here():
+            self.kernels.prepare(operation.kernel, arrays, scratch, operation.settings)()
 
     @contextmanager
     def scope(self, phase: Phase | None = None, layer: str | None = None) -> Iterator[None]:
         """Operations inside stand in this phase and this layer."""
-        before = self.phase, self.layer
-        self.phase = self.phase if phase is None else phase
-        self.layer = self.layer if layer is None else layer
+        before = self._here
+        inside = before.phase if phase is None else phase, before.layer if layer is None else layer
         try:
+            self._move(_Here(*inside, before.graph))
             yield
         finally:
-            self.phase, self.layer = before
+            now = self._here
+            if now[:2] == inside:  # else it ends late, after an interrupt
+                self._move(_Here(*before[:2], now.graph))
 
     @contextmanager
     def watch(self, watcher: Watcher) -> Iterator[None]:
@@ -232,7 +297,10 @@ class Device:
         if found is None:
             return None
         memory, array = found
-        return Tensor(Block(self, array.nbytes, memory), array.shape, array.dtype, array.strides)
+        reach = span(array.shape, array.strides, array.dtype.itemsize)
+        if reach.start < 0:  # a view that runs backwards begins behind its pointer
+            return None
+        return Tensor(Block(self, reach.stop, memory), array.shape, array.dtype, array.strides)
 
     def _overwritten(self, tensor: Tensor) -> Any:
         """The array of a tensor whose values the host overwrites now."""
@@ -271,9 +339,7 @@ class Device:
 
     def set_random_seed(self, seed: int) -> None:
         """Start the sequence of seeds anew: what is built from now on gets the same random numbers each time."""
-        if not 0 <= seed < 2**64:
-            raise ValueError(f"random seed: wanted an integer from 0 to 2**64 - 1, received {seed}")
-        self._seed = seed
+        self._seed = whole("random seed", seed, 0, 2**64 - 1)
         self._seeds_given = 0
 
     def next_seed(self) -> int:

@@ -8,6 +8,7 @@ from itertools import count
 from threading import RLock
 
 from singa_lite import threads
+from singa_lite.checks import whole
 from singa_lite.device.base import Device
 from singa_lite.kernels.choice import cpu_kernels
 from singa_lite.kernels.kernel_set import KernelSet
@@ -33,6 +34,7 @@ def _cpu(kernels: str) -> Device:
 
 def new_cpu(limit: int | None = None, kernels: str = "auto") -> Device:
     """A further CPU device, with a pool of its own. limit: the most bytes that the pool may hold; kernels: as `cpu`."""
+    limit = None if limit is None else whole("new_cpu limit", limit, 0)
     return _new_cpu(f"cpu#{next(_further)}", limit, cpu_kernels(kernels))
 
 

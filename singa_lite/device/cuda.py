@@ -8,7 +8,7 @@ from itertools import count
 from threading import RLock
 from typing import Any
 
-from singa_lite.checks import whole
+from singa_lite.checks import flag, whole
 from singa_lite.device.base import Device
 from singa_lite.device.by_host import by_way_of_host
 from singa_lite.errors import DeviceError
@@ -24,6 +24,7 @@ def cuda(index: int = 0) -> Device:
 
     For a limit, TF32 or other workspaces make a device of its own: `new_cuda`.
     """
+    index = whole("device.cuda index", index, 0)
     with _one_at_a_time:
         return _cuda(index)
 
@@ -51,8 +52,14 @@ def new_cuda(
     """
     from singa_lite.device.cuda_libraries import Options
 
-    workspace_limit = whole("workspace_limit", workspace_limit, 0)
-    options = Options(allow_tf32, workspace_limit, deterministic, channels_last)
+    index = whole("new_cuda index", index, 0)
+    limit = None if limit is None else whole("new_cuda limit", limit, 0)
+    options = Options(
+        flag("new_cuda allow_tf32", allow_tf32),
+        whole("new_cuda workspace_limit", workspace_limit, 0),
+        flag("new_cuda deterministic", deterministic),
+        flag("new_cuda channels_last", channels_last),
+    )
     return _new_cuda(f"cuda:{index}#{next(_further)}", index, limit, options)
 
 

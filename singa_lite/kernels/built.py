@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Form, Forms, Launch, Settings
@@ -23,13 +24,21 @@ class Routine(Protocol):
 #: Makes the routine for the tensors' forms (positional, None where left out) and settings; None: this set cannot.
 Builder = Callable[..., Any]
 
+_MISSING = object()
+
+#: How many routines a kernel keeps for forms to come. Those of a recorded step stay with its launches in any case.
+MOST_ROUTINES = 128
+
 
 class BuiltKernel:
-    """A kernel whose routines are built once for each combination of forms and settings."""
+    """A kernel whose routines are built once for each combination of forms and settings.
+
+    The oldest go beyond MOST_ROUTINES, and are built again where they are wanted again.
+    """
 
     def __init__(self, build: Builder) -> None:
         self.build = build
-        self._built: dict[Any, tuple[Forms, Routine] | None] = {}
+        self._built: dict[Any, Any] = {}
 
     def serves(self, forms: Forms, settings: Settings) -> bool:
         """Whether there is a routine for a call of these forms."""
@@ -53,9 +62,16 @@ class BuiltKernel:
 
     def _routine(self, forms: Forms, settings: Settings) -> tuple[Forms, Routine] | None:
         key = tuple(None if form is None else form.key for form in forms), tuple(settings.items())
-        if key not in self._built:
-            self._built[key] = self._new(forms, settings)
-        return self._built[key]
+        found = self._built.get(key, _MISSING)
+        if found is _MISSING:
+            found = self._built[key] = self._new(forms, settings)
+            self._forget_oldest()
+        return cast(tuple[Forms, Routine] | None, found)
+
+    def _forget_oldest(self) -> None:
+        with suppress(StopIteration, RuntimeError):  # another thread does the same at the same time
+            while len(self._built) > MOST_ROUTINES:
+                self._built.pop(next(iter(self._built)), None)
 
     def _new(self, forms: Forms, settings: Settings) -> tuple[Forms, Routine] | None:
         if any(form is not None and form.size == 0 for form in forms):

@@ -34,9 +34,9 @@ def cpu_kernels(wanted: str = "auto") -> KernelSet:
     DeviceError for another name, and for a set that was asked for and is not there.
     """
     where = "kernels"
-    if wanted == "auto":
+    if isinstance(wanted, str) and wanted == "auto":
         where, wanted = "SINGA_LITE_KERNELS", os.environ.get("SINGA_LITE_KERNELS", "") or "auto"
-    if wanted not in SETS:
+    if not isinstance(wanted, str) or wanted not in SETS:
         raise DeviceError(f"{where}: wanted one of {SETS}, received {wanted!r}")
     if wanted == "numpy":
         return NUMPY

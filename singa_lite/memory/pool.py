@@ -12,8 +12,11 @@ import sys
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context
 from threading import RLock
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,17 +46,26 @@ class OutOfMemoryError(MemoryError):
         )
 
 
+class _NotAtRestError(RuntimeError):
+    """A call from inside a change of the pool."""
+
+
+def _taken_back() -> None:
+    """The owner of a region that was taken back from it."""
+
+
 class Region:
     """What `Pool.take` hands out: `memory`, a uint8 array of `nbytes` bytes, aligned to ALIGNMENT.
 
     `nbytes` is the size asked for, rounded up to a multiple of ALIGNMENT. Once given back, it is not yours.
     """
 
-    __slots__ = ("nbytes", "memory", "_segment", "_offset")
+    __slots__ = ("nbytes", "memory", "_segment", "_offset", "_owner")
 
-    def __init__(self, nbytes: int, memory: Bytes, segment: _Segment, offset: int) -> None:
+    def __init__(self, nbytes: int, memory: Bytes, segment: _Segment, offset: int, owner: Any = None) -> None:
         self.nbytes = nbytes
         self.memory = memory
+        self._owner: Callable[[], object] | None = None if owner is None else ref(owner)
         self._segment = segment
         self._offset = offset
 
@@ -81,15 +93,19 @@ class Pool:
         # shelf of free pieces each, and look on the other's only where there is no new segment to be had.
         self._small: list[_Piece] = []
         self._large: list[_Piece] = []
-        self._live: set[Region] = set()  # its remove() is atomic: of two gives of a region, one fails
+        self._live: dict[Region, Region] = {}  # its pop() is atomic: of two gives of a region, one fails
         self._given: deque[Region] = deque()
+        self._out: set[Region] = set()  # those that the pieces and numbers count as in use
         self._lock = RLock()
-        self._busy = False
+        self._turn = Context()  # one change can be in it at a time, until it ends, whatever ends it
+        self._whole = True  # whether the pieces and numbers are those of the segments and of the regions in use
         self.set_limit(limit)
 
-    def take(self, nbytes: int) -> Region:
+    def take(self, nbytes: int, owner: Any = None) -> Region:
         """A region of at least `nbytes` bytes, not cleared; 0 bytes give the smallest region.
 
+        owner: an object that gives the region when it dies. One that died without it, as an interrupt came before it
+        had the region, is found when memory runs out, and by `release_free`.
         ValueError for a negative number, OutOfMemoryError where nothing helped. The pool is then as before,
         except that unused segments have gone back to the system if it was the source that refused.
         """
@@ -97,27 +113,29 @@ class Pool:
             raise ValueError(f"wanted 0 or more bytes to take, received {nbytes}")
         size = (nbytes + ALIGNMENT - 1) & -ALIGNMENT or ALIGNMENT
         try:
-            return self._alone(self._take, size)
+            return self._alone(self._take, size, owner)
         except MemoryError:
             pass
         gc.collect()  # dead tensors in reference cycles give their regions
+        self._reclaim()
         try:
-            return self._alone(self._take, size)
+            return self._alone(self._take, size, owner)
         except MemoryError as error:
             raise OutOfMemoryError(nbytes, self._used, self._total - self._used, self._limit) from error
 
     def give(self, region: Region) -> None:
         """Hand `region` back; never waits. ValueError if it was given before or is not of this pool."""
         try:
-            self._live.remove(region)
+            if self.checked:
+                self._live[region].memory.fill(0xFF)
+            self._given.extend(map(self._live.pop, (region,)))  # at once: an interrupt leaves it in use, or given
         except KeyError:
+            if region._owner is _taken_back:
+                return
             raise ValueError(
                 f"wanted a region in use from this pool, received one of {region.nbytes} bytes "
                 "that was given before or is another pool's"
             ) from None
-        if self.checked:
-            region.memory.fill(0xFF)
-        self._given.append(region)
 
     @property
     def used(self) -> int:
@@ -167,6 +185,7 @@ class Pool:
 
     def release_free(self) -> int:
         """Return the segments that are wholly free to the system; the number of bytes returned."""
+        self._reclaim()
         return self._alone(lambda: self._release(self._unused()))
 
     def __repr__(self) -> str:
@@ -178,31 +197,64 @@ class Pool:
             f"high water: {_in_words(self._high_water)}, limit: {_in_words(self._limit)})"
         )
 
+    def _reclaim(self) -> None:
+        """Take back the regions whose owners have died without giving them."""
+        for region in self._live.copy():
+            if region._owner is not None and region._owner() is None:
+                region._owner = _taken_back  # its owner may be dying just now, in another thread
+                self.give(region)
+
     def _alone(self, change: Callable[..., _Result], *arguments: object) -> _Result:
         """Put back what was given, then do `change`; other threads wait. RuntimeError from inside another."""
+        begun = False
+
+        def begin() -> _Result:
+            nonlocal begun
+            begun = True
+            if not self._whole:
+                self._count_anew()
+            self._whole = False
+            self._put_back()
+            result = change(*arguments)
+            self._whole = True
+            return result
+
         with self._lock:
-            if self._busy:
-                raise RuntimeError("wanted a pool at rest, received a call from its source or a finalizer")
-            self._busy = True
             try:
-                self._put_back()
-                return change(*arguments)
-            finally:
-                self._busy = False
+                return self._turn.run(begin)
+            except RuntimeError:
+                if begun:
+                    raise
+        raise _NotAtRestError("wanted a pool at rest, received a call from its source or a finalizer")
 
     def _settle(self) -> None:
         """Put back what was given; from inside a change, leave the numbers as they stand."""
-        with self._lock:
-            if not self._busy:
-                self._alone(lambda: None)
+        with suppress(_NotAtRestError):
+            self._alone(int)
 
-    # An interrupt (Ctrl-C) can stop the methods below after any call. Their statements are in such an order
-    # that this may lose bytes, but never lends them twice.
+    # An interrupt (Ctrl-C), or an error of the source, can stop the methods below after any instruction. The next change
+    # then makes pieces and numbers anew from the segments and the regions in use, each of which changes at once.
+
+    def _count_anew(self) -> None:
+        """Find the free pieces and the numbers from what is known for certain."""
+        self._small.clear()
+        self._large.clear()
+        self._out = set(self._live.copy())  # what is given from here on is put back, what was given before is free
+        self._used = sum(region.nbytes for region in self._out)
+        self._total = sum(segment.memory.size for segment in self._segments.values())
+        used: dict[int, list[tuple[int, int]]] = {number: [] for number in self._segments}
+        for region in self._out:
+            used[region._segment.number].append((region._offset, region.nbytes))
+        for number, segment in self._segments.items():
+            segment.fill_gaps(sorted(used[number]))
 
     def _put_back(self) -> None:
         """Make every given region a free piece, merged with its free neighbors."""
         while self._given:
             region = self._given.popleft()
+            if region not in self._out:
+                continue  # its bytes were found free
+            self._out.remove(region)
             segment, start = region._segment, region._offset
             end = start + region.nbytes
             if after := segment.starts.get(end, 0):
@@ -214,7 +266,7 @@ class Pool:
             self._used -= region.nbytes
             segment.add(end - start, start)
 
-    def _take(self, size: int) -> Region:
+    def _take(self, size: int, owner: Any) -> Region:
         """One try at a region of `size` bytes; MemoryError if there is no place for it."""
         nbytes, number, offset = self._place(size)
         segment = self._segments[number]
@@ -225,8 +277,9 @@ class Pool:
         end = offset + size
         if nbytes > size:
             segment.add(nbytes - size, end)
-        region = Region(size, segment.memory[offset:end], segment, offset)
-        self._live.add(region)
+        region = Region(size, segment.memory[offset:end], segment, offset, owner)
+        self._out.add(region)
+        self._live[region] = region
         return region
 
     def _place(self, size: int) -> _Piece:
@@ -294,6 +347,16 @@ class _Segment:
         self.shelf = shelf
         self.starts: dict[int, int] = {}
         self.ends: dict[int, int] = {}
+
+    def fill_gaps(self, used: list[tuple[int, int]]) -> None:
+        """Let all but these, (offset, bytes) in order, be free pieces, instead of those entered so far."""
+        self.starts.clear()
+        self.ends.clear()
+        start = 0
+        for offset, nbytes in [*used, (self.memory.size, 0)]:
+            if offset > start:
+                self.add(offset - start, start)
+            start = offset + nbytes
 
     def add(self, nbytes: int, offset: int) -> None:
         """Enter a free piece."""

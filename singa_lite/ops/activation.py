@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from singa_lite.errors import ShapeError
+from singa_lite.checks import finite_above_zero
 from singa_lite.ops.op import Op
+from singa_lite.ops.shape import checked_axis
 from singa_lite.tensor import Tensor
 
 
@@ -33,16 +34,8 @@ class Softmax(Activation):
         self.axis = axis
 
     def forward(self, x: Tensor) -> Tensor:
-        if not -x.ndim <= self.axis < x.ndim:
-            raise ShapeError(f"softmax: wanted an axis of x {x.shape}, received axis {self.axis}")
-        self.settings = {"axis": self.axis % x.ndim}
+        self.settings = {"axis": checked_axis("softmax", x, self.axis)}
         return super().forward(x)
-
-
-def _positive(name: str, value: float) -> float:
-    if not value > 0:
-        raise ValueError(f"{name}: wanted a number above 0, received {value}")
-    return float(value)
 
 
 def _apply(op: Op, x: Tensor) -> Tensor:
@@ -62,12 +55,12 @@ def relu6(x: Tensor) -> Tensor:
 
 def leaky_relu(x: Tensor, slope: float = 0.01) -> Tensor:
     """x where x > 0, else slope * x; slope above 0."""
-    return _apply(Activation("leaky_relu", slope=_positive("leaky_relu slope", slope)), x)
+    return _apply(Activation("leaky_relu", slope=finite_above_zero("leaky_relu slope", slope)), x)
 
 
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """x where x > 0, else alpha * (e**x - 1); alpha above 0 (Clevert, arXiv 1511.07289)."""
-    return _apply(Activation("elu", alpha=_positive("elu alpha", alpha)), x)
+    return _apply(Activation("elu", alpha=finite_above_zero("elu alpha", alpha)), x)
 
 
 def sigmoid(x: Tensor) -> Tensor:

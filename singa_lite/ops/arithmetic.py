@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite.arrays import numbers
+from singa_lite import arrays
+from singa_lite.checks import flag, is_int, real
 from singa_lite.errors import ShapeError
-from singa_lite.ops.op import Op
-from singa_lite.ops.shape import reshaped
+from singa_lite.ops.op import Op, checked_tensor
+from singa_lite.ops.shape import numbers, reshaped
 from singa_lite.tensor import Shape, Tensor, lend, operand
 
 
@@ -200,7 +201,7 @@ class ReduceSum(Op):
 
 def _binary(op: type[_Broadcasting], a: Any, b: Any) -> Tensor:
     """Apply to two tensors, or to a tensor and anything NumPy makes an array of, in the tensor's dtype."""
-    result: Tensor = op()(a if isinstance(a, Tensor) else operand(numbers("arithmetic", a), b), operand(b, a))
+    result: Tensor = op()(a if isinstance(a, Tensor) else operand(arrays.numbers("arithmetic", a), b), operand(b, a))
     return result
 
 
@@ -208,36 +209,36 @@ def add(a: Any, b: Any) -> Tensor:
     """a + b. Tensors of one dtype whose shapes broadcast together; either may be a number."""
     if not isinstance(a, Tensor):
         return add(b, a)
-    return shift(a, float(b)) if isinstance(b, int | float) else _binary(Add, a, b)
+    return shift(a, b) if isinstance(b, int | float) else _binary(Add, a, b)
 
 
 def subtract(a: Any, b: Any) -> Tensor:
     """a - b. Tensors of one dtype whose shapes broadcast together; either may be a number."""
     if isinstance(b, int | float):
-        return shift(a, -float(b))
-    return _scale(b, -1.0, float(a)) if isinstance(a, int | float) else _binary(Subtract, a, b)
+        return shift(a, -b)
+    return _scale(b, -1.0, _number("subtract", a)) if isinstance(a, int | float) else _binary(Subtract, a, b)
 
 
 def multiply(a: Any, b: Any) -> Tensor:
     """a * b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number."""
     if not isinstance(a, Tensor):
         return multiply(b, a)
-    return scale(a, float(b)) if isinstance(b, int | float) else _binary(Multiply, a, b)
+    return scale(a, b) if isinstance(b, int | float) else _binary(Multiply, a, b)
 
 
 def divide(a: Any, b: Any) -> Tensor:
     """a / b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number."""
-    return scale(a, 1.0 / b) if isinstance(b, int | float) else _binary(Divide, a, b)
+    return scale(a, 1.0 / _number("divide", b)) if isinstance(b, int | float) else _binary(Divide, a, b)
 
 
 def scale(x: Tensor, alpha: float) -> Tensor:
-    """alpha * x."""
-    return _scale(x, alpha, 0.0)
+    """alpha * x. alpha: a number, NaN and infinity too."""
+    return _scale(x, _number("scale", alpha), 0.0)
 
 
 def shift(x: Tensor, beta: float) -> Tensor:
-    """x + beta."""
-    return _scale(x, 1.0, beta)
+    """x + beta. beta: a number, NaN and infinity too."""
+    return _scale(x, 1.0, _number("shift", beta))
 
 
 def _scale(x: Tensor, alpha: float, beta: float) -> Tensor:
@@ -247,8 +248,15 @@ def _scale(x: Tensor, alpha: float, beta: float) -> Tensor:
 
 def power(x: Tensor, exponent: float) -> Tensor:
     """x ** exponent, element by element."""
-    result: Tensor = Power(float(exponent))(x)
+    result: Tensor = Power(_number("power", exponent))(x)
     return result
+
+
+def _number(where: str, value: Any) -> float:
+    found = real(value.item() if isinstance(value, Tensor) else value)
+    if found is None:
+        raise TypeError(f"{where}: wanted a number, received {value!r}")
+    return found
 
 
 def exp(x: Tensor) -> Tensor:
@@ -265,20 +273,22 @@ def log(x: Tensor) -> Tensor:
 
 def reduce_sum(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Sum of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1."""
-    result: Tensor = ReduceSum(_axes(x.shape, axes), keepdims, 1.0)(x)
+    result: Tensor = ReduceSum(
+        _axes(checked_tensor("reduce_sum", x).shape, axes), flag("reduce_sum keepdims", keepdims), 1.0
+    )(x)
     return result
 
 
 def reduce_mean(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Mean of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1."""
-    chosen = _axes(x.shape, axes)
+    chosen = _axes(checked_tensor("reduce_mean", x).shape, axes)
     count = prod(x.shape[axis] for axis in chosen)
-    result: Tensor = ReduceSum(chosen, keepdims, 1.0 / max(count, 1))(x)
+    result: Tensor = ReduceSum(chosen, flag("reduce_mean keepdims", keepdims), 1.0 / max(count, 1))(x)
     return result
 
 
 def _axes(shape: Shape, axes: int | Sequence[int] | None) -> tuple[int, ...]:
-    given = range(len(shape)) if axes is None else (axes,) if isinstance(axes, int) else axes
+    given = range(len(shape)) if axes is None else numbers("axes", "axes", (axes,) if is_int(axes) else axes)
     for axis in given:
         if not -len(shape) <= axis < len(shape):
             raise ShapeError(f"axes: wanted values from {-len(shape)} to {len(shape) - 1}, received {axis}")

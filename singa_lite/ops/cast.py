@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite.ops.op import Op
-from singa_lite.tensor import Tensor
+from singa_lite.ops.op import Op, checked_tensor
+from singa_lite.tensor import Tensor, checked_dtype
 
 
 class Cast(Op):
@@ -32,8 +32,8 @@ class Cast(Op):
 
 def cast(x: Tensor, dtype: DTypeLike) -> Tensor:
     """x in another float dtype, itself if it has that. x: any shape."""
-    wanted = np.dtype(dtype)
-    if x.dtype == wanted:
+    wanted = checked_dtype("cast", dtype)
+    if checked_tensor("cast", x).dtype == wanted:
         return x
     result: Tensor = Cast(wanted)(x)
     return result

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from singa_lite.checks import whole
 from singa_lite.errors import ShapeError
 from singa_lite.ops.linear import bias_gradient
 from singa_lite.ops.op import Op
-from singa_lite.ops.windows import Pad, Pair, window_count
+from singa_lite.ops.windows import Extents, Pad, Pair, pads, pair, window_count
 from singa_lite.tensor import Tensor
 
 
 class Conv2d(Op):
     """y = x convolved with weight, plus bias."""
+
+    optional = (2,)
 
     def __init__(self, stride: Pair, pad: Pad, dilation: Pair, groups: int) -> None:
         self.settings: dict[str, Any] = {"stride": stride, "pad": pad, "dilation": dilation, "groups": groups}
@@ -49,16 +52,18 @@ def conv2d(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Pair = (1, 1),
-    pad: Pad = (0, 0, 0, 0),
-    dilation: Pair = (1, 1),
+    stride: Extents = 1,
+    pad: Extents = 0,
+    dilation: Extents = 1,
     groups: int = 1,
 ) -> Tensor:
     """Two-dimensional convolution (cross-correlation).
 
     x: (n, c, h, w); weight: (k, c / groups, kh, kw); bias: (k,) or None; result (n, k, oh, ow) with
     oh = (h + top + bottom - dilation_h * (kh - 1) - 1) // stride_h + 1, ow likewise.
-    stride, dilation: (height, width); pad: (top, bottom, left, right), zeros.
+    stride, dilation: int or (height, width); pad: of zeros, int, (height, width) or (top, bottom, left, right).
     """
-    result: Tensor = Conv2d(stride, pad, dilation, groups)(x, weight, bias)
+    groups = whole("conv2d groups", groups, 1)
+    steps = pair("conv2d", "stride", stride), pads("conv2d", pad), pair("conv2d", "dilation", dilation)
+    result: Tensor = Conv2d(*steps, groups)(x, weight, bias)
     return result

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from singa_lite.checks import fraction
+from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op
 from singa_lite.tensor import Tensor
 
@@ -33,7 +35,7 @@ def dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
 
     state: uint64 (3,), (seed, stream, counter); its counter goes up by one at each call.
     """
-    if not 0 <= p < 1:
-        raise ValueError(f"dropout: wanted a probability from 0 to below 1, received {p}")
-    result: Tensor = Dropout(state, float(p))(x)
+    if not isinstance(state, Tensor) or state.shape != (3,) or state.dtype != np.uint64:
+        raise ShapeError(f"dropout: wanted state uint64 (3,), received {state!r:.100}")
+    result: Tensor = Dropout(state, fraction("dropout p", p))(x)
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op
+from singa_lite.ops.shape import checked_axis
 from singa_lite.tensor import Tensor, lend
 
 
@@ -34,6 +35,8 @@ class MatMul(_Product):
 class Linear(_Product):
     """y = x @ weight + bias in one kernel."""
 
+    optional = (2,)
+
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         fits = x.ndim == 2 and weight.ndim == 2 and x.shape[1] == weight.shape[0]
         if not fits or (bias is not None and bias.shape != weight.shape[1:]):
@@ -58,11 +61,11 @@ class AddBias(Op):
         self.axis = axis
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
-        if not -x.ndim <= self.axis < x.ndim or bias.shape != (x.shape[self.axis],):
+        self.axis = checked_axis("add_bias", x, self.axis)
+        if bias.shape != (x.shape[self.axis],):
             raise ShapeError(
                 f"add_bias: wanted a bias of x's extent along axis {self.axis}, received {bias.shape} for x {x.shape}"
             )
-        self.axis %= x.ndim
         y = self.empty_like(x)
         self.device.run("add_bias", x, bias, y, axis=self.axis)
         return y

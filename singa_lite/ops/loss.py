@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from singa_lite.checks import above_zero
 from singa_lite.errors import ShapeError
 from singa_lite.ops.arithmetic import reduce_mean
 from singa_lite.ops.op import Op
@@ -109,9 +110,7 @@ def squared_error(x: Tensor, target: Tensor) -> Tensor:
 
 def huber_values(x: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:
     """r**2 / 2 where |r| <= delta, else delta * (|r| - delta / 2), r = x - target; the mean over each sample."""
-    if not delta > 0:
-        raise ValueError(f"huber delta: wanted a number above 0, received {delta}")
-    result: Tensor = ElementLoss("huber", delta=float(delta))(x, target)
+    result: Tensor = ElementLoss("huber", delta=above_zero("huber delta", delta))(x, target)
     return result
 
 

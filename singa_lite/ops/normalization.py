@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from singa_lite.checks import at_least_zero, finite_above_zero, is_int, share
 from singa_lite.errors import ShapeError
-from singa_lite.ops.op import Op
+from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.tensor import Tensor
 
 
@@ -14,7 +15,7 @@ class BatchNorm(Op):
     """Normalises each channel by this batch's statistics and moves the running ones towards them."""
 
     def __init__(self, running_mean: Tensor, running_var: Tensor, momentum: float, epsilon: float) -> None:
-        self.running = running_mean, running_var
+        self.running = checked_tensor("batch_norm", running_mean), checked_tensor("batch_norm", running_var)
         self.settings = {"momentum": momentum, "epsilon": epsilon}
 
     def forward(self, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
@@ -40,7 +41,7 @@ class BatchNormInference(Op):
     """Normalises each channel by the running statistics. No derivative: for evaluation only."""
 
     def __init__(self, running_mean: Tensor, running_var: Tensor, epsilon: float) -> None:
-        self.running = running_mean, running_var
+        self.running = checked_tensor("batch_norm", running_mean), checked_tensor("batch_norm", running_var)
         self.epsilon = epsilon
 
     def forward(self, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
@@ -142,6 +143,7 @@ def batch_norm(
     x: (n, c, ...); all others (c,). The running statistics are changed in place:
     running = (1 - momentum) * running + momentum * batch, the variance unbiased (arXiv 1502.03167).
     """
+    momentum, epsilon = share("batch_norm momentum", momentum), finite_above_zero("batch_norm epsilon", epsilon)
     result: Tensor = BatchNorm(running_mean, running_var, momentum, epsilon)(x, gamma, beta)
     return result
 
@@ -150,25 +152,27 @@ def batch_norm_inference(
     x: Tensor, gamma: Tensor, beta: Tensor, running_mean: Tensor, running_var: Tensor, epsilon: float = 1e-5
 ) -> Tensor:
     """gamma * (x - running_mean) / sqrt(running_var + epsilon) + beta. x: (n, c, ...); all others (c,)."""
+    epsilon = finite_above_zero("batch_norm_inference epsilon", epsilon)
     result: Tensor = BatchNormInference(running_mean, running_var, epsilon)(x, gamma, beta)
     return result
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) -> Tensor:
     """Normalised over x's trailing axes, those of gamma and beta, then scaled and shifted (arXiv 1607.06450)."""
-    result: Tensor = LayerNorm(epsilon)(x, gamma, beta)
+    result: Tensor = LayerNorm(finite_above_zero("layer_norm epsilon", epsilon))(x, gamma, beta)
     return result
 
 
 def lrn(x: Tensor, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """x / (k + alpha / size * sum of x**2 over `size` neighbouring channels) ** beta. x: (n, c, ...); size odd."""
-    if size < 1 or size % 2 == 0:
-        raise ValueError(f"lrn size: wanted an odd number of channels, received {size}")
-    result: Tensor = Lrn(size, alpha, beta, k)(x)
+    if not is_int(size) or size < 1 or size % 2 == 0:
+        raise ValueError(f"lrn size: wanted an odd number of channels, received {size!r}")
+    alpha, beta = at_least_zero("lrn alpha", alpha), at_least_zero("lrn beta", beta)
+    result: Tensor = Lrn(int(size), alpha, beta, finite_above_zero("lrn k", k))(x)
     return result
 
 
 def l2_norm(x: Tensor, epsilon: float = 1e-8) -> Tensor:
     """x / sqrt(sum of x**2 over the sample + epsilon). x: (n, ...)."""
-    result: Tensor = L2Norm(epsilon)(x)
+    result: Tensor = L2Norm(finite_above_zero("l2_norm epsilon", epsilon))(x)
     return result

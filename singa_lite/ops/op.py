@@ -11,18 +11,20 @@ from typing import Any, NamedTuple
 from singa_lite.errors import DeviceError, GraphError
 from singa_lite.tensor import Shape, Tensor
 
-_taping: ContextVar[bool] = ContextVar("taping", default=True)
+#: A mark for each `no_grad` that the present call is inside of.
+_untaped: ContextVar[frozenset[object]] = ContextVar("untaped", default=frozenset())
 _sequence = count()
 
 
 @contextmanager
 def no_grad() -> Iterator[None]:
     """Operations inside are not taped: they keep nothing, and no derivative passes through them."""
-    token = _taping.set(False)
+    mark = object()  # its own, as one that an interrupt left unfinished may end much later, when it is collected
     try:
+        _untaped.set(_untaped.get() | {mark})
         yield
     finally:
-        _taping.reset(token)
+        _untaped.set(_untaped.get() - {mark})
 
 
 class Edge(NamedTuple):
@@ -46,6 +48,8 @@ class Op:
     forward: Callable[..., Any]
 
     device: Any
+    #: Places of inputs that may be left out.
+    optional: tuple[int, ...] = ()
     needs: tuple[bool, ...] = ()
     edges: tuple[Edge | None, ...] = ()
     saved: tuple[Tensor | None, ...] = ()
@@ -57,8 +61,11 @@ class Op:
     def __call__(self, *inputs: Tensor | None) -> Any:
         """Apply the operation. None stands for an optional input that is left out."""
         self.made = {}
+        for place, given in enumerate(inputs):
+            if given is not None or place not in self.optional:
+                checked_tensor(type(self).__name__, given)
         self.device = common_device(type(self).__name__, inputs)
-        taping = _taping.get()
+        taping = not _untaped.get()
         self.needs = tuple(taping and t is not None and t.requires_grad for t in inputs)
         result = self.forward(*inputs)
         if any(self.needs):
@@ -100,6 +107,14 @@ class Op:
         self.outputs = tuple((t.shape, t.dtype) for t in results)
         for index, tensor in enumerate(results):
             tensor.creator, tensor.output_index, tensor.requires_grad = self, index, True
+
+
+def checked_tensor(where: str, given: Any) -> Tensor:
+    """The tensor itself. TypeError for anything else."""
+    if not isinstance(given, Tensor):
+        kind = "None" if given is None else type(given).__name__
+        raise TypeError(f"{where}: wanted a Tensor, received {kind}; tensor.as_tensor() makes one of an array")
+    return given
 
 
 def _edge(tensor: Tensor) -> Edge | None:

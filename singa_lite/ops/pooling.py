@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from singa_lite.checks import flag
 from singa_lite.errors import ShapeError
 from singa_lite.ops.arithmetic import reduce_mean
-from singa_lite.ops.op import Op
-from singa_lite.ops.windows import Pad, Pair, window_count
+from singa_lite.ops.op import Op, checked_tensor
+from singa_lite.ops.windows import Extents, Pad, Pair, pads, pair, window_count
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -61,20 +62,28 @@ class AvgPool2d(_Pool2d):
         return dx
 
 
-def max_pool2d(x: Tensor, kernel: Pair, stride: Pair, pad: Pad = (0, 0, 0, 0)) -> Tensor:
-    """Largest element of each window. x: (n, c, h, w); pad: (top, bottom, left, right); padding never wins."""
-    result: Tensor = MaxPool2d(kernel, stride, pad)(x)
+def _windows(where: str, kernel: Extents, stride: Extents, pad: Extents) -> tuple[Pair, Pair, Pad]:
+    return pair(where, "kernel", kernel), pair(where, "stride", stride), pads(where, pad)
+
+
+def max_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0) -> Tensor:
+    """Largest element of each window; padding never wins.
+
+    x: (n, c, h, w); kernel, stride: int or (height, width); pad: int, (height, width) or (top, bottom, left, right).
+    """
+    result: Tensor = MaxPool2d(*_windows("max_pool2d", kernel, stride, pad))(x)
     return result
 
 
-def avg_pool2d(x: Tensor, kernel: Pair, stride: Pair, pad: Pad = (0, 0, 0, 0), count_pad: bool = True) -> Tensor:
-    """Average of each window. x: (n, c, h, w); count_pad: whether padding counts in the divisor."""
-    result: Tensor = AvgPool2d(kernel, stride, pad, count_pad=count_pad)(x)
+def avg_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0, count_pad: bool = True) -> Tensor:
+    """Average of each window. All as `max_pool2d`; count_pad: whether padding counts in the divisor."""
+    count_pad = flag("avg_pool2d count_pad", count_pad)
+    result: Tensor = AvgPool2d(*_windows("avg_pool2d", kernel, stride, pad), count_pad=count_pad)(x)
     return result
 
 
 def global_avg_pool2d(x: Tensor) -> Tensor:
     """Average of each channel's image. x: (n, c, h, w); result (n, c)."""
-    if x.ndim != 4:
+    if checked_tensor("global_avg_pool2d", x).ndim != 4:
         raise ShapeError(f"global_avg_pool2d: wanted x (n, c, h, w), received {x.shape}")
     return reduce_mean(x, (2, 3))

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
+from typing import Any
 
+import numpy as np
+
+from singa_lite.checks import is_int
 from singa_lite.errors import ShapeError
-from singa_lite.ops.op import Op
+from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.strides import reshaped_strides
 from singa_lite.tensor import Shape, Tensor
 
@@ -102,6 +106,13 @@ class Identity(Op):
         return dys[0]
 
 
+def numbers(where: str, what: str, given: Any) -> Shape:
+    """The whole numbers as a tuple of Python's. TypeError for anything else; one alone is not enough."""
+    if isinstance(given, Sequence | np.ndarray) and np.ndim(given) == 1 and all(map(is_int, given)):
+        return tuple(map(int, given))
+    raise TypeError(f"{where}: wanted {what}, a tuple of whole numbers, received {given!r}")
+
+
 def reshaped(x: Tensor, shape: Shape) -> Tensor:
     """The elements of x in C order under another shape: a view, of a copy where x itself has none."""
     if x.is_contiguous():
@@ -133,10 +144,12 @@ def side_by_side(op: Op, tensors: Sequence[Tensor], shape: Shape, axis: int) -> 
 
 
 def checked_axis(where: str, x: Tensor, axis: int) -> int:
-    """The axis as a number from 0. ShapeError if x has no such axis."""
+    """The axis as a number from 0. ShapeError if x has no such axis, TypeError for what is no number."""
+    if not is_int(axis):
+        raise TypeError(f"{where}: wanted an axis, a whole number, received {axis!r}")
     if not -x.ndim <= axis < x.ndim:
         raise ShapeError(f"{where}: wanted an axis of x {x.shape}, received axis {axis}")
-    return axis % x.ndim
+    return int(axis) % x.ndim
 
 
 def _with(shape: Shape, axis: int, extent: int) -> Shape:
@@ -153,7 +166,8 @@ def _permuted(x: Tensor, axes: tuple[int, ...]) -> Tensor:
 
 def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
     """x's elements in C order under `shape`; one extent may be -1. A view where x's strides allow it."""
-    shape = tuple(shape)
+    checked_tensor("reshape", x)
+    shape = numbers("reshape", "a shape", shape)
     if shape.count(-1) == 1:
         known = -prod(shape)
         if known < 1 or x.size() % known:
@@ -165,25 +179,32 @@ def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 def flatten(x: Tensor, axis: int = 1) -> Tensor:
     """Two axes: those before `axis` in one, the rest in the other. axis 1 keeps the batch."""
-    if not 0 <= axis <= x.ndim:
+    if not is_int(axis) or not 0 <= axis <= checked_tensor("flatten", x).ndim:
         raise ShapeError(f"flatten: wanted an axis from 0 to {x.ndim}, received {axis}")
     return reshape(x, (prod(x.shape[:axis]), prod(x.shape[axis:])))
 
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """x's axes in the given order (default: reversed), as a view."""
-    result: Tensor = Transpose(tuple(axes) if axes is not None else tuple(reversed(range(x.ndim))))(x)
+    chosen = (
+        tuple(reversed(range(checked_tensor("transpose", x).ndim)))
+        if axes is None
+        else numbers("transpose", "axes", axes)
+    )
+    result: Tensor = Transpose(chosen)(x)
     return result
 
 
 def split(x: Tensor, axis: int, points: Sequence[int]) -> tuple[Tensor, ...]:
     """Pieces of x along `axis`, cut at the rising `points`; len(points) + 1 views."""
-    pieces: tuple[Tensor, ...] = Split(axis, tuple(points))(x)
+    pieces: tuple[Tensor, ...] = Split(axis, numbers("split", "points", points))(x)
     return pieces
 
 
 def concat(xs: Sequence[Tensor], axis: int) -> Tensor:
     """The tensors side by side along `axis`; all other extents equal."""
+    if isinstance(xs, Tensor) or not isinstance(xs, Sequence):
+        raise TypeError(f"concat: wanted a list of tensors, received {type(xs).__name__}")
     if not xs:
         raise ShapeError("concat: wanted at least one tensor, received none")
     result: Tensor = Concat(axis)(*xs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op
-from singa_lite.ops.windows import Pair
+from singa_lite.ops.windows import Extents, Pair, pair
 from singa_lite.tensor import Tensor
 
 
@@ -18,8 +18,6 @@ class UpsampleNearest(Op):
         rows, columns = self.factor
         if x.ndim != 4:
             raise ShapeError(f"upsample_nearest: wanted x (n, c, h, w), received {x.shape}")
-        if rows < 1 or columns < 1:
-            raise ValueError(f"upsample_nearest: wanted factors of at least 1, received {self.factor}")
         self.shape = n, c, h, w = x.shape
         per_image, per_channel, per_row, per_column = x.strides
         y: Tensor = self.device.empty((n, c, h * rows, w * columns), x.dtype, "image")
@@ -42,10 +40,10 @@ def _in_blocks(y: Tensor, factor: Pair) -> Tensor:
     return y.view(shape, (per_image, per_channel, per_row * rows, per_row, per_column * columns, per_column))
 
 
-def upsample_nearest(x: Tensor, factor: Pair) -> Tensor:
+def upsample_nearest(x: Tensor, factor: Extents) -> Tensor:
     """Nearest-neighbor upsampling: each pixel as a block of equal ones.
 
-    x: (n, c, h, w); factor: (rows, columns), at least 1; result (n, c, h * rows, w * columns).
+    x: (n, c, h, w); factor: int or (rows, columns), at least 1; result (n, c, h * rows, w * columns).
     """
-    result: Tensor = UpsampleNearest(factor)(x)
+    result: Tensor = UpsampleNearest(pair("upsample_nearest", "factor", factor))(x)
     return result

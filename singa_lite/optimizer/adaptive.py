@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.checks import above_zero, fraction
+from singa_lite.checks import finite_above_zero, fraction
 from singa_lite.optimizer.base import LearningRate, Optimizer
 from singa_lite.regularizer import Constraint, Regularizer
 
@@ -29,7 +29,7 @@ class RMSProp(Optimizer):
         super().__init__(lr, weight_decay=weight_decay, regularizer=regularizer, constraint=constraint)
         self.settings = {
             "rho": fraction("RMSProp rho", rho),
-            "epsilon": above_zero("RMSProp epsilon", epsilon),
+            "epsilon": finite_above_zero("RMSProp epsilon", epsilon),
         }
 
 
@@ -52,7 +52,7 @@ class AdaGrad(Optimizer):
         constraint: Constraint | None = None,
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, regularizer=regularizer, constraint=constraint)
-        self.settings = {"epsilon": above_zero("AdaGrad epsilon", epsilon)}
+        self.settings = {"epsilon": finite_above_zero("AdaGrad epsilon", epsilon)}
 
 
 class Adam(Optimizer):
@@ -82,7 +82,7 @@ class Adam(Optimizer):
         self.settings = {
             "beta_1": fraction(f"{name} beta_1", beta_1),
             "beta_2": fraction(f"{name} beta_2", beta_2),
-            "epsilon": above_zero(f"{name} epsilon", epsilon),
+            "epsilon": finite_above_zero(f"{name} epsilon", epsilon),
             "decoupled": self.decoupled,
         }
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from math import nan
+from typing import Any, ClassVar
 
 import numpy as np
 
 from singa_lite import schedule
 from singa_lite.checks import at_least_zero, whole
+from singa_lite.contexts import in_own_context
 from singa_lite.errors import ShapeError
 from singa_lite.graph import Phase
 from singa_lite.ops.op import common_device
@@ -46,6 +48,8 @@ class Optimizer:
     kernel: str
     #: The kernel's state arguments in order; `slots` has those that this optimizer keeps.
     kernel_slots: tuple[str, ...]
+    #: Attributes that a recorded step reads at each replay or does not use: all others are options, as they were then.
+    live: ClassVar[frozenset[str]] = frozenset({"schedule", "_rates", "_rate", "_step", "_begun", "_updated"})
 
     def __init__(
         self,
@@ -55,12 +59,12 @@ class Optimizer:
         regularizer: Regularizer | None = None,
         constraint: Constraint | None = None,
     ) -> None:
-        self.schedule = schedule.get(lr)
+        self.schedule = lr
         self.weight_decay = at_least_zero(f"{type(self).__name__} weight_decay", weight_decay)
         self.settings: dict[str, Any] = {}
         self.slots = self.kernel_slots
         self.state: dict[str | Tensor, dict[str, Tensor]] = {}
-        self._rules = [Rule("*", regularizer=regularizer, constraint=constraint)]
+        self._rules = [_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)]
         self._rates: dict[Any, Tensor] = {}
         self._rate = 0.0
         self._step = 0
@@ -82,14 +86,12 @@ class Optimizer:
         constraint: in the place of the optimizer's own.
         """
         general = self._rules[0]
-        rule = Rule(
-            pattern,
-            at_least_zero(f"register {pattern!r} lr_mult", lr_mult),
-            at_least_zero(f"register {pattern!r} decay_mult", decay_mult),
-            general.regularizer if regularizer is None else regularizer,
-            general.constraint if constraint is None else constraint,
-        )
-        self._rules.append(rule)
+        if not isinstance(pattern, str):
+            raise TypeError(f"register: wanted a pattern of parameters' names, such as '*/bias', received {pattern!r}")
+        regularizer = general.regularizer if regularizer is None else regularizer
+        constraint = general.constraint if constraint is None else constraint
+        where = f"register {pattern!r}"
+        self._rules.append(_rule(where, pattern, lr_mult, decay_mult, regularizer, constraint))
 
     def check_names(self, names: Iterable[str]) -> None:
         """ValueError for a registered pattern that matches none of the names."""
@@ -100,8 +102,17 @@ class Optimizer:
 
     @property
     def rules(self) -> Sequence[Rule]:
-        """Which rules there are; `register` only adds: a step recorded with fewer is out of date."""
+        """Which rules there are, the general one first."""
         return tuple(self._rules)
+
+    @property
+    def schedule(self) -> Callable[[int], float]:
+        """The rate of each step. A number or a function of the step takes its place; TypeError for anything else."""
+        return self._schedule
+
+    @schedule.setter
+    def schedule(self, lr: LearningRate) -> None:
+        self._schedule = schedule.get(lr, f"{type(self).__name__} lr")
 
     @property
     def step(self) -> int:
@@ -119,12 +130,14 @@ class Optimizer:
         parameter that was updated in this step already. ValueError if the schedule gives no usable rate.
         """
         rate = at_least_zero(f"schedule at step {self._step}", self.schedule(self._step))
-        for tensor in self._rates.values() if rate != self._rate else ():
-            tensor.copy_from_numpy(rate)
-        self._rate = rate
+        if rate != self._rate:
+            self._rate = nan  # whatever an interrupt leaves in the tensors, the next step writes its own
+            for tensor in self._rates.values():
+                tensor.copy_from_numpy(rate)
+            self._rate = rate
+        self._updated.clear()
         self._step += 1
         self._begun = True
-        self._updated.clear()
 
     def rate(self, device: Any) -> Tensor:
         """The learning rate of this step on a device: float64 (), overwritten when a step begins."""
@@ -132,6 +145,7 @@ class Optimizer:
             self._rates[device] = from_numpy(np.float64(self._rate), device)
         return self._rates[device]
 
+    @in_own_context
     def update(self, name: str | None, value: Tensor, gradient: Tensor) -> None:
         """Move `value` in place, one step along its gradient; the gradient may be changed too.
 
@@ -193,6 +207,13 @@ class Optimizer:
         return next(rule for rule in reversed(self._rules) if fnmatchcase(name, rule.pattern))
 
     def _check(self, name: str | None, value: Tensor, gradient: Tensor) -> None:
+        if not isinstance(value, Tensor) or not isinstance(gradient, Tensor):
+            given = f"{type(value).__name__} and {type(gradient).__name__}"
+            raise TypeError(
+                f"{type(self).__name__}: wanted update(name, parameter, gradient) of tensors, received {given}"
+            )
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"{type(self).__name__}: wanted a parameter's name or None, received {name!r:.100}")
         where = f"{type(self).__name__}: parameter {_called(name, value)}"
         if gradient.shape != value.shape:
             raise ShapeError(f"{where}: wanted a gradient of shape {value.shape}, received {gradient.shape}")
@@ -202,6 +223,25 @@ class Optimizer:
                 f"{where}: wanted a float parameter and a gradient of its dtype, "
                 f"received {value.dtype} and {gradient.dtype}"
             )
+
+
+def _rule(
+    where: str,
+    pattern: str,
+    lr_mult: float = 1.0,
+    decay_mult: float = 1.0,
+    regularizer: Regularizer | None = None,
+    constraint: Constraint | None = None,
+) -> Rule:
+    """A rule of checked values."""
+    for what, given, kind, example in (
+        ("regularizer", regularizer, Regularizer, "L2Regularizer(0.1)"),
+        ("constraint", constraint, Constraint, "NormConstraint(5)"),
+    ):
+        if given is not None and not isinstance(given, kind):
+            raise TypeError(f"{where} {what}: wanted a {kind.__name__} such as {example}, or None, received {given!r}")
+    lr_mult = at_least_zero(f"{where} lr_mult", lr_mult)
+    return Rule(pattern, lr_mult, at_least_zero(f"{where} decay_mult", decay_mult), regularizer, constraint)
 
 
 def _zeros(shape: Shape, dtype: np.dtype[Any], value: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.checks import fraction
+from singa_lite.checks import flag, fraction, share
 from singa_lite.optimizer.base import LearningRate, Optimizer
 from singa_lite.regularizer import Constraint, Regularizer
 
@@ -12,7 +12,7 @@ class SGD(Optimizer):
 
     g: the gradient + weight_decay * value. momentum 0: value -= lr * g, and no velocity is kept. nesterov:
     value -= lr * (g + momentum * velocity) (Sutskever and others, ICML 2013, in PyTorch's form); it wants a
-    momentum and no dampening. momentum: from 0 to below 1; dampening: from 0 to 1.
+    momentum and no dampening. momentum: from 0 to below 1; dampening: from 0 to 1, with a momentum.
     """
 
     kernel = "sgd"
@@ -31,16 +31,19 @@ class SGD(Optimizer):
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, regularizer=regularizer, constraint=constraint)
         name = type(self).__name__
-        if not 0 <= dampening <= 1:
-            raise ValueError(f"{name} dampening: wanted a number from 0 to 1, received {dampening}")
-        momentum = fraction(f"{name} momentum", momentum)
+        momentum, dampening = fraction(f"{name} momentum", momentum), share(f"{name} dampening", dampening)
+        if dampening and not momentum:
+            raise ValueError(
+                f"{name} dampening: wanted a momentum above 0 beside it, received {dampening} and momentum 0"
+            )
+        nesterov = flag(f"{name} nesterov", nesterov)
         if nesterov and (momentum == 0 or dampening != 0):
             raise ValueError(
                 f"{name} nesterov: wanted a momentum above 0 and dampening 0, received {momentum} and {dampening}"
             )
         if momentum == 0:
             self.slots = ("count",)
-        self.settings = {"momentum": momentum, "dampening": float(dampening), "nesterov": bool(nesterov)}
+        self.settings = {"momentum": momentum, "dampening": dampening, "nesterov": nesterov}
 
 
 class Nesterov(SGD):

@@ -43,6 +43,10 @@ class Cuda:
         """CuPy's array; no driver is asked."""
         return self._cupy.ndarray(tuple(shape), dtype, memptr=memory + offset, strides=tuple(strides))
 
+    def part(self, memory: Any, offset: int, nbytes: int) -> Any:
+        """A pointer, which knows no end."""
+        return memory + offset
+
     def write(self, array: Any, values: HostArray) -> None:
         """One copy; where the array has gaps, what lies in them is read before."""
         if array.size == 0:

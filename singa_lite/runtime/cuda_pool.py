@@ -44,8 +44,11 @@ class CudaPool:
         self._used = self._high_water = 0
         self.set_limit(limit)
 
-    def take(self, nbytes: int) -> CudaRegion:
-        """A region of at least `nbytes` bytes. ValueError for a negative number, OutOfMemoryError if there is none."""
+    def take(self, nbytes: int, owner: Any = None) -> CudaRegion:
+        """A region of at least `nbytes` bytes. ValueError for a negative number, OutOfMemoryError if there is none.
+
+        owner: of no interest here, as CuPy takes bytes back with the last reference to them.
+        """
         if nbytes < 0:
             raise ValueError(f"wanted 0 or more bytes to take, received {nbytes}")
         size = -(-nbytes // ALIGNMENT) * ALIGNMENT or ALIGNMENT

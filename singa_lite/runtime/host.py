@@ -26,6 +26,10 @@ class Host:
         """NumPy's."""
         return np.ndarray(shape, dtype, memory, offset, strides)
 
+    def part(self, memory: Any, offset: int, nbytes: int) -> Any:
+        """A slice."""
+        return memory[offset : offset + nbytes]
+
     def write(self, array: HostArray, values: HostArray) -> None:
         """A copy."""
         np.copyto(array, values, casting="same_kind")

@@ -29,7 +29,7 @@ class MemoryPool(Protocol):
 
     checked: bool
 
-    def take(self, nbytes: int) -> Any: ...
+    def take(self, nbytes: int, owner: Any = None) -> Any: ...
 
     def give(self, region: Any) -> None: ...
 
@@ -76,6 +76,9 @@ class Runtime(Protocol):
 
     def view(self, memory: Any, shape: Sequence[int], dtype: np.dtype[Any], strides: Sequence[int], offset: int) -> Any:
         """An array over a region's memory, no copy. strides, offset: bytes."""
+
+    def part(self, memory: Any, offset: int, nbytes: int) -> Any:
+        """The memory of so many bytes within a region's memory, for `view`."""
 
     def write(self, array: Any, values: HostArray) -> None:
         """Overwrite with host values of this shape, whose dtype converts without changing kind."""

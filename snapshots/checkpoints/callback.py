@@ -7,7 +7,7 @@ import time
 import warnings
 from math import inf
 
-from singa_lite.checks import above_zero, whole
+from singa_lite.checks import above_zero, flag, whole
 from singa_lite.fit import Callback, Training
 from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.monitor import Monitor
@@ -47,7 +47,7 @@ class Checkpoint(Callback):
         self.every_epoch = every_steps is None and every_minutes is None
         self.folder = Folder(folder, whole("Checkpoint keep", keep, 1))
         self.monitor = Monitor(monitor, mode)
-        self.background = bool(background)
+        self.background = flag("Checkpoint background", background)
         self._saver = Saver(self.folder, self.background)
         self._signals = Signals()
         self._due = False

@@ -28,6 +28,8 @@ class Folder:
     """One training run's checkpoints. keep: how many of the newest stay; the best one stays beside them."""
 
     def __init__(self, path: str | os.PathLike[str], keep: int) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"Checkpoint folder: wanted a path, received {path!r}")
         self.path = Path(path)
         self.keep = keep
         self._lock: int | None = None

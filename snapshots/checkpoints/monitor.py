@@ -14,10 +14,12 @@ class Monitor:
     """
 
     def __init__(self, entry: str | None, mode: str) -> None:
-        if entry is not None and not isinstance(entry, str):
+        if entry is not None and not (isinstance(entry, str) and entry):
             raise TypeError(f"Checkpoint monitor: wanted the name of an entry of the history, received {entry!r}")
-        if mode not in ("min", "max"):
+        if not isinstance(mode, str) or mode not in ("min", "max"):
             raise ValueError(f"Checkpoint mode: wanted 'min' or 'max', received {mode!r}")
+        if entry is None and mode != "min":
+            raise ValueError(f"Checkpoint mode: wanted it beside a monitor only, received {mode!r} and no monitor")
         self.entry = entry
         self.mode = mode
         self._seen = 0

@@ -113,8 +113,11 @@ class Saver:
         if self._writer.background:
             copying = self._copy.begin(contents, tree.tensors(training.net))
         copied = Event()
+        claims: dict[str, bool] = {}  # whether it is copied: whoever asks first decides, as setdefault is done at once
 
         def work() -> None:
+            if not claims.setdefault("copied", True):
+                return
             try:
                 copying.finish()
             finally:
@@ -124,9 +127,15 @@ class Saver:
                 self._folder.mark_best(file)
             self._folder.prune()
 
-        self._written_at = _place(training)
+        def give_up() -> None:
+            if claims.setdefault("copied", False):
+                copied.wait()
+
+        pause = Pause(copying.read_later, copied.wait, give_up)
+        training.net.reads(pause)
         self._writer.start(work)
-        return Pause(copying.read_later, copied.wait)
+        self._written_at = _place(training)
+        return pause
 
 
 def _place(training: Training) -> tuple[int, int, int]:

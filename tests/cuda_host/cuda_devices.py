@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
-from host_loader import missing
+from host_loader import missing_to_run
 from singa_lite import device
 from singa_lite.device import Device
 from singa_lite.errors import DeviceError
@@ -25,9 +24,8 @@ def new_device(kind: str, limit: int | None = None, **options: Any) -> Device:
             return device.new_cuda(0, limit, **options)
         except DeviceError as error:
             pytest.skip(str(error))
-    absent = missing() or ("" if find_spec("cupy") else "CuPy, pip install cupy-cuda13x")
-    if absent:
-        pytest.skip(f"the CUDA kernels on the host want {absent}")
+    if missing_to_run():
+        pytest.skip(f"the CUDA kernels on the host want {missing_to_run()}")
     from host_device import host_cuda
 
     return host_cuda(limit, libraries="libraries" in kind, **options)

@@ -86,6 +86,10 @@ class HostCuda(Cuda):
         """There is one stream."""
         return nullcontext()
 
+    def part(self, memory: Any, offset: int, nbytes: int) -> Any:
+        """A slice: the memory is the host's."""
+        return memory[offset : offset + nbytes]
+
     def view(self, memory: Any, shape: Sequence[int], dtype: np.dtype[Any], strides: Sequence[int], offset: int) -> Any:
         """CuPy's array over host memory that it does not own."""
         owner = self._cupy.cuda.UnownedMemory(memory.ctypes.data, memory.nbytes, memory, 0)

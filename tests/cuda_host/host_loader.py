@@ -12,6 +12,7 @@ import sysconfig
 import tempfile
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,18 @@ INCLUDES = (
 
 @cache
 def missing() -> str:
-    """What is wanted to compile here and not found; "" if all is there."""
+    """What is wanted to compile here and not found, and what brings it; "" if all is there."""
     if shutil.which("g++") is None:
-        return "g++"
+        return "g++, apt install g++"
     if not any((folder / "cuda_runtime.h").exists() for folder in INCLUDES):
         return "cuda_runtime.h, pip install nvidia-cuda-runtime nvidia-cuda-crt cupy-cuda13x"
     return ""
+
+
+@cache
+def missing_to_run() -> str:
+    """The same for the kernel set compiled here, whose arrays are CuPy's."""
+    return missing() or ("" if find_spec("cupy") else "CuPy, pip install cupy-cuda13x")
 
 
 class HostFunction:

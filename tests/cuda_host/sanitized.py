@@ -25,7 +25,7 @@ def runtime() -> str:
 @cache
 def missing() -> str:
     """What is wanted and not found; "" if all is there."""
-    return host_loader.missing() or ("" if runtime() else "libasan.so, a part of g++")
+    return host_loader.missing() or ("" if runtime() else "libasan.so, apt install g++")
 
 
 def python(*command: str) -> subprocess.CompletedProcess[str]:

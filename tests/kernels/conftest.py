@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from host_loader import missing
+from host_loader import missing_to_run
 from kernel_sets import cuda_sets
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
@@ -19,7 +19,7 @@ def onednn() -> KernelSet:
     try:
         return onednn_over(NUMPY)
     except OSError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"{error}; pip install onednn-cpu-gomp")
 
 
 def _own_cuda_kernels() -> list[Any]:
@@ -27,7 +27,7 @@ def _own_cuda_kernels() -> list[Any]:
     found = [kernels for kernels in cuda_sets() if kernels.name in ("cuda", "gpu-own")]
     marks = {"gpu-own": [pytest.mark.gpu]}
     params = [pytest.param(kernels, id=kernels.name, marks=marks.get(kernels.name, [])) for kernels in found]
-    why = pytest.mark.skip(reason=f"the CUDA kernels on the host want {missing() or 'CuPy, pip install cupy-cuda13x'}")
+    why = pytest.mark.skip(reason=f"the CUDA kernels on the host want {missing_to_run()}")
     return params or [pytest.param(None, id="cuda", marks=why)]
 
 

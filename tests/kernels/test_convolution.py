@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import skips
 from kernel_case import garbage, run
 from singa_lite.kernels.numpy_kernels import NUMPY, convolution
 
@@ -158,7 +159,7 @@ def test_scratch_does_not_grow_with_the_images():
 @pytest.mark.peer
 @settings
 def test_equals_pytorch(setting):
-    torch = pytest.importorskip("torch", reason="PyTorch, the peer of this comparison, is not installed")
+    torch = skips.library("torch")
     x, weight, bias, dy = tensors(setting)
     top, bottom, left, right = setting.pad
     leaf_x, leaf_weight = (torch.tensor(t, requires_grad=True) for t in (x, weight))

@@ -80,8 +80,10 @@ def constants() -> dict[str, int]:
 def header(tmp_path_factory) -> Iterator[dict[str, str]]:
     """What a C++ program that includes the header prints of its names."""
     folders = [folder for folder in host_loader.INCLUDES if (folder / "cublasLt.h").exists()]
-    if not folders or shutil.which("g++") is None:
-        pytest.skip("no cublasLt.h, pip install nvidia-cublas, or no g++")
+    if not folders:
+        pytest.skip("wants cublasLt.h, pip install nvidia-cublas")
+    if shutil.which("g++") is None:
+        pytest.skip("wants g++, apt install g++")
     lines = [f'std::printf("{name} %ld\\n", (long)({name}));' for name in (*constants(), "CUBLAS_VER_MAJOR")]
     lines += [f'std::printf("%s %ld\\n", "{name.replace(" ", "")}", (long)({name}));' for name in SIZES]
     folder = tmp_path_factory.mktemp("header")
@@ -139,7 +141,7 @@ def library() -> CublasLt:
     try:
         return cublaslt.load()
     except CublasLtNotFoundError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"{error}; pip install nvidia-cublas")
 
 
 def test_a_call_that_fails_says_which_and_why(library):

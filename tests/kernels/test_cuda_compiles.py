@@ -13,7 +13,7 @@ import nvrtc_compiler
 from nvrtc_compiler import Usage, compiled
 from singa_lite.kernels.cuda_kernels import source
 
-pytestmark = pytest.mark.skipif(bool(nvrtc_compiler.missing()), reason=f"no {nvrtc_compiler.missing()}")
+pytestmark = pytest.mark.skipif(bool(nvrtc_compiler.missing()), reason=f"wants {nvrtc_compiler.missing()}")
 
 #: Ampere, Hopper, and Blackwell in its two lines.
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")

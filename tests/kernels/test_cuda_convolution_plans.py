@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from test_convolution import SETTINGS, Setting, tensors
 
 from host_convolutions import HostExecutor, convolutions, missing
 from host_kernels import OverNumPy
-from host_loader import HostLoader
+from host_loader import HostLoader, missing_to_run
 from kernel_case import garbage, run
 from singa_lite.kernels.cuda_kernels import cudnn_library
 from singa_lite.kernels.cuda_kernels.cudnn_convolution import Convolutions
@@ -31,9 +30,8 @@ LARGE = Setting((16, 64, 56, 56), 64, (3, 3), pad=(1, 1, 1, 1))
 
 
 #: `test_cudnn_library.py` needs no library. The stand-in shows CuPy's arrays.
-pytestmark = pytest.mark.skipif(
-    bool(missing()) or find_spec("cupy") is None, reason=missing() or "wants CuPy, pip install cupy-cuda13x"
-)
+MISSING = missing() or missing_to_run()
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"wants {MISSING}")
 
 
 def kernels(made: Convolutions) -> OverNumPy:

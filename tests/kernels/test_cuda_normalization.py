@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channels_last
 
+from host_loader import missing_to_run
 from kernel_case import garbage, run
 from kernel_sets import cuda_sets
 from singa_lite.kernels.cuda_kernels.plane import plane
@@ -31,7 +32,7 @@ def cuda() -> KernelSet:
     """The set on the host."""
     sets = cuda_sets()
     if not sets:
-        pytest.skip("what compiles CUDA for the host is missing")
+        pytest.skip(f"the CUDA kernels on the host want {missing_to_run()}")
     return sets[0]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import host_loader
 from host_loader import HostLoader
 from singa_lite.kernels.cuda_kernels.routine import Arguments
 
-MISSING = host_loader.missing() or ("" if find_spec("cupy") else "CuPy, pip install cupy-cuda13x")
+MISSING = host_loader.missing_to_run()
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"CUDA kernels cannot run on the host without {MISSING}")
 

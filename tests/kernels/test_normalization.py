@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import skips
 from kernel_case import garbage, run
 from singa_lite.kernels.numpy_kernels import NUMPY
 
@@ -219,7 +220,7 @@ def test_l2_norm_in_float32_of_numbers_whose_squares_overflow():
 
 @pytest.mark.peer
 def test_batch_norm_and_lrn_equal_pytorch():
-    torch = pytest.importorskip("torch", reason="PyTorch, the peer of this comparison, is not installed")
+    torch = skips.library("torch")
     x, gamma, beta = 3 + 2 * normal(5, 4, 3, 2), normal(4, seed=2), normal(4, seed=3)
     running = torch.full((4,), 0.5, dtype=torch.float64), torch.full((4,), 2.0, dtype=torch.float64)
     wanted = torch.nn.functional.batch_norm(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import skips
 from kernel_case import garbage, run
 from singa_lite.kernels.numpy_kernels import NUMPY
 
@@ -183,7 +184,7 @@ def test_an_empty_batch_is_no_error(name):
 @pytest.mark.peer
 @pytest.mark.parametrize("count_pad", [False, True])
 def test_equals_pytorch(count_pad):
-    torch = pytest.importorskip("torch", reason="PyTorch, the peer of this comparison, is not installed")
+    torch = skips.library("torch")
     x = np.random.default_rng(7).standard_normal((2, 3, 11, 8))
     leaf = torch.tensor(x, requires_grad=True)
     settings = {"kernel": (4, 3), "stride": (2, 3), "pad": (2, 2, 1, 1)}

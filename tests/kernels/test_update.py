@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import skips
 from kernel_case import run
 from singa_lite.kernels.numpy_kernels import NUMPY
 
@@ -143,7 +144,7 @@ def test_equals_its_formula_step_by_step(formula, states, settings, peer, dtype)
 @pytest.mark.peer
 @every_update
 def test_equals_pytorch(formula, states, settings, peer):
-    torch = pytest.importorskip("torch", reason="PyTorch, the peer of this comparison, is not installed")
+    torch = skips.library("torch")
     values, _ = values_after_each_step(formula.__name__, states, settings, np.float64, lr_mult=1.0)
     value, gradients = numbers()
     parameter = torch.nn.Parameter(torch.tensor(value))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import skips
 from run_layer import RNG, random_layer, run, state
 from singa_lite import autograd, layers, tensor
 from singa_lite.layer import Layer
@@ -45,7 +46,7 @@ def compare(torch: Any, layer: Layer, theirs: Any, parameters: dict[str, Any], s
 @pytest.fixture(scope="module")
 def torch() -> Any:
     """PyTorch, or a skip where it is not installed."""
-    return pytest.importorskip("torch")
+    return skips.library("torch")
 
 
 CONV_OPTIONS = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import skips
 from cuda_devices import KINDS, new_device
 from singa_lite import FeedForwardNet, autograd, device, layers, loss, optimizer, tensor
 from singa_lite.device import Device
@@ -19,7 +20,7 @@ HALVES = ("float16", "bfloat16")
 
 def dtype_of(storage: str) -> np.dtype:
     if storage == "bfloat16":
-        return np.dtype(pytest.importorskip("ml_dtypes", reason="bfloat16 wants ml_dtypes").bfloat16)
+        return np.dtype(skips.library("ml_dtypes").bfloat16)
     return np.dtype(storage)
 
 

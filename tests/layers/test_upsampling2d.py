@@ -52,5 +52,5 @@ def test_other_inputs_than_images_are_refused():
         prepared(layers.Upsampling2D("here"), (3, 4))
     with pytest.raises(ShapeError, match=r"wanted x \(n, c, h, w\), received \(2, 3, 4\)"):
         autograd.upsample_nearest(tensor.from_numpy(np.zeros((2, 3, 4))), (2, 2))
-    with pytest.raises(ValueError, match=r"factors of at least 1, received \(2, 0\)"):
+    with pytest.raises(ValueError, match=r"factor to be .*at least 1, received \(2, 0\)"):
         autograd.upsample_nearest(tensor.from_numpy(np.zeros((2, 3, 4, 5))), (2, 0))

@@ -16,7 +16,7 @@ import pytest
 from singa_lite import SnapshotError
 from singa_lite.snapshots.files.atomic import replacing
 
-posix = pytest.mark.skipif(os.name == "nt", reason="permissions, links and folder fsync as POSIX has them")
+posix = pytest.mark.skipif(os.name == "nt", reason="this system has no POSIX permissions, links and fsync of folders")
 
 
 def replace(path: Any, content: bytes) -> None:
@@ -292,7 +292,7 @@ def test_a_file_in_the_place_of_the_folder(old):
 
 
 @posix
-@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write into any folder")
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="this user is root, who may write anywhere")
 def test_a_folder_that_may_not_be_written(old):
     old.parent.chmod(0o555)
     try:

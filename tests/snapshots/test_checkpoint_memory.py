@@ -53,7 +53,7 @@ net.fit(x, y, batch_size=10, epochs=steps // 100, verbose=False, callbacks=[chec
 """
 
 
-@pytest.mark.skipif(not STATUS.exists(), reason="needs Linux' /proc")
+@pytest.mark.skipif(not STATUS.exists(), reason="this system has no /proc/self/status")
 @pytest.mark.parametrize("every", [5, 100])
 @pytest.mark.parametrize("background", [False, True])
 def test_memory_stays_as_it_is(tmp_path, background, every):

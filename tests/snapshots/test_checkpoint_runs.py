@@ -22,7 +22,7 @@ from singa_lite.snapshots.checkpoints.checkpoint import PROGRESS
 from singa_lite.snapshots.checkpoints.environment import described
 from singa_lite.snapshots.checkpoints.folder import BEST, checkpoints, step_of
 
-posix = pytest.mark.skipif(os.name == "nt", reason="signals, locks and permissions as POSIX has them")
+posix = pytest.mark.skipif(os.name == "nt", reason="this system has no POSIX signals, locks and permissions")
 
 
 def steps(folder: Path) -> list[int]:

@@ -219,7 +219,7 @@ def test_a_reader_that_stops(tmp_path):
     assert (done.returncode, done.stderr) == (141, "")
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 def test_a_disk_that_is_full(tmp_path):
     with open("/dev/full", "w") as full:
         done = inspected_into(full, printing("dense", tmp_path))

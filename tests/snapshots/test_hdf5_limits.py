@@ -96,7 +96,7 @@ def test_forms_are_listed_once(path):
 @pytest.mark.parametrize("dtype", ["longdouble", "complex64", "S3"])
 def test_a_dtype_that_is_not_read_is_not_written(path, dtype):
     if np.dtype(dtype) == np.float64:
-        pytest.skip("no long doubles on this system")
+        pytest.skip("this system has no long doubles")
     assert_not_written(with_array(np.ones((1, 1), dtype)), path, "could not be read: entry '.*': a datatype that")
 
 

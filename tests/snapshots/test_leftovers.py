@@ -13,7 +13,7 @@ from singa_lite.snapshots.files.atomic import replacing
 
 OLD = ".net.h5.0123456789abcdef.tmp"
 
-posix = pytest.mark.skipif(os.name == "nt", reason="locks and links as POSIX has them")
+posix = pytest.mark.skipif(os.name == "nt", reason="this system has no POSIX locks and links")
 
 
 def left(folder: Path, name: str, hours: float) -> Path:

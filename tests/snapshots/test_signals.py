@@ -15,7 +15,7 @@ from singa_lite.fit import Callback, Training
 from singa_lite.snapshots import Checkpoint, formats
 from singa_lite.snapshots.checkpoints.folder import checkpoints, step_of
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="this system has no POSIX signals")
 
 
 @pytest.fixture(autouse=True)

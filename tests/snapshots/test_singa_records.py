@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import singa_files
+import skips
 from singa_files import FLAVOURS, described, native, record, tensor_proto
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.singa import records as singa_records
@@ -117,7 +118,7 @@ def test_what_the_protobuf_library_writes(tmp_path, flavour):
 
 def protobuf_class(flavour):
     """singa.TensorProto as a version has it."""
-    descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2", reason="the protobuf library is missing")
+    descriptor_pb2 = skips.library("google.protobuf.descriptor_pb2")
     from google.protobuf import descriptor_pool, message_factory
 
     one, many = 1, 3

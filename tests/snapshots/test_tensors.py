@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import skips
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer, tensor
 from singa_lite.snapshots import formats, tree
@@ -21,7 +22,7 @@ from singa_lite.snapshots.tensors import header as tensors_header
 from singa_lite.snapshots.tree import Lazy, Tree
 from snapshot_nets import OPTIMIZERS, batches, make_net, train, trained
 
-library = pytest.importorskip("safetensors.numpy")
+library = skips.library("safetensors.numpy")
 
 
 @pytest.fixture
@@ -176,7 +177,7 @@ def test_the_file_by_the_library(saved):
         [f"{layer}.{name}" for layer in ("conv", "norm", "dense", "first") for name in ("weight", "bias")]
         + ["norm.running_mean", "norm.running_var"]
     )
-    with pytest.importorskip("safetensors").safe_open(saved, framework="np") as file:
+    with skips.library("safetensors").safe_open(saved, framework="np") as file:
         assert file.metadata()["format"] == "pt"
 
 
@@ -314,7 +315,7 @@ def outputs(torch: Any, net: FeedForwardNet, module: Any) -> tuple[np.ndarray, n
 
 @pytest.mark.peer
 def test_weights_to_pytorch_and_back(tmp_path):
-    torch = pytest.importorskip("torch")
+    torch = skips.library("torch")
     from safetensors.torch import load_file, save_file
 
     net, module, path = image_net(), image_module(torch), tmp_path / "x.safetensors"
@@ -336,7 +337,7 @@ def test_weights_to_pytorch_and_back(tmp_path):
 
 @pytest.mark.peer
 def test_bfloat16_of_pytorch(tmp_path):
-    torch = pytest.importorskip("torch")
+    torch = skips.library("torch")
     from safetensors.torch import save_file
 
     module = torch.nn.Linear(3, 2).bfloat16()
@@ -349,7 +350,7 @@ def test_bfloat16_of_pytorch(tmp_path):
 # ---- names
 
 
-@pytest.mark.parametrize("name", ["é ü", "层", "..", "a.b", ".", " ", "\0", '"\\', "__metadata__", "x" * 300])
+@pytest.mark.parametrize("name", ["é ü", "层", "..", "a.b", " ", '"\\', "__metadata__", "x" * 300])
 def test_names_of_layers(tmp_path, name):
     net, other = dense_net(name), dense_net(name, seed=8)
     formats.save(net, tmp_path / "x.safetensors")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import skips
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, tensor
 from singa_lite.snapshots import command, formats, tree
@@ -16,7 +17,7 @@ from singa_lite.snapshots.tensors import torch_names
 from singa_lite.snapshots.tensors.place import Place
 from singa_lite.snapshots.tree import Lazy, Tree
 
-library = pytest.importorskip("safetensors.numpy")
+library = skips.library("safetensors.numpy")
 
 
 def sequence_net(seed: int = 3, groups: int = 1) -> FeedForwardNet:
@@ -41,7 +42,7 @@ def metadata(path: Path) -> dict[str, str]:
 @pytest.mark.peer
 @pytest.mark.parametrize("groups", [1, 2])
 def test_sequences_to_pytorch_and_back(tmp_path, groups):
-    torch = pytest.importorskip("torch")
+    torch = skips.library("torch")
     from safetensors.torch import load_file, save_file
 
     def module() -> Any:

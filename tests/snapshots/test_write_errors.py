@@ -80,7 +80,7 @@ def test_an_error_midway(saved, monkeypatch):
 @contextmanager
 def disk_of(length: int) -> Iterator[None]:
     """Files end at this byte: the system's limit of a file's size stands for a full disk."""
-    resource = pytest.importorskip("resource", reason="needs a system with limits of a file's size")
+    resource = pytest.importorskip("resource", reason="this system sets no limits of a file's size")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (length, limits[1]))
     try:
@@ -263,7 +263,7 @@ def test_a_missing_folder(tmp_path):
     assert not os.listdir(tmp_path)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="permissions and links as POSIX has them")
+@pytest.mark.skipif(os.name == "nt", reason="this system has no POSIX permissions and links")
 def test_permissions_and_links(saved):
     net, link = trained("SGD", seed=8), saved.parent / "best.h5"
     saved.chmod(0o640)
@@ -301,7 +301,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_killed_saver_leaves_the_old_file_or_the_new_one(tmp_path):
     """Each is killed after a save, at a random moment within the next two."""
     path, net, delays = tmp_path / "net.h5", trained(), random.Random(5)

@@ -18,7 +18,7 @@ from singa_lite.kernels.kernel_set import Launch
 FRONTEND = "1.28"
 #: The library's major version.
 MAJOR = 9
-_HINT = "pip install 'nvidia-cudnn-frontend==1.28.*' 'nvidia-cudnn-cu13==9.*'"
+_HINT = "pip install 'nvidia-cudnn-frontend==1.28.*' 'nvidia-cudnn-cu13>=9.19,<9.25'"
 
 #: What a graph is told about its GPU: arguments of the frontend's `pygraph`.
 Target = Mapping[str, Any]

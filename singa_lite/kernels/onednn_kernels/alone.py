@@ -21,8 +21,8 @@ def making() -> Iterator[None]:
     """Primitives made inside are made for one thread: some keep to the number that there was when they were made."""
     get, put = _openmp()
     before = get()
-    put(1)
     try:
+        put(1)
         yield
     finally:
         put(before)
@@ -34,8 +34,8 @@ def running(launch: Launch) -> Launch:
 
     def run() -> None:
         before = get()
-        put(1)
         try:
+            put(1)
             launch()
         finally:
             put(before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import Any
 
 from singa_lite.kernels.onednn_kernels import functions as f
@@ -25,7 +25,9 @@ class Handle:
         self._keep = keep
 
     def __del__(self) -> None:
-        self._destroy(self._as_parameter_)
+        destroy = getattr(self, "_destroy", None)  # none in one whose making an interrupt ended
+        if destroy is not None:
+            destroy(self._as_parameter_)
 
 
 class _Argument(c.Structure):
@@ -58,7 +60,7 @@ class Form:
     __hash__ = None  # type: ignore[assignment]
 
 
-@cache
+@lru_cache(maxsize=4096)
 def form(shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str = "float32") -> Form:
     """The form of a tensor. strides: in elements; None: any, the primitive chooses."""
     head = len(shape), dims(shape), f.DATA_TYPES[dtype]
@@ -89,6 +91,8 @@ def _attributes(post_ops: Sequence[PostOp]) -> Handle:
 class Primitive:
     """One primitive for fixed forms: made once, bound to memory as often as wanted.
 
+    Its code, which takes time and memory, is made when it is first bound: planning asks for scratch alone.
+
     function: of the library, without `_primitive_desc_create`; arguments: those behind the engine, but for the
     forward primitive's descriptor (forward) and the attributes (post_ops). OneDNNError if the library has no
     implementation for these forms.
@@ -105,7 +109,7 @@ class Primitive:
     def _finish(self, descriptor: c.c_void_p, keep: Any) -> None:
         library = load()
         self.descriptor = Handle("primitive_desc", descriptor, keep)
-        self._primitive = Handle("primitive", library.make("primitive_create", self.descriptor))
+        self._primitive: Handle | None = None
         self.scratch_bytes: int = library.form_bytes(library.query_md(self.descriptor, f.SCRATCHPAD_FORM, 0))
 
     @property
@@ -129,6 +133,8 @@ class Primitive:
         arguments = (_Argument * len(given))(
             *(_Argument(argument, memory._as_parameter_) for argument, memory in zip(given, memories, strict=True))
         )
+        if self._primitive is None:
+            self._primitive = Handle("primitive", library.make("primitive_create", self.descriptor))
         launch = partial(library.primitive_execute, self._primitive, library.stream, len(given), arguments)
         launch.keep = memories, list(given.values())  # type: ignore[attr-defined]
         return launch

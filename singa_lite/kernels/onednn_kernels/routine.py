@@ -16,6 +16,8 @@ from singa_lite.kernels.onednn_kernels.library import OneDNNError
 from singa_lite.kernels.onednn_kernels.primitive import Launch, Primitive
 
 ALIGNMENT = 64
+#: The library holds extents and some products of them in 32 bits: beyond, it is wrong without a word, or divides by zero.
+MOST_ELEMENTS = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +93,9 @@ class RoutineKernel(BuiltKernel):
     """A kernel of this set."""
 
     def attempt(self, forms: Forms, settings: Settings) -> Any:
-        """The routine; None for what the library has no code for."""
+        """The routine; None for what the library has no code for, or cannot count."""
+        if any(form is not None and form.size > MOST_ELEMENTS for form in forms):
+            return None
         try:
             return super().attempt(forms, settings)
         except OneDNNError as error:

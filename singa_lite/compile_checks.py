@@ -1,0 +1,68 @@
+"""What can be told wrong of a net, its objective and its optimizer when they are put together, before any batch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from singa_lite.errors import GraphError
+from singa_lite.layer import Layer
+from singa_lite.objective import Objective
+from singa_lite.optimizer import Optimizer, precision
+from singa_lite.run import Node
+
+
+def check(
+    nodes: Sequence[Node], objective: Objective | None, optimizer: Optimizer, freeze: str | None, dtype: np.dtype[Any]
+) -> None:
+    """Raise GraphError or ValueError for what would fail, or go wrong silently, at the first batch.
+
+    nodes: the layers in topological order; objective: None where there is no loss yet; freeze: as for `compile`.
+    """
+    optimizer.check_names([value.name for node in nodes for value in node.layer.parameters.values()])
+    precision.check(optimizer, dtype)
+    if freeze is not None:
+        _check_freeze([node.layer for node in nodes], [] if objective is None else objective.outputs, freeze)
+    if objective is not None:
+        _warn_of_twice({node.layer.name: node for node in nodes}, objective)
+
+
+def _check_freeze(layers: Sequence[Layer], outputs: Sequence[str], freeze: str) -> None:
+    """GraphError where a loss stands before the layer up to which all is frozen, or where nothing is left to train."""
+    names = [layer.name for layer in layers]
+    frozen = names[: names.index(freeze)]
+    for name in outputs:
+        if name in frozen:
+            raise GraphError(
+                f"compile: wanted freeze={freeze!r} with all outputs at this layer or after it, received output "
+                f"{name!r} among the frozen layers {frozen}"
+            )
+    if not any(layer.parameters for layer in layers[len(frozen) :]):
+        raise GraphError(
+            f"compile: wanted freeze={freeze!r} to leave a layer with parameters to train, received none in "
+            f"{names[len(frozen) :]}"
+        )
+
+
+def _warn_of_twice(nodes: Mapping[str, Node], objective: Objective) -> None:
+    """Warn of a softmax or sigmoid before a loss that takes one itself."""
+    for name, loss in objective.losses.items():
+        before = _origin(nodes, name)
+        if loss.applies and before.gives:
+            warnings.warn(
+                f"loss {type(loss).__name__} of output {name!r}: wanted raw scores, whose {loss.applies} it takes "
+                f"itself, received the {before.gives} of layer {before.name!r}: leave that layer out",
+                UserWarning,
+                stacklevel=4,
+            )
+
+
+def _origin(nodes: Mapping[str, Node], name: str) -> Layer:
+    """The layer that made the values which the layer of this name gives, perhaps under another shape."""
+    node = nodes[name]
+    while node.layer.keeps_values and node.sources:
+        node = nodes[node.sources[0][0]]
+    return node.layer

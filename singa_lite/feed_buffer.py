@@ -1,0 +1,109 @@
+"""FeedBuffer: bytes that the batches of several recorded steps pass through, as many as the largest of them needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from weakref import ReferenceType, WeakSet, ref
+
+from singa_lite.arena import Arena
+from singa_lite.errors import GraphError
+from singa_lite.tensor import Block
+
+
+class Feed:
+    """Where the batches of one step lie in the buffer: `blocks`, one behind the other. nbytes: of all together."""
+
+    def __init__(self, buffer: FeedBuffer, blocks: Sequence[Block]) -> None:
+        self.buffer = buffer
+        self.blocks = tuple(blocks)
+        self.offsets: list[int] = []
+        self.nbytes = 0
+        self.span: Block | None = None
+        for block in self.blocks:
+            self.offsets.append(self.nbytes)
+            self.nbytes += buffer.rounded(block.nbytes)
+
+    def bind(self, span: Block) -> None:
+        """Let the blocks lie in this span, which they keep alive: somebody may hold a tensor over one of them."""
+        part = span.device.runtime.part  # type: ignore[attr-defined]  # which every real device has
+        for block, offset in zip(self.blocks, self.offsets, strict=True):
+            block.memory = part(span.memory, offset, block.nbytes)
+            block.set_give(partial(_let_go, span))
+        self.span = span
+
+    def release(self) -> None:
+        """Forget the bytes."""
+        for block in self.blocks:
+            block.memory = None
+            block.set_give(_nothing)
+        self.span = None
+
+    def check(self) -> None:
+        """GraphError unless the batch that was copied in last is this step's, and whole."""
+        if not self.buffer.holds(self):
+            raise GraphError(
+                "running a net's recorded step: wanted the batch that it was fed still in its place, but another step "
+                "of the net was fed since, and all of them share it; train a batch of this form first"
+            )
+
+
+class FeedBuffer:
+    """The span that the feeds of a net's recorded steps share: they are never needed at the same time.
+
+    arena: of the same steps, whose launches are bound anew when the span grows.
+    """
+
+    def __init__(self, arena: Arena) -> None:
+        self.arena = arena
+        self._holder: ReferenceType[Feed] | None = None  # weak: a feed knows its buffer
+        self._span: Block | None = None
+        self._feeds: WeakSet[Feed] = WeakSet()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self._span.nbytes if self._span is not None else 0
+
+    def holds(self, feed: Feed) -> bool:
+        """Whether the batch that is in is this feed's."""
+        return self._holder is not None and self._holder() is feed
+
+    def rounded(self, nbytes: int) -> int:
+        """Bytes up to where the next block may begin."""
+        alignment: int = self.arena.device.runtime.alignment
+        return -(-nbytes // alignment) * alignment
+
+    def feed(self, blocks: Sequence[Block]) -> Feed:
+        """A place for these blocks, which have no bytes before it is opened."""
+        made = Feed(self, blocks)
+        self._feeds.add(made)
+        return made
+
+    def open(self, feed: Feed) -> None:
+        """Before a batch is copied to the blocks of a feed: they get their bytes, and no other feed's batch is left."""
+        self._holder = None
+        if feed.nbytes > self.nbytes or self._span is None:
+            self._grow(feed.nbytes)
+        if feed.span is not self._span and self._span is not None:
+            feed.bind(self._span)
+
+    def close(self, feed: Feed) -> None:
+        """After it: the feed holds a whole batch."""
+        self._holder = ref(feed)
+
+    def _grow(self, nbytes: int) -> None:
+        self.arena.release()  # launches are bound to the old addresses
+        for feed in self._feeds:
+            feed.release()
+        self._span = None  # give the old span back before taking the larger one
+        self.arena.device.pool.release_free()  # or the system would count both
+        self._span = self.arena.device.new_block(nbytes)
+
+
+def _let_go(_: Block) -> None:
+    """What is called when a block dies that lies in a span: its reference to the span goes."""
+
+
+def _nothing() -> None:
+    """What is called when a block without bytes dies."""

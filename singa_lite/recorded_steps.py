@@ -1,0 +1,99 @@
+"""RecordedStep and RecordedSteps: what a net keeps of the steps that it recorded, and how many of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from singa_lite.checks import whole
+from singa_lite.feed_buffer import Feed
+from singa_lite.graph import Graph
+from singa_lite.run import Node
+from singa_lite.tensor import Shape, Tensor
+from singa_lite.watch import Watch
+
+#: {"input": {layer: batch}, "target": {layer: targets}}; arrays of the user's, or tensors.
+Feeds = Mapping[str, Mapping[str, Any]]
+#: ("input" or "target", layer, shape, dtype) of all that a step is fed.
+StepForm = tuple[tuple[str, str, Shape, str], ...]
+
+#: How many recorded steps a net keeps, unless SINGA_LITE_STEPS says another number.
+MOST_STEPS = 16
+
+
+@dataclass(eq=False)
+class RecordedStep:
+    """A step for batches of one form.
+
+    tensors: each batch is copied into them; feed: where they lie; results: read after a run. nodes, watch: what it was
+    recorded by. kept: what the step's key names by identity, and must therefore live as long.
+    """
+
+    graph: Graph
+    tensors: dict[str, dict[str, Tensor]]
+    feed: Feed
+    results: Any
+    nodes: list[Node]
+    watch: Watch
+    kept: tuple[Any, ...]
+
+    def put_in(self, feeds: Feeds) -> None:
+        """Copy a batch in."""
+        self.feed.buffer.open(self.feed)
+        for kind, arrays in feeds.items():
+            for name, array in arrays.items():
+                tensor = self.tensors[kind][name]
+                tensor.device.feed(tensor, array)
+        self.feed.buffer.close(self.feed)
+
+    def holds(self, nodes: list[Node]) -> bool:
+        """Whether the net, whose layers these are, would do the same step again."""
+        return self.nodes is nodes and self.watch.holds()
+
+
+class RecordedSteps:
+    """Recorded steps by key, the least recently used first. most: how many are kept."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self.most = whole("SINGA_LITE_STEPS", _most(), 1) if most is None else most
+        self._steps: dict[Hashable, RecordedStep] = {}
+
+    def find(self, key: Hashable, nodes: list[Node]) -> RecordedStep | None:
+        """The step of that key, now the most recently used, if it still does what the net does."""
+        step = self._steps.pop(key, None)
+        if step is None or not step.holds(nodes):
+            return None
+        self._steps[key] = step
+        return step
+
+    def keep(self, key: Hashable, step: RecordedStep, spared: RecordedStep | None) -> None:
+        """Add a step, and let those go that are too many, but for `spared`."""
+        self._steps[key] = step
+        while len(self._steps) > self.most:
+            oldest = next((k for k, s in self._steps.items() if s not in (spared, step)), None)
+            if oldest is None:
+                return
+            step.graph.device.synchronize()  # a GPU may still run it
+            del self._steps[oldest]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._steps)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+
+def _most() -> Any:
+    given = os.environ.get("SINGA_LITE_STEPS", "")
+    return int(given) if given.isdigit() else given or MOST_STEPS
+
+
+def form_of(feeds: Feeds) -> StepForm:
+    """The shapes and dtypes of a batch, to find its recorded step by."""
+    return tuple(
+        (kind, name, tuple(array.shape), str(array.dtype).removeprefix("torch."))
+        for kind, arrays in feeds.items()
+        for name, array in arrays.items()
+    )

@@ -1,0 +1,132 @@
+"""Watch: whether what a recorded step was made by, options of layers, losses and optimizers, is still as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from operator import attrgetter, eq
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any, cast
+
+import numpy as np
+
+from singa_lite.device import Device
+from singa_lite.layer_graph import LayerGraph
+from singa_lite.tensor import Tensor
+
+#: Larger containers and arrays than this are known by their identity alone.
+LARGEST = 4096
+
+#: Objects that are known by their identity: what they hold is data, or no option.
+_OPAQUE = (Tensor, Device, LayerGraph, type, ModuleType, FunctionType, MethodType, BuiltinFunctionType)
+_MISSING = object()
+
+_flags = attrgetter("_stores_grad", "requires_grad", "name")
+
+
+class Watch:
+    """Notes the attributes of some objects, and of what these hold, before a step is recorded by them.
+
+    roots: the objects; ignoring: {root's place: its attributes that are no options}. Seen are attributes, lists, sets,
+    dicts and small arrays, however deep; not seen is what functions close over, and what slots or native code hide.
+    What the recording itself changes (a counter of a layer's own) is no option, and is left out by `settle`.
+    """
+
+    def __init__(self, roots: Iterable[Any], ignoring: Mapping[int, Collection[str]] | None = None) -> None:
+        self._roots = list(roots)
+        names = {id(vars(self._roots[place])): set(given) for place, given in (ignoring or {}).items()}
+        self._ignored: dict[int, set[Any]] = names
+        self._changing: set[int] = set()
+        self._before = {id(thing): (thing, _copy(thing)) for thing in self._containers(self._roots)}
+
+    def settle(self, further: Iterable[Any], tensors: Iterable[Tensor]) -> None:
+        """Call it after the recording: what is there now is what must stay.
+
+        further: containers that only now are as they must stay; tensors: whose marks (a parameter or not) matter.
+        """
+        for thing, copy in self._before.values():
+            if not _same(thing, copy):
+                self._leave_out(thing, copy)
+        del self._before
+        plain, partial, arrays = [], [], []
+        for thing in self._containers([*self._roots, *further]):
+            if isinstance(thing, np.ndarray):
+                arrays.append(thing)
+            elif id(thing) in self._ignored:
+                partial.append((thing, self._ignored[id(thing)]))
+            elif id(thing) not in self._changing:
+                plain.append(thing)
+        self._plain, self._plain_copies = plain, [_copy(thing) for thing in plain]
+        self._partial = [(thing, ignored, _without(thing, ignored)) for thing, ignored in partial]
+        self._arrays = [(array, _copy(array)) for array in arrays if id(array) not in self._changing]
+        self._tensors = list(tensors)
+        self._marks = [_flags(tensor) for tensor in self._tensors]
+
+    def holds(self) -> bool:
+        """Whether all is as it was. Made to be asked at each batch."""
+        try:
+            return (
+                all(map(eq, self._plain, self._plain_copies))
+                and [_flags(tensor) for tensor in self._tensors] == self._marks
+                and all(_without(thing, ignored) == copy for thing, ignored, copy in self._partial)
+                and all(array.tobytes() == copy for array, copy in self._arrays)
+            )
+        except Exception:  # of an object's own comparison, such as that of two arrays
+            return False
+
+    def _leave_out(self, thing: Any, copy: Any) -> None:
+        if not isinstance(thing, dict):
+            self._changing.add(id(thing))
+            return
+        keys = [key for key in (*thing, *copy) if not _same(thing.get(key, _MISSING), copy.get(key, _MISSING))]
+        self._ignored.setdefault(id(thing), set()).update(keys)
+
+    def _containers(self, roots: Iterable[Any]) -> Iterator[Any]:
+        """All that may change in place and is reached from the roots, each once."""
+        seen: set[int] = set()
+        left = list(roots)
+        while left:
+            thing = left.pop()
+            if id(thing) in seen or isinstance(thing, _OPAQUE):
+                continue
+            seen.add(id(thing))
+            if isinstance(thing, dict | list | set | tuple):
+                if len(thing) > LARGEST:
+                    continue
+                left += self._members(thing)
+                if not isinstance(thing, tuple):
+                    yield thing
+            elif isinstance(thing, np.ndarray):
+                if thing.nbytes <= LARGEST:
+                    yield thing
+            elif hasattr(thing, "__dict__"):
+                left += list(vars(thing).values()) if _is_frozen(thing) else [vars(thing)]
+
+    def _members(self, thing: Any) -> Iterable[Any]:
+        if not isinstance(thing, dict):
+            return cast(Iterable[Any], thing)
+        return _without(thing, self._ignored.get(id(thing), ())).values()
+
+
+def _is_frozen(thing: Any) -> bool:
+    """Whether it is of a dataclass whose attributes cannot be set."""
+    parameters = getattr(type(thing), "__dataclass_params__", None)
+    return parameters is not None and parameters.frozen
+
+
+def _copy(thing: Any) -> Any:
+    if isinstance(thing, np.ndarray):
+        return thing.tobytes()
+    return next(kind(thing) for kind in (dict, list, set) if isinstance(thing, kind))
+
+
+def _without(thing: Mapping[Any, Any], ignored: Collection[Any]) -> dict[Any, Any]:
+    return {key: value for key, value in thing.items() if key not in ignored}
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    try:
+        return bool((one.tobytes() if isinstance(one, np.ndarray) and isinstance(other, bytes) else one) == other)
+    except Exception:  # of an object's own comparison, such as that of two arrays
+        return False

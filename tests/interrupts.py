@@ -1,0 +1,74 @@
+"""KeyboardInterrupt at a chosen line or instruction of singa_lite, by a tracer.
+
+How strict this is: the tracer raises before any line (or, with `opcodes`, any instruction) of a file of singa_lite runs,
+also the first line of `finally` and `except`, of `__enter__` and `__exit__`, and the `with` line again at the end of its
+block, where it leaves even a lock of C's as it is. Python itself notices Ctrl-C at fewer places: where a function
+begins, after calls, and where loops turn. Files of the standard library and calls into C are not interrupted inside.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import singa_lite
+from singa_lite import layers, snapshots
+
+FOLDERS = tuple(str(Path(module.__file__).parent) for module in (singa_lite, layers, snapshots))
+
+
+class Place:
+    """Where an interrupt came: file and line, and which of all events it was."""
+
+    def __init__(self, number: int, frame: FrameType) -> None:
+        self.number = number
+        self.file = Path(frame.f_code.co_filename).name
+        self.function, self.line = frame.f_code.co_qualname, frame.f_lineno
+
+    def __repr__(self) -> str:
+        return f"event {self.number}: {self.file}:{self.line} in {self.function}"
+
+
+class Tracer:
+    """Counts events, and raises at number `at` (-1: at none). places: {place in the code: numbers of its events}."""
+
+    def __init__(self, at: int = -1, opcodes: bool = False) -> None:
+        self.at = at
+        self.opcodes = opcodes
+        self.count = 0
+        self.places: dict[tuple[Any, int], list[int]] = {}
+        self.place: Place | None = None
+
+    def run(self, work: Callable[[], Any]) -> bool:
+        """Do the work; whether an interrupt came out of it. One that is raised in `__del__` does not."""
+        trace, hook = sys.gettrace(), sys.unraisablehook
+        sys.unraisablehook = lambda given: None if isinstance(given.exc_value, KeyboardInterrupt) else hook(given)
+        try:
+            sys.settrace(self._enter)
+            work()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(trace)
+            sys.unraisablehook = hook
+        return False
+
+    def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(FOLDERS):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = self.opcodes, not self.opcodes
+        return self._within
+
+    def _within(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event in ("line", "opcode"):
+            if self.at < 0:
+                place = frame.f_code, frame.f_lasti if self.opcodes else frame.f_lineno
+                self.places.setdefault(place, []).append(self.count)
+            self.count += 1
+            if self.count - 1 == self.at:
+                self.place = Place(self.at, frame)
+                raise KeyboardInterrupt(repr(self.place))
+        return self._within

@@ -1,0 +1,91 @@
+"""What a misuse must end in: one error of ours, which says what was wanted and what was received, in our words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from inspect import Parameter, signature
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+#: Words of Python's and of libraries' own errors, which tell of our insides and not of what the user wrote.
+INTERNALS = re.compile(
+    r"'NoneType' object|unhashable|KeyError|has no attribute|not iterable|not callable|not subscriptable|"
+    r"positional argument|unsupported operand|object of type|truth value|cannot be interpreted|could not convert|"
+    r"must be real number|not supported between|can't multiply|invalid literal"
+)
+
+#: What may be handed over for anything: texts, truth values, nothing, numbers that are none, of another sign, containers.
+STRANGERS: dict[str, Any] = {
+    "text": "x",
+    "empty text": "",
+    "bytes": b"1",
+    "truth": True,
+    "nothing": None,
+    "not a number": float("nan"),
+    "infinity": float("inf"),
+    "negative": -1,
+    "fraction": 0.37,
+    "huge": 2**70,
+    "hugest": 10**400,
+    "complex": 1j,
+    "list": [1],
+    "empty list": [],
+    "list of texts": ["a"],
+    "dict": {"a": 1},
+    "set": {1},
+    "object": object(),
+    "class": int,
+    "function": lambda: 1,
+    "array": np.ones(3),
+    "matrix": np.ones((2, 2), int),
+    "text in an array": np.array("1"),
+    "truth in an array": np.array(True),
+}
+
+
+class Row(NamedTuple):
+    """A misuse. call: makes it; error: what it ends in; words: what the message says beside "wanted" and "received"."""
+
+    call: Callable[[], object]
+    error: type[BaseException]
+    words: tuple[str, ...]
+
+
+def row(call: Callable[[], object], error: type[BaseException], *words: str) -> Row:
+    """A `Row`."""
+    return Row(call, error, words)
+
+
+def assert_refused(one: Row) -> None:
+    """Fail unless the misuse is refused as its row says, the second time as the first."""
+    for _ in range(2):
+        with pytest.raises(one.error) as caught:
+            one.call()
+        assert_clear(caught.value)
+        missing = [word for word in one.words if word not in str(caught.value)]
+        assert not missing, f"{caught.value} lacks {missing}"
+
+
+def assert_clear(error: BaseException) -> None:
+    """Fail unless the message tells what was wanted and received, and nothing of our insides."""
+    message = str(error)
+    assert "wanted" in message and "received" in message, f"{type(error).__name__}: {message}"
+    assert not INTERNALS.search(message), message
+    assert "\n" not in message.strip() or len(message) < 1000, message
+
+
+def options(call: Callable[..., object]) -> list[str]:
+    """What can be handed to a call, by name."""
+    kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    return [name for name, parameter in signature(call).parameters.items() if parameter.kind in kinds]
+
+
+def assert_taken_or_refused(call: Callable[..., object], given: dict[str, Any], option: str, value: Any) -> None:
+    """Hand over a stranger for one option: fail unless the call takes it, or refuses it clearly."""
+    try:
+        call(**{**given, option: value})
+    except Exception as error:  # whatever comes is looked at
+        assert_clear(error)

@@ -1,0 +1,157 @@
+"""An interrupt at any line of a training step: the step is refused until `discard_step` or `load`, or all is as before."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from interrupts import Tracer
+from nets import state_of
+from singa_lite import FeedForwardNet, GraphError, device, layers, loss, metric, optimizer, threads
+
+#: How many lines of each kind of step are tried, at one of their turns; "all": each at its first, its last and another
+#: turn; "opcodes": so each instruction.
+WANTED = os.environ.get("SINGA_LITE_TEST_INTERRUPTS", "60")
+STEPS = 4
+RNG = np.random.default_rng(4)
+BATCHES = [(RNG.normal(size=(6, 1, 4, 4)).astype("f"), RNG.integers(0, 3, 6)) for _ in range(STEPS)]
+
+
+def make(on: Any, graph: bool) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device=on, seed=3)
+    net.add(layers.Conv2D("conv", 2, 3, input_sample_shape=(1, 4, 4)))
+    net.add(layers.BatchNormalization("norm"))
+    net.add(layers.Activation("relu"))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dropout("drop", 0.3))
+    net.add(layers.Dense("scores", 3))
+    net.compile(optimizer.SGD(lr=lambda step: 0.1 / (1 + step), momentum=0.9), graph=graph)
+    return net
+
+
+@cache
+def wanted(graph: bool) -> list[dict[str, Any]]:
+    """The state after so many steps that nothing disturbed."""
+    net = make(device.new_cpu(), graph)
+    states = [state_of(net)]
+    for x, y in BATCHES:
+        net.train_one_batch(x, y)
+        states.append(state_of(net))
+    return states
+
+
+def places(work: Callable[[], Any], name: str) -> Iterator[int]:
+    """Events of the work to interrupt."""
+    tracer = Tracer(opcodes=WANTED == "opcodes")
+    assert not tracer.run(work)
+    rng, turns = random.Random(), list(tracer.places.values())
+    if WANTED in ("all", "opcodes"):
+        events = {event for numbers in turns for event in (numbers[0], numbers[-1], rng.choice(numbers))}
+    else:
+        events = {rng.choice(numbers) for numbers in rng.sample(turns, min(int(WANTED), len(turns)))}
+    print(f"{name}: {tracer.count} events of {len(turns)} places, {len(events)} are tried")
+    return iter(sorted(events))
+
+
+class Scene:
+    """A net, on a device of its own, whose step after `before` others is interrupted again and again."""
+
+    def __init__(self, graph: bool, before: int, file: Path) -> None:
+        self.graph, self.before, self.file = graph, before, file
+        self.on = device.new_cpu()
+        self.blas = [library.get_num_threads() for library in threads.blas()]
+        self.net = make(self.on, graph)
+        for x, y in BATCHES[:before]:
+            self.net.train_one_batch(x, y)
+        self.net.save(file)
+        self.other = make(self.on, graph)
+
+    def restore(self) -> None:
+        self.net.load(self.file)
+
+    def step(self) -> None:
+        self.net.train_one_batch(*BATCHES[self.before])
+
+    def interrupt(self, at: int) -> str:
+        """Interrupt a step there, look at what is left, and train on; "refused", "as before" or "done"."""
+        tracer = Tracer(at, WANTED == "opcodes")
+        tracer.run(self.step)
+        self.where = tracer.place
+        assert self.where is not None, "the step has fewer events this time"
+        self.check_device()
+        answer = self.answer()
+        self.train_on(self.net.optimizer.step)
+        return answer
+
+    def answer(self) -> str:
+        """What the net says to the next step, having been told to go on if it refuses."""
+        net, states = self.net, wanted(self.graph)
+        if not net.unfinished_at:
+            assert self.same(net.optimizer.step), self.where
+            return "as before" if net.optimizer.step == self.before else "done"
+        with pytest.raises(GraphError, match=r"Load a snapshot, or call discard_step\(\)"):
+            self.step()
+        net.discard_step()
+        self.step()  # of values between two steps, but it can
+        assert all(np.isfinite(value.array).all() for value in net.param_values()), self.where
+        self.restore()
+        assert self.same(self.before), self.where
+        assert states[self.before]["step"] == net.optimizer.step
+        return "refused"
+
+    def train_on(self, start: int) -> None:
+        for number in range(start, STEPS):
+            self.net.train_one_batch(*BATCHES[number])
+            assert self.same(number + 1), (self.where, number)
+
+    def same(self, step: int) -> bool:
+        """Whether the net is as after so many steps; slots of the optimizer's that are zero yet may be there."""
+        found = state_of(self.net)
+        return all(found.get(name) == bits for name, bits in wanted(self.graph)[step].items())
+
+    def check_device(self) -> None:
+        """Nothing of the step has stayed there: other nets train as ever."""
+        assert self.on.graph is None, self.where
+        assert (self.on.phase, self.on.layer) == (device.base.Phase.FORWARD, ""), self.where
+        assert [library.get_num_threads() for library in threads.blas()] == self.blas, self.where
+        found = self.other.optimizer.step
+        self.other.train_one_batch(*BATCHES[0])
+        assert self.other.optimizer.step == found + 1
+
+
+def count(answers: list[str], name: str) -> None:
+    print(f"{name}: {len(answers)} interrupts, {dict(Counter(answers))}")
+
+
+@pytest.mark.parametrize("graph", [True, False], ids=["replayed", "at once"])
+def test_a_later_step(graph, tmp_path):
+    scene = Scene(graph, 2, tmp_path / "net.h5")
+    answers = []
+    for at in places(scene.step, "step"):
+        scene.restore()
+        answers.append(scene.interrupt(at))
+    count(answers, "replayed" if graph else "at once")
+    assert {"refused", "as before"} <= set(answers)
+    used = scene.on.pool.used
+    scene.restore()
+    scene.train_on(2)
+    gc.collect()
+    scene.on.pool.release_free()
+    assert scene.on.pool.used <= used
+
+
+@pytest.mark.parametrize("graph", [True, False], ids=["recorded", "at once"])
+def test_a_first_step(graph, tmp_path):
+    scenes = iter(lambda: Scene(graph, 0, tmp_path / "net.h5"), None)
+    answers = [next(scenes).interrupt(at) for at in places(next(scenes).step, "first step")]
+    count(answers, "recorded" if graph else "at once, first")
+    assert "as before" in answers
