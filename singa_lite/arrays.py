@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array as flat_array
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,14 @@ _NUMBERS = (bool, int, float, np.generic)
 _HOST = (1, 3)
 
 
+def is_plain(given: Any) -> TypeGuard[Array]:
+    """Whether it is NumPy's own array of numbers in native byte order, of which nothing else need be asked."""
+    return type(given) is np.ndarray and given.dtype.isnative and given.dtype.kind in KINDS
+
+
 def host_array(where: str, given: Any) -> Array:
     """`numbers` in native byte order."""
-    return native(numbers(where, given))
+    return given if is_plain(given) else native(numbers(where, given))
 
 
 def numbers(where: str, given: Any) -> Array:
@@ -53,7 +58,7 @@ def dtype_of(given: Any) -> np.dtype[Any] | None:
     for words in (said, str(said).removeprefix("torch.")):
         try:
             return np.dtype(words).newbyteorder("=")
-        except TypeError:
+        except (TypeError, ValueError):
             continue
     return None
 
@@ -68,7 +73,7 @@ def on_host(given: Any) -> bool:
 
 def check_detached(where: str, given: Any) -> None:
     """TypeError for another library's tensor that requires grad, whose tape would not hear of what is done here."""
-    if getattr(given, "requires_grad", False):
+    if getattr(given, "requires_grad", False) is True:
         raise TypeError(f"{where}: wanted values alone, received {kind(given)} that requires grad; detach() it first")
 
 
@@ -102,6 +107,8 @@ def kind(given: Any) -> str:
     """What to call it in a message: "a torch.Tensor", "None"."""
     if given is None:
         return "None"
+    if isinstance(given, type):
+        return f"the class {given.__qualname__}"
     made = type(given)
     module = made.__module__.partition(".")[0]
     name = made.__qualname__ if module in ("builtins", "__main__") else f"{module}.{made.__qualname__}"
@@ -126,9 +133,7 @@ def _advice(given: Any) -> str:
     if hasattr(given, "__next__"):
         return "; np.stack(list(data)) gathers samples, train_one_batch takes batches"
     if hasattr(given, "__getitem__") and hasattr(given, "__len__"):
-        return (
-            "; gather its samples with np.stack([data[i] for i in range(len(data))]), or call train_one_batch for each"
-        )
+        return "; np.stack([data[i] for i in range(len(data))]) gathers samples, train_one_batch takes batches"
     if hasattr(given, "__iter__"):
         return "; call train_one_batch for each of its batches"
     return ""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite.arrays import check_detached, dtype_of, host_array, on_host, says_form
+from singa_lite.arrays import check_detached, dtype_of, host_array, is_plain, on_host, says_form
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.tensor import Shape, Tensor, as_tensor, to_numpy
 
@@ -29,6 +29,8 @@ def as_array(where: str, given: Any) -> Any:
 
     TypeError for what is no array, GraphError for a Tensor without a value. where: what messages begin with.
     """
+    if is_plain(given):
+        return given
     if isinstance(given, Tensor):
         check_value(where, given)
         return given
@@ -73,7 +75,7 @@ def checked_inputs(x: Any, sample_shapes: Mapping[str, Shape], dtype: np.dtype[A
     arrays = {}
     for name, given in by_name(x, list(sample_shapes), "inputs of the net").items():
         where = f"input of layer {name!r}"
-        said = given if says_form(where, given) else as_array(where, given)
+        said = given if is_plain(given) or says_form(where, given) else as_array(where, given)
         check_input(where, said, sample_shapes[name], dtype)  # before anything is read from a file
         arrays[name] = as_array(where, said)
     same_counts("inputs of the net", arrays)

@@ -53,7 +53,8 @@ class Callback:
 class Training:
     """One call of `FeedForwardNet.fit`. The data stay where they are; only one batch at a time is copied.
 
-    progress: where it stands; loss, metric: of the last batch, 0-d tensors, None before the first.
+    data, validation: checked already. progress: where it stands; loss, metric: of the last batch, 0-d tensors, None
+    before the first.
     """
 
     def __init__(
@@ -180,8 +181,7 @@ def _checked_callbacks(given: Any) -> tuple[Callback, ...]:
     callbacks = tuple(given)
     for callback in callbacks:
         if not isinstance(callback, Callback):
-            found = f"the class {callback.__name__} itself" if isinstance(callback, type) else kind(callback)
-            raise TypeError(f"fit callbacks: wanted objects of class Callback, received {found}")
+            raise TypeError(f"fit callbacks: wanted objects of class Callback, received {kind(callback)}")
     return callbacks
 
 

@@ -155,7 +155,10 @@ class FeedForwardNet(LayerGraph):
     def _derivatives(self, dy: Any) -> dict[str, list[Tensor]]:
         named = dy if isinstance(dy, Mapping) else batch.by_name(dy, self.output_names(), "backward")
         given = {name: value if isinstance(value, list) else [value] for name, value in named.items()}
-        return {name: [as_tensor(value, self.device) for value in values] for name, values in given.items()}
+        return {
+            name: [as_tensor(batch.as_array(f"backward: dy of {name!r}", value), self.device) for value in values]
+            for name, values in given.items()
+        }
 
     def beside_next_step(self, begin: Callable[[], Pause]) -> None:
         """Let something read the parameters while the next training step runs forward, as a checkpoint does.
@@ -274,7 +277,8 @@ class FeedForwardNet(LayerGraph):
     def train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """One step: forward, loss, and an update of each layer as soon as its gradients are there.
 
-        x: a batch, or {input layer: batch}; y: targets, or {output layer: targets}; NumPy, CuPy, DLPack or Tensor.
+        x: a batch, or {input layer: batch}; y: targets, or {output layer: targets}; NumPy, CuPy, DLPack or Tensor, in
+        any byte order and layout, or an open HDF5 set.
         Returns (loss, metric), 0-d tensors from before the update; the metric is None if the net has none.
         Input that does not fit is refused before anything changes.
         """
@@ -345,7 +349,10 @@ class FeedForwardNet(LayerGraph):
         return collected
 
     def evaluate(self, x: Any, y: Any, batch_size: int = 32) -> tuple[float, Any]:
-        """(loss, metric) over all samples, as numbers, without training; the metric is None if there is none."""
+        """(loss, metric) over all samples, as numbers, without training; the metric is None if there is none.
+
+        x, y: as for `fit`, and checked as there.
+        """
         return evaluation.evaluate(self, self._samples("evaluate", x, y, batch_size))
 
     def evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
@@ -382,12 +389,16 @@ class FeedForwardNet(LayerGraph):
     ) -> fit.History:
         """Train for some epochs, with a progress bar. x, y: arrays, or dicts of arrays, of equally many samples.
 
-        shuffle: another order each epoch, the same in each run of the script. callbacks: what is called on the way.
-        resume: a checkpoint to go on from, until there are `epochs` epochs, as if nothing had happened; "auto": the
-        newest one that is whole in the folder of the `Checkpoint` among the callbacks, if there is any. SnapshotError
-        for one that does not fit. prefetch: how many batches a thread takes from the data ahead of the step, each of
-        which takes its bytes on the host; worth it for data on disk (numpy.memmap), and the same to the bit.
-        Returns a History of each epoch's means.
+        What is in memory stays there, and only a batch at a time is copied; HDF5 sets, and all that can be sliced and
+        says its shape and dtype, are read by batches. Before the first step all of it is checked, validation_data,
+        (x, y), too: names, shapes, dtypes, counts, and the values of targets in memory; those on disk in their turn.
+
+        shuffle: another order each epoch, the same in each run of the script. callbacks: what is called on the way, in
+        any iterable, or one alone. resume: a checkpoint to go on from, until there are `epochs` epochs, as if nothing
+        had happened; "auto": the newest one that is whole in the folder of the `Checkpoint` among the callbacks, if
+        there is any. SnapshotError for one that does not fit. prefetch: how many batches a thread takes from the data
+        ahead of the step, each of which takes its bytes on the host; worth it for data on disk (numpy.memmap, HDF5),
+        and the same to the bit. Returns a History of each epoch's means.
         """
         if self.optimizer is None:
             raise GraphError("fit: wanted an optimizer, call compile(optimizer) first")

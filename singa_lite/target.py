@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.arrays import host_array, on_host
+from singa_lite.arrays import host_array, is_plain, on_host
 from singa_lite.errors import ShapeError
 from singa_lite.tensor import Array, Shape, Tensor, as_tensor, to_numpy
 
@@ -55,7 +55,7 @@ class Criterion:
 
 def received(given: Any, where: str = "target") -> Target:
     """`given` itself if it is a Tensor, else a NumPy array of it (from a list, CuPy, DLPack), in native byte order."""
-    if isinstance(given, Tensor):
+    if is_plain(given) or isinstance(given, Tensor):
         return given
     return host_array(where, given) if on_host(given) else to_numpy(as_tensor(given))
 

@@ -33,11 +33,11 @@ def test_numbers(check, passing, failing):
 
 
 def test_yes_or_no():
-    for yes in (True, np.True_, 1, np.int8(1)):
+    for yes in (True, np.True_):
         assert checks.flag("fit shuffle", yes) is True
-    for no in (False, np.False_, 0):
+    for no in (False, np.False_):
         assert checks.flag("fit shuffle", no) is False
-    for stranger in ("yes", "", None, 2, -1, 1.0, [], np.array([True]), np.array(True)):
+    for stranger in ("yes", "", None, 0, 1, 2, 1.0, [], np.array([True]), np.array(True)):
         with pytest.raises(TypeError, match=r"^fit shuffle: wanted True or False, received "):
             checks.flag("fit shuffle", stranger)
 

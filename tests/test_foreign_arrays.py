@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nets import bits, state_of
-from singa_lite import FeedForwardNet, GraphError, ShapeError, device, layers, loss, metric, optimizer, tensor
+from singa_lite import FeedForwardNet, GraphError, ShapeError, autograd, device, layers, loss, metric, optimizer, tensor
 
 RNG = np.random.default_rng(12)
 X = RNG.standard_normal((6, 5)).astype("f")
@@ -270,6 +270,13 @@ class Closed:
         raise RuntimeError("closed")
 
 
+class Wrong:
+    """Its method gives no array."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return [1, 2]
+
+
 def itself() -> list[Any]:
     made: list[Any] = []
     made += [made, made]
@@ -303,6 +310,8 @@ NO_ARRAYS: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "a closed file": (Closed, ValueError, ["wanted a data set that is open", "Closed", "identifier"]),
     "a masked array": (lambda: np.ma.masked_less(X, 0), TypeError, ["without a mask", "filled()"]),
     "masked rows": (lambda: [np.ma.masked_less(row, 0) for row in X], TypeError, ["MaskedArray"]),
+    "a class": (lambda: tensor.Tensor, TypeError, ["received the class Tensor"]),
+    "a wrong __array__": (lambda: Wrong(), TypeError, ["Wrong", "not producing an array"]),
     "a function": (lambda: np.zeros, TypeError, ["wanted an array", "received a"]),
     "no value yet": (lambda: recorded(X), GraphError, ["recorded"]),
     "a single number": (lambda: 3.0, ShapeError, ["()"]),
@@ -430,9 +439,18 @@ def test_tensors_of_pytorch_that_are_refused():
         check_refused(True, with_ids(lambda ids=ids: ids), error, words)
 
 
-@pytest.mark.parametrize(
-    "take", [tensor.from_numpy, tensor.as_tensor, tensor.zeros((6, 5)).copy_from_numpy, tensor.ones(()).__add__]
-)
+ONE = tensor.ones(())
+TAKES = [
+    tensor.from_numpy,
+    tensor.as_tensor,
+    tensor.from_dlpack,
+    tensor.zeros((6, 5)).copy_from_numpy,
+    lambda given: ONE + given,
+    lambda given: autograd.multiply(given, ONE),
+]
+
+
+@pytest.mark.parametrize("take", TAKES)
 @pytest.mark.parametrize("name", ["a sequence", "a masked array", "a list of text", "a generator", "nothing", "text"])
 def test_tensors_are_made_of_arrays_only(take, name):
     make, error, _ = NO_ARRAYS[name]

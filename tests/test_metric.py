@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from singa_lite import ShapeError, autograd, device, metric, tensor
+from nets import state_of
+from singa_lite import FeedForwardNet, ShapeError, autograd, device, layers, loss, metric, optimizer, tensor
 from singa_lite.tensor import Tensor
 
 NAN = float("nan")
@@ -176,6 +177,33 @@ def test_binary_accuracy(dtype):
         assert values(metric.BinaryAccuracy(), x[:, 0].reshape(one), y[:, 0].reshape(one), dtype) == [1, 0, 1, 1]
     images = x[:, None, None], y[:, None, None]
     assert values(metric.BinaryAccuracy(), *images, dtype) == pytest.approx([1, 1 / 3, 1 / 3, 1 / 3])
+
+
+def yes_or_no(score: metric.Metric, graph: bool) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SigmoidCrossEntropy(), score, device.new_cpu(), seed=4)
+    net.add(layers.Dense("hidden", 8, input_sample_shape=(5,)))
+    net.add(layers.BatchNormalization("norm"))
+    net.add(layers.Activation("act", "tanh"))
+    net.add(layers.Dense("score", 1))
+    net.compile(optimizer.SGD(lr=0.5), graph=graph)
+    return net
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_a_net_with_one_score(graph):
+    x = np.random.default_rng(3).standard_normal((40, 5)).astype("f")
+    y = (x[:, :1] > x[:, 1:2]).astype("f")
+    refused = yes_or_no(metric.Accuracy(), graph)
+    before = state_of(refused)
+    for call in (refused.fit, refused.evaluate, refused.train_one_batch, refused.gradients):
+        with pytest.raises(ShapeError, match=r"Accuracy: wanted scores of at least 2 classes.*BinaryAccuracy"):
+            call(x, y)
+    assert state_of(refused) == before
+    net = yes_or_no(metric.BinaryAccuracy(), graph)
+    history = net.fit(x, y, batch_size=10, epochs=30, verbose=False)["metric"]
+    assert history[-1] > 0.9 > history[0]
+    _, share = net.evaluate(x, y)
+    assert share == pytest.approx(np.mean((tensor.to_numpy(net.predict(x)) > 0) == (y > 0)))
 
 
 def test_the_threshold_is_a_number():

@@ -1074,3 +1074,25 @@ def test_predictions_of_several_outputs_come_by_name():
     assert {name: value.shape for name, value in parts.items()} == {"scores": (7, 3), "number": (7, 1)}
     for name, part in parts.items():
         np.testing.assert_allclose(tensor.to_numpy(part), tensor.to_numpy(whole[name]), rtol=1e-12)
+
+
+def test_forward_and_backward_want_a_flag_and_lists_of_names():
+    net = net64((layers.Dense("a", 3, input_sample_shape=(2,)), None), (layers.Dense("b", 3), "a"))
+    x = uniform(4, 2)
+    before = state_of(net)
+    with pytest.raises(TypeError, match="forward training: wanted True or False, received array"):
+        net.forward(x, True)
+    with pytest.raises(TypeError, match="forward output: wanted a list of names, received 'ab'"):
+        net.forward(True, x, output="ab")
+    out = net.forward(True, x)
+    with pytest.raises(TypeError, match="backward output: wanted a list of names, received 'ab'"):
+        net.backward(out, output="ab")
+    for dy, words in [
+        (None, "received None"),
+        (iter([out]), "received a list_iterator"),
+        (np.ma.ones((4, 3)), "a mask"),
+    ]:
+        with pytest.raises(TypeError, match=f"backward: dy of 'b': wanted an array.*{words}"):
+            net.backward(dy)
+    assert state_of(net) == before
+    assert len(list(net.backward(np.ones((4, 3), ">f8"), output=["a", "b"]))) == 2

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from singa_lite import arrays
 from singa_lite.checks import flag, is_int, real
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op, checked_tensor
@@ -200,7 +201,7 @@ class ReduceSum(Op):
 
 def _binary(op: type[_Broadcasting], a: Any, b: Any) -> Tensor:
     """Apply to two tensors, or to a tensor and anything NumPy makes an array of, in the tensor's dtype."""
-    result: Tensor = op()(a if isinstance(a, Tensor) else operand(np.asarray(a), b), operand(b, a))
+    result: Tensor = op()(a if isinstance(a, Tensor) else operand(arrays.numbers("arithmetic", a), b), operand(b, a))
     return result
 
 

@@ -274,8 +274,12 @@ def test_a_schedule_is_asked_for_the_steps_that_are_taken_only(tmp_path):
     assert asked == list(range(15))
 
 
+class Renamed(loss.SoftmaxCrossEntropy):
+    """Another loss for the same targets."""
+
+
 OTHERS = {
-    "loss": lambda: {"loss": loss.Huber()},
+    "loss": lambda: {"loss": Renamed()},
     "schedule": lambda: {"optimizer": optimizer.SGD(schedule.Step(0.1, 5, 0.5), momentum=0.9)},
     "rules": lambda: {"optimizer": halving()},
     "momentum": lambda: {"optimizer": optimizer.SGD(schedule.Step(0.1, 5), momentum=0.8)},
@@ -301,11 +305,7 @@ def test_settings_that_are_not_what_they_were_are_told(tmp_path, what):
         fit(compiled(), "images", Checkpoint(tmp_path, every_steps=1), Kill(3))
     net = compiled(**OTHERS[what]())
     with pytest.warns(UserWarning, match=f"numbers may differ.*: {what} was "):
-        if what == "loss":
-            with pytest.raises(Exception, match="Huber"):  # these targets are no numbers to it
-                fit(net, "images", Checkpoint(tmp_path), resume="auto")
-        else:
-            fit(net, "images", Checkpoint(tmp_path), resume="auto")
+        fit(net, "images", Checkpoint(tmp_path), resume="auto")
 
 
 def test_another_metric_in_the_middle_of_an_epoch_is_refused(tmp_path):
