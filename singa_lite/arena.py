@@ -14,6 +14,7 @@ from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.lower import Placed
 from singa_lite.runtime.runtime import Replay
 from singa_lite.tensor import Block
+from singa_lite.unique import Unique
 
 Launch = Callable[[], Any]
 
@@ -23,7 +24,7 @@ _TAKEN = (
 )
 
 
-class Arena:
+class Arena(Unique):
     """Bytes from a device's pool. Programs never run at the same time, so the largest one's need is enough."""
 
     def __init__(self, device: Any) -> None:
@@ -81,7 +82,7 @@ class Pause(NamedTuple):
         return cls(frozenset[Block]().union(*(pause.blocks for pause in several)), wait)
 
 
-class Bound:
+class Bound(Unique):
     """A placed program with every launch bound to its bytes. blocks: {held block: Block}."""
 
     def __init__(self, placed: Placed, arena: Arena, blocks: Mapping[int, Block], checked: bool = False) -> None:

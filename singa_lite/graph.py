@@ -26,6 +26,7 @@ from singa_lite.passes.pool_first import pool_first
 from singa_lite.passes.tiles import tiled
 from singa_lite.profile import Profile, measure
 from singa_lite.tensor import Block, Tensor
+from singa_lite.unique import Unique
 
 ORDERS = ("recorded", "dependencies")
 
@@ -48,7 +49,7 @@ class RecordedBlock:
     is_parameter: bool = False
 
 
-class Graph:
+class Graph(Unique):
     """The operations of a step, recorded by `device.recording()`, and run as often as wanted.
 
     operations: in the order of recording. A block of bytes is an input, parameter or state if it had its bytes

@@ -18,6 +18,7 @@ from singa_lite.graph import Graph, Pause
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.objective import Objective
 from singa_lite.tensor import Shape, Tensor
+from singa_lite.unique import Unique
 
 #: {"input": {layer: batch}, "target": {layer: targets}}; arrays of the user's, or tensors.
 Feeds = Mapping[str, Mapping[str, Any]]
@@ -59,7 +60,7 @@ class RecordedStep:
                 tensor.device.feed(tensor, array)
 
 
-class Steps:
+class Steps(Unique):
     """How a net does a batch. Its recorded steps share one arena, as they never run at the same time.
 
     net: the net; graph: record and replay, or do each operation at once; fuse: see `Graph`.

@@ -19,7 +19,7 @@ from package_source import PACKAGE, module_files
 # Lowest first. A name is a module, or a folder with all that is in it; "" is singa_lite/__init__.py itself.
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
-    ("errors", "checks", "contexts", "machine", "prefetch"),
+    ("errors", "checks", "contexts", "machine", "prefetch", "unique"),
     ("memory", "strides", "threads"),
     ("kernels",),
     ("runtime",),
@@ -47,10 +47,10 @@ FLOORS = (
 
 # Folders that can be read alone: all that they may import of the project from outside themselves.
 CLOSED = {
-    "memory": ("errors",),
+    "memory": ("errors", "unique"),
     "kernels.interface": ("errors",),
     "kernels.numpy_kernels": ("errors", "kernels.interface", "kernels.kernel_set"),
-    "kernels.onednn_kernels": ("errors", "strides", "kernels.interface", "kernels.kernel_set", "kernels.built"),
+    "kernels.onednn_kernels": ("errors", "strides", "unique", "kernels.interface", "kernels.kernel_set", "kernels.built"),
     "kernels.cuda_kernels": ("errors", "strides", "kernels.interface", "kernels.kernel_set", "kernels.built"),
 }
 

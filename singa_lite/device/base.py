@@ -24,6 +24,7 @@ from singa_lite.runtime.host import Host
 from singa_lite.runtime.runtime import MemoryPool, Replay, Runtime
 from singa_lite.strides import laid_out
 from singa_lite.tensor import Array, Block, Tensor, as_tensor
+from singa_lite.unique import Unique
 
 #: Called with each operation after it ran.
 Watcher = Callable[[Operation], None]
@@ -49,7 +50,7 @@ _START = _Here()
 _here: ContextVar[Mapping[Device, _Here]] = ContextVar("here", default=MappingProxyType({}))
 
 
-class Device:
+class Device(Unique):
     """Memory and kernels of one processor.
 
     phase, layer: where in the step the operations to come stand, in this thread; set them with `scope`. graph: what
@@ -58,6 +59,8 @@ class Device:
     their own; watchers and seeds are the device's, so which thread's an operation is counted as is left to chance.
     To train in several threads, give each a device of its own: `new_cpu`.
     """
+
+    instead = "a process makes its devices by device.cpu() and device.cuda()"
 
     def __init__(self, name: str, kernels: KernelSet, pool: MemoryPool, runtime: Runtime | None = None) -> None:
         self.name = name
@@ -345,6 +348,9 @@ class Device:
         """Go on in the sequence of `seed` after so many of its seeds."""
         self.set_random_seed(seed)
         self._seeds_given = whole("restore_seeds", given, 0)
+
+    def __deepcopy__(self, memo: Any) -> Device:
+        return self  # a copy of what lies on a device lies there too
 
     def __repr__(self) -> str:
         return f"<Device {self.name}, {self.kernels.name} kernels, {self.pool!r}>"

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Form, Forms, Launch, Settings
+from singa_lite.unique import Unique
 
 
 class Routine(Protocol):
@@ -24,7 +25,7 @@ class Routine(Protocol):
 Builder = Callable[..., Any]
 
 
-class BuiltKernel:
+class BuiltKernel(Unique):
     """A kernel whose routines are built once for each combination of forms and settings."""
 
     def __init__(self, build: Builder) -> None:

@@ -21,6 +21,8 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
+from singa_lite.unique import Unique
+
 ALIGNMENT = 64  # bytes, a cache line and the widest vector; regions start at and fill multiples of it
 SEGMENT_BYTES = 1 << 20  # smaller requests share segments of this size, others get one of their own size
 
@@ -54,7 +56,7 @@ def _taken_back() -> None:
     """The owner of a region that was taken back from it."""
 
 
-class Region:
+class Region(Unique):
     """What `Pool.take` hands out: `memory`, a uint8 array of `nbytes` bytes, aligned to ALIGNMENT.
 
     `nbytes` is the size asked for, rounded up to a multiple of ALIGNMENT. Once given back, it is not yours.
@@ -70,7 +72,7 @@ class Region:
         self._offset = offset
 
 
-class Pool:
+class Pool(Unique):
     """Memory taken and given in regions, and held from the system in segments.
 
     `limit` bounds `total`, the bytes held (None: no bound). `source` makes a new uint8 array of the number of

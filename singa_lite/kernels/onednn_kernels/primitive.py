@@ -9,12 +9,13 @@ from typing import Any
 
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels.library import load
+from singa_lite.unique import Unique
 
 Launch = Callable[[], Any]
 Extents = Sequence[int]
 
 
-class Handle:
+class Handle(Unique):
     """An object of the library, destroyed with its handle. It can be given to every function of the library."""
 
     __slots__ = ("_as_parameter_", "_destroy", "_keep")
@@ -39,7 +40,7 @@ def dims(extents: Extents) -> Any:
     return (c.c_int64 * max(len(extents), 1))(*extents)
 
 
-class Form:
+class Form(Unique):
     """How a tensor lies in memory (a memory descriptor); it lives as long as its owner."""
 
     __slots__ = ("_as_parameter_", "_owner")
@@ -88,7 +89,7 @@ def _attributes(post_ops: Sequence[PostOp]) -> Handle:
     return attributes
 
 
-class Primitive:
+class Primitive(Unique):
     """One primitive for fixed forms: made once, bound to memory as often as wanted.
 
     function: of the library, without `_primitive_desc_create`; arguments: those behind the engine, but for the
