@@ -7,9 +7,12 @@ from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
+import numpy as np
+
 from singa_lite import threads
 from singa_lite.contexts import Alone
 from singa_lite.errors import GraphError
+from singa_lite.fences import Fence, beside
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.lower import Placed
 from singa_lite.runtime.runtime import Replay
@@ -129,7 +132,7 @@ class Bound(Unique):
         self.arena.reserve(self.placed.arena_bytes)
         launches, names = self.launches(), [_name(i) for i in self.placed.program.instructions]
         if self.checked:
-            launches, names = self._poisoned(launches, names)
+            launches, names = self._poisoned(self._fenced(launches), names)
         replay: Replay = self.arena.device.replay(launches, names)
         return replay
 
@@ -141,6 +144,30 @@ class Bound(Unique):
         instructions = self.placed.program.instructions
         writing = (place for place, i in enumerate(instructions) if any(o.block in numbers for o in i.writes))
         return next(writing, len(instructions))
+
+    def _fenced(self, launches: list[Launch]) -> list[Launch]:
+        """The launches, each of which raises OverrunError if it wrote beyond its outputs and its scratch."""
+        instructions = self.placed.program.instructions
+        return [self._fence(i, launch) for i, launch in zip(instructions, launches, strict=True)]
+
+    def _fence(self, instruction: Instruction, launch: Launch) -> Launch:
+        places, sizes, name = self.placed.places, self.placed.program.sizes, _name(instruction)
+        written = [(places[o.block], places[o.block] + sizes[o.block]) for o in instruction.writes if o.block in places]
+        if instruction.scratch_bytes:
+            start = self.placed.scratch[instruction.number]
+            written.append((start, start + instruction.scratch_bytes))
+        parts = [self._bytes(start, stop - start) for start, stop in beside(written, self.placed.arena_bytes)]
+        if not all(isinstance(part, np.ndarray) for part in parts):  # a GPU's: compute-sanitizer looks there
+            return launch
+        fence = Fence(name, parts)
+
+        def run() -> None:
+            fence.note()
+            launch()
+            fence.check()
+            self.arena.device.check_guards(name)
+
+        return run
 
     def _poisoned(self, launches: list[Launch], names: list[str]) -> tuple[list[Launch], list[str]]:
         """The same with fills of what has died after each."""

@@ -69,7 +69,14 @@ class FeedForwardNet(LayerGraph, Unique):
         self._whole_step("deepcopy")
         made = type(self).__new__(type(self))
         memo[id(self)] = made
-        own = {"_run": None, "_unfinished": None, "_moving": None, "_steps": None, "_beside": [], "_readers": []}
+        own: dict[str, Any] = {
+            "_run": None,
+            "_unfinished": None,
+            "_moving": None,
+            "_steps": None,
+            "_beside": [],
+            "_readers": [],
+        }
         vars(made).update({name: deepcopy(value, memo) for name, value in vars(self).items() if name not in own} | own)
         made._steps = Steps(made, self._steps.graph, self._steps.fuse)
         return made
@@ -194,8 +201,7 @@ class FeedForwardNet(LayerGraph, Unique):
                 "are not"
             )
             raise GraphError(
-                f"{where}: wanted a whole step, but {what}. "
-                "Load a snapshot, or call discard_step() to go on from here"
+                f"{where}: wanted a whole step, but {what}. Load a snapshot, or call discard_step() to go on from here"
             )
 
     def discard_step(self) -> None:
@@ -316,9 +322,7 @@ class FeedForwardNet(LayerGraph, Unique):
 
     def predict_one_batch(self, x: Any) -> Any:
         """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call."""
-        return self._steps.alone(
-            lambda: self._steps.predict(batch.checked_inputs(x, self.input_shapes(), self.dtype))
-        )
+        return self._steps.alone(lambda: self._steps.predict(batch.checked_inputs(x, self.input_shapes(), self.dtype)))
 
     def predict(self, x: Any, batch_size: int = 32) -> Any:
         """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.

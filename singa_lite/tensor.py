@@ -226,7 +226,7 @@ class Tensor(Unique):
             raise GraphError(
                 f"deepcopy: wanted a tensor that no operation on the tape made, received {self!r}; detach() it first"
             )
-        made = self.device.empty(self.shape, self.dtype, self.memory_order())
+        made: Tensor = self.device.empty(self.shape, self.dtype, self.memory_order())
         self.device.copy_in(made, to_numpy(self))
         made.name, made.layout = self.name, self.layout
         made.stores_grad, made.requires_grad = self.stores_grad, self.requires_grad

@@ -15,7 +15,7 @@ class Unique:
 
     instead: ClassVar[str] = ""
 
-    def __copy__(self) -> NoReturn:
+    def __copy__(self) -> Any:
         raise self._refused("copied")
 
     def __deepcopy__(self, memo: Any) -> Any:

@@ -20,7 +20,7 @@ from package_source import PACKAGE, module_files
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
     ("errors", "checks", "contexts", "machine", "prefetch", "unique"),
-    ("memory", "strides", "threads"),
+    ("fences", "memory", "strides", "threads"),
     ("kernels",),
     ("runtime",),
     ("tensor",),
@@ -45,13 +45,15 @@ FLOORS = (
     ("__main__",),
 )
 
+BESIDE = ("kernels.interface", "kernels.kernel_set", "kernels.built")
+
 # Folders that can be read alone: all that they may import of the project from outside themselves.
 CLOSED = {
     "memory": ("errors", "unique"),
     "kernels.interface": ("errors",),
     "kernels.numpy_kernels": ("errors", "kernels.interface", "kernels.kernel_set"),
-    "kernels.onednn_kernels": ("errors", "strides", "unique", "kernels.interface", "kernels.kernel_set", "kernels.built"),
-    "kernels.cuda_kernels": ("errors", "strides", "kernels.interface", "kernels.kernel_set", "kernels.built"),
+    "kernels.onednn_kernels": ("errors", "strides", "unique", *BESIDE),
+    "kernels.cuda_kernels": ("errors", "strides", *BESIDE),
 }
 
 # (importer, imported) that may break the rule of the floors, inside a function only.

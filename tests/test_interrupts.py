@@ -1,4 +1,4 @@
-"""An interrupt at any line of a training step: the step is refused until `discard_step` or `load`, or all is as before."""
+"""An interrupt at any line of a training step: the next is refused until `discard_step` or `load`, or as before."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 from singa_lite import threads as _threads
 from singa_lite.arena import Arena
 from singa_lite.checks import whole
-from singa_lite.errors import DeviceError, GraphError, ShapeError
+from singa_lite.errors import DeviceError, GraphError, OverrunError, ShapeError
 from singa_lite.graph import Graph, Operation, Phase
 from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.runtime.host import Host
@@ -208,6 +208,15 @@ class Device(Unique):
             scratch = self.view(block, (operation.scratch_bytes,), _BYTE, (1,), 0)
         with self.runtime.here():
             self.kernels.prepare(operation.kernel, arrays, scratch, operation.settings)()
+        if self.pool.checked:
+            self.check_guards(f"kernel {operation.kernel!r} of layer {operation.layer!r}")
+
+    def check_guards(self, doing: str) -> None:
+        """OverrunError if something wrote beyond memory of a checked pool. doing: what was done last."""
+        try:
+            self.pool.check()
+        except OverrunError as error:
+            raise OverrunError(f"{doing} on {self.name}: {error}") from error
 
     @contextmanager
     def scope(self, phase: Phase | None = None, layer: str | None = None) -> Iterator[None]:

@@ -137,8 +137,13 @@ class Primitive(Unique):
         return launch
 
     def _memory(self, argument: int, array: Any) -> Handle:
+        form = self.form(argument)
+        if array.flags.forc and array.nbytes < form.nbytes:  # the library writes to where it is told
+            raise ValueError(
+                f"{self.implementation}: argument {argument}: wanted {form.nbytes} bytes, received {array.nbytes}"
+            )
         pointer = c.c_void_p(array.ctypes.data)
-        return Handle("memory", load().make("memory_create", self.form(argument), load().engine, pointer))
+        return Handle("memory", load().make("memory_create", form, load().engine, pointer))
 
 
 class Reorder(Primitive):
