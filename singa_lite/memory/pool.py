@@ -13,7 +13,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import Context
+from contextvars import Context, copy_context
 from threading import RLock
 from typing import Any, TypeAlias, TypeVar
 from weakref import ref
@@ -262,7 +262,7 @@ class Pool(Unique):
 
         with self._lock:
             try:
-                return self._turn.run(begin)
+                return self._turn.run(copy_context().run, begin)
             except RuntimeError:
                 if begun:
                     raise
