@@ -62,8 +62,8 @@ class Arena(Unique):
 class Pause(NamedTuple):
     """Where a run waits: before its first launch that writes one of these blocks, `wait` is called, once.
 
-    give_up: called in the place of `wait` where an interrupt has ended the run, perhaps before the reader began: it need
-    not begin any more, and is not reading when this returns. None: `wait` does that too.
+    give_up: called in the place of `wait` where an interrupt has ended the run, perhaps before the reader began: it
+    need not begin any more, and is not reading when this returns. None: `wait` does that too.
     """
 
     blocks: Collection[Block]

@@ -26,8 +26,10 @@ from singa_lite.snapshots import Checkpoint
 from singa_lite.snapshots.checkpoints.folder import checkpoints, step_of
 
 #: How many lines of each kind of step are tried, at one of their turns; "all": each at its first, its last and another
-#: turn; "opcodes": so each instruction.
-WANTED = os.environ.get("SINGA_LITE_TEST_INTERRUPTS", "40")
+#: turn; "opcodes": so each instruction; "opcodes:200": so many of those, at one of their turns.
+SETTING = os.environ.get("SINGA_LITE_TEST_INTERRUPTS", "40")
+OPCODES = SETTING.startswith("opcodes")
+WANTED = SETTING.partition(":")[2] or SETTING
 STEPS = 4
 RNG = np.random.default_rng(4)
 BATCHES = [(RNG.normal(size=(6, 1, 4, 4)).astype("f"), RNG.integers(0, 3, 6)) for _ in range(STEPS)]
@@ -58,7 +60,7 @@ def wanted(graph: bool) -> list[dict[str, Any]]:
 
 def places(work: Callable[[], Any], name: str, share: int = 1) -> Iterator[int]:
     """Events of the work to interrupt. share: 3 for a third of those WANTED."""
-    tracer = Tracer(opcodes=WANTED == "opcodes")
+    tracer = Tracer(opcodes=OPCODES)
     assert not tracer.run(work)
     rng, turns = random.Random(), list(tracer.places.values())
     if WANTED in ("all", "opcodes"):
@@ -90,7 +92,7 @@ class Scene:
 
     def interrupt(self, at: int) -> str:
         """Interrupt a step there, look at what is left, and train on; "refused", "as before" or "done"."""
-        tracer = Tracer(at, WANTED == "opcodes")
+        tracer = Tracer(at, OPCODES)
         tracer.run(self.step)
         assert tracer.place is not None, "the step has fewer events this time"
         return self.look(tracer.place)
@@ -177,7 +179,7 @@ def test_real_signals(graph, tmp_path):
             with suppress(KeyboardInterrupt):
                 signal.setitimer(signal.ITIMER_REAL, delay)
                 scene.step()
-                time.sleep(seconds)
+                time.sleep(2 * seconds)
             scene.look(f"after {delay} of {seconds} seconds")
     finally:
         signal.signal(signal.SIGALRM, before)
@@ -230,7 +232,7 @@ class Run:
         self.net.load(self.folder / "start.npz")
         self.number += 1
         name = f"run {self.number}"
-        tracer = Tracer(at, WANTED == "opcodes")
+        tracer = Tracer(at, OPCODES)
         out = tracer.run(lambda: self.fit(name))
         where, net = tracer.place, self.net
         answer = "refused" if net.unfinished_at else "whole"
