@@ -20,7 +20,7 @@ import pytest
 
 from interrupts import Tracer
 from nets import state_of
-from singa_lite import FeedForwardNet, GraphError, device, layers, loss, metric, optimizer, threads
+from singa_lite import FeedForwardNet, GraphError, autograd, device, layers, loss, metric, optimizer, tensor, threads
 from singa_lite.fit import Callback, Training
 from singa_lite.snapshots import Checkpoint
 from singa_lite.snapshots.checkpoints.folder import checkpoints, step_of
@@ -268,3 +268,18 @@ def test_fit_with_checkpoints(background, tmp_path):
     answers = [run.interrupt(at) for at in places(lambda: run.fit("counted"), "fit", share=3)]
     count(answers, f"fit, background {background}")
     assert "whole" in answers
+
+
+def test_a_block_whose_end_was_interrupted_is_no_output():
+    """What is raised in `__del__` is told and forgotten by Python; the recording goes on, and must be right."""
+    on = device.new_cpu()
+    x = tensor.from_numpy(np.linspace(-1, 1, 8, dtype="f"), on)
+    with on.recording() as graph:
+        inner = autograd.relu(x)
+        inner.block.set_give(lambda: None)
+        y = autograd.multiply(inner, inner)
+        del inner
+        others = [autograd.relu(x) for _ in range(8)]
+    graph.run()
+    assert tensor.to_numpy(y).tolist() == (np.maximum(tensor.to_numpy(x), 0) ** 2).tolist()
+    assert all(np.array_equal(tensor.to_numpy(other), np.maximum(tensor.to_numpy(x), 0)) for other in others)
