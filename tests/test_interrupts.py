@@ -283,3 +283,36 @@ def test_a_block_whose_end_was_interrupted_is_no_output():
     graph.run()
     assert tensor.to_numpy(y).tolist() == (np.maximum(tensor.to_numpy(x), 0) ** 2).tolist()
     assert all(np.array_equal(tensor.to_numpy(other), np.maximum(tensor.to_numpy(x), 0)) for other in others)
+
+
+@pytest.mark.parametrize("what", ["load", "plan_batch", "compile"])
+def test_other_calls(what, tmp_path):
+    """A load is refused half-way, a plan leaves the count of steps, and a net is compiled or says that it is not."""
+    scene = Scene(True, 2, tmp_path / "net.h5")
+    scene.train_on(2)
+    later = tmp_path / "later.npz"
+    scene.net.save(later)
+
+    def compile() -> None:
+        scene.net.compile(scene.net.optimizer)
+
+    works = {"load": lambda: scene.net.load(later), "plan_batch": lambda: scene.net.plan_batch(5), "compile": compile}
+    for at in places(works[what], what, share=2):
+        used = scene.net.optimizer
+        scene.restore()
+        tracer = Tracer(at, OPCODES)
+        tracer.run(works[what])
+        scene.where = tracer.place
+        if scene.net.optimizer is None:
+            assert what == "compile"
+            with pytest.raises(GraphError, match=r"call compile\(optimizer\) first"):
+                scene.step()
+            scene.net.compile(used)
+        elif scene.net.unfinished_at:
+            with pytest.raises(GraphError, match="discard_step"):
+                scene.step()
+            scene.restore()
+        step = scene.net.optimizer.step
+        assert step in ((2, STEPS) if what == "load" else (2,)), scene.where
+        assert scene.same(step), scene.where
+        scene.train_on(step)
