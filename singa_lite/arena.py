@@ -7,13 +7,17 @@ from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
+import numpy as np
+
 from singa_lite import threads
 from singa_lite.contexts import Alone
 from singa_lite.errors import GraphError
+from singa_lite.fences import Fence, beside
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.lower import Placed
 from singa_lite.runtime.runtime import Replay
 from singa_lite.tensor import Block
+from singa_lite.unique import Unique
 
 Launch = Callable[[], Any]
 
@@ -23,7 +27,7 @@ _TAKEN = (
 )
 
 
-class Arena:
+class Arena(Unique):
     """Bytes from a device's pool. Programs never run at the same time, so the largest one's need is enough."""
 
     def __init__(self, device: Any) -> None:
@@ -63,8 +67,8 @@ class Arena:
 class Pause(NamedTuple):
     """Where a run waits: before its first launch that writes one of these blocks, `wait` is called, once.
 
-    give_up: called in the place of `wait` where an interrupt has ended the run, perhaps before the reader began: it need
-    not begin any more, and is not reading when this returns. None: `wait` does that too.
+    give_up: called in the place of `wait` where an interrupt has ended the run, perhaps before the reader began: it
+    need not begin any more, and is not reading when this returns. None: `wait` does that too.
     """
 
     blocks: Collection[Block]
@@ -86,7 +90,7 @@ class Pause(NamedTuple):
         return cls(frozenset[Block]().union(*(pause.blocks for pause in several)), wait)
 
 
-class Bound:
+class Bound(Unique):
     """A placed program with every launch bound to its bytes. blocks: {held block: Block}."""
 
     def __init__(self, placed: Placed, arena: Arena, blocks: Mapping[int, Block], checked: bool = False) -> None:
@@ -133,7 +137,7 @@ class Bound:
         self.arena.reserve(self.placed.arena_bytes)
         launches, names = self.launches(), [_name(i) for i in self.placed.program.instructions]
         if self.checked:
-            launches, names = self._poisoned(launches, names)
+            launches, names = self._poisoned(self._fenced(launches), names)
         replay: Replay = self.arena.device.replay(launches, names)
         return replay
 
@@ -145,6 +149,30 @@ class Bound:
         instructions = self.placed.program.instructions
         writing = (place for place, i in enumerate(instructions) if any(o.block in numbers for o in i.writes))
         return next(writing, len(instructions))
+
+    def _fenced(self, launches: list[Launch]) -> list[Launch]:
+        """The launches, each of which raises OverrunError if it wrote beyond its outputs and its scratch."""
+        instructions = self.placed.program.instructions
+        return [self._fence(i, launch) for i, launch in zip(instructions, launches, strict=True)]
+
+    def _fence(self, instruction: Instruction, launch: Launch) -> Launch:
+        places, sizes, name = self.placed.places, self.placed.program.sizes, _name(instruction)
+        written = [(places[o.block], places[o.block] + sizes[o.block]) for o in instruction.writes if o.block in places]
+        if instruction.scratch_bytes:
+            start = self.placed.scratch[instruction.number]
+            written.append((start, start + instruction.scratch_bytes))
+        parts = [self._bytes(start, stop - start) for start, stop in beside(written, self.placed.arena_bytes)]
+        if not all(isinstance(part, np.ndarray) for part in parts):  # a GPU's: compute-sanitizer looks there
+            return launch
+        fence = Fence(name, parts)
+
+        def run() -> None:
+            fence.note()
+            launch()
+            fence.check()
+            self.arena.device.check_guards(name)
+
+        return run
 
     def _poisoned(self, launches: list[Launch], names: list[str]) -> tuple[list[Launch], list[str]]:
         """The same with fills of what has died after each."""

@@ -2,9 +2,9 @@
 
 An interrupt (Ctrl-C) may come between any two instructions of Python: after `__enter__` did its work and before the
 `with` block is entered, and at the first instruction of `finally` or `__exit__`. So no flag, lock or setting that such
-code should take back is sure to be taken back. `Context.run` of `contextvars` is written in C: what its function sets in
-context variables is gone when it ends, and that it may run once at a time ends with it too, without an instruction of
-Python. Whatever must not outlive a training step is kept so.
+code should take back is sure to be taken back. `Context.run` of `contextvars` is written in C: what its function sets
+in context variables is gone when it ends, and that it may run once at a time ends with it too, without an instruction
+of Python. Whatever must not outlive a training step is kept so.
 """
 
 from __future__ import annotations

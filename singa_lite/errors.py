@@ -27,3 +27,7 @@ class SnapshotError(OSError):
 
 class SnapshotVersionError(SnapshotError):
     """A snapshot of a form that this version does not know, such as one of a later version; it is not damaged."""
+
+
+class OverrunError(RuntimeError):
+    """An operation wrote beyond the bytes that it was given. Looked for in checked mode alone."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from singa_lite.arrays import kind
 from singa_lite.checks import flag, whole
+from singa_lite.contexts import in_own_context
 from singa_lite.evaluation import Evaluable, evaluate
 from singa_lite.progress import History as History
 from singa_lite.progress import Mean, Progress
@@ -22,6 +24,10 @@ class Trainable(Evaluable, Protocol):
     seed: int
 
     def train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]: ...
+
+
+#: Those that the present call is a part of.
+_under_way: ContextVar[tuple[Training, ...]] = ContextVar("fits under way", default=())
 
 
 class StopTraining(Exception):
@@ -84,8 +90,15 @@ class Training:
         """Whether there is a validation at the end of each epoch."""
         return self._validation is not None
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the present call is a part of it. Also after an interrupt that left callbacks without `on_end`."""
+        return self in _under_way.get()
+
+    @in_own_context
     def run(self) -> History:
         """Train until `epochs` are done."""
+        _under_way.set((*_under_way.get(), self))
         started: list[Callback] = []
         error: BaseException | None = None
         try:

@@ -26,6 +26,7 @@ from singa_lite.passes.pool_first import pool_first
 from singa_lite.passes.tiles import tiled
 from singa_lite.profile import Profile, measure
 from singa_lite.tensor import Block, Tensor
+from singa_lite.unique import Unique
 
 ORDERS = ("recorded", "dependencies")
 
@@ -48,7 +49,7 @@ class RecordedBlock:
     is_parameter: bool = False
 
 
-class Graph:
+class Graph(Unique):
     """The operations of a step, recorded by `device.recording()`, and run as often as wanted.
 
     operations: in the order of recording. A block of bytes is an input, parameter or state if it had its bytes
@@ -105,7 +106,7 @@ class Graph:
 
     def knows(self, block: Block) -> bool:
         """Whether an operation of the record uses the block."""
-        return self._numbers.get(id(block)) in self._used
+        return self._number(block) in self._used
 
     def forget(self, block: Block) -> None:
         """The block gets its bytes now: from here on it is one that had them before."""
@@ -127,9 +128,17 @@ class Graph:
         if self.blocks[number].fresh is not None:
             self.blocks[number].died = len(self.instructions)
 
+    def _number(self, block: Block) -> int | None:
+        """The block's number; not that of one which died without a word, as an interrupt ended its `__del__`."""
+        number = self._numbers.get(id(block))
+        if number is None:
+            return None
+        fresh = self.blocks[number].fresh
+        return number if fresh is None or fresh() is block else None
+
     def _operand(self, tensor: Tensor) -> Operand:
         block = tensor.block
-        number = self._numbers.get(id(block))
+        number = self._number(block)
         if number is None:
             number = self._enter(block, RecordedBlock(block.nbytes, held=block, name=tensor.name))
         self._used.add(number)
@@ -270,6 +279,9 @@ class Graph:
             if not self._placed:
                 alive = {number: b.fresh() for number, b in enumerate(self.blocks) if b.fresh is not None}
                 self._fresh = {number: block for number, block in alive.items() if block is not None}
+                for number in alive.keys() - self._fresh.keys():
+                    if self.blocks[number].died is None:  # it could not say so, as an interrupt ended its `__del__`
+                        self.blocks[number].died = len(self.instructions)
             self._check_written()
             instructions, sizes = self._rewritten()
             alignment = self.device.runtime.alignment

@@ -52,6 +52,10 @@ class Loss(Criterion, ABC):
 
     _taped: _Taped | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy has: all but what is kept for `backward`."""
+        return {name: value for name, value in vars(self).items() if name != "_taped"}
+
     @abstractmethod
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of each sample, composed of the operations of `autograd`.

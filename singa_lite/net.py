@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from copy import deepcopy
 from os import PathLike
 from typing import Any
 
@@ -32,9 +33,10 @@ from singa_lite.samples import Samples
 from singa_lite.sizes import memory_size
 from singa_lite.step import Steps
 from singa_lite.tensor import Tensor, as_tensor
+from singa_lite.unique import Unique
 
 
-class FeedForwardNet(LayerGraph):
+class FeedForwardNet(LayerGraph, Unique):
     """A net of layers, any directed acyclic graph of them.
 
     loss, metric: may also be given to `compile`; a dict {output layer: loss} for several outputs.
@@ -42,6 +44,8 @@ class FeedForwardNet(LayerGraph):
     seed: of the net's random numbers (initial values, dropout); default the device's next one, so that a script
     gives the same numbers each time it runs.
     """
+
+    instead = "copy.deepcopy(net) is a net of its own, net.save() and net.load() bring one to other processes"
 
     def __init__(
         self,
@@ -65,6 +69,27 @@ class FeedForwardNet(LayerGraph):
         self._steps = Steps(self, graph=False)
         self._beside: list[Callable[[], Pause]] = []
         self._readers: list[Pause] = []
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FeedForwardNet:
+        """A net of its own on the same device: layers, optimizer and their values; it records its steps anew.
+
+        GraphError after an unfinished step. A forward that waits for its backward is not copied.
+        """
+        self._whole_step("deepcopy")
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        own: dict[str, Any] = {
+            "_run": None,
+            "_unfinished": None,
+            "_passed_over": [],
+            "_moving": None,
+            "_steps": None,
+            "_beside": [],
+            "_readers": [],
+        }
+        vars(made).update({name: deepcopy(value, memo) for name, value in vars(self).items() if name not in own} | own)
+        made._steps = Steps(made, self._steps.graph, self._steps.fuse)
+        return made
 
     def to_device(self, device: Any) -> None:
         """Move parameters, state and the optimizer's state."""

@@ -13,6 +13,7 @@ from singa_lite.layer import Layer
 from singa_lite.ops.op import Edge, Op
 from singa_lite.ops.shape import Identity
 from singa_lite.tensor import Shape, Tensor
+from singa_lite.unique import Unique
 
 
 class Node(NamedTuple):
@@ -40,7 +41,7 @@ class _Seed(NamedTuple):
     dtype: Any
 
 
-class Run:
+class Run(Unique):
     """One batch's way through the layers.
 
     Each input of a layer passes a port, an Identity on the tape: there a layer's part of the tape begins, and the

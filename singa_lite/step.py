@@ -19,6 +19,7 @@ from singa_lite.graph import Graph, Pause
 from singa_lite.objective import Objective
 from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepForm, form_of
 from singa_lite.tensor import Shape, Tensor
+from singa_lite.unique import Unique
 from singa_lite.watch import Watch
 
 #: What a step does with its feeds as tensors; gives tensors, alone, in a tuple or in a dict, or None.
@@ -42,7 +43,7 @@ class _Stage(Enum):
 _under_way: ContextVar[Steps | None] = ContextVar("under_way", default=None)
 
 
-class Steps:
+class Steps(Unique):
     """How a net does a batch. Its recorded steps share one arena and one place for what they are fed, as they never run
     at the same time; those that were used least recently are forgotten.
 

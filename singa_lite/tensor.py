@@ -14,6 +14,7 @@ from singa_lite.arrays import Array as Array
 from singa_lite.checks import is_int, real, whole
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.strides import memory_order, ordered_strides
+from singa_lite.unique import Unique
 
 Shape = tuple[int, ...]
 
@@ -54,7 +55,7 @@ def lend(**functions: Callable[..., Any]) -> None:
     _lent.update(functions)
 
 
-class Block:
+class Block(Unique):
     """Bytes on a device. `memory` is None until the block is bound; `give` takes the bytes back at the end.
 
     A block lives as long as a Tensor lies over it: when the last one dies, the bytes go back to where they
@@ -81,7 +82,7 @@ class Block:
             give()
 
 
-class Tensor:
+class Tensor(Unique):
     """An n-dimensional array over a Block.
 
     shape: tuple of int; dtype: NumPy dtype; strides and offset: bytes, as in NumPy, multiples of an element's. A view
@@ -108,6 +109,8 @@ class Tensor:
         "shape",
         "strides",
     )
+
+    instead = "tensor.to_numpy(t) is an array that can be"
 
     def __init__(
         self,
@@ -239,6 +242,27 @@ class Tensor:
         device.copy_in(moved, to_numpy(self))
         moved.name, moved.stores_grad = self.name, self.stores_grad
         return moved
+
+    def __copy__(self) -> Tensor:
+        """A further handle over the same bytes."""
+        made = self.detach()
+        made.name, made.layout = self.name, self.layout
+        made.stores_grad, made.requires_grad = self.stores_grad, self.requires_grad
+        made.creator, made.output_index = self.creator, self.output_index
+        return made
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        """The values in bytes of their own, on the same device. GraphError for what an operation on the tape made."""
+        if self.creator is not None:
+            raise GraphError(
+                f"deepcopy: wanted a tensor that no operation on the tape made, received {self!r}; detach() it first"
+            )
+        made: Tensor = self.device.empty(self.shape, self.dtype, self.memory_order())
+        self.device.copy_in(made, to_numpy(self))
+        made.name, made.layout = self.name, self.layout
+        made.stores_grad, made.requires_grad = self.stores_grad, self.requires_grad
+        memo[id(self)] = made
+        return made
 
     def item(self) -> float | int | bool:
         """The value of a tensor with one element, as a Python number; waits for the device."""

@@ -32,7 +32,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from threading import RLock, get_ident
 from typing import Any
 
@@ -137,18 +137,33 @@ def openmp_starts() -> Iterator[None]:
 
 def use_openmp_of(path: str) -> None:
     """From now on the number is fixed. path: of a loaded library; one that uses no OpenMP changes nothing."""
+    library = ctypes.CDLL(path)
     try:
-        _setting.openmp = ctypes.CDLL(path).omp_set_num_threads  # looked up in the libraries that it was linked to
+        _setting.openmp = library.omp_set_num_threads  # looked up in the libraries that it was linked to
     except AttributeError:
         return
     _setting.number = threads()
     settle()
+    if hasattr(os, "register_at_fork"):
+        _ready_to_fork(library)
+
+
+def _ready_to_fork(library: Any) -> None:
+    """Let OpenMP's threads of the thread that forks end before it does; the next operation makes new ones.
+
+    A child process has none of its parent's threads, but libgomp would wait for them for ever.
+    """
+    try:
+        pause = library.omp_pause_resource_all
+    except AttributeError:  # another OpenMP, or one from before 2019
+        return
+    os.register_at_fork(before=partial(pause, 1))  # 1: soft, numbers that were set stay
 
 
 def settle() -> None:
     """Tell OpenMP the number in the calling thread, if it has not been told there."""
     if _setting.openmp is not None:  # each time, as an interrupt may have left another number, see `alone.running`
-        _setting.openmp(_setting.number)
+        _setting.openmp(threads())
 
 
 # ---- BLAS

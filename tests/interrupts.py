@@ -1,9 +1,9 @@
 """KeyboardInterrupt at a chosen line or instruction of singa_lite, by a tracer.
 
-How strict this is: the tracer raises before any line (or, with `opcodes`, any instruction) of a file of singa_lite runs,
-also the first line of `finally` and `except`, of `__enter__` and `__exit__`, and the `with` line again at the end of its
-block, where it leaves even a lock of C's as it is. Python itself notices Ctrl-C at fewer places: where a function
-begins, after calls, and where loops turn. Files of the standard library and calls into C are not interrupted inside.
+How strict this is: the tracer raises before any line (or, with `opcodes`, any instruction) of a file of singa_lite
+runs, also the first line of `finally` and `except`, of `__enter__` and `__exit__`, and the `with` line again at the
+end of its block, where it leaves even a lock of C's as it is. Python itself notices Ctrl-C at fewer places: where a
+function begins, after calls, and where loops turn. Files of the standard library and C are not interrupted inside.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from package_source import PACKAGE, module_files
 # Lowest first. A name is a module, or a folder with all that is in it; "" is singa_lite/__init__.py itself.
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
-    ("errors", "checks", "contexts", "machine", "names", "prefetch"),
-    ("arrays", "memory", "sizes", "strides", "table", "threads"),
+    ("errors", "checks", "contexts", "machine", "names", "prefetch", "unique"),
+    ("arrays", "fences", "memory", "sizes", "strides", "table", "threads"),
     ("kernels",),
     ("runtime",),
     ("tensor",),
@@ -47,13 +47,15 @@ FLOORS = (
     ("__main__",),
 )
 
+BESIDE = ("kernels.interface", "kernels.kernel_set", "kernels.built")
+
 # Folders that can be read alone: all that they may import of the project from outside themselves.
 CLOSED = {
-    "memory": ("errors",),
+    "memory": ("errors", "unique"),
     "kernels.interface": ("errors",),
     "kernels.numpy_kernels": ("errors", "kernels.interface", "kernels.kernel_set"),
-    "kernels.onednn_kernels": ("errors", "strides", "kernels.interface", "kernels.kernel_set", "kernels.built"),
-    "kernels.cuda_kernels": ("errors", "strides", "kernels.interface", "kernels.kernel_set", "kernels.built"),
+    "kernels.onednn_kernels": ("errors", "strides", "unique", *BESIDE),
+    "kernels.cuda_kernels": ("errors", "strides", *BESIDE),
 }
 
 # (importer, imported) that may break the rule of the floors, inside a function only.

@@ -1,12 +1,16 @@
-"""An interrupt at any line of a training step: the step is refused until `discard_step` or `load`, or all is as before."""
+"""An interrupt at any line of a training step: the next is refused until `discard_step` or `load`, or as before."""
 
 from __future__ import annotations
 
 import gc
 import os
 import random
+import shutil
+import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,11 +20,16 @@ import pytest
 
 from interrupts import Tracer
 from nets import state_of
-from singa_lite import FeedForwardNet, GraphError, device, layers, loss, metric, optimizer, threads
+from singa_lite import FeedForwardNet, GraphError, autograd, device, layers, loss, metric, optimizer, tensor, threads
+from singa_lite.fit import Callback, Training
+from singa_lite.snapshots import Checkpoint
+from singa_lite.snapshots.checkpoints.folder import checkpoints, step_of
 
 #: How many lines of each kind of step are tried, at one of their turns; "all": each at its first, its last and another
-#: turn; "opcodes": so each instruction.
-WANTED = os.environ.get("SINGA_LITE_TEST_INTERRUPTS", "60")
+#: turn; "opcodes": so each instruction; "opcodes:200": so many of those, at one of their turns.
+SETTING = os.environ.get("SINGA_LITE_TEST_INTERRUPTS", "40")
+OPCODES = SETTING.startswith("opcodes")
+WANTED = SETTING.partition(":")[2] or SETTING
 STEPS = 4
 RNG = np.random.default_rng(4)
 BATCHES = [(RNG.normal(size=(6, 1, 4, 4)).astype("f"), RNG.integers(0, 3, 6)) for _ in range(STEPS)]
@@ -49,15 +58,15 @@ def wanted(graph: bool) -> list[dict[str, Any]]:
     return states
 
 
-def places(work: Callable[[], Any], name: str) -> Iterator[int]:
-    """Events of the work to interrupt."""
-    tracer = Tracer(opcodes=WANTED == "opcodes")
+def places(work: Callable[[], Any], name: str, share: int = 1) -> Iterator[int]:
+    """Events of the work to interrupt. share: 3 for a third of those WANTED."""
+    tracer = Tracer(opcodes=OPCODES)
     assert not tracer.run(work)
     rng, turns = random.Random(), list(tracer.places.values())
     if WANTED in ("all", "opcodes"):
         events = {event for numbers in turns for event in (numbers[0], numbers[-1], rng.choice(numbers))}
     else:
-        events = {rng.choice(numbers) for numbers in rng.sample(turns, min(int(WANTED), len(turns)))}
+        events = {rng.choice(numbers) for numbers in rng.sample(turns, min(int(WANTED) // share, len(turns)))}
     print(f"{name}: {tracer.count} events of {len(turns)} places, {len(events)} are tried")
     return iter(sorted(events))
 
@@ -83,10 +92,14 @@ class Scene:
 
     def interrupt(self, at: int) -> str:
         """Interrupt a step there, look at what is left, and train on; "refused", "as before" or "done"."""
-        tracer = Tracer(at, WANTED == "opcodes")
+        tracer = Tracer(at, OPCODES)
         tracer.run(self.step)
-        self.where = tracer.place
-        assert self.where is not None, "the step has fewer events this time"
+        assert tracer.place is not None, "the step has fewer events this time"
+        return self.look(tracer.place)
+
+    def look(self, where: Any) -> str:
+        """See what is left of a step, and train on; "refused", "as before" or "done"."""
+        self.where = where
         self.check_device()
         answer = self.answer()
         self.train_on(self.net.optimizer.step)
@@ -149,9 +162,157 @@ def test_a_later_step(graph, tmp_path):
     assert scene.on.pool.used <= used
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
+@pytest.mark.parametrize("graph", [True, False], ids=["replayed", "at once"])
+def test_real_signals(graph, tmp_path):
+    """As Ctrl-C sends them: noticed where Python looks for them, and anywhere in what it calls."""
+    scene, rng = Scene(graph, 2, tmp_path / "net.h5"), random.Random()
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for _ in range(30):
+            scene.restore()
+            start = time.perf_counter()
+            scene.step()
+            seconds = time.perf_counter() - start
+            scene.restore()
+            delay = max(rng.uniform(0, 1.2 * seconds), 1e-6)
+            with suppress(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, delay)
+                scene.step()
+                time.sleep(2 * seconds)
+            scene.look(f"after {delay} of {seconds} seconds")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
 @pytest.mark.parametrize("graph", [True, False], ids=["recorded", "at once"])
 def test_a_first_step(graph, tmp_path):
     scenes = iter(lambda: Scene(graph, 0, tmp_path / "net.h5"), None)
     answers = [next(scenes).interrupt(at) for at in places(next(scenes).step, "first step")]
     count(answers, "recorded" if graph else "at once, first")
     assert "as before" in answers
+
+
+# ---- fit with checkpoints
+
+
+class Note(Callback):
+    """The state after each step."""
+
+    def __init__(self) -> None:
+        self.states: dict[int, dict[str, Any]] = {}
+
+    def on_batch(self, training: Training) -> None:
+        self.states[training.net.optimizer.step] = state_of(training.net)
+
+
+class Run:
+    """fit of two epochs of two steps, a checkpoint each step, interrupted again and again."""
+
+    X = np.concatenate([x for x, _ in BATCHES])[:12]
+    LABELS = np.concatenate([labels for _, labels in BATCHES])[:12]
+
+    def __init__(self, folder: Path, background: bool) -> None:
+        self.folder, self.background = folder, background
+        self.on = device.new_cpu()
+        self.net, self.probe = make(self.on, True), make(self.on, True)
+        self.net.save(folder / "start.npz")
+        note = Note()
+        self.fit("first", note)
+        self.net.load(folder / "start.npz")
+        self.probe.train_one_batch(self.X[:6], self.LABELS[:6])
+        self.states = note.states
+        self.number = 0
+
+    def fit(self, name: str, *callbacks: Callback, resume: str | None = None) -> None:
+        last = Checkpoint(self.folder / name, every_steps=1, background=self.background, keep=9)
+        self.net.fit(self.X, self.LABELS, 6, 2, verbose=False, callbacks=[*callbacks, last], resume=resume)
+
+    def interrupt(self, at: int) -> str:
+        self.net.load(self.folder / "start.npz")
+        self.number += 1
+        name = f"run {self.number}"
+        tracer = Tracer(at, OPCODES)
+        out = tracer.run(lambda: self.fit(name))
+        where, net = tracer.place, self.net
+        answer = "refused" if net.unfinished_at else "whole"
+        if net.unfinished_at:
+            with pytest.raises(GraphError, match="discard_step"):
+                net.train_one_batch(self.X[:6], self.LABELS[:6])
+        elif net.optimizer.step:
+            assert state_of(net) == self.states[net.optimizer.step], where
+        if not out:
+            return "over"
+        self.check_files(self.folder / name, where)
+        if not checkpoints(self.folder / name):
+            net.load(self.folder / "start.npz")
+        self.fit(name, resume="auto")
+        assert state_of(net) == self.states[STEPS], where
+        self.check_files(self.folder / name, where)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, where
+        shutil.rmtree(self.folder / name)
+        return answer
+
+    def check_files(self, folder: Path, where: Any) -> None:
+        """Each checkpoint is whole, and of its step."""
+        for file in checkpoints(folder):
+            self.probe.load(file)
+            assert state_of(self.probe) == self.states[step_of(file)], (where, file)
+
+
+@pytest.mark.parametrize("background", [False, True], ids=["at once", "background"])
+def test_fit_with_checkpoints(background, tmp_path):
+    run = Run(tmp_path, background)
+    answers = [run.interrupt(at) for at in places(lambda: run.fit("counted"), "fit", share=3)]
+    count(answers, f"fit, background {background}")
+    assert "whole" in answers
+
+
+def test_a_block_whose_end_was_interrupted_is_no_output():
+    """What is raised in `__del__` is told and forgotten by Python; the recording goes on, and must be right."""
+    on = device.new_cpu()
+    x = tensor.from_numpy(np.linspace(-1, 1, 8, dtype="f"), on)
+    with on.recording() as graph:
+        inner = autograd.relu(x)
+        inner.block.set_give(lambda: None)
+        y = autograd.multiply(inner, inner)
+        del inner
+        others = [autograd.relu(x) for _ in range(8)]
+    graph.run()
+    assert tensor.to_numpy(y).tolist() == (np.maximum(tensor.to_numpy(x), 0) ** 2).tolist()
+    assert all(np.array_equal(tensor.to_numpy(other), np.maximum(tensor.to_numpy(x), 0)) for other in others)
+
+
+@pytest.mark.parametrize("what", ["load", "plan_batch", "compile"])
+def test_other_calls(what, tmp_path):
+    """A load is refused half-way, a plan leaves the count of steps, and a net is compiled or says that it is not."""
+    scene = Scene(True, 2, tmp_path / "net.h5")
+    scene.train_on(2)
+    later = tmp_path / "later.npz"
+    scene.net.save(later)
+
+    def compile() -> None:
+        scene.net.compile(scene.net.optimizer)
+
+    works = {"load": lambda: scene.net.load(later), "plan_batch": lambda: scene.net.plan_batch(5), "compile": compile}
+    for at in places(works[what], what, share=2):
+        used = scene.net.optimizer
+        scene.restore()
+        tracer = Tracer(at, OPCODES)
+        tracer.run(works[what])
+        scene.where = tracer.place
+        if scene.net.optimizer is None:
+            assert what == "compile"
+            with pytest.raises(GraphError, match=r"call compile\(optimizer\) first"):
+                scene.step()
+            scene.net.compile(used)
+        elif scene.net.unfinished_at:
+            with pytest.raises(GraphError, match="discard_step"):
+                scene.step()
+            scene.restore()
+        step = scene.net.optimizer.step
+        assert step in ((2, STEPS) if what == "load" else (2,)), scene.where
+        assert scene.same(step), scene.where
+        scene.train_on(step)

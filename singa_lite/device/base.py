@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 from singa_lite import threads as _threads
 from singa_lite.arena import Arena
 from singa_lite.checks import whole
-from singa_lite.errors import DeviceError, GraphError
+from singa_lite.errors import DeviceError, GraphError, OverrunError
 from singa_lite.graph import Graph, Operation, Phase
 from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.runtime.host import Host
@@ -24,6 +24,7 @@ from singa_lite.runtime.runtime import MemoryPool, Replay, Runtime
 from singa_lite.sizes import tensor_bytes
 from singa_lite.strides import laid_out, span
 from singa_lite.tensor import LAYOUTS, Array, Block, Tensor, as_tensor, checked_dtype, checked_shape
+from singa_lite.unique import Unique
 
 #: Called with each operation after it ran.
 Watcher = Callable[[Operation], None]
@@ -49,7 +50,7 @@ _START = _Here()
 _here: ContextVar[Mapping[Device, _Here]] = ContextVar("here", default=MappingProxyType({}))
 
 
-class Device:
+class Device(Unique):
     """Memory and kernels of one processor.
 
     phase, layer: where in the step the operations to come stand, in this thread; set them with `scope`. graph: what
@@ -58,6 +59,8 @@ class Device:
     their own; watchers and seeds are the device's, so which thread's an operation is counted as is left to chance.
     To train in several threads, give each a device of its own: `new_cpu`.
     """
+
+    instead = "a process makes its devices by device.cpu() and device.cuda()"
 
     def __init__(self, name: str, kernels: KernelSet, pool: MemoryPool, runtime: Runtime | None = None) -> None:
         self.name = name
@@ -216,6 +219,15 @@ class Device:
             scratch = self.view(block, (operation.scratch_bytes,), _BYTE, (1,), 0)
         with self.runtime.here():
             self.kernels.prepare(operation.kernel, arrays, scratch, operation.settings)()
+        if self.pool.checked:
+            self.check_guards(f"kernel {operation.kernel!r} of layer {operation.layer!r}")
+
+    def check_guards(self, doing: str) -> None:
+        """OverrunError if something wrote beyond memory of a checked pool. doing: what was done last."""
+        try:
+            self.pool.check()
+        except OverrunError as error:
+            raise OverrunError(f"{doing} on {self.name}: {error}") from error
 
     @contextmanager
     def scope(self, phase: Phase | None = None, layer: str | None = None) -> Iterator[None]:
@@ -357,6 +369,9 @@ class Device:
         """Go on in the sequence of `seed` after so many of its seeds."""
         self.set_random_seed(seed)
         self._seeds_given = whole("restore_seeds", given, 0)
+
+    def __deepcopy__(self, memo: Any) -> Device:
+        return self  # a copy of what lies on a device lies there too
 
     def __repr__(self) -> str:
         return f"<Device {self.name}, {self.kernels.name} kernels, {self.pool!r}>"

@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Form, Forms, Launch, Settings
+from singa_lite.unique import Unique
 
 
 class Routine(Protocol):
@@ -30,7 +31,7 @@ _MISSING = object()
 MOST_ROUTINES = 128
 
 
-class BuiltKernel:
+class BuiltKernel(Unique):
     """A kernel whose routines are built once for each combination of forms and settings.
 
     The oldest go beyond MOST_ROUTINES, and are built again where they are wanted again.

@@ -13,7 +13,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import Context
+from contextvars import Context, copy_context
 from threading import RLock
 from typing import Any, TypeAlias, TypeVar
 from weakref import ref
@@ -21,7 +21,12 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
+from singa_lite.errors import OverrunError
+from singa_lite.unique import Unique
+
 ALIGNMENT = 64  # bytes, a cache line and the widest vector; regions start at and fill multiples of it
+GUARD_BYTES = 64  # on each side of a region of a checked pool
+_GUARD = 0xA5
 SEGMENT_BYTES = 1 << 20  # smaller requests share segments of this size, others get one of their own size
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -54,28 +59,31 @@ def _taken_back() -> None:
     """The owner of a region that was taken back from it."""
 
 
-class Region:
+class Region(Unique):
     """What `Pool.take` hands out: `memory`, a uint8 array of `nbytes` bytes, aligned to ALIGNMENT.
 
     `nbytes` is the size asked for, rounded up to a multiple of ALIGNMENT. Once given back, it is not yours.
     """
 
-    __slots__ = ("nbytes", "memory", "_segment", "_offset", "_owner")
+    __slots__ = ("nbytes", "memory", "_segment", "_offset", "_owner", "_span")
 
     def __init__(self, nbytes: int, memory: Bytes, segment: _Segment, offset: int, owner: Any = None) -> None:
         self.nbytes = nbytes
         self.memory = memory
+        self._span = nbytes  # with its guards
         self._owner: Callable[[], object] | None = None if owner is None else ref(owner)
         self._segment = segment
         self._offset = offset
 
 
-class Pool:
+class Pool(Unique):
     """Memory taken and given in regions, and held from the system in segments.
 
     `limit` bounds `total`, the bytes held (None: no bound). `source` makes a new uint8 array of the number of
     bytes it is asked for, aligned to ALIGNMENT, or raises MemoryError; it may give to this pool, but not take
-    from it. With `checked` set, given bytes are filled with 0xFF, NaN in every float type: stale reads show.
+    from it. With `checked` set, given bytes are filled with 0xFF, NaN in every float type: stale reads show. Regions
+    taken from then on lie between guards, GUARD_BYTES on each side that count as used, by which `check` and `give`
+    see writes beyond them.
 
     Threads may share a pool. `give` uses no lock, since finalizers call it, and the garbage collector may run
     those at any time, also during a `take` on the same thread: it queues the region, and the next `take` or
@@ -112,6 +120,11 @@ class Pool:
         if nbytes < 0:
             raise ValueError(f"wanted 0 or more bytes to take, received {nbytes}")
         size = (nbytes + ALIGNMENT - 1) & -ALIGNMENT or ALIGNMENT
+        if self.checked:
+            return self._guarded(self._found(nbytes, size + 2 * GUARD_BYTES, owner))
+        return self._found(nbytes, size, owner)
+
+    def _found(self, nbytes: int, size: int, owner: Any) -> Region:
         try:
             return self._alone(self._take, size, owner)
         except MemoryError:
@@ -123,8 +136,35 @@ class Pool:
         except MemoryError as error:
             raise OutOfMemoryError(nbytes, self._used, self._total - self._used, self._limit) from error
 
+    def _guarded(self, region: Region) -> Region:
+        """The region without its first and last bytes, which are its guards."""
+        region.memory.fill(_GUARD)
+        region.memory = region.memory[GUARD_BYTES:-GUARD_BYTES]
+        region.nbytes = region.memory.size
+        return region
+
+    def check(self) -> None:
+        """OverrunError if something wrote to a guard, see `checked`."""
+        for region in self._live.copy():
+            self._check_guards(region)
+
+    def _check_guards(self, region: Region) -> None:
+        if region._span == region.nbytes:
+            return
+        whole = region._segment.memory[region._offset : region._offset + region._span]
+        for where, guard in (("before", whole[:GUARD_BYTES]), ("behind", whole[-GUARD_BYTES:])):
+            count = int(np.count_nonzero(guard != _GUARD))
+            if count:
+                guard.fill(_GUARD)  # it is told once
+                raise OverrunError(
+                    f"a region of {region.nbytes} bytes: wanted nothing written {where} it, received {count} bytes"
+                )
+
     def give(self, region: Region) -> None:
-        """Hand `region` back; never waits. ValueError if it was given before or is not of this pool."""
+        """Hand `region` back; never waits. ValueError if it was given before or is not of this pool.
+
+        OverrunError, once it is given, for a write beyond a checked region.
+        """
         try:
             if self.checked:
                 self._live[region].memory.fill(0xFF)
@@ -136,6 +176,7 @@ class Pool:
                 f"wanted a region in use from this pool, received one of {region.nbytes} bytes "
                 "that was given before or is another pool's"
             ) from None
+        self._check_guards(region)
 
     @property
     def used(self) -> int:
@@ -221,7 +262,7 @@ class Pool:
 
         with self._lock:
             try:
-                return self._turn.run(begin)
+                return self._turn.run(copy_context().run, begin)
             except RuntimeError:
                 if begun:
                     raise
@@ -232,19 +273,19 @@ class Pool:
         with suppress(_NotAtRestError):
             self._alone(int)
 
-    # An interrupt (Ctrl-C), or an error of the source, can stop the methods below after any instruction. The next change
-    # then makes pieces and numbers anew from the segments and the regions in use, each of which changes at once.
+    # An interrupt (Ctrl-C), or an error of the source, can stop the methods below after any instruction. The next
+    # change then makes pieces and numbers anew from the segments and the regions in use, each of which changes at once.
 
     def _count_anew(self) -> None:
         """Find the free pieces and the numbers from what is known for certain."""
         self._small.clear()
         self._large.clear()
         self._out = set(self._live.copy())  # what is given from here on is put back, what was given before is free
-        self._used = sum(region.nbytes for region in self._out)
+        self._used = sum(region._span for region in self._out)
         self._total = sum(segment.memory.size for segment in self._segments.values())
         used: dict[int, list[tuple[int, int]]] = {number: [] for number in self._segments}
         for region in self._out:
-            used[region._segment.number].append((region._offset, region.nbytes))
+            used[region._segment.number].append((region._offset, region._span))
         for number, segment in self._segments.items():
             segment.fill_gaps(sorted(used[number]))
 
@@ -256,14 +297,14 @@ class Pool:
                 continue  # its bytes were found free
             self._out.remove(region)
             segment, start = region._segment, region._offset
-            end = start + region.nbytes
+            end = start + region._span
             if after := segment.starts.get(end, 0):
                 segment.remove(after, end)
                 end += after
             if before := segment.ends.get(start, 0):
                 start -= before
                 segment.remove(before, start)
-            self._used -= region.nbytes
+            self._used -= region._span
             segment.add(end - start, start)
 
     def _take(self, size: int, owner: Any) -> Region:

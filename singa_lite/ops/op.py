@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from singa_lite.errors import DeviceError, GraphError
 from singa_lite.tensor import Shape, Tensor
+from singa_lite.unique import Unique
 
 #: A mark for each `no_grad` that the present call is inside of.
 _untaped: ContextVar[frozenset[object]] = ContextVar("untaped", default=frozenset())
@@ -35,7 +36,7 @@ class Edge(NamedTuple):
     parameter: Tensor | None
 
 
-class Op:
+class Op(Unique):
     """Base of all operations. A subclass gives `forward` and `backward`; an instance is applied once.
 
     forward(*inputs) makes the output tensors (new handles, never an input's own) and calls kernels to fill them;

@@ -61,12 +61,12 @@ class Checkpoint(Callback):
         file = self.folder.file(step)
         self._check_monitor(training)
         self.folder.prepare(step)
-        self.folder.hold()
+        self.folder.hold(training)
         self._saver.give_up()  # a thread of a run that was interrupted
         self._saver, self._due, self._is_prepared = Saver(self.folder, self.background), False, False
         if self.monitor.begin(progress.history, progress.epoch) and progress.batch == 0 and file.exists():
             self.folder.mark_best(file)  # as a process that was killed may not have come to it
-        self._signals.install()
+        self._signals.install(training)
 
     def on_batch(self, training: Training) -> None:
         """Write if it is time."""

@@ -9,8 +9,11 @@ import sys
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread, current_thread
+from weakref import WeakValueDictionary
 
 from singa_lite.errors import SnapshotError
+from singa_lite.fit import Training
 from singa_lite.snapshots.files import leftovers
 from singa_lite.snapshots.files.atomic import replacing
 
@@ -24,6 +27,10 @@ _NAME = re.compile(r"checkpoint-(\d{10,})\.h5")
 _LEFT = re.compile(r"\.((?:checkpoint-\d{10,}|best)\.h5)\.[0-9a-f]+\.tmp")
 
 
+#: By path: what held it last in this process.
+_holders: WeakValueDictionary[str, Folder] = WeakValueDictionary()
+
+
 class Folder:
     """One training run's checkpoints. keep: how many of the newest stay; the best one stays beside them."""
 
@@ -33,6 +40,7 @@ class Folder:
         self.path = Path(path)
         self.keep = keep
         self._lock: int | None = None
+        self._holder: tuple[Training, Thread] | None = None
 
     def prepare(self, step: int) -> None:
         """Make the folder; remove what killed processes left half written, as `leftovers` says.
@@ -57,7 +65,7 @@ class Folder:
                 'fit(..., resume="auto") goes on from it, a new run wants a folder of its own'
             )
 
-    def hold(self) -> None:
+    def hold(self, training: Training) -> None:
         """Keep the folder for this run. SnapshotError if a run that is alive keeps it.
 
         By a lock that the system drops with the process; where there are no locks on folders, nobody is kept out.
@@ -65,6 +73,12 @@ class Folder:
         self.release()
         if sys.platform == "win32":
             return
+        self._holder = training, current_thread()
+        left = _holders.get(os.path.realpath(self.path))
+        if left is None or left._is_left:
+            if left is not None:
+                left.release()
+            _holders[os.path.realpath(self.path)] = self
         try:
             self._lock = os.open(self.path, os.O_RDONLY)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,11 +90,20 @@ class Folder:
         except OSError:
             self.release()
 
+    @property
+    def _is_left(self) -> bool:
+        """Whether an interrupt ended the run before it released the folder."""
+        if self._holder is None:
+            return True
+        training, thread = self._holder
+        return not thread.is_alive() or (thread is current_thread() and not training.is_under_way)
+
     def release(self) -> None:
         """Let others have the folder."""
         if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # what an interrupt leaves after it keeps nobody out
+            lock, self._lock = self._lock, None
+            os.close(lock)
 
     def probe(self) -> Path:
         """Where a file may be written and removed again, to see whether that works."""

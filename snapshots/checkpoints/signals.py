@@ -8,6 +8,8 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any
 
+from singa_lite.fit import Training
+
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -23,20 +25,25 @@ class Signals:
         self.received = 0
         self._before: dict[int, Any] = {}
         self._process = 0
+        self._training: Training | None = None
 
-    def install(self) -> None:
-        """Note signals from now on."""
-        self.received, self._process = 0, os.getpid()
+    def install(self, training: Training) -> None:
+        """Note signals from now on, while it is under way."""
+        self.received, self._process, self._training = 0, os.getpid(), training
+        if self._before:  # of a run that was interrupted before it could restore them
+            self.restore()
         if current_thread() is not main_thread():
             return
         for number in _NUMBERS:
             if signal.getsignal(number) not in (None, signal.SIG_IGN):
-                self._before[number] = signal.signal(number, self._note)
+                self._before[number] = signal.getsignal(number)
+                signal.signal(number, self._note)
 
     def restore(self) -> None:
         """Let signals do what they did before."""
-        while self._before:
-            signal.signal(*self._before.popitem())
+        for number, before in list(self._before.items()):
+            signal.signal(number, before)
+            del self._before[number]
 
     def leave(self, why: str) -> None:
         """Leave as the signal asks: KeyboardInterrupt, or SystemExit with the status of a process it had ended."""
@@ -50,7 +57,8 @@ class Signals:
         return getattr(error, "singa_lite_left", False)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._process:  # forked while training
+        over = self._training is None or not self._training.is_under_way
+        if over or os.getpid() != self._process:  # interrupted before it was restored, or forked while training
             self.restore()
             signal.raise_signal(number)
             return

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from singa_lite.kernels.onednn_kernels.functions import FUNCTIONS, TYPES
+from singa_lite.unique import Unique
 
 #: What `SINGA_LITE_ONEDNN` may hold in the place of a path: do without the library.
 OFF = "off"
@@ -35,7 +36,7 @@ class _Version(c.Structure):
     _fields_ = [(name, c.c_int) for name in ("major", "minor", "patch")]
 
 
-class Library:
+class Library(Unique):
     """A loaded libdnnl.so.3: its functions without the prefix `dnnl_`, the engine of the CPU and a stream.
 
     path: of the file; version: such as "3.2.0". OSError for a file that is no such library, or another major version.

@@ -11,12 +11,13 @@ import numpy as np
 
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels.library import load
+from singa_lite.unique import Unique
 
 Launch = Callable[[], Any]
 Extents = Sequence[int]
 
 
-class Handle:
+class Handle(Unique):
     """An object of the library, destroyed with its handle. It can be given to every function of the library."""
 
     __slots__ = ("_as_parameter_", "_destroy", "_keep")
@@ -41,7 +42,7 @@ def dims(extents: Extents) -> Any:
     return (c.c_int64 * max(len(extents), 1))(*extents)
 
 
-class Form:
+class Form(Unique):
     """How a tensor lies in memory (a memory descriptor); it lives as long as its owner."""
 
     __slots__ = ("_as_parameter_", "_owner")
@@ -92,7 +93,7 @@ def _attributes(post_ops: Sequence[PostOp]) -> Handle:
     return attributes
 
 
-class Primitive:
+class Primitive(Unique):
     """One primitive for fixed forms: made once, bound to memory as often as wanted.
 
     Its code, which takes time and memory, is made when it is first bound: planning asks for scratch alone.
@@ -169,8 +170,13 @@ class Primitive:
         return launch, memories
 
     def _memory(self, argument: int, array: Any) -> Handle:
+        form = self.form(argument)
+        if array.flags.forc and array.nbytes < form.nbytes:  # the library writes to where it is told
+            raise ValueError(
+                f"{self.implementation}: argument {argument}: wanted {form.nbytes} bytes, received {array.nbytes}"
+            )
         pointer = c.c_void_p(array.ctypes.data)
-        return Handle("memory", load().make("memory_create", self.form(argument), load().engine, pointer))
+        return Handle("memory", load().make("memory_create", form, load().engine, pointer))
 
 
 class Reorder(Primitive):

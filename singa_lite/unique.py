@@ -1,0 +1,29 @@
+"""What there is one of: memory that is given back once, and objects of libraries that are destroyed once."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NoReturn
+
+
+class Unique:
+    """Base of classes whose objects are neither copied nor pickled: a copy would give back or destroy the same again.
+
+    instead: what to do in the place of it, for the message of the TypeError.
+    """
+
+    __slots__ = ()
+
+    instead: ClassVar[str] = ""
+
+    def __copy__(self) -> Any:
+        raise self._refused("copied")
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise self._refused("copied")
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise self._refused("pickled")
+
+    def _refused(self, what: str) -> TypeError:
+        advice = f"; {self.instead}" if self.instead else ""
+        return TypeError(f"{type(self).__name__}: wanted an object that can be {what}, received one of a kind{advice}")
