@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from singa_lite.arrays import check_detached, dtype_of, host_array, is_plain, on_host, says_form
 from singa_lite.errors import GraphError, ShapeError
+from singa_lite.notice import warn
 from singa_lite.tensor import Shape, Tensor, as_tensor, to_numpy
 
 
@@ -97,4 +97,4 @@ def warn_of_nan(named: Mapping[str, Any]) -> None:
     for name, given in named.items():
         array = given if isinstance(given, np.ndarray) else to_numpy(as_tensor(given))
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            warnings.warn(f"{name} holds NaN or infinity in its first batch", RuntimeWarning, stacklevel=4)
+            warn(f"{name} holds NaN or infinity in its first batch", RuntimeWarning)

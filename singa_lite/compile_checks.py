@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from singa_lite.errors import GraphError
 from singa_lite.layer import Layer
+from singa_lite.notice import warn
 from singa_lite.objective import Objective
 from singa_lite.optimizer import Optimizer, precision
 from singa_lite.run import Node
@@ -52,11 +52,10 @@ def _warn_of_twice(nodes: Mapping[str, Node], objective: Objective) -> None:
     for name, loss in objective.losses.items():
         before = _origin(nodes, name)
         if loss.applies and before.gives:
-            warnings.warn(
+            warn(
                 f"loss {type(loss).__name__} of output {name!r}: wanted raw scores, whose {loss.applies} it takes "
                 f"itself, received the {before.gives} of layer {before.name!r}: leave that layer out",
                 UserWarning,
-                stacklevel=4,
             )
 
 

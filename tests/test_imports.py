@@ -19,7 +19,7 @@ from package_source import PACKAGE, module_files
 # Lowest first. A name is a module, or a folder with all that is in it; "" is singa_lite/__init__.py itself.
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
-    ("errors", "checks", "contexts", "machine", "names", "prefetch", "unique"),
+    ("errors", "checks", "contexts", "machine", "names", "notice", "prefetch", "unique"),
     ("arrays", "fences", "memory", "sizes", "strides", "table", "threads"),
     ("kernels",),
     ("runtime",),

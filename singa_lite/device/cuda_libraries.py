@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from singa_lite.kernels.cuda_kernels.cudnn_plan import Knobs, Planner
 from singa_lite.kernels.cuda_kernels.lt import Lt
 from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
 from singa_lite.kernels.cuda_kernels.products import Products
+from singa_lite.notice import warn
 
 INSTALL = "pip install 'singa-lite[cuda13,cudnn13]'"
 WITHOUT_CUBLASLT = "products by plain kernels of ours, slower"
@@ -65,7 +65,7 @@ def libraries(stream: int, options: Options) -> Iterator[Library]:
 
 @cache
 def _warn(why: str, cost: str) -> None:
-    warnings.warn(f"{why}; without it: {cost}", stacklevel=2)
+    warn(f"{why}; without it: {cost}")
 
 
 def found() -> Iterator[tuple[str, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +13,7 @@ from singa_lite import threads
 from singa_lite.errors import DeviceError
 from singa_lite.kernels.kernel_set import Forms, Kernel, KernelSet, Launch, Settings
 from singa_lite.kernels.numpy_kernels import NUMPY
+from singa_lite.notice import warn
 
 SETS = ("auto", "onednn", "numpy")
 
@@ -76,10 +76,9 @@ def _warn(why: str) -> None:
     from singa_lite.kernels.onednn_kernels.library import OFF
 
     if os.environ.get("SINGA_LITE_ONEDNN", "") != OFF:
-        warnings.warn(
+        warn(
             f"{why}; the NumPy kernels serve, many times slower. To change that: pip install onednn-cpu-gomp; "
             "to say that this is meant: SINGA_LITE_KERNELS=numpy",
-            stacklevel=3,
         )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from singa_lite.kernels.kernel_set import Launch
+from singa_lite.notice import warn
 
 
 class CapturedGraph(Protocol):
@@ -68,9 +68,7 @@ class CapturedReplay:
             return self._capture(range(len(self._launches)))
         except Exception as error:
             self.cause = self._culprit(error)
-        warnings.warn(
-            f"this step cannot be one CUDA graph: {self.cause}; its operations are launched one by one", stacklevel=2
-        )
+        warn(f"this step cannot be one CUDA graph: {self.cause}; its operations are launched one by one")
         return None
 
     def _capture(self, places: Sequence[int]) -> CapturedGraph:

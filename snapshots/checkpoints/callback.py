@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from math import inf
 
 from singa_lite.checks import above_zero, flag, whole
 from singa_lite.fit import Callback, Training
+from singa_lite.notice import warn
 from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.monitor import Monitor
 from singa_lite.snapshots.checkpoints.saver import Saver
@@ -148,5 +148,5 @@ class Checkpoint(Callback):
     def _leave_with(self, error: BaseException) -> None:
         """Leave as a signal asks that came together with an error, which is told."""
         if self._signals.received and isinstance(error, Exception):
-            warnings.warn(f"fit was asked to leave, and ended by {error!r}", stacklevel=2)
+            warn(f"fit was asked to leave, and ended by {error!r}")
             self._leave_if_received()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from singa_lite.checks import finite, whole
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
+from singa_lite.notice import warn
 from singa_lite.progress import Mean, Progress
 from singa_lite.snapshots import formats, tree
 from singa_lite.snapshots.checkpoints import history
@@ -234,4 +234,4 @@ def _warn_of_differences(where: str, before: Mapping[str, Any], now: Mapping[str
     ]
     if told:
         text = f"{where}: numbers may differ from those of an uninterrupted run: {'; '.join(told)}"
-        warnings.warn(text, stacklevel=7)
+        warn(text)

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import sys
-import warnings
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread, current_thread
@@ -14,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
+from singa_lite.notice import warn
 from singa_lite.snapshots.files import leftovers
 from singa_lite.snapshots.files.atomic import replacing
 
@@ -123,7 +123,7 @@ class Folder:
             try:
                 old.unlink(missing_ok=True)
             except OSError as error:
-                warnings.warn(f"an old checkpoint cannot be removed: {error}", stacklevel=2)
+                warn(f"an old checkpoint cannot be removed: {error}")
 
     def mark_best(self, file: Path) -> None:
         """Let the name of the best one be this file's too, also after it is pruned."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 
 from singa_lite.errors import SnapshotError, SnapshotVersionError
 from singa_lite.fit import Training
+from singa_lite.notice import warn
 from singa_lite.snapshots.checkpoints import checkpoint
 from singa_lite.snapshots.checkpoints.callback import Checkpoint
 from singa_lite.snapshots.checkpoints.folder import BEST, checkpoints, set_aside, step_of
@@ -53,7 +53,7 @@ def _restore_first_whole(training: Training, files: list[Path]) -> None:
             damaged.append((file, damage))
             continue
         for other, why in damaged:
-            warnings.warn(f"{why}; set aside as {set_aside(other).name}, taking the one before it", stacklevel=5)
+            warn(f"{why}; set aside as {set_aside(other).name}, taking the one before it")
         return
     if damaged:
         raise _none_is_whole(damaged)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -12,6 +11,7 @@ from threading import Event
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
 from singa_lite.graph import Pause
+from singa_lite.notice import warn
 from singa_lite.snapshots import formats, tree
 from singa_lite.snapshots.checkpoints import checkpoint
 from singa_lite.snapshots.checkpoints.background import Copying, HostCopy, Writer
@@ -147,4 +147,4 @@ def _nothing() -> None:
 
 
 def _warn(error: Exception) -> None:
-    warnings.warn(f"a checkpoint was not written: {error}", stacklevel=4)
+    warn(f"a checkpoint was not written: {error}")
