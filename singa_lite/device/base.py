@@ -212,7 +212,7 @@ class Device:
             self.run("copy", as_tensor(given, self) if here is None else here, tensor)
             return
         array = self._overwritten(tensor)
-        staged = self.runtime.staged(array, given)
+        staged = self.runtime.staged(tensor.block, given)
         if staged is None:
             self.runtime.write(array, given)
             return
@@ -222,7 +222,8 @@ class Device:
     def adopt(self, given: Any) -> Tensor | None:
         """A tensor over a foreign array (CuPy, DLPack) in this GPU's memory, no copy; None for any other.
 
-        Its bytes are the array's own, valid for as long as the array's owner leaves them alone: for kernels to read.
+        Its bytes are the array's own, for kernels to read. The array is held until they have, as the last use of the
+        tensor ends; its owner may overwrite it then, on the stream that is current in CuPy.
         """
         if isinstance(given, Tensor):
             return None
@@ -230,7 +231,8 @@ class Device:
         if found is None:
             return None
         memory, array = found
-        return Tensor(Block(self, array.nbytes, memory), array.shape, array.dtype, array.strides)
+        block = Block(self, array.nbytes, memory, partial(self.runtime.let_go, array))
+        return Tensor(block, array.shape, array.dtype, array.strides)
 
     def _overwritten(self, tensor: Tensor) -> Any:
         """The array of a tensor whose values the host overwrites now."""

@@ -92,7 +92,7 @@ class HostCuda(Cuda):
         return super().view(self._cupy.cuda.MemoryPointer(owner, 0), shape, dtype, strides, offset)
 
     @contextmanager
-    def staged(self, array: Any, values: np.ndarray) -> Iterator[Any]:
+    def staged(self, owner: Any, values: np.ndarray) -> Iterator[Any]:
         """Memory of the pool, given back when the copy has been asked for: it is done by then."""
         region = self.pool.take(values.nbytes)
         memory = region.memory[: values.nbytes]
@@ -107,6 +107,9 @@ class HostCuda(Cuda):
         ctypes.memmove(span.ctypes.data, array.data.ptr, span.nbytes)
 
     def synchronize(self) -> None:
+        """All is done."""
+
+    def let_go(self, array: Any) -> None:
         """All is done."""
 
 

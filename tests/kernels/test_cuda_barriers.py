@@ -10,14 +10,13 @@ from importlib.util import find_spec
 
 import pytest
 
+import barriers
 import host_loader
+from singa_lite.kernels.cuda_kernels import source
 
 MISSING = host_loader.missing() or ("" if find_spec("cupy") else "CuPy, pip install cupy-cuda13x")
-if MISSING:
-    pytest.skip(f"CUDA kernels cannot run on the host without {MISSING}", allow_module_level=True)
 
-import barriers
-from singa_lite.kernels.cuda_kernels import source
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"CUDA kernels cannot run on the host without {MISSING}")
 
 ALL = [f"{file}:{line}" for file, line in barriers.barriers()]
 #: Calls that reduce in blocks of several warps, several times one after the other.
