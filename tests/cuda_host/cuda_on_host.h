@@ -332,8 +332,12 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 }
 inline float __expf(float x) { return expf(x); }
 inline float __logf(float x) { return logf(x); }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline double __dmul_rn(double a, double b) { return a * b; }
+template <class V> inline V rounded(V value) {
+    asm("" : "+x"(value)); // out of the compiler's sight: no sum takes the product in unrounded
+    return value;
+}
+inline float __fmul_rn(float a, float b) { return rounded(a * b); }
+inline double __dmul_rn(double a, double b) { return rounded(a * b); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline double rsqrt(double x) { return 1 / sqrt(x); }
 inline float rsqrt(float x) { return 1 / sqrtf(x); }

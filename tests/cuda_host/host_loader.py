@@ -43,6 +43,12 @@ def missing() -> str:
     return ""
 
 
+def rounds_once() -> bool:
+    """Whether this processor has a product and a sum in one operation, for `Build.fused`."""
+    known = Path("/proc/cpuinfo")
+    return known.exists() and re.search(r"^flags\s*:.*\bfma\b", known.read_text(), re.MULTILINE) is not None
+
+
 class Build(NamedTuple):
     """How kernels are compiled for the host.
 
