@@ -16,6 +16,7 @@ from host_loader import HostLoader
 from host_products import HostMultiplier
 from singa_lite.device import Device
 from singa_lite.device.by_host import by_way_of_host
+from singa_lite.device.trial import GpuTrial
 from singa_lite.kernels.cuda_kernels import cuda
 from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
 from singa_lite.kernels.cuda_kernels.products import Products
@@ -150,17 +151,18 @@ def host_cuda(
     """
     runtime = HostCuda(limit)
     runtime.pool.checked = checked
-    builders, fusions = _libraries(runtime.stream) if libraries else ([], [])
+    builders, fusions = _libraries(runtime) if libraries else ([], [])
     kernels = cuda(StreamLoader(runtime.stream), by_way_of_host(NUMPY, runtime), builders, fusions, channels_last)
     return Device(f"cuda on host #{next(_numbers)}", kernels, runtime.pool, runtime)
 
 
-def _libraries(stream: HostStream) -> tuple[list[Any], list[tuple[str, str]]]:
-    products = Products(_Submitted(HostMultiplier(), stream))
+def _libraries(runtime: HostCuda) -> tuple[list[Any], list[tuple[str, str]]]:
+    stream, trial = runtime.stream, GpuTrial(runtime)
+    products = Products(_Submitted(HostMultiplier(), stream), trial=trial)
     pixels = PointwiseConvolutions(products)
     builders, fusions = [products.builders, pixels.builders], [*products.FUSIONS, *pixels.FUSIONS]
     if not missing_cudnn():
-        made = convolutions()
+        made = convolutions(trial)
         made.planner.executor = _Submitted(made.planner.executor, stream)
         builders.append(made.builders)
         fusions += made.FUSIONS
