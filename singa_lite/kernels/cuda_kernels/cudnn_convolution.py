@@ -116,7 +116,7 @@ class Convolutions:
         if activation != "relu":
             return None
         window = _Window(stride, pad, dilation)
-        fused = self._forward(x, weight, bias, y, window, relu=True) if self._keeps_nan(x, bias) else None
+        fused = self._forward(x, weight, bias, y, window, relu=True) if self.keeps_nan(x, bias) else None
         if fused is not None:
             return fused
         routine, relu = self._forward(x, weight, bias, y, window), mapped("activation.cu", "relu", y, y)
@@ -124,7 +124,7 @@ class Convolutions:
             return None
         return routine.then(relu)
 
-    def _keeps_nan(self, x: Form, bias: Form | None) -> bool:
+    def keeps_nan(self, x: Form, bias: Form | None) -> bool:
         """Of convolutions of this dtype, by one of 3 x 3 over few channels."""
 
         def questions() -> Iterator[Question]:

@@ -77,12 +77,12 @@ class Products:
         """ReLU only."""
         if activation not in _EPILOGUES:
             return None
-        if self._keeps_nan(x, bias, y):
+        if self.keeps_nan(x, bias, y):
             return self._dense(x, weight, bias, y, activation)
         routine, relu = self._dense(x, weight, bias, y, None), mapped("activation.cu", "relu", y, y)
         return None if routine is None or relu is None else routine.then(relu)
 
-    def _keeps_nan(self, x: Form, bias: Form | None, y: Form) -> bool:
+    def keeps_nan(self, x: Form, bias: Form | None, y: Form) -> bool:
         """Of products of these dtypes, by an aligned one and one that is not."""
 
         def questions() -> Iterator[Question]:
