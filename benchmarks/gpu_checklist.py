@@ -75,7 +75,7 @@ def convolutions(gpu: int) -> str:
 
 
 def products(gpu: int) -> str:
-    """3: Products of cuBLASLt with bias and ReLU, and a bias gradient, eager and captured; whether its ReLU keeps NaN."""
+    """3: Products of cuBLASLt with bias and ReLU, a bias gradient, eager and captured; whether its ReLU keeps NaN."""
     random = np.random.default_rng(7)
     x, weight, bias = (random.standard_normal(shape) for shape in ((130, 67), (67, 259), (259,)))
     calls: list[tuple[str, Arrays, dict[str, Any]]] = [
