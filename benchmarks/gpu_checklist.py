@@ -1,8 +1,14 @@
-"""What only a GPU can answer: nine questions, each a function that tries and tells, for `gpu.py --checklist`."""
+"""What only a GPU can answer: nine questions, each a function that tries and tells, for `gpu.py --checklist`.
+
+Each is asked in a process of its own, for so long and no longer; what they tell goes to one report, whatever fails.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +21,7 @@ import numpy as np
 
 import gpu_plans
 from gpu_means import (
+    SANITIZER_SECONDS,
     TESTS,
     Arrays,
     against_numpy,
@@ -23,6 +30,7 @@ from gpu_means import (
     largest_difference,
     microseconds,
     planned,
+    relu_keeps_nan,
     sanitizer,
     trained,
     tried,
@@ -67,7 +75,7 @@ def convolutions(gpu: int) -> str:
 
 
 def products(gpu: int) -> str:
-    """3: Products of cuBLASLt with bias and ReLU, and a bias gradient, eager and captured."""
+    """3: Products of cuBLASLt with bias and ReLU, a bias gradient, eager and captured; whether its ReLU keeps NaN."""
     random = np.random.default_rng(7)
     x, weight, bias = (random.standard_normal(shape) for shape in ((130, 67), (67, 259), (259,)))
     calls: list[tuple[str, Arrays, dict[str, Any]]] = [
@@ -76,7 +84,8 @@ def products(gpu: int) -> str:
         ("bias_gradient", [x, np.empty(67)], {"axis": 1}),
     ]
     on = device.new_cuda(gpu)
-    return "\n".join(f"{name}: {against_numpy(on, name, arrays, settings)}" for name, arrays, settings in calls)
+    told = [f"{name}: {against_numpy(on, name, arrays, settings)}" for name, arrays, settings in calls]
+    return "\n".join([*told, f"ReLU keeps NaN: {relu_keeps_nan(on)}"])
 
 
 def allocations(gpu: int) -> str:
@@ -211,14 +220,40 @@ POINTS: tuple[Callable[[int], str], ...] = (
 )
 
 
+#: Seconds that a point may take, and those that take longer: the seventh runs the sanitizer twice.
+LIMIT = 300
+LIMITS = {7: 2 * SANITIZER_SECONDS + LIMIT}
+REPORT = Path("gpu_checklist.txt")
+
+
+def answer(number: int, gpu: int, limit: float) -> tuple[bool, str]:
+    """(whether there is one, the answer), from a process of its own: one that hangs or breaks the GPU ends alone."""
+    command = [sys.executable, __file__, str(number), str(gpu)]
+    asked = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        told, errors = asked.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(asked.pid, signal.SIGKILL)  # with whatever it started
+        told, _ = asked.communicate()
+        return False, f"{told}FAILED: not done after {limit:g} seconds"
+    if asked.returncode:
+        last = (errors.strip() or f"exit status {asked.returncode}").splitlines()[-1]
+        return False, f"{told}FAILED: {last}"
+    return True, told.rstrip()
+
+
 def main(gpu: int) -> int:
-    """Ask all; 1 if one of them could not be answered."""
+    """Ask all, and write what they answer to REPORT as well, point by point; 1 if one could not be answered."""
     failed = False
-    for point in POINTS:
-        print(point.__doc__, flush=True)
-        try:
-            answer = point(gpu)
-        except Exception as error:
-            answer, failed = f"FAILED: {type(error).__name__}: {error}", True
-        print("   " + answer.replace("\n", "\n   "), flush=True)
+    with REPORT.open("w") as report:
+        for number, point in enumerate(POINTS, 1):
+            answered, text = answer(number, gpu, LIMITS.get(number, LIMIT))
+            failed |= not answered
+            told = f"{point.__doc__}\n   " + text.replace("\n", "\n   ")
+            print(told, flush=True)
+            print(told, file=report, flush=True)
     return int(failed)
+
+
+if __name__ == "__main__":
+    print(POINTS[int(sys.argv[1]) - 1](int(sys.argv[2])))

@@ -19,10 +19,18 @@ import numpy as np
 import gpu_plans
 from nets import NETS, batch
 from singa_lite import FeedForwardNet, device, optimizer, tensor
+from singa_lite.device.trial import GpuTrial
 from singa_lite.kernels.cuda_kernels import cudnn_library
+from singa_lite.kernels.cuda_kernels.lt import Lt
+from singa_lite.kernels.cuda_kernels.products import Products
+from singa_lite.kernels.kernel_set import Form
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
+
+#: The tests that run under the sanitizer, and seconds that they may take.
+SANITIZED = "test_results_are_those and gpu-own and small-float32"
+SANITIZER_SECONDS = 600
 
 Arrays = Sequence[np.ndarray[Any, Any] | None]
 
@@ -117,14 +125,26 @@ def largest_difference(on: Any, ours: Any, theirs: Any, name: str, tensors: Arra
     return max((float(np.max(np.abs(h.astype(np.float64) - t))) for h, t in apart), default=0.0)
 
 
+def relu_keeps_nan(on: Any) -> bool:
+    """Whether cuBLASLt's does, with a bias, in float32."""
+    x, bias = (Form(shape, np.dtype(np.float32), steps) for shape, steps in (((3, 16), (64, 4)), ((16,), (4,))))
+    with on.runtime.here():
+        return Products(Lt(on.runtime.stream.ptr), trial=GpuTrial(on.runtime)).keeps_nan(x, bias, x)
+
+
 def sanitizer(tool: str) -> str:
-    """The GPU's tests under compute-sanitizer."""
+    """Each kernel of ours once, over small tensors, under compute-sanitizer, which makes a launch far slower."""
     command = shutil.which("compute-sanitizer")
     if command is None:
         return f"{tool}: no compute-sanitizer, a part of the CUDA toolkit"
-    tests = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", str(TESTS / "contract")]
+    tests = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-k", SANITIZED, str(TESTS / "contract")]
     with tempfile.TemporaryDirectory() as folder:
         asked = [command, "--tool", tool, "--error-exitcode", "9", *tests]
-        done = subprocess.run(asked, cwd=folder, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(
+                asked, cwd=folder, capture_output=True, text=True, check=False, timeout=SANITIZER_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            return f"{tool}: not done after {SANITIZER_SECONDS} seconds"
     last = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1:]
     return f"{tool}: exit status {done.returncode}, {' '.join(last)}"

@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 import pytest
 
-from cuda_devices import KINDS, new_device
+from cuda_devices import KINDS, needs_a_gpu, new_device
 from nets import all_bits, bits
 from singa_lite import FeedForwardNet, OutOfMemoryError, autograd, device, layers, loss, metric, optimizer, tensor
 from singa_lite.device import Device
@@ -248,6 +248,7 @@ def test_batches_may_be_tensors_of_either_device(cuda):
 
 @pytest.mark.gpu
 def test_arrays_of_the_gpu_come_in_and_go_out_without_a_copy():
+    needs_a_gpu("no arrays of other owners; test_cuda_streams.py has some")
     on = new_device("gpu")
     import cupy
 

@@ -206,24 +206,66 @@ def test_the_checklist_has_nine_numbered_points(load):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="wants CuPy, pip install cupy-cuda13x")
-def test_a_point_that_fails_is_told_and_the_others_are_asked(load, monkeypatch, capsys):
+def test_a_point_that_fails_is_told_and_the_others_are_asked(load, monkeypatch, capsys, tmp_path):
     checklist = load("gpu_checklist")
 
-    def wrong(gpu: int) -> str:
-        """1: Wrong."""
-        raise ValueError("no such thing")
+    def first(gpu: int) -> str:
+        """1: First."""
 
-    def right(gpu: int) -> str:
-        """2: Right."""
-        return f"all well\non {gpu}"
+    def second(gpu: int) -> str:
+        """2: Second."""
 
-    monkeypatch.setattr(checklist, "POINTS", (wrong, right))
+    def answer(number: int, gpu: int, limit: float) -> tuple[bool, str]:
+        assert limit == {1: 300, 2: 9}[number]
+        return number == 2, f"{'FAILED: no such thing' if number == 1 else f'all well{chr(10)}on {gpu}'}"
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(checklist, "POINTS", (first, second))
+    monkeypatch.setattr(checklist, "LIMITS", {2: 9})
+    monkeypatch.setattr(checklist, "answer", answer)
     assert checklist.main(4) == 1
-    assert (
-        capsys.readouterr().out == "1: Wrong.\n   FAILED: ValueError: no such thing\n2: Right.\n   all well\n   on 4\n"
-    )
-    monkeypatch.setattr(checklist, "POINTS", (right,))
+    told = "1: First.\n   FAILED: no such thing\n2: Second.\n   all well\n   on 4\n"
+    assert capsys.readouterr().out == told
+    assert (tmp_path / "gpu_checklist.txt").read_text() == told
+    monkeypatch.setattr(checklist, "answer", lambda *_: (True, "well"))
     assert checklist.main(4) == 0
+
+
+POINT = """
+import subprocess, sys, time
+number = int(sys.argv[1])
+print("begins", flush=True)
+if number == 2:
+    raise ValueError("no such thing")
+if number == 3:
+    subprocess.run([sys.executable, "-c", "import time; time.sleep(60)"])
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="needs CuPy")
+def test_a_point_has_a_process_and_a_limit_of_its_own(load, monkeypatch, tmp_path):
+    checklist = load("gpu_checklist")
+    (tmp_path / "point.py").write_text(POINT)
+    monkeypatch.setattr(checklist, "__file__", str(tmp_path / "point.py"))
+    assert checklist.answer(1, 0, 60) == (True, "begins")
+    assert checklist.answer(2, 0, 60) == (False, "begins\nFAILED: ValueError: no such thing")
+    assert checklist.answer(3, 0, 2) == (False, "begins\nFAILED: not done after 2 seconds")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="needs CuPy")
+def test_the_sanitizer_runs_a_chosen_few_and_not_for_ever(load, monkeypatch):
+    means, asked = load("gpu_means"), []
+
+    def run(command: list[str], timeout: float, **_: Any) -> Any:
+        asked.append((command, timeout))
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(means.shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(means.subprocess, "run", run)
+    assert means.sanitizer("racecheck") == "racecheck: not done after 600 seconds"
+    ((command, timeout),) = asked
+    assert (command[0], timeout) == ("/bin/compute-sanitizer", 600)
+    assert command[command.index("-k") + 1] == "test_results_are_those and gpu-own and small-float32"
 
 
 @pytest.mark.parametrize("name", ["batch_norm", "layer_norm", "attention"])

@@ -291,7 +291,7 @@ class Device(Unique):
             self.run("copy", as_tensor(given, self) if here is None else here, tensor)
             return
         array = self._overwritten(tensor)
-        staged = self.runtime.staged(array, given)
+        staged = self.runtime.staged(tensor.block, given)
         if staged is None:
             self.runtime.write(array, given)
             return
@@ -301,7 +301,8 @@ class Device(Unique):
     def adopt(self, given: Any) -> Tensor | None:
         """A tensor over a foreign array (CuPy, DLPack) in this GPU's memory, no copy; None for any other.
 
-        Its bytes are the array's own, valid for as long as the array's owner leaves them alone: for kernels to read.
+        Its bytes are the array's own, for kernels to read. The array is held until they have, as the last use of the
+        tensor ends; its owner may overwrite it then, on the stream that is current in CuPy.
         """
         if isinstance(given, Tensor):
             return None
@@ -312,7 +313,8 @@ class Device(Unique):
         reach = span(array.shape, array.strides, array.dtype.itemsize)
         if reach.start < 0:  # a view that runs backwards begins behind its pointer
             return None
-        return Tensor(Block(self, reach.stop, memory), array.shape, array.dtype, array.strides)
+        block = Block(self, reach.stop, memory, partial(self.runtime.let_go, array))
+        return Tensor(block, array.shape, array.dtype, array.strides)
 
     def _overwritten(self, tensor: Tensor) -> Any:
         """The array of a tensor whose values the host overwrites now."""

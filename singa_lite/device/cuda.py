@@ -66,6 +66,7 @@ def new_cuda(
 def _new_cuda(name: str, index: int, limit: int | None = None, options: Any = None) -> Device:
     cupy = _cupy(index)
     from singa_lite.device.cuda_libraries import Options, libraries
+    from singa_lite.device.trial import GpuTrial
     from singa_lite.kernels.cuda_kernels import cuda as cuda_kernels
     from singa_lite.kernels.cuda_kernels.loader import CudaLoader
 
@@ -73,7 +74,7 @@ def _new_cuda(name: str, index: int, limit: int | None = None, options: Any = No
     runtime.pool.checked = os.environ.get("SINGA_LITE_CHECKED", "") == "1"
     options = options or Options()
     with runtime.here():
-        found = list(libraries(runtime.stream.ptr, options))
+        found = list(libraries(runtime.stream.ptr, options, GpuTrial(runtime)))
     kernels = cuda_kernels(
         CudaLoader(cupy, runtime.stream.ptr),
         by_way_of_host(NUMPY, runtime),

@@ -13,6 +13,7 @@ from singa_lite.kernels.cuda_kernels.cudnn_convolution import Convolutions
 from singa_lite.kernels.cuda_kernels.cudnn_library import CudnnNotFoundError, Handle
 from singa_lite.kernels.cuda_kernels.cudnn_plan import Knobs, Planner
 from singa_lite.kernels.cuda_kernels.lt import Lt
+from singa_lite.kernels.cuda_kernels.nan_probe import Trial
 from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
 from singa_lite.kernels.cuda_kernels.products import Products
 from singa_lite.notice import warn
@@ -42,13 +43,13 @@ class Library(NamedTuple):
     fusions: Collection[tuple[str, str]]
 
 
-def libraries(stream: int, options: Options) -> Iterator[Library]:
+def libraries(stream: int, options: Options, trial: Trial | None = None) -> Iterator[Library]:
     """Those that are found, for the current GPU; a warning, once, says what a missing one costs.
 
-    stream: pointer of the stream that their calls go to.
+    stream: pointer of the stream that their calls go to. trial: runs what is asked of them beforehand, see `NanProbe`.
     """
     try:
-        products = Products(Lt(stream, options.workspace_limit), options.allow_tf32)
+        products = Products(Lt(stream, options.workspace_limit), options.allow_tf32, trial)
         yield Library(products.builders, products.FUSIONS)
         pixels = PointwiseConvolutions(products)
         yield Library(pixels.builders, pixels.FUSIONS)
@@ -57,7 +58,7 @@ def libraries(stream: int, options: Options) -> Iterator[Library]:
     try:
         handle = Handle(stream)
         knobs = Knobs(options.workspace_limit, options.allow_tf32, options.deterministic)
-        convolutions = Convolutions(Planner(handle.target, handle, knobs))
+        convolutions = Convolutions(Planner(handle.target, handle, knobs), trial)
         yield Library(convolutions.builders, convolutions.FUSIONS)
     except CudnnNotFoundError as error:
         _warn(str(error), WITHOUT_CUDNN)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from singa_lite.kernels.kernel_set import Launch
+from singa_lite.runtime.adopted import Adopted
 from singa_lite.runtime.capture import CapturedReplay, NotCapturable
 from singa_lite.runtime.cuda_pool import ALIGNMENT, CudaPool
 from singa_lite.runtime.runtime import HostArray
@@ -32,6 +33,7 @@ class Cuda:
             self.stream = cupy.cuda.Stream(non_blocking=True)
             self.pool = CudaPool(cupy.cuda.MemoryPool(), self.here, self._poison, limit)
             self._staging = Staging(cupy, self.stream, self.pool)
+            self._adopted = Adopted(cupy, index, self.stream)
 
     @contextmanager
     def here(self) -> Iterator[None]:
@@ -59,9 +61,9 @@ class Cuda:
             self._upload(array, span)
 
     @contextmanager
-    def staged(self, array: Any, values: HostArray) -> Iterator[Any]:
+    def staged(self, owner: Any, values: HostArray) -> Iterator[Any]:
         """The values on the GPU, see `Staging.staged`."""
-        with self.here(), self._staging.staged(array.data.ptr, values) as memory:
+        with self.here(), self._staging.staged(owner, values) as memory:
             yield memory
 
     def read(self, array: Any) -> HostArray:
@@ -81,20 +83,27 @@ class Cuda:
     def _download(self, span: HostArray, array: Any) -> None:
         runtime = self._cupy.cuda.runtime
         runtime.memcpyAsync(span.ctypes.data, array.data.ptr, span.nbytes, runtime.memcpyDeviceToHost, self.stream.ptr)
-        self.stream.synchronize()
+        self._wait()
 
     def export(self, keeper: Any, array: Any) -> Any:
         """CuPy's protocols, told of this stream; a reader on another one waits for it."""
         return _Export(self, keeper, array)
 
     def adopt(self, given: Any) -> tuple[Any, Any] | None:
-        """Arrays of this GPU by DLPack, behind the work that made them."""
+        """Arrays of this GPU by DLPack, behind the work that made them, see `Adopted`."""
         kind, index = given.__dlpack_device__() if hasattr(given, "__dlpack_device__") else (0, -1)
         if (int(kind), index) != (_DLPACK_CUDA, self.index):
             return None
+        with self._device:
+            self._adopted.wait_for_owner()  # CuPy's arrays see to it for the current stream, which below is ours
         with self.here():
             array = self._cupy.from_dlpack(given)
         return array.data, array
+
+    def let_go(self, array: Any) -> None:
+        """See `Adopted.let_go`."""
+        with self._device:
+            self._adopted.let_go(array)
 
     def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> CapturedReplay:
         """One graph launch from the third run on."""
@@ -107,7 +116,11 @@ class Cuda:
 
     def synchronize(self) -> None:
         """Wait for the stream."""
+        self._wait()
+
+    def _wait(self) -> None:
         self.stream.synchronize()
+        self._adopted.drop()
 
     def _poison(self, memory: Any, nbytes: int) -> None:
         if self.stream.is_capturing():  # a finalizer may come at any time, and its fill would be run at each replay

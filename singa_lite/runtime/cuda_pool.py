@@ -96,7 +96,8 @@ class CudaPool(Unique):
     @property
     def total(self) -> int:
         """Bytes held from the driver."""
-        return int(self._pool.total_bytes())
+        with self._here():  # CuPy's pool answers for the current GPU
+            return int(self._pool.total_bytes())
 
     @property
     def limit(self) -> int | None:

@@ -34,7 +34,7 @@ class Host:
         """A copy."""
         np.copyto(array, values, casting="same_kind")
 
-    def staged(self, array: HostArray, values: HostArray) -> None:
+    def staged(self, owner: Any, values: HostArray) -> None:
         """Nothing runs meanwhile."""
         return None
 
@@ -49,6 +49,9 @@ class Host:
     def adopt(self, given: Any) -> None:
         """Foreign arrays are copied: they may be read-only, and lie anyhow."""
         return None
+
+    def let_go(self, array: Any) -> None:
+        """None is ever adopted."""
 
     def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> _Loop:
         """A loop."""

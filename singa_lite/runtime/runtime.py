@@ -85,10 +85,11 @@ class Runtime(Protocol):
     def write(self, array: Any, values: HostArray) -> None:
         """Overwrite with host values of this shape, whose dtype converts without changing kind."""
 
-    def staged(self, array: Any, values: HostArray) -> AbstractContextManager[Any] | None:
-        """Memory with a batch's values in C order, for work asked for inside that brings them into the array.
+    def staged(self, owner: Any, values: HostArray) -> AbstractContextManager[Any] | None:
+        """Memory with a batch's values in C order, for work asked for inside that brings them to where they are wanted.
 
-        They come while work asked for earlier still runs. None where that gains nothing over `write`.
+        They come while work asked for earlier still runs. None where that gains nothing over `write`. owner: the block
+        that is fed; what serves to feed it is kept for its next batch, and given back when it dies.
         """
 
     def read(self, array: Any) -> HostArray:
@@ -99,6 +100,9 @@ class Runtime(Protocol):
 
     def adopt(self, given: Any) -> tuple[Any, Any] | None:
         """(memory, array) of a foreign array that lies in this processor's memory, no copy; None if it does not."""
+
+    def let_go(self, array: Any) -> None:
+        """An adopted array will not be used any more; it is held until what it was used for is done."""
 
     def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> Replay:
         """What runs these launches, again and again. names: of what each does."""

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -59,6 +60,7 @@ struct Block {
     std::vector<Thread> threads;
     std::unique_ptr<char[]> dynamic;
     ucontext_t scheduler;
+    std::vector<void*> filled; // shared memory that has been declared
     int current = 0, count = 0;
     void (*entry)(void*);
     void* argument;
@@ -114,31 +116,63 @@ inline void begin() {
     wait(DONE);
 }
 
-// Let a warp go on if each of its threads that the mask names waits there with the same mask, or has ended.
-inline bool release_warps() {
+// ---- which thread runs next: a GPU promises no order of warps, so each launch draws another one
+
+// Random numbers, equal in every run. CUDA_ON_HOST_SEED: another sequence of them.
+inline unsigned below(unsigned n) {
+    static const char* asked = getenv("CUDA_ON_HOST_SEED");
+    static uint64_t state = (asked ? strtoull(asked, nullptr, 10) : 0) * 2 + 0x9E3779B97F4A7C15u;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (unsigned)((state >> 32) * n >> 32);
+}
+
+// f(i) for all i below n, from any of them on, upwards or downwards.
+template <class F> inline void in_any_order(int n, F f) {
+    const int first = below(n), step = below(2) ? 1 : n - 1;
+    for (int k = 0, i = first; k < n; k++, i = (i + step) % n) f(i);
+}
+
+// Let the threads of a warp go on whose masks name none that is still on its way there.
+inline bool release(int low, int high) {
     Block& b = block();
     bool any = false;
-    for (int low = 0; low < b.count; low += WARP) {
-        const int high = std::min(low + WARP, b.count);
-        for (int i = low; i < high; i++) {
-            if (b.threads[i].state != AT_WARP_BARRIER) continue;
-            const unsigned mask = b.threads[i].mask;
-            bool all = true;
-            for (int j = low; j < high; j++) {
-                const Thread& other = b.threads[j];
-                const bool there = other.state == AT_WARP_BARRIER && other.mask == mask;
-                if ((mask >> (j - low) & 1) && other.state != DONE && !there) all = false;
-            }
-            if (!all) continue;
-            any = true;
-            for (int j = low; j < high; j++)
-                if ((mask >> (j - low) & 1) && b.threads[j].state == AT_WARP_BARRIER) b.threads[j].state = RUNS;
+    for (int i = low; i < high; i++) {
+        if (b.threads[i].state != AT_WARP_BARRIER) continue;
+        const unsigned mask = b.threads[i].mask;
+        bool all = true;
+        for (int j = low; j < high; j++) {
+            const Thread& other = b.threads[j];
+            const bool there = other.state == AT_WARP_BARRIER && other.mask == mask;
+            if ((mask >> (j - low) & 1) && other.state != DONE && !there) all = false;
         }
+        if (!all) continue;
+        any = true;
+        for (int j = low; j < high; j++)
+            if ((mask >> (j - low) & 1) && b.threads[j].state == AT_WARP_BARRIER) b.threads[j].state = RUNS;
     }
     return any;
 }
 
-inline void run_fibers() {
+// Run a warp's threads from barrier to barrier of the warp, as far as they come without the block's others: what those
+// have not read or written yet is seen to be missing. patient: never stop before that, else at any barrier.
+inline bool run_warp(int low, int high, bool patient, int& live) {
+    Block& b = block();
+    bool progress = false;
+    do {
+        in_any_order(high - low, [&](int lane) {
+            Thread& thread = b.threads[b.current = low + lane];
+            if (thread.state != RUNS) return;
+            enter(thread);
+            progress = true;
+            live -= thread.state == DONE;
+        });
+    } while (release(low, high) && (patient || below(4)));
+    return progress;
+}
+
+inline void start_fibers() {
     Block& b = block();
     for (int i = 0; i < b.count; i++) {
         Thread& thread = b.threads[i];
@@ -150,23 +184,34 @@ inline void run_fibers() {
         thread.context.uc_link = nullptr;
         makecontext(&thread.context, begin, 0);
     }
+}
+
+inline void run_fibers() {
+    Block& b = block();
+    start_fibers();
     for (int live = b.count; live;) {
         bool progress = false;
-        for (b.current = 0; b.current < b.count; b.current++) {
-            if (b.threads[b.current].state != RUNS) continue;
-            enter(b.threads[b.current]);
-            progress = true;
-            live -= b.threads[b.current].state == DONE;
-        }
+        const bool patient = below(2);
+        in_any_order((b.count + WARP - 1) / WARP, [&](int warp) {
+            progress |= run_warp(warp * WARP, std::min((warp + 1) * WARP, b.count), patient, live);
+        });
         int waiting = 0;
         for (int i = 0; i < b.count; i++) waiting += b.threads[i].state == AT_BLOCK_BARRIER;
         if (live && waiting == live) {
             for (int i = 0; i < b.count; i++)
                 if (b.threads[i].state == AT_BLOCK_BARRIER) b.threads[i].state = RUNS;
-        } else if (live && !release_warps() && !progress) {
+        } else if (live && !progress) {
             throw std::runtime_error("threads of one block wait at different barriers");
         }
     }
+}
+
+// Shared memory holds garbage where a block begins. Called behind each declaration, see host_loader.py.
+inline void fill_once(void* place, size_t bytes) {
+    std::vector<void*>& filled = block().filled;
+    if (std::find(filled.begin(), filled.end(), place) != filled.end()) return;
+    filled.push_back(place);
+    memset(place, 0xFF, bytes);
 }
 
 inline void run_calls() {
@@ -195,7 +240,6 @@ void launch(void (*kernel)(A...), const unsigned* extents, size_t shared, void**
     b.entry = &Call<A...>::go;
     b.argument = &call;
     b.dynamic.reset(new char[shared]); // no byte more: a sanitizer sees what lies behind
-    memset(b.dynamic.get(), 0xFF, shared);
     if ((int)b.threads.size() < b.count) b.threads.resize(b.count);
     for (int i = 0; i < b.count; i++) {
         const unsigned x = b.extent.x, y = b.extent.y;
@@ -206,6 +250,8 @@ void launch(void (*kernel)(A...), const unsigned* extents, size_t shared, void**
         for (unsigned y = 0; y < b.grid.y; y++)
             for (unsigned x = 0; x < b.grid.x; x++) {
                 b.index = make_uint3(x, y, z);
+                b.filled.clear();
+                memset(b.dynamic.get(), 0xFF, shared);
 #ifdef NO_BARRIERS
                 run_calls();
 #else
@@ -286,8 +332,12 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 }
 inline float __expf(float x) { return expf(x); }
 inline float __logf(float x) { return logf(x); }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline double __dmul_rn(double a, double b) { return a * b; }
+template <class V> inline V rounded(V value) {
+    asm("" : "+x"(value)); // out of the compiler's sight: no sum takes the product in unrounded
+    return value;
+}
+inline float __fmul_rn(float a, float b) { return rounded(a * b); }
+inline double __dmul_rn(double a, double b) { return rounded(a * b); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline double rsqrt(double x) { return 1 / sqrt(x); }
 inline float rsqrt(float x) { return 1 / sqrtf(x); }

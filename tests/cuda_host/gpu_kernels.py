@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from cuda_devices import STANDS_IN
 from singa_lite import device
 from singa_lite.device import Device
 from singa_lite.errors import DeviceError
@@ -68,25 +69,46 @@ class OnGpu(KernelSet):
 
         with self.on.runtime.here():
             launch = super().prepare(name, tuple(map(there, arrays)), there(scratch), settings)
+        return CopiedLaunch(self.on, launch, list(copies.values()))
 
-        def run() -> None:
-            with self.on.runtime.here():
-                for copy in copies.values():
-                    copy.upload()
-                launch()
-                for copy in copies.values():
-                    copy.download()
 
-        return run
+class CopiedLaunch:
+    """A launch with all of its bytes brought there before, and back behind it."""
+
+    def __init__(self, on: Device, launch: Launch, copies: list[Copied]) -> None:
+        self.on = on
+        self.launch = launch
+        self.copies = copies
+
+    def __call__(self) -> None:
+        with self.on.runtime.here():
+            for copy in self.copies:
+                copy.upload()
+            self.launch()
+            for copy in self.copies:
+                copy.download()
+
+    def alone(self) -> None:
+        """Without the copies, which take memory of the host: over what the GPU holds."""
+        with self.on.runtime.here():
+            self.launch()
 
 
 def on_gpu() -> list[KernelSet]:
     """Those of GPU 0 with the libraries' kernels, and our own alone; none where there is no GPU."""
     try:
-        on = device.new_cuda(0)
+        on = _device()
     except DeviceError:
         return []
     own = on.kernels
     while own.fallback is not None and own.fallback.fallback is not None:
         own = own.fallback  # the set of our own is the one before the host's
     return [OnGpu("gpu", on, on.kernels), OnGpu("gpu-own", on, own)]
+
+
+def _device() -> Device:
+    if STANDS_IN:
+        from host_device import host_cuda
+
+        return host_cuda(libraries=True)
+    return device.new_cuda(0)

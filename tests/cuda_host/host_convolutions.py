@@ -36,9 +36,9 @@ def missing() -> str:
     return ""
 
 
-def convolutions(**knobs: Any) -> Convolutions:
-    """The builders, with plans for an H100, run by NumPy."""
-    return Convolutions(Planner(described(PROPERTIES.read_text()), HostExecutor(), Knobs(**knobs)))
+def convolutions(trial: Any = None, **knobs: Any) -> Convolutions:
+    """The builders, with plans for an H100, run by NumPy. trial: as of `Convolutions`."""
+    return Convolutions(Planner(described(PROPERTIES.read_text()), HostExecutor(), Knobs(**knobs)), trial)
 
 
 class HostExecutor:

@@ -16,6 +16,7 @@ from host_loader import HostLoader
 from host_products import HostMultiplier
 from singa_lite.device import Device
 from singa_lite.device.by_host import by_way_of_host
+from singa_lite.device.trial import GpuTrial
 from singa_lite.kernels.cuda_kernels import cuda
 from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
 from singa_lite.kernels.cuda_kernels.products import Products
@@ -96,7 +97,7 @@ class HostCuda(Cuda):
         return super().view(self._cupy.cuda.MemoryPointer(owner, 0), shape, dtype, strides, offset)
 
     @contextmanager
-    def staged(self, array: Any, values: np.ndarray) -> Iterator[Any]:
+    def staged(self, owner: Any, values: np.ndarray) -> Iterator[Any]:
         """Memory of the pool, given back when the copy has been asked for: it is done by then."""
         region = self.pool.take(values.nbytes)
         memory = region.memory[: values.nbytes]
@@ -111,6 +112,9 @@ class HostCuda(Cuda):
         ctypes.memmove(span.ctypes.data, array.data.ptr, span.nbytes)
 
     def synchronize(self) -> None:
+        """All is done."""
+
+    def let_go(self, array: Any) -> None:
         """All is done."""
 
 
@@ -151,17 +155,18 @@ def host_cuda(
     """
     runtime = HostCuda(limit)
     runtime.pool.checked = checked
-    builders, fusions = _libraries(runtime.stream) if libraries else ([], [])
+    builders, fusions = _libraries(runtime) if libraries else ([], [])
     kernels = cuda(StreamLoader(runtime.stream), by_way_of_host(NUMPY, runtime), builders, fusions, channels_last)
     return Device(f"cuda on host #{next(_numbers)}", kernels, runtime.pool, runtime)
 
 
-def _libraries(stream: HostStream) -> tuple[list[Any], list[tuple[str, str]]]:
-    products = Products(_Submitted(HostMultiplier(), stream))
+def _libraries(runtime: HostCuda) -> tuple[list[Any], list[tuple[str, str]]]:
+    stream, trial = runtime.stream, GpuTrial(runtime)
+    products = Products(_Submitted(HostMultiplier(), stream), trial=trial)
     pixels = PointwiseConvolutions(products)
     builders, fusions = [products.builders, pixels.builders], [*products.FUSIONS, *pixels.FUSIONS]
     if not missing_cudnn():
-        made = convolutions()
+        made = convolutions(trial)
         made.planner.executor = _Submitted(made.planner.executor, stream)
         builders.append(made.builders)
         fusions += made.FUSIONS

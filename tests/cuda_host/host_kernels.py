@@ -8,7 +8,7 @@ import numpy as np
 
 from host_convolutions import convolutions
 from host_convolutions import missing as missing_cudnn
-from host_loader import HostLoader
+from host_loader import PLAIN, Build, HostLoader
 from host_products import HostMultiplier
 from singa_lite.kernels.cuda_kernels import cuda
 from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
@@ -40,9 +40,9 @@ class OverNumPy(KernelSet):
         return lambda kept=(shown, arrays, scratch): launch()
 
 
-def cuda_on_host(sanitized: bool = False) -> OverNumPy:
-    """The set's own kernels, without a set to fall back on."""
-    return _over_numpy("cuda", cuda(HostLoader(sanitized)))
+def cuda_on_host(build: Build = PLAIN) -> OverNumPy:
+    """The set's own kernels, without a set to fall back on. build: how they are compiled."""
+    return _over_numpy("cuda", cuda(HostLoader(build)))
 
 
 def cuda_with_libraries_on_host() -> OverNumPy:

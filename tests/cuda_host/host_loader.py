@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from singa_lite.kernels.cuda_kernels.routine import Arguments
 
 HERE = Path(__file__).resolve().parent
 BARRIER = re.compile(r"__sync(threads|warp)|__shfl|__ballot_sync|__any_sync")
+SHARED = re.compile(r"__shared__ ([^;]+);")
+BLOCK_BARRIER = "__syncthreads();"
+LINE = re.compile(r'#line (\d+) "(.*)"')
 #: Where headers of CUDA may be: the wheels nvidia-cuda-runtime and nvidia-cuda-crt, or an installed toolkit.
 INCLUDES = (
     Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/include",
@@ -47,6 +50,28 @@ def missing_to_run() -> str:
     return missing() or ("" if find_spec("cupy") else "CuPy, pip install cupy-cuda13x")
 
 
+def rounds_once() -> bool:
+    """Whether this processor has a product and a sum in one operation, for `Build.fused`."""
+    known = Path("/proc/cpuinfo")
+    return known.exists() and re.search(r"^flags\s*:.*\bfma\b", known.read_text(), re.MULTILINE) is not None
+
+
+class Build(NamedTuple):
+    """How kernels are compiled for the host.
+
+    sanitized: under the address sanitizer. fused: a product and a sum are one operation, rounded once, wherever the
+    compiler sees both, as on a GPU; wants a processor that has it. without: (file, line) of a __syncthreads() that is
+    left out.
+    """
+
+    sanitized: bool = False
+    fused: bool = False
+    without: tuple[str, int] | None = None
+
+
+PLAIN = Build()
+
+
 class HostFunction:
     """A kernel compiled for the host."""
 
@@ -67,30 +92,35 @@ class HostFunction:
 
 
 class HostLoader:
-    """The loader of kernels that run on the host. sanitized: under the address sanitizer."""
+    """The loader of kernels that run on the host. build: how they are compiled."""
 
-    def __init__(self, sanitized: bool = False) -> None:
-        self.sanitized = sanitized
+    def __init__(self, build: Build = PLAIN) -> None:
+        self.build = build
         self.launched: set[tuple[str, str, tuple[tuple[str, str], ...]]] = set()
 
     def function(self, file: str, kernel: str, types: tuple[tuple[str, str], ...]) -> HostFunction:
         """A kernel of a source, for these types."""
         self.launched.add((file, kernel, types))
-        return HostFunction(getattr(library(file, types, self.sanitized), f"run_{kernel}"), kernel)
+        return HostFunction(getattr(library(file, types, self.build), f"run_{kernel}"), kernel)
 
 
 @cache
-def library(file: str, types: tuple[tuple[str, str], ...], sanitized: bool = False) -> ctypes.CDLL:
+def library(file: str, types: tuple[tuple[str, str], ...], build: Build = PLAIN) -> ctypes.CDLL:
     """The library of a source's kernels for these types."""
-    return ctypes.CDLL(str(compiled(file, types, sanitized)))
+    return ctypes.CDLL(str(compiled(file, types, build)))
 
 
-def compiled(file: str, types: tuple[tuple[str, str], ...], sanitized: bool = False) -> Path:
+def compiled(file: str, types: tuple[tuple[str, str], ...], build: Build = PLAIN) -> Path:
     """The library's file; compiled unless an equal source was before."""
-    text = f'#include "cuda_on_host.h"\n{source.program(file, dict(types))}'
+    program = source.program(file, dict(types))
+    options = [] if BARRIER.search(program) else ["-DNO_BARRIERS"]
+    if build.without is not None:
+        program = without_barrier(program, *build.without)
+    program = SHARED.sub(_poisoned, program)
+    text = f'#include "cuda_on_host.h"\n{program}'
     text += "\n" + "\n".join(f"EXPORT_KERNEL({name})" for name in source.kernels(file)) + "\n"
-    options = [] if BARRIER.search(text) else ["-DNO_BARRIERS"]
-    options += ["-fsanitize=address", "-g", "-O1"] if sanitized else ["-O2"]
+    options += ["-fsanitize=address", "-g", "-O1"] if build.sanitized else ["-O2"]
+    options += ["-ffp-contract=fast", "-mfma"] if build.fused else ["-ffp-contract=off"]
     header = (HERE / "cuda_on_host.h").read_text()
     name = hashlib.sha256("\0".join([text, header, *options]).encode()).hexdigest()[:24]
     folder = cache_folder()
@@ -98,6 +128,23 @@ def compiled(file: str, types: tuple[tuple[str, str], ...], sanitized: bool = Fa
     if not made.exists():
         _compile(text, options, made)
     return made
+
+
+def _poisoned(declaration: re.Match[str]) -> str:
+    """Shared memory's declaration, and behind it a call that fills it for a new block."""
+    names = [re.findall(r"\w+", re.sub(r"\[[^]]*\]", "", one))[-1] for one in declaration[1].split(",")]
+    return " ".join([declaration[0], *(f"cuda_on_host::fill_once(&{name}, sizeof {name});" for name in names)])
+
+
+def without_barrier(program: str, file: str, line: int) -> str:
+    """The program less the __syncthreads() of that line of a source or header, if that is a part of it."""
+    lines, here, number = program.splitlines(), "", 0
+    for place, text in enumerate(lines):
+        begins = LINE.fullmatch(text)
+        here, number = (begins[2], int(begins[1]) - 1) if begins else (here, number + 1)
+        if (here, number) == (file, line) and BLOCK_BARRIER in text:
+            return "\n".join([*lines[:place], text.replace(BLOCK_BARRIER, "", 1), *lines[place + 1 :], ""])
+    return program
 
 
 def cache_folder() -> Path:
@@ -112,7 +159,7 @@ def _compile(text: str, options: list[str], made: Path) -> None:
     with tempfile.TemporaryDirectory(dir=made.parent) as work:
         code = Path(work) / "kernels.cpp"
         code.write_text(text)
-        flags = ["-std=c++17", "-fPIC", "-shared", "-w", "-fno-math-errno", "-ffp-contract=off", "-Wl,-Bsymbolic"]
+        flags = ["-std=c++17", "-fPIC", "-shared", "-w", "-fno-math-errno", "-fno-gnu-unique", "-Wl,-Bsymbolic"]
         command = ["g++", *flags, *options, *includes, str(code), "-o", f"{work}/kernels.so"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -21,7 +21,8 @@ import kernel_cases_pointwise as pointwise
 import kernel_cases_spatial as spatial
 from exact_memory import exact_memory
 from host_kernels import OverNumPy, cuda_on_host
-from kernel_case import Case, Tensors
+from host_loader import Build
+from kernel_case import Case, Tensors, garbage
 from kernel_cases import CASES
 from launches import KERNELS, ORDERS, form, routine
 from singa_lite.kernels.cuda_kernels.routine import Routine
@@ -48,6 +49,16 @@ def _sizes(axes: tuple[int, int, int], image: tuple[int, ...], flat: tuple[int, 
     }
 
 
+def _fixed(shapes: tuple[tuple[int, ...], ...], **settings: Any) -> Case:
+    """Inputs of normal numbers and a result, of these shapes."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> tuple[Tensors, dict[str, Any]]:
+        inputs = [pointwise.normal(rng, shape, dtype) for shape in shapes[:-1]]
+        return [*inputs, garbage(shapes[-1], dtype)], settings
+
+    return Case(build)
+
+
 #: The tables' own small sizes (all extents different, most of them primes), as little as there is, and a little more
 #: than a warp, a block or a tile has. Images of at least 7 x 9, the kernel of a global pooling.
 SIZES: dict[str, dict[str, Any]] = {
@@ -71,6 +82,17 @@ FURTHER: dict[str, Case] = {
     f"{name}:rows {label}": pointwise.hits(_for_both(shape), np.float32)
     for label, shape in SCORES.items()
     for name in ("precision_at_k", "recall_at_k")
+}
+
+#: Lines, windows and products that are large enough to be shared among warps, or to be taken in several pieces.
+FURTHER |= {
+    "softmax:shared columns": _fixed(((2, 131, 5), (2, 131, 5)), axis=1),
+    "softmax_derivative:shared columns": _fixed(((2, 131, 5), (2, 131, 5), (2, 131, 5)), axis=1),
+    "softmax_cross_entropy:long rows": pointwise.class_loss(_for_both((2, 2100)), np.float32),
+    "avg_pool2d:pairs of lanes": _fixed(
+        ((1, 600, 3, 4), (1, 600, 1, 1)), kernel=(3, 4), stride=(1, 1), pad=(0, 0, 0, 0), count_pad=False
+    ),
+    "matmul:deep": _fixed(((70, 71), (71, 67), (70, 67)), transpose_a=False, transpose_b=False),
 }
 
 
@@ -144,7 +166,7 @@ def cases() -> list[str]:
 
 def main(calls: Iterable[Call]) -> None:
     """Do the calls."""
-    kernels = cuda_on_host(sanitized=True)
+    kernels = cuda_on_host(Build(sanitized=True))
     for call in calls:
         print(f"begins {call}", flush=True)
         call.run(kernels)

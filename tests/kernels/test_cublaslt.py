@@ -267,7 +267,9 @@ def test_what_the_library_is_told_is_the_product(on_host, product):
 
 def test_the_heuristic_is_asked_once_for_a_product_and_its_alignment(on_host):
     multiplier = Lt(0, workspace_limit=1 << 20, library=on_host)
-    usual = {"MAX_WORKSPACE_BYTES": 1 << 20} | {f"MIN_ALIGNMENT_{name}_BYTES": 256 for name in "ABCD"}
+    usual = {"MAX_WORKSPACE_BYTES": 1 << 20, "REDUCTION_SCHEME_MASK": 7} | {
+        f"MIN_ALIGNMENT_{name}_BYTES": 256 for name in "ABCD"
+    }
     for _ in range(2):
         tensors = operands(PLAIN)
         multiplier.bind(PLAIN, addresses(PLAIN, tensors), 0)()
@@ -277,6 +279,15 @@ def test_the_heuristic_is_asked_once_for_a_product_and_its_alignment(on_host):
         multiplier.bind(PLAIN, (a + 16, *others), 0)
     # The piece of a tensor must do with the workspace that was stated before its address was known.
     assert on_host.asked[1:] == [usual | {"MAX_WORKSPACE_BYTES": 4096, "MIN_ALIGNMENT_A_BYTES": 16}]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "output", "mask"),
+    [("float32", "float32", 7), ("float64", "float64", 7), ("float16", "float32", 7), ("float16", "float16", 2)],
+)
+def test_partial_sums_are_kept_in_no_shorter_type_than_they_are_made_in(on_host, inputs, output, mask):
+    Lt(0, library=on_host).workspace_bytes(replace(PLAIN, inputs=inputs, output=output))
+    assert [asked["REDUCTION_SCHEME_MASK"] for asked in on_host.asked] == [mask]
 
 
 def test_workspace_stays_within_its_limit(on_host):

@@ -213,3 +213,37 @@ def test_addresses_that_forbid_vector_loads_get_another_engine(monkeypatch, dtyp
 
 def test_says_its_version():
     assert cudnn_library.version().startswith("9.")
+
+
+# --- engines that break
+
+
+def broken_builds(monkeypatch, breaks: Any) -> list[int]:
+    """Let plans that could be made break where `breaks(how many were made before)`; the numbers of all that were."""
+    real, made = cudnn_library.frontend().pygraph.build_plan_at_index, []
+
+    def build(graph: Any, number: int) -> Any:
+        result = real(graph, number)
+        made.append(number)
+        if breaks(len(made) - 1):
+            raise RuntimeError("CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED")
+        return result
+
+    monkeypatch.setattr(cudnn_library.frontend().pygraph, "build_plan_at_index", build)
+    return made
+
+
+def test_an_engine_that_breaks_makes_room_for_the_next_one(monkeypatch):
+    made = broken_builds(monkeypatch, lambda count: count == 0)
+    name, given, settings = calls(PLAIN)["forward"]
+    check(kernels(convolutions()), name, given, settings, roundings=LONG_SUM)
+    assert len(made) == 2
+    assert made[0] < made[1]
+
+
+def test_where_every_engine_breaks_it_is_said_and_our_kernels_serve(monkeypatch):
+    made = broken_builds(monkeypatch, lambda count: True)
+    name, given, settings = calls(PLAIN)["forward"]
+    with pytest.warns(UserWarning, match=r"no engine could be used, and not all declined: engine \d+ of \d+: CUDNN_"):
+        assert not serves(kernels(convolutions()), name, given, settings)
+    assert len(made) > 1

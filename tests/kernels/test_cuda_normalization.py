@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channels_last
 
-from host_loader import missing_to_run
+import host_loader
+from host_kernels import cuda_on_host
+from host_loader import Build, missing_to_run
 from kernel_case import garbage, run
 from kernel_sets import cuda_sets
 from singa_lite.kernels.cuda_kernels.plane import plane
@@ -22,6 +25,7 @@ SHAPES = [(3, 8, 5, 7), (2, 130, 3, 1), (5, 1, 7, 3), (17, 3, 5, 5), (1, 4, 257)
 FORWARD = {"momentum": 0.1, "epsilon": 1e-3}
 RESPONSE: dict[str, Any] = {"size": 5, "alpha": 0.3, "beta": 0.75}
 
+needs_fma = pytest.mark.skipif(not host_loader.rounds_once(), reason="this processor has no product and sum in one")
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
 every_pair = pytest.mark.parametrize("first, second", PAIRS.values(), ids=PAIRS)
 every_float = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -266,3 +270,14 @@ def test_a_whole_gpu_is_kept_busy_by_images_of_nets(shape):
     assert found.struct["packs"]
     assert int(found.struct["summed"]["axes"]) == 1
     assert found.kept * found.slabs * 8 <= 4 << 20, "scratch"
+
+
+@pytest.mark.skipif(bool(host_loader.missing()) or find_spec("cupy") is None, reason="no CUDA kernels on the host")
+@pytest.mark.parametrize("fused", [False, pytest.param(True, marks=needs_fma)], ids=["rounded", "fused"])
+def test_a_row_of_one_has_no_derivative_however_products_are_rounded(fused):
+    """A GPU rounds a product and a sum once, as the host does if it may."""
+    kernels = cuda_on_host(Build(fused=fused))
+    x, dy, gamma = normal(500, 1), normal(500, 1, seed=2), normal(1, seed=3)
+    dx, mean, inv_std = empty(500, 1), x[:, 0].copy(), positive(500)
+    run(kernels, "layer_norm_derivative", [dy, x, gamma, mean, inv_std, dx], {})
+    np.testing.assert_array_equal(dx, 0)

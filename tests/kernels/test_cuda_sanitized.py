@@ -31,7 +31,7 @@ def compile_all(calls: list[Call]) -> None:
     """The libraries that the calls want, several at a time; processes that start then find them."""
     wanted = {(step.file, step.types) for call in calls for step in call.routine.steps}
     with ThreadPoolExecutor() as pool:
-        for done in [pool.submit(host_loader.compiled, *one, sanitized=True) for one in wanted]:
+        for done in [pool.submit(host_loader.compiled, *one, host_loader.Build(sanitized=True)) for one in wanted]:
             done.result()
 
 
@@ -111,10 +111,10 @@ LAUNCHES = """
 import os, sys
 import numpy as np
 from exact_memory import exact_memory
-from host_loader import HostLoader
+from host_loader import Build, HostLoader
 from singa_lite.kernels.cuda_kernels.routine import Arguments
 file, folder, *kernels = sys.argv[1:]
-functions = {name: HostLoader(sanitized=True).function(file, name, ()) for name in kernels}
+functions = {name: HostLoader(Build(sanitized=True)).function(file, name, ()) for name in kernels}
 for name, shifted in [(name, shifted) for name in kernels for shifted in (False, True)]:
     child = os.fork()
     if child:

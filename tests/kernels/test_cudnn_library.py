@@ -68,6 +68,7 @@ def test_a_handle_runs_graphs_on_its_stream(monkeypatch):
     told: list[tuple[Any, ...]] = []
     frontend = SimpleNamespace(
         create_handle=lambda: "a handle",
+        destroy_handle=lambda handle: told.append(("destroyed", handle)),
         set_stream=lambda *, handle, stream: told.append((handle, stream)),
     )
     graph = SimpleNamespace(execute=lambda addresses, workspace, *, handle: told.append((addresses, workspace, handle)))
@@ -77,4 +78,8 @@ def test_a_handle_runs_graphs_on_its_stream(monkeypatch):
     launch = handle.bind(graph, {1: 512, 4: 1024}, 2048)
     assert told == [("a handle", 1234)]
     launch()
-    assert told[1:] == [({1: 512, 4: 1024}, 2048, "a handle")]
+    del handle
+    launch()
+    assert told[1:] == [({1: 512, 4: 1024}, 2048, "a handle")] * 2
+    del launch
+    assert told[3:] == [("destroyed", "a handle")]

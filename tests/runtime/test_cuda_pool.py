@@ -120,6 +120,29 @@ def test_giving_twice_and_taking_less_than_nothing():
     assert pool.used == 0
 
 
+def test_all_numbers_are_asked_of_cupy_with_the_gpu_current():
+    class Here(CupyPool):
+        inside = 0
+
+        def __enter__(self) -> None:
+            self.inside += 1
+
+        def __exit__(self, *_: object) -> None:
+            self.inside -= 1
+
+        def __getattribute__(self, name: str):
+            if name in ("malloc", "total_bytes", "set_limit", "free_all_blocks"):
+                assert self.inside, f"{name} answers for another GPU"
+            return super().__getattribute__(name)
+
+    here = Here()
+    pool = CudaPool(here, lambda: here, lambda memory, nbytes: None, limit=4096)
+    pool.give(pool.take(600))
+    assert (pool.total, pool.free, pool.release_free()) == (1024, 1024, 1024)
+    pool.set_limit(512)
+    assert "512 bytes" in repr(pool)
+
+
 def test_a_checked_pool_fills_what_is_given_back():
     filled = []
     pool = CudaPool(CupyPool(), nullcontext, lambda memory, nbytes: filled.append(nbytes))

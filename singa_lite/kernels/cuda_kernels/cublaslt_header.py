@@ -99,10 +99,18 @@ class PreferenceAttribute(Enum):
     """CUBLASLT_MATMUL_PREF_* and the type of its value."""
 
     MAX_WORKSPACE_BYTES = 1, c.c_uint64
+    REDUCTION_SCHEME_MASK = 3, c.c_uint32
     MIN_ALIGNMENT_A_BYTES = 5, c.c_uint32
     MIN_ALIGNMENT_B_BYTES = 6, c.c_uint32
     MIN_ALIGNMENT_C_BYTES = 7, c.c_uint32
     MIN_ALIGNMENT_D_BYTES = 8, c.c_uint32
+
+
+class Reduction(IntEnum):
+    """CUBLASLT_REDUCTION_SCHEME_*: in which type partial sums are kept, as bits of a mask."""
+
+    COMPUTE_TYPE = 2
+    MASK = 7
 
 
 class Algorithm(c.Structure):

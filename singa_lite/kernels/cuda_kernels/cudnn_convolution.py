@@ -6,14 +6,16 @@ workspace, as large as all tensors of the call. A small limit of the workspace l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from singa_lite.kernels.built import Builder
 from singa_lite.kernels.cuda_kernels.cudnn_plan import DTYPES, Planner
 from singa_lite.kernels.cuda_kernels.elementwise import mapped
+from singa_lite.kernels.cuda_kernels.nan_probe import NanProbe, Question, Trial
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.kernel_set import Form
+from singa_lite.strides import laid_out
 
 Pair = tuple[int, int]
 Pad = tuple[int, int, int, int]
@@ -61,14 +63,16 @@ class Operand(NamedTuple):
 class Convolutions:
     """The builders; groups follow from the numbers of channels, so the setting is not told.
 
-    ReLU in a graph is the library's, of which it is not known whether it keeps NaN.
+    trial: how the library is asked whether its ReLU in a graph keeps NaN; where it does not, a kernel of ours is
+    applied to the result. None: it does.
     """
 
     #: (kernel, activation) that is done in one go.
     FUSIONS = (("conv2d", "relu"),)
 
-    def __init__(self, planner: Planner) -> None:
+    def __init__(self, planner: Planner, trial: Trial | None = None) -> None:
         self.planner = planner
+        self._probe = NanProbe(trial)
 
     @property
     def builders(self) -> Mapping[str, Builder]:
@@ -108,17 +112,30 @@ class Convolutions:
         groups: int,
         activation: str,
     ) -> Routine | None:
-        """ReLU only: in the same graph, or where no engine has it by a kernel of ours over the result."""
+        """ReLU only: in the same graph, or where that is not to be had or loses NaN, by a kernel of ours behind it."""
         if activation != "relu":
             return None
         window = _Window(stride, pad, dilation)
-        fused = self._forward(x, weight, bias, y, window, relu=True)
+        fused = self._forward(x, weight, bias, y, window, relu=True) if self.keeps_nan(x, bias) else None
         if fused is not None:
             return fused
         routine, relu = self._forward(x, weight, bias, y, window), mapped("activation.cu", "relu", y, y)
         if routine is None or relu is None:
             return None
         return routine.then(relu)
+
+    def keeps_nan(self, x: Form, bias: Form | None) -> bool:
+        """Of convolutions of this dtype, by one of 3 x 3 over few channels."""
+
+        def questions() -> Iterator[Question]:
+            image, filters = (_channels_last(shape, x.dtype) for shape in ((3, 8, 6, 6), (8, 8, 3, 3)))
+            vector = None if bias is None else Form((8,), x.dtype, (x.dtype.itemsize,))
+            result = _channels_last((3, 8, 6, 6), x.dtype)
+            window = _Window((1, 1), (1, 1, 1, 1), (1, 1))
+            routine = self._forward(image, filters, vector, result, window, relu=True)
+            yield Question(routine, (image, filters, vector, result))
+
+        return self._probe.keeps_nan((x.dtype.name, bias is None), questions)
 
     def conv2d_derivative(
         self, dy: Form, weight: Form, dx: Form, *, stride: Pair, pad: Pad, dilation: Pair, groups: int
@@ -174,6 +191,10 @@ class Convolutions:
     def _routine(self, draw: Any, *forms: Form | None) -> Routine | None:
         call = self.planner.call(draw, next(form.dtype.name for form in forms if form is not None))
         return None if call is None else Routine().call(call, *forms)
+
+
+def _channels_last(shape: tuple[int, ...], dtype: Any) -> Form:
+    return Form(shape, dtype, laid_out(shape, _ORDERS[0], dtype.itemsize))
 
 
 def _operands(*forms: Form, uids: Sequence[int] = (1, 2, 3)) -> tuple[Operand, Operand, Operand] | None:

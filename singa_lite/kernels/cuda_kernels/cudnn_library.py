@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cache, partial
 from importlib import import_module
 from typing import Any
+from weakref import finalize
 
 from singa_lite.kernels.kernel_set import Launch
 
@@ -73,6 +74,7 @@ class Handle:
     def __init__(self, stream: int) -> None:
         self._cudnn = frontend()
         self._handle = self._cudnn.create_handle()
+        finalize(self, self._cudnn.destroy_handle, self._handle).atexit = False  # the process takes it along
         self._cudnn.set_stream(handle=self._handle, stream=stream)
 
     @property
@@ -82,7 +84,11 @@ class Handle:
 
     def bind(self, graph: Any, addresses: Mapping[int, int], workspace: int) -> Launch:
         """A run of a planned graph. addresses: of its tensors by uid; workspace: of its bytes, 0 for none."""
-        return partial(graph.execute, dict(addresses), workspace, handle=self._handle)
+        return partial(self._execute, graph, dict(addresses), workspace)
+
+    def _execute(self, graph: Any, addresses: dict[int, int], workspace: int) -> None:
+        """A method, so that runs keep the handle."""
+        graph.execute(addresses, workspace, handle=self._handle)
 
 
 def _dotted(number: int) -> str:

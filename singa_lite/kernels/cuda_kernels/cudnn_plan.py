@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -87,9 +88,9 @@ class Planner:
             candidates = graph.get_execution_plan_count()
             graph.deselect_numeric_notes([getattr(cudnn.numerical_note, name) for name in self._banned(dtype)])
             graph.deselect_workspace_greater_than(self.knobs.workspace_limit if limit is None else limit)
-            graph.check_support()
-            graph.build_plans(cudnn.build_plan_policy.HEURISTICS_CHOICE)
         except cudnn.cudnnGraphNotSupportedError:
+            return None
+        if not _build(graph, candidates):
             return None
         return Plan(graph, graph.get_workspace_size(), candidates)
 
@@ -131,6 +132,31 @@ class PlannedCall:
         if plan is None:
             raise LookupError(f"cuDNN: wanted tensors at multiples of {ALIGNMENT} bytes, received {given} by uid")
         return plan
+
+
+def _build(graph: Any, candidates: int) -> bool:
+    """Make the first plan of the list that can be made; False where none can.
+
+    By number, as the frontend's own walk ends at the first engine that breaks in another way than by declining. Plans
+    that the conditions leave out decline too, in the words of whoever knows of them.
+    """
+    broken = ""
+    for number in range(candidates):
+        try:
+            graph.build_plan_at_index(number)
+            return True
+        except frontend().cudnnGraphNotSupportedError:
+            continue
+        except (RuntimeError, ValueError) as error:
+            broken = broken or ("" if _is_left_out(error) else f"engine {number} of {candidates}: {error}")
+    if broken:
+        warnings.warn(f"cuDNN: no engine could be used, and not all declined: {broken}", stacklevel=2)
+    return False
+
+
+def _is_left_out(error: Exception) -> bool:
+    """Whether the frontend says that a condition of ours excludes a plan."""
+    return isinstance(error, ValueError) and "excluded by" in str(error)
 
 
 def _align(graph: Any, alignments: Mapping[int, int]) -> None:

@@ -52,7 +52,6 @@ __device__ void gradient(const Depthwise& s, int slots, int each, const T* x, co
             }
             if (lane == 0 && filter < s.y.c && first + tap < taps)
                 target[(int64)(filter + k) * taps + first + tap] = shared[threadIdx.x];
-            __syncthreads();
         }
 }
 

@@ -88,7 +88,7 @@ __device__ __forceinline__ void propagate_rows(const Walk<5>& rows, const Walk<4
             load<L>(gamma + at[3], inner(features, 3), slope);
 #pragma unroll
             for (int j = 0; j < V; ++j) {
-                g[j] *= slope[j];
+                g[j] = rounded_product(g[j], slope[j]); // in a sum it would be another number, and a row of one not 0
                 off[j] -= average;
             }
             return at[2];

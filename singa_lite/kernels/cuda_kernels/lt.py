@@ -17,8 +17,10 @@ from singa_lite.kernels.cuda_kernels.cublaslt_header import (
     LayoutAttribute,
     MatmulAttribute,
     PreferenceAttribute,
+    Reduction,
 )
 from singa_lite.kernels.cuda_kernels.product import Layout, Product
+from singa_lite.kernels.cuda_kernels.source import HALVES
 from singa_lite.kernels.kernel_set import Launch
 
 #: NVIDIA's advice for Hopper, and enough for those before it.
@@ -103,7 +105,7 @@ class Lt:
     def _ask(self, product: Product, alignments: Five, workspace_limit: int) -> Choice | None:
         of_a, of_b, of_d = self._layout_of(product)
         description = describe(self.library, product, *alignments[3:])
-        wish = prefer(self.library, workspace_limit, alignments)
+        wish = prefer(self.library, product, workspace_limit, alignments)
         found, count = Heuristic(), c.c_int()
         try:
             self.library["MatmulAlgoGetHeuristic"](
@@ -179,9 +181,11 @@ def layouts(library: CublasLt, product: Product) -> tuple[Object, ...]:
     return tuple(_layout(library, layout, dtype, product.batch) for layout, dtype in operands)
 
 
-def prefer(library: CublasLt, workspace_limit: int, alignments: Five) -> Object:
-    """What the heuristic must keep to."""
+def prefer(library: CublasLt, product: Product, workspace_limit: int, alignments: Five) -> Object:
+    """What the heuristic must keep to. Partial sums are not rounded to the halves of a result."""
     made = Object(library, "MatmulPreference")
+    sums = Reduction.COMPUTE_TYPE if product.output in HALVES else Reduction.MASK
+    made.set(PreferenceAttribute.REDUCTION_SCHEME_MASK, sums)
     made.set(PreferenceAttribute.MAX_WORKSPACE_BYTES, workspace_limit)
     a, b, d, _, _ = alignments
     made.set(PreferenceAttribute.MIN_ALIGNMENT_A_BYTES, a)

@@ -19,5 +19,9 @@ template <> struct Held<__nv_bfloat16> { typedef float type; };
 __device__ inline bool is_nan(float x) { return x != x; }
 __device__ inline bool is_nan(double x) { return x != x; }
 
+// a * b as a number of its own: a plain product is not rounded before it is added to something.
+__device__ inline float rounded_product(float a, float b) { return __fmul_rn(a, b); }
+__device__ inline double rounded_product(double a, double b) { return __dmul_rn(a, b); }
+
 // NVRTC has no header with the constant, and warns where one overflows.
 __device__ inline C infinity() { return -log(C(0)); }

@@ -6,11 +6,13 @@ interface is the exact form by erf: that one is not among the fusions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from singa_lite.kernels.cuda_kernels.cublaslt_header import Epilogue
+from singa_lite.kernels.cuda_kernels.elementwise import mapped
 from singa_lite.kernels.cuda_kernels.matrix import MOST, Matrix, matrix
+from singa_lite.kernels.cuda_kernels.nan_probe import NanProbe, Question, Trial
 from singa_lite.kernels.cuda_kernels.product import Multiplication, Multiplier, by_rows
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Operand, Routine, Temporary, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS, HALVES, TYPES
@@ -42,7 +44,11 @@ class _Operand(NamedTuple):
 
 
 class Products:
-    """The builders. multiplier: does the products; tf32: float32 factors may be rounded to 10 bits, which is faster."""
+    """The builders. multiplier: does the products; tf32: float32 factors may be rounded to 10 bits, which is faster.
+
+    trial: how the library is asked whether its ReLU keeps NaN; where it does not, a kernel of ours is applied behind
+    the product. None: it does.
+    """
 
     #: Pairs of kernels that are done in one go.
     FUSIONS = (
@@ -50,9 +56,10 @@ class Products:
         ("matmul", "bias_gradient"),
     )
 
-    def __init__(self, multiplier: Multiplier, tf32: bool = False) -> None:
+    def __init__(self, multiplier: Multiplier, tf32: bool = False, trial: Trial | None = None) -> None:
         self.multiplier = multiplier
         self.tf32 = tf32
+        self._probe = NanProbe(trial)
 
     @property
     def builders(self) -> Mapping[str, Callable[..., Routine | None]]:
@@ -68,7 +75,27 @@ class Products:
         self, x: Form, weight: Form, bias: Form | None, y: Form, *, activation: str
     ) -> Routine | None:
         """ReLU only."""
-        return self._dense(x, weight, bias, y, activation) if activation in _EPILOGUES else None
+        if activation not in _EPILOGUES:
+            return None
+        if self.keeps_nan(x, bias, y):
+            return self._dense(x, weight, bias, y, activation)
+        routine, relu = self._dense(x, weight, bias, y, None), mapped("activation.cu", "relu", y, y)
+        return None if routine is None or relu is None else routine.then(relu)
+
+    def keeps_nan(self, x: Form, bias: Form | None, y: Form) -> bool:
+        """Of products of these dtypes, by an aligned one and one that is not."""
+
+        def questions() -> Iterator[Question]:
+            for inputs, outputs in ((16, 8), (13, 5)):
+                shapes = (3, inputs), (inputs, outputs), (outputs,), (3, outputs)
+                a, b, offset, result = (
+                    packed(shape, dtype)
+                    for shape, dtype in zip(shapes, (x.dtype, x.dtype, y.dtype, y.dtype), strict=True)
+                )
+                vector = None if bias is None else offset
+                yield Question(self._dense(a, b, vector, result, "relu"), (a, b, vector, result))
+
+        return self._probe.keeps_nan((x.dtype.name, y.dtype.name, bias is None), questions)
 
     def matmul(self, a: Form, b: Form, y: Form, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
         """A plain matrix is a batch with stride 0; where it comes second, all rows of `a` are one product with it."""
@@ -161,11 +188,16 @@ def _is_packed(vector: Form, like: Form) -> bool:
 
 def _copied(routine: Routine, form: Form, dtype: Any) -> tuple[Temporary, Form] | None:
     """A temporary that gets the tensor's values, in C order and of this dtype, and its form."""
-    packed = Form(form.shape, dtype, ordered_strides(form.shape, range(form.ndim), dtype.itemsize))
-    found = walk(form.shape, (packed, form))
+    made_like = packed(form.shape, dtype)
+    found = walk(form.shape, (made_like, form))
     if found is None or form.dtype.name not in TYPES:
         return None
-    made = routine.temporary(packed.shape, dtype)
+    made = routine.temporary(form.shape, dtype)
     grid = blocks(form.size, THREADS * max(1, 16 // dtype.itemsize))
     routine.launch("copy.cu", "copy", found, form, made, types={"T": dtype, "S": form.dtype}, grid=grid)
-    return made, packed
+    return made, made_like
+
+
+def packed(shape: tuple[int, ...], dtype: Any) -> Form:
+    """The form of a tensor in C order."""
+    return Form(shape, dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))

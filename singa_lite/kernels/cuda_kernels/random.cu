@@ -14,15 +14,12 @@ extern "C" __global__ void dropout(Walk<3> walk, const T* x, const uint64* key, 
     draw<float>(walk, key_at(key, key_step), choose, out(y), in(x));
 }
 
-__device__ inline float times(float a, float b) { return __fmul_rn(a, b); }
-__device__ inline double times(double a, double b) { return __dmul_rn(a, b); }
-
 // Two roundings, as NumPy's, not one of a fused addition. largest: the last number below the upper bound.
 extern "C" __global__ void uniform(Walk<2> walk, const uint64* key, int64 key_step, T* y, double low, double width,
                                    T largest) {
     const C from = C(low), by = C(width), most = C(largest);
     auto place = [=](C number, C& y) {
-        const C value = C(T(times(number, by) + from));
+        const C value = C(T(rounded_product(number, by) + from));
         y = value < most ? value : most;
     };
     draw<C>(walk, key_at(key, key_step), place, out(y));

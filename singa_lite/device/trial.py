@@ -1,0 +1,65 @@
+"""A trial of a library's routine on a GPU, over small arrays, beside whatever else the device does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from singa_lite.kernels.cuda_kernels.nan_probe import Values
+from singa_lite.kernels.cuda_kernels.routine import BoundBy, Function, Routine
+from singa_lite.kernels.kernel_set import Form
+from singa_lite.runtime.cuda import Cuda
+
+
+class GpuTrial:
+    """See `nan_probe.Trial`. The bytes are the pool's, and given back. No trial while the stream is being captured."""
+
+    def __init__(self, runtime: Cuda) -> None:
+        self._runtime = runtime
+
+    def __call__(self, routine: Routine, forms: Sequence[Form | None], values: Sequence[Values]) -> Values:
+        """None, too, where the pool has no bytes for it or the library fails."""
+        if self._runtime.stream.is_capturing():
+            return None
+        regions: list[Any] = []
+        try:
+            with self._runtime.here():
+                return self._done(routine, tuple(forms), values, regions)
+        except (MemoryError, RuntimeError):
+            return None
+        finally:
+            for region in regions:
+                self._runtime.pool.give(region)
+
+    def _done(
+        self, routine: Routine, forms: tuple[Form | None, ...], values: Sequence[Values], regions: list[Any]
+    ) -> Values:
+        arrays = tuple(
+            None if form is None or value is None else self._placed(form, value, regions)
+            for form, value in zip(forms, values, strict=True)
+        )
+        nbytes = routine.scratch_bytes
+        scratch = None
+        if nbytes:
+            scratch = self._array(Form((nbytes,), np.dtype(np.uint8), (1,)), nbytes, regions)
+        BoundBy(routine, _NoKernels()).bind(forms, arrays, scratch)()
+        return self._runtime.read(arrays[-1])
+
+    def _placed(self, form: Form, value: Any, regions: list[Any]) -> Any:
+        made = self._array(form, value.nbytes, regions)
+        self._runtime.write(made, value)
+        return made
+
+    def _array(self, form: Form, nbytes: int, regions: list[Any]) -> Any:
+        regions.append(self._runtime.pool.take(nbytes))
+        return self._runtime.view(regions[-1].memory, form.shape, form.dtype, form.strides, 0)
+
+
+class _NoKernels:
+    """The loader of a routine that has library calls alone."""
+
+    def function(self, file: str, kernel: str, types: tuple[tuple[str, str], ...]) -> Function:
+        """None is wanted."""
+        raise RuntimeError(f"a trial of a library: wanted no kernel of ours, received {kernel} of {file}")

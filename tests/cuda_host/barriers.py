@@ -1,0 +1,106 @@
+"""What becomes of the kernels with one of their barriers left out: a proof of the stand-in, and of each barrier.
+
+    python tests/cuda_host/barriers.py [FILE:LINE ...]
+
+Does the contract's calls with each __syncthreads() of the sources left out in turn, and prints the first call whose
+bits change, or that none does. Exit status 1 if a barrier goes unmissed that is not among `UNMISSED`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from host_kernels import OverNumPy, cuda_on_host
+from host_loader import BLOCK_BARRIER, Build, without_barrier
+from launches import ORDERS, form
+from sanitized_calls import Call, calls_of, cases
+from singa_lite.kernels.cuda_kernels import routine, source
+
+#: Times that a call is done, each with other orders of warps.
+TURNS = 4
+#: Barriers whose absence no call can show, with the reason.
+UNMISSED = {
+    "moments.cuh:107": "what others read is written anew with the value that it holds, and no kernel merges twice",
+}
+
+Place = tuple[str, int]
+
+
+def barriers() -> list[Place]:
+    """(file, line) of each in the sources and their headers."""
+    return [
+        (path.name, number)
+        for path in sorted(source.FOLDER.glob("*.cu*"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if BLOCK_BARRIER in line
+    ]
+
+
+@cache
+def sources_with(place: Place) -> frozenset[str]:
+    """The sources that a barrier is compiled into."""
+    texts = {file: source.text(file) for file in source.files()}
+    return frozenset(file for file, text in texts.items() if without_barrier(text, *place) != text)
+
+
+def calls_with(place: Place, among: Sequence[str] = ()) -> Iterator[Call]:
+    """The contract's calls that launch a kernel of such a source, aligned ones. among: cases, default all."""
+    for case in among or cases():
+        for call in calls_of(case):
+            made = call.routine
+            if not call.shifted and made and any(step.file in sources_with(place) for step in made.launches):
+                yield call
+
+
+def results(kernels: OverNumPy, call: Call) -> list[bytes]:
+    """The bits of all tensors after a call."""
+    tensors, settings = call.build()
+    name, arrays = call.case.split(":")[0], [_placed(tensor, ORDERS[call.order]) for tensor in tensors]
+    scratch = np.full(kernels.scratch_bytes(name, arrays, settings), 0xFF, np.uint8)
+    kernels.prepare(name, tuple(arrays), scratch, settings)()
+    return [b"" if array is None else array.tobytes() for array in arrays]
+
+
+def _placed(tensor: Any, order: tuple[int, ...]) -> Any:
+    wanted = form(tensor, order)
+    if wanted is None:
+        return None
+    made = np.ndarray(wanted.shape, wanted.dtype, np.empty(max(tensor.nbytes, 1), np.uint8), 0, wanted.strides)
+    made[...] = tensor
+    return made
+
+
+def missed_by(place: Place, among: Sequence[str] = ()) -> Call | None:
+    """The first call whose bits change without that barrier. among: cases, default all."""
+    for most in (1, routine.MOST_BLOCKS):  # of one block each thread goes on to further elements
+        with patch.object(routine, "MOST_BLOCKS", most):
+            whole, broken = cuda_on_host(), cuda_on_host(Build(without=place))
+            for call in calls_with(place, among):
+                wanted = results(whole, call)
+                if any(results(broken, call) != wanted for _ in range(TURNS)):
+                    return call
+    return None
+
+
+def main(asked: list[str]) -> int:
+    """Print the table."""
+    unexplained = 0
+    for place in barriers():
+        name = f"{place[0]}:{place[1]}"
+        if asked and name not in asked:
+            continue
+        call = missed_by(place)
+        why = UNMISSED.get(name, "")
+        unexplained += call is None and not why
+        print(f"| {name} | {call or f'none: {why}'} |", flush=True)
+    return int(unexplained > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,244 @@
+"""A CuPy whose streams do their work late, in any order that CUDA allows: shows what does not wait for what it needs.
+
+What a stream is asked for is noted, and done when somebody waits: then a stream is drawn again and again, and does its
+first piece of work if no event holds it back. Memory that was freed serves the next request of its pool at once, as
+with CuPy, and its bytes are those of the host.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from singa_lite.strides import ordered_strides
+
+GRANULE = 512
+#: What pinned bytes hold that were given back.
+STALE = 0xEE
+
+
+def host(array: Any) -> np.ndarray:
+    """NumPy's view of such an array, for work that is done on it."""
+    span = sum((extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True))
+    memory = (ctypes.c_char * (span + array.dtype.itemsize)).from_address(array.data.ptr)
+    return as_strided(np.frombuffer(memory, array.dtype, 1), array.shape, array.strides, writeable=True)
+
+
+class Event:
+    """Done when all of what its stream was asked for before its last record is done; and before the first one."""
+
+    def __init__(self, **_options: Any) -> None:
+        self.recorded = self.reached = 0
+        self.machine: LateCupy | None = None
+
+    def record(self, stream: Stream) -> None:
+        """Behind what the stream was asked for so far."""
+        self.machine, self.recorded = stream.machine, self.recorded + 1
+        number = self.recorded
+        stream.submit(lambda: setattr(self, "reached", number))
+
+    @property
+    def done(self) -> bool:
+        """Whether the stream came there."""
+        return self.reached == self.recorded
+
+    def synchronize(self) -> None:
+        """Work goes on until then."""
+        if self.machine is not None:
+            self.machine.until(lambda: self.done)
+
+
+class Stream:
+    """Work that is still to be done: (ready, do)."""
+
+    def __init__(self, machine: LateCupy) -> None:
+        self.machine = machine
+        self.ptr = 1 + len(machine.streams)
+        self.work: deque[tuple[Callable[[], bool], Callable[[], Any]]] = deque()
+        self.capturing = False
+        machine.streams.append(self)
+
+    def submit(self, do: Callable[[], Any], ready: Callable[[], bool] = lambda: True) -> None:
+        """Ask for something."""
+        assert not self.capturing, "a capture would note this and do it at each launch"
+        self.work.append((ready, do))
+
+    def wait_event(self, event: Event) -> None:
+        """What is asked for from now on comes behind the event's last record; that is fixed here."""
+        number = event.recorded
+        self.submit(lambda: None, lambda: event.reached >= number)
+
+    def synchronize(self) -> None:
+        """Until nothing is left."""
+        self.machine.until(lambda: not self.work)
+
+    def is_capturing(self) -> bool:
+        """As a test says."""
+        return self.capturing
+
+    def __enter__(self) -> None:
+        self.machine.current.append(self)
+
+    def __exit__(self, *_: Any) -> None:
+        self.machine.current.pop()
+
+
+class Pointer:
+    """`cupy.cuda.MemoryPointer`."""
+
+    def __init__(self, memory: Any, offset: int = 0) -> None:
+        self.memory = memory
+        self.ptr = memory.bytes.ctypes.data + offset
+        self._offset = offset
+
+    def __add__(self, offset: int) -> Pointer:
+        return Pointer(self.memory, self._offset + offset)
+
+
+class Memory:
+    """Bytes of a pool, which has them back when nothing points there any more."""
+
+    def __init__(self, pool: MemoryPool, held: np.ndarray) -> None:
+        self.pool, self.bytes = pool, held
+
+    def __del__(self) -> None:
+        self.pool.free.append(self.bytes)
+
+
+class MemoryPool:
+    """`cupy.cuda.MemoryPool`: what was freed last is what comes next."""
+
+    def __init__(self) -> None:
+        self.free: list[np.ndarray] = []
+        self.total = 0
+
+    def malloc(self, nbytes: int) -> Pointer:
+        """The last freed bytes that are enough, else new ones."""
+        for place in reversed(range(len(self.free))):
+            if self.free[place].nbytes >= nbytes:
+                return Pointer(Memory(self, self.free.pop(place)))
+        self.total += nbytes
+        return Pointer(Memory(self, np.full(nbytes, STALE, np.uint8)))
+
+    def total_bytes(self) -> int:
+        """Ever asked of the host."""
+        return self.total
+
+    def set_limit(self, size: int) -> None:
+        """There is none."""
+
+    def free_all_blocks(self) -> None:
+        """They stay."""
+
+
+class Pinned(np.ndarray):
+    """Pinned bytes: copies read and write them late. What is left of them when they die is garbage."""
+
+    def __del__(self) -> None:
+        if self.base is None:
+            self.fill(STALE)
+
+
+class Array:
+    """`cupy.ndarray`; speaks DLPack as CuPy's do: the reader waits for the stream that is current when it asks."""
+
+    def __init__(self, machine: LateCupy, shape: Sequence[int], dtype: Any, memptr: Any, strides: Any = None) -> None:
+        self._machine = machine
+        self.shape, self.dtype, self.data = tuple(shape), np.dtype(dtype), memptr
+        self.strides = tuple(
+            ordered_strides(self.shape, range(len(self.shape)), self.dtype.itemsize) if strides is None else strides
+        )
+        self.size = int(np.prod(self.shape))
+        self.nbytes = self.size * self.dtype.itemsize
+
+    def fill(self, value: float) -> None:
+        """On the current stream."""
+        shown = host(self)
+        self._machine.get_current_stream().submit(lambda: shown.fill(value))
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, *, stream: Stream) -> Any:
+        event = Event()
+        event.record(self._machine.get_current_stream())
+        stream.wait_event(event)
+        return self.shape, self.dtype, self.data, self.strides
+
+
+class LateCupy:
+    """The module. seed: of the order in which streams come to their work."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.streams: list[Stream] = []
+        null = Stream(self)
+        self.current = [null]
+        self.pinned: dict[int, int] = {}
+        self.runtime = SimpleNamespace(
+            memcpyAsync=self._copy, memcpyHostToDevice=1, memcpyDeviceToHost=2, memsetAsync=self._set
+        )
+        self.cuda = SimpleNamespace(
+            Device=lambda index: nullcontext(),
+            Stream=lambda non_blocking: Stream(self),
+            Event=Event,
+            MemoryPool=MemoryPool,
+            alloc_pinned_memory=self._pinned,
+            get_current_stream=self.get_current_stream,
+            runtime=self.runtime,
+        )
+
+    def ndarray(self, shape: Sequence[int], dtype: Any, memptr: Any, strides: Any = None) -> Array:
+        """An array over memory."""
+        return Array(self, shape, dtype, memptr, strides)
+
+    def from_dlpack(self, given: Any) -> Array:
+        """No copy."""
+        shape, dtype, data, strides = given.__dlpack__(stream=self.get_current_stream())
+        return Array(self, shape, dtype, data, strides)
+
+    def get_current_stream(self, device_id: int = 0) -> Stream:
+        """The innermost that was entered."""
+        return self.current[-1]
+
+    def until(self, reached: Callable[[], bool]) -> None:
+        """Do work of streams drawn at random."""
+        while not reached():
+            assert self._one(), "every stream waits for another one"
+
+    def _one(self) -> bool:
+        able = [stream for stream in self.streams if stream.work and stream.work[0][0]()]
+        if able:
+            self.random.choice(able).work.popleft()[1]()
+        return bool(able)
+
+    def some(self) -> None:
+        """As much as a GPU may have done by now."""
+        for _ in range(self.random.randrange(4)):
+            self._one()
+
+    def _pinned(self, nbytes: int) -> Pinned:
+        made = Pinned(nbytes, np.uint8)
+        made.fill(STALE)
+        self.pinned[made.ctypes.data] = nbytes
+        return made
+
+    def _copy(self, target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
+        """Of host memory that is not pinned CUDA has taken the bytes when the call returns."""
+        late = kind == self.runtime.memcpyDeviceToHost or source in self.pinned
+        taken = None if late else ctypes.string_at(source, nbytes)
+        self._stream(stream).submit(lambda: ctypes.memmove(target, source if taken is None else taken, nbytes))
+
+    def _set(self, target: int, value: int, nbytes: int, stream: int) -> None:
+        self._stream(stream).submit(lambda: ctypes.memset(target, value, nbytes))
+
+    def _stream(self, ptr: int) -> Stream:
+        return next(stream for stream in self.streams if stream.ptr == ptr)

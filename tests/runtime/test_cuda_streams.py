@@ -1,0 +1,207 @@
+"""The CUDA runtime over streams that do their work late, in random legal order: nothing is read or written early."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from late_cupy import Array, LateCupy, Stream, host
+from singa_lite import tensor
+from singa_lite.device import Device
+from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.runtime.cuda import Cuda
+
+SEEDS = range(20)
+N = 200
+
+
+class Late:
+    """A kernel whose work its stream does late."""
+
+    def __init__(self, stream: Stream, function: Any) -> None:
+        self.stream, self.function = stream, function
+
+    def scratch_bytes(self, forms: Any, settings: Any) -> int:
+        return 0
+
+    def prepare(self, arrays: Any, scratch: Any, settings: Any) -> Any:
+        shown = [host(array) for array in arrays]
+        return lambda: self.stream.submit(lambda: self.function(*shown, **settings))
+
+
+def copy(x: np.ndarray, y: np.ndarray) -> None:
+    y[...] = x
+
+
+def late_device(seed: int) -> tuple[LateCupy, Device]:
+    """A device on the real runtime, with one kernel, over a CuPy that is late."""
+    cupy = LateCupy(seed)
+    runtime = Cuda(cupy, 0)
+    return cupy, Device("late", KernelSet("late", {"copy": Late(runtime.stream, copy)}), runtime.pool, runtime)
+
+
+def numbers(value: float) -> np.ndarray:
+    return np.full(N, value, np.float32)
+
+
+def copied(on: Device, given: tensor.Tensor) -> tensor.Tensor:
+    """What the tensor holds when the stream comes there."""
+    made = on.empty(given.shape)
+    on.run("copy", given, made)
+    return made
+
+
+def theirs(cupy: LateCupy, pool: Any, value: float) -> Array:
+    """An array of an owner that works on the current stream, whose values come late."""
+    made = cupy.ndarray((N,), np.float32, pool.malloc(N * 4))
+    made.fill(value)
+    return made
+
+
+def values(given: tensor.Tensor) -> set[float]:
+    return set(tensor.to_numpy(given).tolist())
+
+
+# --- batches of the host
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bytes_that_a_queued_operation_reads_are_not_staged_into(seed):
+    """A slot gets bytes that were freed, but the main stream still has to read what they held."""
+    cupy, on = late_device(seed)
+    target, before = on.empty((N,)), tensor.from_numpy(numbers(1), on)
+    result = copied(on, before)
+    cupy.some()
+    del before
+    on.feed(target, numbers(2))
+    assert values(result) == {1}
+    assert values(target) == {2}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_step_reads_its_own_batch(seed):
+    cupy, on = late_device(seed)
+    x, y, results = on.empty((N,)), on.empty((N,)), []
+    for step in range(6):
+        batch = numbers(step)
+        on.feed(x, batch)
+        on.feed(y, batch + 100)
+        batch.fill(-1)  # it is the caller's again
+        results += [copied(on, x), copied(on, y)]
+        cupy.some()
+    assert [values(result) for result in results] == [{step + of} for step in range(6) for of in (0, 100)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_tensor_that_dies_gives_its_slot_back_when_that_is_copied_from(seed):
+    cupy, on = late_device(seed)
+    results = []
+    for step in range(5):
+        target = on.empty((N,))
+        on.feed(target, numbers(step))
+        results.append(copied(on, target))
+        cupy.some()
+        del target
+    assert on.pool.used == sum(result.nbytes for result in results) // 800 * 1024
+    assert [values(result) for result in results] == [{step} for step in range(5)]
+
+
+def test_a_larger_batch_takes_a_larger_slot_and_the_smaller_one_is_given_back():
+    _, on = late_device(0)
+    target = on.empty((4 * N,))
+    small, large = (target.view((count,)) for count in (N, 4 * N))
+    on.feed(small, numbers(1))
+    used = on.pool.used
+    on.feed(large, np.full(4 * N, 2, np.float32))
+    assert on.pool.used == used - 1024 + 3584, "in the pool's granules of 512"
+    on.feed(small, numbers(3))
+    assert on.pool.used == used - 1024 + 3584
+    assert tensor.to_numpy(target).tolist() == [3] * N + [2] * 3 * N
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_copy_that_fails_leaves_the_slot_in_order(seed):
+    cupy, on = late_device(seed)
+    target = on.empty((N,))
+    for step in range(4):
+        with pytest.raises(KeyError), on.runtime.staged(target.block, numbers(step)) as memory:
+            staged = cupy.ndarray((N,), np.float32, memory)
+            on.kernels.prepare("copy", (staged, target.array), None, {})()
+            result = copied(on, target)
+            raise KeyError
+        cupy.some()
+        on.feed(target, numbers(50 + step))
+        assert (values(result), values(target)) == ({step}, {50 + step})
+
+
+# --- arrays of other owners
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("way", ["feed", "as_tensor"])
+def test_an_owner_that_frees_its_array_does_not_get_the_bytes_before_they_are_read(seed, way):
+    """Their stream is none that we know of."""
+    cupy, on = late_device(seed)
+    stream, pool, target = cupy.cuda.Stream(non_blocking=True), cupy.cuda.MemoryPool(), on.empty((N,))
+    with stream:
+        given = theirs(cupy, pool, 1)
+        ready = cupy.cuda.Event()
+        ready.record(stream)
+    cupy.current[0].wait_event(ready)
+    if way == "feed":
+        on.feed(target, given)
+    else:
+        target = tensor.as_tensor(given, on)
+    del given
+    cupy.some()
+    with stream:
+        other = theirs(cupy, pool, 2)
+    assert values(target) == {1}
+    assert other.nbytes == target.nbytes
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("own_stream", [False, True])
+def test_an_owner_on_the_current_stream_may_overwrite_its_array_at_once(seed, own_stream):
+    cupy, on = late_device(seed)
+    stream = cupy.cuda.Stream(non_blocking=True) if own_stream else cupy.current[0]
+    results, target = [], on.empty((N,))
+    with stream:
+        given = theirs(cupy, cupy.cuda.MemoryPool(), 0)
+        for step in range(4):
+            given.fill(step)
+            on.feed(target, given)
+            results.append(copied(on, target))
+            cupy.some()
+    assert [values(result) for result in results] == [{0}, {1}, {2}, {3}]
+
+
+def test_arrays_are_held_no_longer_than_they_are_read():
+    cupy, on = late_device(0)
+    pool, target = cupy.cuda.MemoryPool(), on.empty((N,))
+    given = theirs(cupy, pool, 1)
+    on.feed(target, given)
+    del given
+    gc.collect()
+    assert not pool.free, "queued work reads them"
+    on.synchronize()
+    assert len(pool.free) == 1
+
+
+def test_an_array_that_is_let_go_while_the_stream_is_captured_is_held_until_a_later_event():
+    cupy, on = late_device(0)
+    pool, target = cupy.cuda.MemoryPool(), on.empty((N,))
+    given = theirs(cupy, pool, 1)
+    adopted = on.adopt(given)
+    on.run("copy", adopted, target)
+    on.runtime.stream.capturing = True
+    del given, adopted
+    on.runtime.stream.capturing = False
+    on.synchronize()
+    assert not pool.free, "no event says that they are read"
+    on.feed(target, theirs(cupy, pool, 2))
+    on.synchronize()
+    assert len(pool.free) == 2
