@@ -148,7 +148,7 @@ print(predicted, batch, resident("VmHWM") - level)
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="this system has no /proc")
 def test_the_process_holds_what_was_predicted():
     """Beside it: one batch on the host, taken from the data, and the record, the plan and the kernels' code."""
     run = in_child(CHILD)

@@ -121,7 +121,7 @@ def test_bytes_beside_what_is_written(written, end, wanted):
 
 def test_a_primitive_refuses_memory_that_is_too_small():
     if not isinstance(find_onednn(), KernelSet):
-        pytest.skip(str(find_onednn()))
+        pytest.skip(f"{find_onednn()}; pip install onednn-cpu-gomp")
     from singa_lite.kernels.onednn_kernels import functions as f
     from singa_lite.kernels.onednn_kernels import primitive
 

@@ -178,7 +178,7 @@ for count in (1200, 700):
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("kernels", ["auto", "numpy"])
 def test_a_child_process_trains_with_what_its_parent_has(kernels):
     """Forked off while OpenMP has threads, none of which the child has."""

@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
+import skips
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, GraphError, ShapeError, autograd, device, layers, loss, metric, optimizer, tensor
 
@@ -173,7 +174,7 @@ def big_endian_tensor(values: np.ndarray) -> Any:
 
 
 def torch_of(values: np.ndarray, path: Path) -> Any:
-    return pytest.importorskip("torch", reason="the peer whose tensors are given").from_numpy(values.copy())
+    return skips.library("torch").from_numpy(values.copy())
 
 
 def outcome(net: FeedForwardNet, x: Any, y: Any) -> list[Any]:
@@ -421,7 +422,7 @@ def test_class_ids_that_are_refused(case, graph):
 
 @pytest.mark.peer
 def test_tensors_of_pytorch_that_are_refused():
-    torch = pytest.importorskip("torch", reason="the peer whose tensors are given")
+    torch = skips.library("torch")
     x = torch.from_numpy(X.copy())
     for given, words in [
         (x.clone().requires_grad_(), ["requires grad", "detach()"]),

@@ -162,7 +162,7 @@ def test_a_later_step(graph, tmp_path):
     assert scene.on.pool.used <= used
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timer that sends signals")
 @pytest.mark.parametrize("graph", [True, False], ids=["replayed", "at once"])
 def test_real_signals(graph, tmp_path):
     """As Ctrl-C sends them: noticed where Python looks for them, and anywhere in what it calls."""
