@@ -166,7 +166,7 @@ def test_a_later_step(graph, tmp_path):
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
 @pytest.mark.parametrize("graph", [True, False], ids=["replayed", "at once"])
 def test_real_signals(graph, tmp_path, monkeypatch):
-    """As Ctrl-C sends them: noticed where Python looks for them. One that comes in `__del__` Python tells, and drops."""
+    """As Ctrl-C sends them, noticed where Python looks for them. One in `__del__` is told by Python, and dropped."""
     hook = sys.unraisablehook
     monkeypatch.setattr(
         sys, "unraisablehook", lambda given: None if given.exc_type is KeyboardInterrupt else hook(given)
