@@ -39,6 +39,9 @@ class Tracer:
         self.at = at
         self.opcodes = opcodes
         self.count = 0
+        # CPython 3.11 calls what it holds no reference to: a bound method made for the call alone is freed under its
+        # hands when it raises, which showed as aborts and bus errors much later, with PYTHONMALLOC=debug at once.
+        self._kept = self._enter, self._within
         self.places: dict[tuple[Any, int], list[int]] = {}
         self.place: Place | None = None
 
@@ -47,7 +50,7 @@ class Tracer:
         trace, hook = sys.gettrace(), sys.unraisablehook
         sys.unraisablehook = lambda given: None if isinstance(given.exc_value, KeyboardInterrupt) else hook(given)
         try:
-            sys.settrace(self._enter)
+            sys.settrace(self._kept[0])
             work()
         except KeyboardInterrupt:
             return True
@@ -60,7 +63,7 @@ class Tracer:
         if not frame.f_code.co_filename.startswith(FOLDERS):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = self.opcodes, not self.opcodes
-        return self._within
+        return self._kept[1]
 
     def _within(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event in ("line", "opcode"):
@@ -71,4 +74,4 @@ class Tracer:
             if self.count - 1 == self.at:
                 self.place = Place(self.at, frame)
                 raise KeyboardInterrupt(repr(self.place))
-        return self._within
+        return self._kept[1]
