@@ -13,6 +13,8 @@ End = str | tuple[str, int]
 
 MODES = ("relu", "relu6", "leaky_relu", "elu", "sigmoid", "tanh", "gelu", "silu", "softplus")
 OTHERS = ("Dropout", "Dummy", "Softmax", "Flatten", "Reshape", "Upsampling2D", "GlobalAvgPooling2D")
+#: Layers that give what they take, perhaps in another shape or in pieces.
+KEEPING = ("Dropout", "Dummy", "Flatten", "Reshape", "Upsampling2D", "Slice", "Split")
 #: Samples have at most so many elements, so that a net takes milliseconds.
 MOST = 400
 
@@ -29,6 +31,9 @@ class Drawn:
     sharers: dict[str, str] = field(default_factory=dict)  # who shares -> whose parameters
     owners: dict[tuple[object, ...], str] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
+    squashed: set[str] = field(
+        default_factory=set
+    )  # what gives a softmax or sigmoid, which some losses take themselves
 
     def add(self, kind: str, ends: list[End], arguments: str, value: str, *shapes: Shape) -> End:
         """One more layer over the ends. value: PyTorch's expression, over a, b, ... for the ends; its first end."""
@@ -46,6 +51,9 @@ class Drawn:
         self.theirs[name] = f"v[{name!r}] = {value.replace('<name>', repr(name))}"
         self.taken.update(ends)
         self.kinds[name] = kind
+        before = ends[0] if isinstance(ends[0], str) else ends[0][0]
+        if kind == "Softmax" or "'sigmoid'" in arguments or (kind in KEEPING and before in self.squashed):
+            self.squashed.add(name)
         made: list[End] = [name] if len(shapes) == 1 else [(name, place) for place in range(len(shapes))]
         self.shapes |= zip(made, shapes, strict=True)
         return made[0]

@@ -86,8 +86,8 @@ def _ends(net: Drawn) -> list[str]:
 def _losses(net: Drawn, outputs: list[str]) -> list[str]:
     lines = ["LOSSES = {  # the loss, its arguments, and whether its targets are class ids"]
     for name in outputs:
-        softmax = net.kinds[name] == "Softmax" or net.shapes[name][0] == 1
-        lines.append(f"    {name!r}: {net.choose.choice(LOSSES[:2] if softmax else LOSSES)},")
+        no_scores = name in net.squashed or net.shapes[name][0] == 1
+        lines.append(f"    {name!r}: {net.choose.choice(LOSSES[:2] if no_scores else LOSSES)},")
     return [*lines, "}"]
 
 

@@ -162,7 +162,7 @@ def environment(way: Way) -> Iterator[None]:
         os.environ |= before
 
 
-def our_optimizer(twin: Any, names: list[str]) -> optimizer.Optimizer:
+def optimizer_of(twin: Any, names: list[str]) -> optimizer.Optimizer:
     """Ours, its rules included."""
     made: optimizer.Optimizer = twin.our_optimizer(optimizer, schedule)
     clip = getattr(regularizer, twin.CLIP[0])(twin.CLIP[1]) if twin.CLIP else None
@@ -179,7 +179,7 @@ def compiled(twin: Any, way: Way, data: Data) -> FeedForwardNet:
     for name, value in net.parameters().items():
         value.copy_from_numpy(data.values[name].astype(way.dtype))
     losses = {name: getattr(loss, kind)(*arguments) for name, (kind, arguments, _) in twin.LOSSES.items()}
-    net.compile(our_optimizer(twin, net.param_names()), losses, graph=way.graph, fuse=way.fuse, freeze=data.freeze)
+    net.compile(optimizer_of(twin, net.param_names()), losses, graph=way.graph, fuse=way.fuse, freeze=data.freeze)
     return net
 
 
