@@ -22,24 +22,6 @@ Metrics = Metric | Mapping[str, Metric]
 Outputs = Tensor | dict[str, Tensor]
 
 
-class _Itself:
-    """Stands for an object as a key: equal to itself alone, whatever it thinks of equality, as dataclasses do.
-
-    It holds the object, so that no other takes its place while the key is in use.
-    """
-
-    __slots__ = ("_object",)
-
-    def __init__(self, stands_for: object) -> None:
-        self._object = stands_for
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and self._object is other._object
-
-    def __hash__(self) -> int:
-        return id(self._object)
-
-
 class Objective:
     """Losses and metrics over a net's outputs. outputs: names of the output layers."""
 
@@ -69,9 +51,9 @@ class Objective:
                 )
 
     @property
-    def criteria(self) -> tuple[object, ...]:
-        """What a recorded step goes by: all losses, then all metrics, each standing for itself."""
-        return tuple(map(_Itself, (*self.losses.values(), *self.metrics.values())))
+    def criteria(self) -> tuple[Loss | Metric, ...]:
+        """All losses, then all metrics."""
+        return *self.losses.values(), *self.metrics.values()
 
     @property
     def named_criteria(self) -> tuple[Any, ...]:

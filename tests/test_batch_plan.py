@@ -92,7 +92,7 @@ def in_child(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 @each_net
 def test_the_pool_holds_what_was_predicted_after_fit_validation_and_other_sizes(make, kernels):
     net = make(kernels=kernels)
-    predicted = net.plan_batch(32)
+    predicted = net.plan_batch(32, samples=2 * 32 + 7)
     net.device.pool.reset_high_water()
     fit(net, 32, 7, 45)
     x, _ = data(net, 45)

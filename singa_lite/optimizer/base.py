@@ -49,7 +49,7 @@ class Optimizer:
     #: The kernel's state arguments in order; `slots` has those that this optimizer keeps.
     kernel_slots: tuple[str, ...]
     #: Attributes that a recorded step reads at each replay or does not use: all others are options, as they were then.
-    live: ClassVar[frozenset[str]] = frozenset({"schedule", "_rates", "_rate", "_step", "_begun", "_updated"})
+    live: ClassVar[frozenset[str]] = frozenset({"_schedule", "_rates", "_rate", "_step", "_begun", "_updated"})
 
     def __init__(
         self,
