@@ -20,17 +20,17 @@ Record = Callable[[str, int, Callable[[Graph], Any]], Any]
 
 
 class _Need(NamedTuple):
-    """Bytes of a training step alone. without_scratch: if no kernel needed any; scratch: of each operation."""
+    """Bytes of a training step alone, from its rough plan. least, most: between which its arena is.
 
-    arena: int
-    held: int
-    overhead: int
+    held: of each block outside the arena. without_scratch: of the arena if no kernel needed any; scratch: of each
+    operation.
+    """
+
+    least: int
+    most: int
+    held: list[int]
     without_scratch: int
     scratch: list[int]
-
-    @property
-    def total(self) -> int:
-        return self.arena + self.held + self.overhead
 
 
 class BatchPlanner:
@@ -45,6 +45,7 @@ class BatchPlanner:
         self._alignment = alignment
         self._samples = samples
         self._needs: dict[int, _Need | None] = {}
+        self._arenas: dict[int, int] = {}
         self._recorded: dict[int, tuple[int, list[int]]] = {}
 
     def plan(self, size: int) -> MemoryPlan:
@@ -55,7 +56,9 @@ class BatchPlanner:
         near this one and its halves are looked at.
         """
         plan, scratch = self._record("train", size, lambda graph: (graph.memory_plan, graph.scratch_bytes()))
-        return cast(MemoryPlan, plan).within_fit(self._beside(size, plan.arena_bytes, scratch), self._overhead(plan))
+        return cast(MemoryPlan, plan).within_fit(
+            self._beside(size, plan.arena_bytes, scratch), self._overhead(plan.held_blocks, plan.arena_bytes)
+        )
 
     def largest(self, nbytes: int) -> int:
         """The largest batch size whose plan's total is at most `nbytes`; 0 if there is none.
@@ -87,21 +90,36 @@ class BatchPlanner:
         return fits
 
     def _fits_alone(self, size: int, nbytes: int) -> bool:
+        """Whether the training step fits. It is placed exactly only where the rough plan leaves a doubt."""
         need = self._need(size)
-        return need is not None and need.total <= nbytes
+        if need is None:
+            return False
+        at_least, at_most = (self._total(need.held, arena) <= nbytes for arena in (need.least, need.most))
+        if at_least == at_most and need.least >= SEGMENT_BYTES:  # else the pool may make up for a larger arena
+            return at_most
+        return self._total(need.held, self._arena(size, need)) <= nbytes
 
     def _fits(self, size: int, nbytes: int) -> bool:
         """Whether all that `fit` does with this size fits: `plan(size).total_bytes`."""
         need = self._need(size)
-        if need is None or need.total > nbytes:
+        if need is None or not self._fits_alone(size, nbytes):
             return False
-        arena = max(need.arena, *self._beside(size, need.arena, need.scratch).values())
-        return arena + need.held + need.overhead <= nbytes
+        arena = self._arena(size, need)
+        most = max(arena, *self._beside(size, arena, need.scratch).values())
+        return self._total(need.held, arena) + most - arena <= nbytes
 
     def _may_fit(self, size: int, nbytes: int) -> bool:
         """Whether this size or a larger one would fit without scratch: what is left then grows with the batch."""
         need = self._need(size)
-        return need is not None and need.held + need.without_scratch <= nbytes
+        return need is not None and sum(need.held) + need.without_scratch <= nbytes
+
+    def _arena(self, size: int, need: _Need) -> int:
+        """Bytes of the training step's arena."""
+        if need.least == need.most:
+            return need.least
+        if size not in self._arenas:
+            self._arenas[size] = self._record("train", size, lambda graph: graph.memory_plan.arena_bytes)
+        return self._arenas[size]
 
     def _need(self, size: int) -> _Need | None:
         """Of a training step; None where it has more bytes than can be counted."""
@@ -113,9 +131,9 @@ class BatchPlanner:
         return self._needs[size]
 
     def _measured(self, graph: Graph) -> _Need:
-        plan, scratch = graph.memory_plan, graph.scratch_bytes()
-        overhead = self._overhead(plan)
-        return _Need(plan.arena_bytes, plan.held_bytes, overhead, plan.floor_without_scratch_bytes, scratch)
+        plan = graph.rough_plan()
+        sizes = plan.floor_bytes, plan.arena_bytes, plan.held_blocks
+        return _Need(*sizes, plan.floor_without_scratch_bytes, graph.scratch_bytes())
 
     def _beside(self, size: int, arena: int, scratch: list[int]) -> dict[str, int]:
         """What other steps of `fit` need of the arena. arena, scratch: what the training step of this size needs."""
@@ -125,8 +143,8 @@ class BatchPlanner:
                 self._recorded[shorter] = self._record("train", shorter, lambda g: (g.eager_bytes, g.scratch_bytes()))
             most, asked = self._recorded[shorter]
             need = self._need(shorter) if most > arena and _exceeds(asked, scratch) else None
-            if need is not None:
-                needs[f"last batch of {shorter}"] = need.arena
+            if need is not None and need.most > arena:
+                needs[f"last batch of {shorter}"] = self._arena(shorter, need)
         return needs
 
     def _shorter(self, size: int) -> list[int]:
@@ -136,15 +154,18 @@ class BatchPlanner:
             return [left] if left else []
         return sorted({*_near(size)} | {*_halves(size)}, reverse=True)
 
-    def _overhead(self, plan: MemoryPlan) -> int:
+    def _total(self, held: list[int], arena: int) -> int:
+        return sum(held) + arena + self._overhead(held, arena)
+
+    def _overhead(self, held: list[int], arena: int) -> int:
         """What the pool adds: results, regions in whole lines, and what stays free in segments that small ones share.
 
         How they share depends on the order in which they came; one segment is counted beside what is free at best.
         """
-        regions = [nbytes + -nbytes % self._alignment for nbytes in (*plan.held_blocks, plan.arena_bytes)]
+        regions = [nbytes + -nbytes % self._alignment for nbytes in (*held, arena)]
         taken = sum(regions) + RESULTS * self._alignment
         free = _free_of_shared(regions) + SEGMENT_BYTES if taken > SEGMENT_BYTES else 0
-        return taken + free - plan.held_bytes - plan.arena_bytes
+        return taken + free - sum(held) - arena
 
 
 def _free_of_shared(regions: list[int]) -> int:

@@ -82,7 +82,7 @@ class Training:
         self.metric: Any = None
         self._data = data
         self._validation = validation
-        self._verbose = flag("fit verbose", verbose)
+        self._verbose = flag("fit verbose", verbose == 1 if type(verbose) is int and verbose in (0, 1) else verbose)
         self._prefetch = whole("fit prefetch", prefetch, 0)
 
     @property

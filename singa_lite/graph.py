@@ -189,7 +189,13 @@ class Graph(Unique):
 
     def plan(self, order: str = "recorded") -> MemoryPlan:
         """The plan for an order of running, see `run`. Nothing is allocated for it."""
-        placed = self._place(order)
+        return self._plan_of(self._place(order))
+
+    def rough_plan(self) -> MemoryPlan:
+        """As `memory_plan`, but blocks are placed in a hurry: the real arena lies between the floor and this one."""
+        return self._plan_of(self._placed.get("recorded") or self._lowered("recorded", search=False))
+
+    def _plan_of(self, placed: Placed) -> MemoryPlan:
         rows = [
             Row(self._name(number), block.layer, self.role(number), block.nbytes, number)
             for number, block in enumerate(self.blocks)
@@ -275,26 +281,34 @@ class Graph(Unique):
         if order not in ORDERS:
             raise ValueError(f"order: wanted one of {ORDERS}, received {order!r}")
         if order not in self._placed:
-            self._check_whole()
-            if not self._placed:
-                alive = {number: b.fresh() for number, b in enumerate(self.blocks) if b.fresh is not None}
-                self._fresh = {number: block for number, block in alive.items() if block is not None}
-                for number in alive.keys() - self._fresh.keys():
-                    if self.blocks[number].died is None:  # it could not say so, as an interrupt ended its `__del__`
-                        self.blocks[number].died = len(self.instructions)
-            self._check_written()
-            instructions, sizes = self._rewritten()
-            alignment = self.device.runtime.alignment
-            if os.environ.get("SINGA_LITE_PLAN", "") == "off":
-                self._placed[order] = unshared(instructions, sizes, alignment)
-            else:
-                kernels = self.device.kernels
-                strides_matter = kernels.strides_matter, kernels.inner_strides_matter
-                parallel = order == "dependencies"
-                self._placed[order] = lower(
-                    instructions, sizes, parallel=parallel, strides_matter=strides_matter, alignment=alignment
-                )
+            self._placed[order] = self._lowered(order)
         return self._placed[order]
+
+    def _lowered(self, order: str, search: bool = True) -> Placed:
+        self._check_whole()
+        if not self._placed:
+            self._hold_outputs()
+        self._check_written()
+        instructions, sizes = self._rewritten()
+        alignment, kernels = self.device.runtime.alignment, self.device.kernels
+        if os.environ.get("SINGA_LITE_PLAN", "") == "off":
+            return unshared(instructions, sizes, alignment)
+        return lower(
+            instructions,
+            sizes,
+            search=search,
+            parallel=order == "dependencies",
+            strides_matter=(kernels.strides_matter, kernels.inner_strides_matter),
+            alignment=alignment,
+        )
+
+    def _hold_outputs(self) -> None:
+        """From now on: which blocks are outputs is decided by who is held when the graph is first planned."""
+        alive = {number: b.fresh() for number, b in enumerate(self.blocks) if b.fresh is not None}
+        self._fresh = {number: block for number, block in alive.items() if block is not None}
+        for number in alive.keys() - self._fresh.keys():
+            if self.blocks[number].died is None:  # it could not say so, as an interrupt ended its `__del__`
+                self.blocks[number].died = len(self.instructions)
 
     def _rewritten(self) -> tuple[list[Instruction], dict[int, int]]:
         """The record, fused if that is wanted, and {intermediate block: bytes}."""

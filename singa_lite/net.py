@@ -89,6 +89,8 @@ class FeedForwardNet(LayerGraph, Unique):
         }
         vars(made).update({name: deepcopy(value, memo) for name, value in vars(self).items() if name not in own} | own)
         made._steps = Steps(made, self._steps.graph, self._steps.fuse)
+        if made.optimizer is not None:
+            made.optimizer.serve(made)
         return made
 
     def to_device(self, device: Any) -> None:
@@ -293,6 +295,7 @@ class FeedForwardNet(LayerGraph, Unique):
         metric = _checked_kind("metric", metric, Metric) if metric is not None else self.metric
         objective = None if loss is None else Objective(loss, metric, self.output_names())
         compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
+        optimizer.serve(self)
         steps = Steps(self, graph, fuse)
         steps.interrupted = self._steps.interrupted
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
@@ -313,6 +316,7 @@ class FeedForwardNet(LayerGraph, Unique):
         self._whole_step("train_one_batch")
         if self.optimizer is None:
             raise GraphError("train_one_batch: wanted an optimizer, call compile(optimizer) first")
+        self.optimizer.check_serves(self)
         given = self._batch(x, y)
         self.forget_run()  # a forward by hand before it has nothing to do with this step
         return self._steps.train(*given)

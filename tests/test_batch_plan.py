@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,18 @@ def test_fit_runs_under_the_limit_that_largest_batch_was_asked_for(make, kernels
         net = make(kernels=kernels, limit=limit)
         fit(net, size, last, size + 3)
         assert net.device.pool.total <= limit
+
+
+@pytest.mark.skipif("onednn" not in SETS, reason="wants oneDNN's scratch, pip install onednn-cpu-gomp")
+@pytest.mark.parametrize("speed", [0.1, 10])
+def test_a_plan_does_not_depend_on_how_fast_the_machine_is(monkeypatch, speed):
+    """Of a step whose first placements leave a gap, which a search narrows and does not close."""
+    net, clock = convolutional(kernels="onednn"), time.perf_counter
+    wanted = net.plan_batch(316, samples=316)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() / speed)
+    again = net.plan_batch(316, samples=316)
+    assert again.arena_bytes == wanted.arena_bytes > wanted.floor_bytes
+    assert [row.offset for row in again.rows] == [row.offset for row in wanted.rows]
 
 
 def test_the_known_last_batch_is_the_one_that_counts():

@@ -242,7 +242,7 @@ if number == 3:
 """
 
 
-@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="needs CuPy")
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="wants CuPy, pip install cupy-cuda13x")
 def test_a_point_has_a_process_and_a_limit_of_its_own(load, monkeypatch, tmp_path):
     checklist = load("gpu_checklist")
     (tmp_path / "point.py").write_text(POINT)
@@ -252,7 +252,7 @@ def test_a_point_has_a_process_and_a_limit_of_its_own(load, monkeypatch, tmp_pat
     assert checklist.answer(3, 0, 2) == (False, "begins\nFAILED: not done after 2 seconds")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="needs CuPy")
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="wants CuPy, pip install cupy-cuda13x")
 def test_the_sanitizer_runs_a_chosen_few_and_not_for_ever(load, monkeypatch):
     means, asked = load("gpu_means"), []
 

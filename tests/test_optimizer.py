@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,7 +10,20 @@ import numpy as np
 import pytest
 
 import skips
-from singa_lite import DeviceError, ShapeError, autograd, device, optimizer, regularizer, schedule, tensor
+from singa_lite import (
+    DeviceError,
+    FeedForwardNet,
+    GraphError,
+    ShapeError,
+    autograd,
+    device,
+    layers,
+    loss,
+    optimizer,
+    regularizer,
+    schedule,
+    tensor,
+)
 from singa_lite.graph import Phase
 from singa_lite.tensor import Tensor
 
@@ -426,6 +440,43 @@ def test_one_optimizer_serves_one_net():
         opt.update("w", tensor.zeros((2, 3)), tensor.zeros((2, 3)))
     with pytest.raises(ShapeError, match="float64"):
         opt.update("w", tensor.zeros((3, 2), np.float64), tensor.zeros((3, 2), np.float64))
+
+
+def test_an_optimizer_is_compiled_with_one_living_net():
+    def built() -> FeedForwardNet:
+        net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu())
+        net.add(layers.Dense("dense", 2, input_sample_shape=(3,)))
+        return net
+
+    net, other, shared = built(), built(), optimizer.SGD(0.1)
+    x, y = np.ones((4, 3), "f"), np.ones((4, 2), "f")
+    other.compile(shared)
+    net.compile(shared)
+    with pytest.raises(GraphError, match="SGD: wanted an optimizer for one net alone"):
+        other.train_one_batch(x, y)
+    net.train_one_batch(x, y)
+    third = built()
+    with pytest.raises(GraphError, match="SGD: wanted an optimizer for one net alone"):
+        third.compile(shared)
+    assert third.optimizer is None and shared.step == 1
+    net.compile(shared)
+    copied = copy.deepcopy(net)
+    copied.compile(copied.optimizer)
+    third.compile(copy.deepcopy(shared))
+    for each in (net, copied, third):
+        each.train_one_batch(x, y)
+
+
+@pytest.mark.parametrize("name", ["lr", "schedule"])
+def test_a_rate_is_exchanged_by_either_name(name):
+    value, gradient, opt = tensor.from_numpy(np.ones(3)), np.array([1.0, 2, 3]), optimizer.SGD(0.5)
+    setattr(opt, name, 0.25)
+    opt.update("w", value, tensor.from_numpy(gradient))
+    np.testing.assert_array_equal(tensor.to_numpy(value), 1 - 0.25 * gradient)
+    setattr(opt, name, lambda step: 1 / (1 + step))
+    assert opt.lr == 0.5
+    with pytest.raises(TypeError, match="SGD lr: wanted"):
+        setattr(opt, name, "fast")
 
 
 def test_gradients_that_do_not_fit_change_nothing():

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import nan
 from typing import Any, ClassVar
+from weakref import ReferenceType, ref
 
 import numpy as np
 
 from singa_lite import schedule
 from singa_lite.checks import at_least_zero, whole
 from singa_lite.contexts import in_own_context
-from singa_lite.errors import ShapeError
+from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
 from singa_lite.ops.op import common_device
 from singa_lite.regularizer import Constraint, Regularizer
@@ -41,15 +42,17 @@ class Optimizer:
     that share of the value is added to the gradient. regularizer, constraint: applied to each gradient in place,
     constraint first, weight decay last. One optimizer serves one net.
 
-    schedule: may be exchanged at any time. step: how many steps have begun. state: {parameter's name, or the
-    parameter itself where it has none: {slot: Tensor}}; made at a parameter's first update.
+    schedule: may be exchanged at any time, also by its other name `lr`. step: how many steps have begun. state:
+    {parameter's name, or the parameter itself where it has none: {slot: Tensor}}; made at a parameter's first update.
     """
 
     kernel: str
     #: The kernel's state arguments in order; `slots` has those that this optimizer keeps.
     kernel_slots: tuple[str, ...]
     #: Attributes that a recorded step reads at each replay or does not use: all others are options, as they were then.
-    live: ClassVar[frozenset[str]] = frozenset({"_schedule", "_rates", "_rate", "_step", "_begun", "_updated"})
+    live: ClassVar[frozenset[str]] = frozenset(
+        {"_schedule", "_rates", "_rate", "_step", "_begun", "_updated", "_serves"}
+    )
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class Optimizer:
         self._step = 0
         self._begun = False
         self._updated: set[str | Tensor] = set()
+        self._serves: tuple[ReferenceType[Optimizer], ReferenceType[Any]] | None = None
 
     def register(
         self,
@@ -113,6 +117,30 @@ class Optimizer:
     @schedule.setter
     def schedule(self, lr: LearningRate) -> None:
         self._schedule = schedule.get(lr, f"{type(self).__name__} lr")
+
+    @property
+    def lr(self) -> float:
+        """The rate of the next step, without any `lr_mult`. What takes its place is the new `schedule`."""
+        return self._schedule(self._step)
+
+    @lr.setter
+    def lr(self, lr: LearningRate) -> None:
+        self.schedule = lr
+
+    def serve(self, net: Any) -> None:
+        """Keep the steps and state of this net from now on. GraphError if there are some of another living net's."""
+        if self._step or self.state:
+            self.check_serves(net)
+        self._serves = ref(self), ref(net)
+
+    def check_serves(self, net: Any) -> None:
+        """GraphError if the net that it was last compiled with is another one, and lives."""
+        owner, served = (found() for found in self._serves or (ref(self), ref(net)))
+        if owner is self and served is not None and served is not net:  # a copy of an optimizer is free
+            raise GraphError(
+                f"{type(self).__name__}: wanted an optimizer for one net alone, received one that another net was "
+                "compiled with; make one for each, as it counts one net's steps"
+            )
 
     @property
     def step(self) -> int:

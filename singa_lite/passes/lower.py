@@ -25,6 +25,11 @@ from singa_lite.passes.read_from import check_reads
 #: Names of kernels that depend on strides: on that of axis 0, and on any, see `concat.assembled_in_place`.
 StridesMatter = tuple[Collection[str], Collection[str]]
 
+#: Tries of the exact placement, and how many of many blocks, each of which takes longer. A few tenths of a second.
+MOST_NODES, NODES_TIMES_BLOCKS = 8000, 500_000
+#: A plan that takes longer than any that was seen ends here, at the cost of depending on the machine.
+MOST_SECONDS = 20.0
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -54,22 +59,23 @@ def lower(
     instructions: Sequence[Instruction],
     sizes: dict[int, int],
     *,
-    search_seconds: float = 2.0,
+    search: bool = True,
     parallel: bool = False,
     strides_matter: StridesMatter = (STRIDES_MATTER, INNER_STRIDES_MATTER),
     alignment: int = ALIGNMENT,
 ) -> Placed:
     """Plan a record so that it needs as little memory as the passes can reach, and check that nothing overlaps.
 
-    sizes: {intermediate block: bytes}; blocks that are not in it are held elsewhere. search_seconds: for the exact
-    placement, if the first ones leave a gap. parallel: two blocks share bytes only if every use of one comes
+    sizes: {intermediate block: bytes}; blocks that are not in it are held elsewhere. search: for an exact
+    placement, if the first ones leave a gap; by a number of tries, so that every run of a script, on any machine, gets
+    the same plan. parallel: two blocks share bytes only if every use of one comes
     before every use of the other by dependencies, so instructions may run in any order that keeps these.
     strides_matter: the kernels whose operands keep their strides, and those that keep all but that of axis 0, as the
     kernel set has them. alignment: bytes, of all places in the arena.
     """
     with _collector_paused():
         recorded = without_dead(Program(tuple(instructions), sizes, alignment))
-        return _lower(recorded, search_seconds, parallel, strides_matter)
+        return _lower(recorded, search, parallel, strides_matter)
 
 
 @contextmanager
@@ -84,14 +90,15 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _lower(recorded: Program, search_seconds: float, parallel: bool, strides_matter: StridesMatter) -> Placed:
+def _lower(recorded: Program, search: bool, parallel: bool, strides_matter: StridesMatter) -> Placed:
     start = time.perf_counter()
     views = assembled_in_place(recorded, *strides_matter)
     name, program = _parallel(views) if parallel else _best(recorded, views)
     passed = time.perf_counter()
     wanted = requests(program)
     pairs = conflicts(program, wanted) if parallel else None
-    placed = plan(wanted, seconds=search_seconds, conflicts=pairs)
+    nodes = min(MOST_NODES, NODES_TIMES_BLOCKS // max(1, len(wanted))) if search else 0
+    placed = plan(wanted, seconds=MOST_SECONDS, nodes=nodes, conflicts=pairs)
     planned = time.perf_counter()
     check(wanted, placed.offsets, placed.arena, conflicts=pairs)
     places = {int(key[1:]): offset for key, offset in placed.offsets.items() if key[0] == "b"}

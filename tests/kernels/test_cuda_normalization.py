@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -272,7 +271,7 @@ def test_a_whole_gpu_is_kept_busy_by_images_of_nets(shape):
     assert found.kept * found.slabs * 8 <= 4 << 20, "scratch"
 
 
-@pytest.mark.skipif(bool(host_loader.missing()) or find_spec("cupy") is None, reason="no CUDA kernels on the host")
+@pytest.mark.skipif(bool(missing_to_run()), reason=f"the CUDA kernels on the host want {missing_to_run()}")
 @pytest.mark.parametrize("fused", [False, pytest.param(True, marks=needs_fma)], ids=["rounded", "fused"])
 def test_a_row_of_one_has_no_derivative_however_products_are_rounded(fused):
     """A GPU rounds a product and a sum once, as the host does if it may."""

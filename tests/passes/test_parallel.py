@@ -161,7 +161,7 @@ def test_a_planted_fault_in_a_parallel_plan_is_found(monkeypatch):
     from singa_lite.passes import lower as module
 
     honest = module.plan
-    monkeypatch.setattr(module, "plan", lambda wanted, *, seconds, conflicts: honest(wanted, seconds=seconds))
+    monkeypatch.setattr(module, "plan", lambda wanted, *, conflicts, **limits: honest(wanted, **limits))
     made = program(*BRANCHES[:2], tanh(A, C), copy(C, SECOND), tanh(B, D), copy(D, RESULT), held=HELD)
     with pytest.raises(PlanError, match="overlap"):
         lower(made.instructions, made.sizes, parallel=True)
