@@ -1,10 +1,11 @@
-"""Predicted against measured: what `plan_batch` says a training step takes, and what the process then really took.
+"""Predicted against measured: what `plan_batch` says that `fit` takes, and what the process then really took.
 
     pip install . && python benchmarks/predicted_memory.py [NET BATCH]
 
-Each net trains three steps in a process of its own. Predicted: arena + inputs + parameters + state + outputs,
-known before the first step. Measured: VmHWM over what was resident before the net was built, after a warm-up in which
-BLAS makes its own buffers. Both with the kernels of the default device, which each row names. Linux only; other work on
+Each net is fitted in a process of its own: two whole batches and a shorter one, shuffled, and a validation of one whole
+batch and a shorter one. Predicted: `plan_batch(n).total_bytes`, known before the first step. Measured: VmHWM over what
+was resident before the net was built, after a warm-up in which BLAS makes its own buffers; one batch that NumPy takes
+from the data is in it. Both with the kernels of the default device, which each row names. Linux only; other work on
 the machine changes no bytes.
 """
 
@@ -19,7 +20,6 @@ from nets import NETS, batch
 from singa_lite import device, optimizer
 
 DEFAULT = (("vgg16", 8), ("resnet50", 16), ("mobilenet_v2", 32), ("densenet121", 16), ("unet", 8))
-STEPS = 3
 
 
 def resident(field: str) -> int:
@@ -30,7 +30,8 @@ def resident(field: str) -> int:
 
 def measure(name: str, size: int) -> dict:
     """Predict, train, and read off."""
-    x, y = batch(name, size, 0)
+    last = size // 3 + 1
+    x, y = batch(name, 2 * size + last, 0)
     matrix = np.ones((2048, 2048), np.float32)
     np.matmul(matrix, matrix)
     del matrix
@@ -38,8 +39,8 @@ def measure(name: str, size: int) -> dict:
     net = NETS[name].build(device.new_cpu())
     net.compile(optimizer.SGD(lr=0.001, momentum=0.9))
     predicted = net.plan_batch(size).total_bytes
-    for _ in range(STEPS):
-        net.train_one_batch(x, y)
+    validation = x[: size + last], y[: size + last]
+    net.fit(x, y, size, validation_data=validation, verbose=False)
     return {"predicted": predicted, "measured": resident("VmHWM") - level, "kernels": net.device.kernels.name}
 
 

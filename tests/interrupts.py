@@ -8,6 +8,7 @@ function begins, after calls, and where loops turn. Files of the standard librar
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -46,8 +47,13 @@ class Tracer:
         self.place: Place | None = None
 
     def run(self, work: Callable[[], Any]) -> bool:
-        """Do the work; whether an interrupt came out of it. One that is raised in `__del__` does not."""
-        trace, hook = sys.gettrace(), sys.unraisablehook
+        """Do the work; whether an interrupt came out of it. One that is raised in `__del__` does not.
+
+        The garbage collector rests meanwhile: finalizers that it calls would be counted, one time and not the other.
+        """
+        trace, hook, collects = sys.gettrace(), sys.unraisablehook, gc.isenabled()
+        gc.collect()
+        gc.disable()
         sys.unraisablehook = lambda given: None if isinstance(given.exc_value, KeyboardInterrupt) else hook(given)
         try:
             sys.settrace(self._kept[0])
@@ -57,6 +63,8 @@ class Tracer:
         finally:
             sys.settrace(trace)
             sys.unraisablehook = hook
+            if collects:
+                gc.enable()
         return False
 
     def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
