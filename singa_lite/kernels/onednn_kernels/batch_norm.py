@@ -16,7 +16,7 @@ from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import forms
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
-from singa_lite.kernels.onednn_kernels.columns import Columns
+from singa_lite.kernels.onednn_kernels.columns import COLUMNS, Columns
 from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.routine import Operand, Routine, Temporary
 from singa_lite.kernels.onednn_kernels.work import lies
@@ -28,12 +28,14 @@ Links = Sequence[tuple[int, bool]]
 _NORMALIZED: Links = (a.MULTIPLY, False), (a.ADD, False)
 _DERIVATIVE: Links = (a.MULTIPLY, False), (a.ADD, False), (a.ADD, True), (a.MULTIPLY, False)
 
-#: Elements of a tensor that is likely to be in the caches still when it is read next.
-_CACHED = 1 << 22
+#: Columns of passes over activations: several vectors of so many must stay in the first cache.
+_SHORT = 1 << 9
 _FIXED = f.USE_SCALE | f.USE_SHIFT | f.USE_GLOBAL_STATS
 
-#: x is summed as it lies while the square of its mean is at most so many times its variance.
-_NEAR = 4.0
+#: x is summed as it lies while the square of its mean is at most so many times its variance: the difference of squares
+#: that is the variance is then off by a few roundings. Of ResNet-50's layers most have a channel or two over 4, few over
+#: 16, and one such channel costs a second pass over all.
+_NEAR = 16.0
 
 
 def batch_norm(
@@ -74,14 +76,14 @@ def batch_norm(
         np.multiply(gamma, squares, out=scale)
 
     images.call(finish, *sums.totals, shift, share, gamma, running_mean, running_var, mean, inv_std, scale)
-    return _normalized(images, columns, source, y, mean, scale, beta)
+    return _normalized(images, source, y, mean, scale, beta)
 
 
 def _add_moments(sums: ChannelSums, x: Operand) -> Temporary:
     """Add steps: the sums of x less a shift, which is returned, float32, and of its squares.
 
-    The shift is 0, and as long as the mean is small that is right: then the difference of squares that is the variance
-    loses no digit that counts. Else all is summed again, about the mean that came out.
+    The shift is 0, and as long as the mean is small that will do: then the difference of squares that is the variance is
+    off by a few roundings at most. Else all is summed again, about the mean that came out.
     """
     columns, images = sums.columns, sums.work
     sums.add(x)
@@ -137,30 +139,26 @@ def batch_norm_inference(
         np.divide(gamma, wide, out=scale)
 
     images.call(finish, gamma, running_var, wide, scale)
-    return _normalized(images, _columns(images, x), images.read(x), y, running_mean, scale, beta)
+    return _normalized(images, images.read(x), y, running_mean, scale, beta)
 
 
-def _normalized(images: Images, columns: Columns, source: Operand, y: Form, *vectors: Operand) -> Images:
-    """Add steps: y = (source - mean) * scale + shift, of these vectors."""
-    operands = [columns.vector(vector) for vector in vectors]
+def _normalized(images: Images, source: Operand, y: Form, mean: Operand, scale: Operand, shift: Operand) -> Images:
+    """Add steps: y = (source - mean) * scale + shift, of vectors of channels.
+
+    Channels last by the library's primitive, given 1 for the variance: it does not read y into the caches.
+    """
+    columns = _columns(images, y, _SHORT)
     with images.written(y) as target:
-        if y.size <= _CACHED or not columns.lie_last:
-            _chain(columns, target, source, operands, _NORMALIZED)
-        else:
-            _past_caches(columns, target, source, *operands)
+        if not columns.lie_last:
+            _chain(columns, target, source, (mean, scale, shift), _NORMALIZED)
+            return images
+        ones = images.temporary((columns.channels,), "float32")
+        images.call(lambda ones: ones.fill(1), ones)
+        form = forms.dense(columns.shape, axes=forms.CHANNELS_LAST)
+        primitive = images.make("batch_normalization_forward", f.FORWARD_INFERENCE, form, form, 0.0, _FIXED)
+        vectors = {f.MEAN: mean, f.VARIANCE: ones, f.SCALE: scale, f.SHIFT: shift}
+        images.run(primitive, {f.SRC: source, f.DST: target, **vectors})
     return images
-
-
-def _past_caches(
-    columns: Columns, target: Operand, source: Operand, mean: Operand, scale: Operand, shift: Operand
-) -> None:
-    """Add steps that do the same by the library's primitive, which does not read the target into the caches."""
-    images, form = columns.work, columns.form
-    ones = images.temporary((columns.count,), "float32")
-    images.call(lambda ones: ones.fill(1), ones)
-    primitive = images.make("batch_normalization_forward", f.FORWARD_INFERENCE, form, form, 0.0, _FIXED)
-    vectors = {f.MEAN: mean, f.VARIANCE: ones, f.SCALE: scale, f.SHIFT: shift}
-    images.run(primitive, {f.SRC: source, f.DST: target, **vectors})
 
 
 def batch_norm_derivative(
@@ -186,6 +184,7 @@ def batch_norm_derivative(
         np.multiply(gamma, inv_std, out=scale)
 
     images.call(finish, *sums.totals, gamma, inv_std, scale, slope, offset)
+    columns = _columns(images, x, _SHORT)
     before, after = [columns.vector(v) for v in (mean, slope, offset)], columns.vector(scale)
     with images.written(dx) as target:
         _chain(columns, target, source, (*before, derivative, after), _DERIVATIVE)
@@ -247,8 +246,8 @@ def _add_gradients(
     images.call(finish, *sums.totals, inv_std, dgamma, dbeta)
 
 
-def _columns(images: Images, tensor: Form) -> Columns:
-    return Columns(images, images.shape(tensor), images.axes == forms.CHANNELS_LAST)
+def _columns(images: Images, tensor: Form, least: int = COLUMNS) -> Columns:
+    return Columns(images, images.shape(tensor), images.axes == forms.CHANNELS_LAST, least)
 
 
 def _fit(images: tuple[Form, ...], *vectors: Form) -> bool:

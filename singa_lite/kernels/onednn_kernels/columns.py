@@ -17,8 +17,8 @@ from singa_lite.kernels.onednn_kernels.work import Work
 
 Array = np.ndarray[Any, Any]
 
-#: Columns that there are at least if the rows divide so, and at most.
-_COLUMNS, _MOST_COLUMNS = 1 << 12, 1 << 13
+#: Columns that there are at least if the rows divide so; twice as many at most.
+COLUMNS = 1 << 12
 
 
 class Columns:
@@ -28,11 +28,11 @@ class Columns:
     many must not be parted, one folded row or one image in C order.
     """
 
-    def __init__(self, work: Work, shape: tuple[int, ...], lie_last: bool) -> None:
+    def __init__(self, work: Work, shape: tuple[int, ...], lie_last: bool, least: int = COLUMNS) -> None:
         self.work, self.shape, self.lie_last = work, shape, lie_last
         samples, self.channels, height, width = shape
         self.rows = samples * height * width
-        self.fold = _fold(self.rows if self.lie_last else height * width, self.channels)
+        self.fold = _fold(self.rows if self.lie_last else height * width, self.channels, least)
         self.unit = self.fold if self.lie_last else height * width
 
     @property
@@ -73,9 +73,9 @@ class Columns:
         return forms.dense((1, self.count if self.lie_last else self.channels, 1, 1), axes=forms.CHANNELS_LAST)
 
 
-def _fold(rows: int, channels: int) -> int:
+def _fold(rows: int, channels: int, least: int) -> int:
     """A divisor of the rows that makes enough columns, a multiple of 16 of them if that can be."""
-    most = max(1, _MOST_COLUMNS // channels)
+    most = max(1, 2 * least // channels)
     divisors = [fold for fold in range(1, min(rows, most) + 1) if rows % fold == 0]
     even = [fold for fold in divisors if fold * channels % 16 == 0] or divisors
-    return next((fold for fold in even if fold * channels >= _COLUMNS), even[-1])
+    return next((fold for fold in even if fold * channels >= least), even[-1])
