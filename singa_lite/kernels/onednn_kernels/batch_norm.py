@@ -32,9 +32,9 @@ _DERIVATIVE: Links = (a.MULTIPLY, False), (a.ADD, False), (a.ADD, True), (a.MULT
 _SHORT = 1 << 9
 _FIXED = f.USE_SCALE | f.USE_SHIFT | f.USE_GLOBAL_STATS
 
-#: x is summed as it lies while the square of its mean is at most so many times its variance: the difference of squares
-#: that is the variance is then off by a few roundings. Of ResNet-50's layers most have a channel or two over 4, few over
-#: 16, and one such channel costs a second pass over all.
+#: x is summed as it lies while the square of its mean is at most so many times its variance: the variance, a
+#: difference of squares, is then off by a few roundings. Of ResNet-50's layers most have a channel or two over 4, few
+#: over 16, and one such channel costs a second pass over all.
 _NEAR = 16.0
 
 
@@ -82,8 +82,8 @@ def batch_norm(
 def _add_moments(sums: ChannelSums, x: Operand) -> Temporary:
     """Add steps: the sums of x less a shift, which is returned, float32, and of its squares.
 
-    The shift is 0, and as long as the mean is small that will do: then the difference of squares that is the variance is
-    off by a few roundings at most. Else all is summed again, about the mean that came out.
+    The shift is 0, and as long as the mean is small that will do: the difference of squares that is the variance is off
+    by a few roundings at most. Else all is summed again, about the mean that came out.
     """
     columns, images = sums.columns, sums.work
     sums.add(x)
