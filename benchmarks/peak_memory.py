@@ -51,7 +51,7 @@ def train_singa_lite(kind: str, collected: bool) -> dict:
     net = FeedForwardNet(loss.SquaredError())
     for i in range(DEPTH):
         net.add(layers.Dense(f"dense{i}", WIDTH, use_bias=False, input_sample_shape=(WIDTH,) if i == 0 else None))
-        net.add(layers.Activation(f"relu{i}"))
+        net.add(layers.Activation(f"activation{i}"))
     chosen = {
         "SGD": lambda: optimizer.SGD(lr=0.01),
         "momentum": lambda: optimizer.SGD(lr=0.01, momentum=0.9),
