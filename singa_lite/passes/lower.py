@@ -26,7 +26,7 @@ from singa_lite.passes.read_from import check_reads
 StridesMatter = tuple[Collection[str], Collection[str]]
 
 #: Tries of the exact placement, and how many of many blocks, each of which takes longer. A few tenths of a second.
-MOST_NODES, NODES_TIMES_BLOCKS = 8000, 500_000
+MOST_NODES, NODES_TIMES_BLOCKS = 8000, 4_000_000
 #: A plan that takes longer than any that was seen ends here, at the cost of depending on the machine.
 MOST_SECONDS = 20.0
 
