@@ -245,9 +245,7 @@ class Tensor(Unique):
 
     def __copy__(self) -> Tensor:
         """A further handle over the same bytes."""
-        made = self.detach()
-        made.name, made.layout = self.name, self.layout
-        made.stores_grad, made.requires_grad = self.stores_grad, self.requires_grad
+        made = self._mark(self.detach())
         made.creator, made.output_index = self.creator, self.output_index
         return made
 
@@ -259,9 +257,13 @@ class Tensor(Unique):
             )
         made: Tensor = self.device.empty(self.shape, self.dtype, self.memory_order())
         self.device.copy_in(made, to_numpy(self))
+        memo[id(self)] = made
+        return self._mark(made)
+
+    def _mark(self, made: Tensor) -> Tensor:
+        """A copy with this tensor's name, layout and marks."""
         made.name, made.layout = self.name, self.layout
         made.stores_grad, made.requires_grad = self.stores_grad, self.requires_grad
-        memo[id(self)] = made
         return made
 
     def item(self) -> float | int | bool:

@@ -5,7 +5,7 @@ digits where the mean is large. So pieces are added up by columns, of few terms 
 up in float64. Where the mean is large, x is first moved by it, piece by piece in the cache.
 
 The library has one fast sum across memory that multiplies too: the gradient of a depthwise convolution with filters of
-one element is sum(dy * x), and that of its bias sum(dy), both read at the speed of memory.
+one element is sum(dy * x), and that of its bias sum(dy).
 """
 
 from __future__ import annotations
