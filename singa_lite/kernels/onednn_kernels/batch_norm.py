@@ -36,6 +36,8 @@ _FIXED = f.USE_SCALE | f.USE_SHIFT | f.USE_GLOBAL_STATS
 #: difference of squares, is then off by a few roundings. Of ResNet-50's layers most have a channel or two over 4, few
 #: over 16, and one such channel costs a second pass over all.
 _NEAR = 16.0
+#: How often x is summed about a mean.
+_SHIFTS = 2
 
 
 def batch_norm(
@@ -57,8 +59,6 @@ def batch_norm(
     images = Images(x, y)
     columns = _columns(images, x)
     sums, count = ChannelSums(columns), columns.rows
-    if not sums.is_fast:
-        return None
     source = images.read(x)
     shift = _add_moments(sums, source)
     share, scale = images.temporary(mean.shape, "float64"), images.temporary(mean.shape, "float32")
@@ -83,26 +83,34 @@ def _add_moments(sums: ChannelSums, x: Operand) -> Temporary:
     """Add steps: the sums of x less a shift, which is returned, float32, and of its squares.
 
     The shift is 0, and as long as the mean is small that will do: the difference of squares that is the variance is off
-    by a few roundings at most. Else all is summed again, about the mean that came out.
+    by a few roundings at most. Else all is summed again, about the mean that came out, and once more where that was off
+    by more than the values are apart.
     """
     columns, images = sums.columns, sums.work
-    sums.add(x)
     moments = [images.temporary((columns.channels,), "float64") for _ in range(3)]
-    shift, is_far = images.temporary((columns.channels,), "float32"), images.temporary((1,), "bool")
+    shift = images.temporary((columns.channels,), "float32")
+    times, is_far = images.temporary((1,), "int64"), images.temporary((1,), "bool")
+
+    def begin(shift: Array, times: Array) -> None:
+        shift.fill(0)
+        times.fill(0)
 
     def choose(squares: Array, total: Array, variance: Array, mean: Array, spare: Array, *results: Array) -> None:
-        shift, is_far = results
+        shift, times, is_far = results
         np.copyto(variance, squares)
         np.copyto(mean, total)
         _to_moments(variance, mean, spare, columns.rows)
-        is_far[0] = _is_far(mean, np.multiply(variance, _NEAR, out=variance), spare)
-        shift.fill(0)
+        is_far[0] = times[0] < _SHIFTS and _is_far(mean, np.multiply(variance, _NEAR, out=variance), spare)
+        times += 1
         if is_far[0]:
-            np.copyto(shift, mean, casting="same_kind", where=np.isfinite(mean))
+            np.add(shift, mean, out=shift, where=np.isfinite(mean), casting="same_kind")
 
-    images.call(choose, *sums.totals, *moments, shift, is_far)
-    with images.only_if(is_far):
-        sums.add(x, move=sums.less(columns.row(shift)))
+    images.call(begin, shift, times)
+    sums.add(x)
+    images.call(choose, *sums.totals, *moments, shift, times, is_far)
+    with images.repeat_while(is_far):
+        sums.add(x, move=sums.less(shift))
+        images.call(choose, *sums.totals, *moments, shift, times, is_far)
     return shift
 
 
@@ -170,8 +178,6 @@ def batch_norm_derivative(
     images = Images(dy, x, dx)
     columns = _columns(images, x)
     sums, count = ChannelSums(columns), columns.rows
-    if not sums.is_fast:
-        return None
     source, derivative = images.read(x), images.read(dy)
     _add_gradients(sums, source, derivative, mean, inv_std, dgamma, dbeta)
     scale, slope, offset = (images.temporary(mean.shape, "float32") for _ in range(3))
@@ -210,8 +216,6 @@ def batch_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Fo
         return None
     columns = _columns(images, x)
     sums = ChannelSums(columns)
-    if not sums.is_fast:
-        return None
     _add_gradients(sums, x, dy, mean, inv_std, dgamma, dbeta)
     return images
 
@@ -220,7 +224,7 @@ def _add_gradients(
     sums: ChannelSums, x: Operand, dy: Operand, mean: Form, inv_std: Form, dgamma: Form, dbeta: Form
 ) -> None:
     """Add steps: both gradients, which are the totals in float64. x is summed as it lies where its mean is small."""
-    images, columns = sums.work, sums.columns
+    images = sums.work
     is_far, is_near = (images.temporary((1,), "bool") for _ in range(2))
     spare, limit = (images.temporary(mean.shape, "float64") for _ in range(2))
 
@@ -242,7 +246,7 @@ def _add_gradients(
         sums.add(x, dy)
         images.call(centre, *sums.totals, mean, spare)
     with images.only_if(is_far):
-        sums.add(x, dy, sums.less(columns.row(mean)))
+        sums.add(x, dy, sums.less(mean))
     images.call(finish, *sums.totals, inv_std, dgamma, dbeta)
 
 

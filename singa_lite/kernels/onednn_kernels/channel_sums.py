@@ -1,42 +1,31 @@
 """Sums of activations by channels, exact to the last digits of float32 however many terms there are.
 
 A sum in float32 of so many terms as a batch of images has is off by hundreds of roundings, and a variance by all of its
-digits where the mean is large. So pieces are added up by columns, of few terms each, and what the columns give is added
-up in float64. Where the mean is large, x is first moved by it, piece by piece in the cache.
-
-The library has one fast sum across memory that multiplies too: the gradient of a depthwise convolution with filters of
-one element is sum(dy * x), and that of its bias sum(dy).
+digits where the mean is large. So a few dozen terms at a time are added up in float32, and what they give in float64.
+Where the mean is large, x is moved by it on the way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from singa_lite.kernels.onednn_kernels import algorithms as a
-from singa_lite.kernels.onednn_kernels import forms
-from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.columns import Columns
-from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import Operand, Temporary
-from singa_lite.kernels.onednn_kernels.work import Work
+from singa_lite.kernels.onednn_kernels.running_sums import ACCUMULATE, SQUARE, Link, RunningSums
 
 Array = np.ndarray[Any, Any]
-Matrix = tuple[int, int]
-#: Adds steps that fill a target with what lies in a source, both pieces: of so many pixels from that one on.
-Move = Callable[[Operand, Operand, int, int], None]
+#: The first pixel and the count of some.
+Pixels = tuple[int, int]
+#: How some pixels are moved before they are summed: their form, and what is done with each element in turn.
+Move = Callable[[int, int], tuple[p.Form, Sequence[Link]]]
 
-#: Elements of a piece: with what it is multiplied by it stays in the caches of the cores.
-_PIECE = 1 << 18
-#: Terms of a column's sum in float32, where x is read as it lies. The error of the whole grows with their root.
-_FEWEST_TERMS, _MOST_TERMS = 1 << 4, 1 << 6
-
-_DIRECT = 1
-_ONE_ELEMENT = p.dims((1, 1)), p.dims((0, 0)), p.dims((0, 0)), p.dims((0, 0))
+#: Pieces that are added up in float32. The error of the whole grows with the root.
+_PIECES = 1 << 6
 
 
 class Totals(NamedTuple):
@@ -47,97 +36,104 @@ class Totals(NamedTuple):
 
 
 class ChannelSums:
-    """Adds steps that sum x times another tensor, and that tensor, by channels, into `totals`.
-
-    is_fast: whether the library has code for it. Pieces are whole rows of the matrix, and whole samples of images in C
-    order, which are put channels last.
-    """
+    """Adds steps that sum x times another tensor, and that tensor, by channels, into `totals`."""
 
     def __init__(self, columns: Columns) -> None:
-        self.columns, self.work = columns, columns.work
-        unit, rows = columns.unit, columns.rows // columns.unit
-        step = min(rows, max(1, _PIECE // (columns.channels * unit)))
-        terms = min(rows, _MOST_TERMS, max(_FEWEST_TERMS, rows // 8)) if columns.lie_last else step
-        #: Pixels of a piece that is moved or converted, and of one that is read as it lies.
-        self._step, self._long_step = step * unit, terms * unit
-        self._sum = cache(lambda matrix: _sum(self.work, matrix))
-        self._subtraction = cache(lambda matrix: _subtraction(self.work, matrix))
-        self._reorder = cache(lambda samples: _reorder((samples, *columns.shape[1:])))
-        first = self._sum(columns.matrix(self._step))
-        self.is_fast = "ref" not in first.implementation
-        self._width = first.form(f.DIFF_WEIGHTS).nbytes // forms.FLOAT.itemsize
-        most = -(-columns.rows // min(self._step, self._long_step))
-        self._parts = [self.work.temporary((most, self._width), "float32") for _ in range(2)]
-        self._centred, self._other = self._place(), None if columns.lie_last else self._place()
+        self.columns, self.work, self._running = columns, columns.work, RunningSums(columns)
+        piece, part, line = (rows * columns.channels for rows in (self._running.rows, *self._running.part_rows))
+        self._piece, self._part = (self.work.temporary((size,), "float32") for size in (piece, part))
+        self._shares = list(_shares(columns.rows, self._running.rows))
+        self._products, self._sums = (self.work.temporary((len(self._shares), line), "float32") for _ in range(2))
         self.totals = Totals(*(self.work.temporary((columns.channels,), "float64") for _ in range(2)))
 
-    def _place(self) -> Temporary:
-        return self.work.temporary((self._step * self.columns.channels,), "float32")
-
     def add(self, x: Operand, other: Operand | None = None, move: Move | None = None) -> None:
-        """Add the steps. other: x as moved if None; move: adds steps that move a piece, none if None."""
-        columns, step = self.columns, self._long_step if move is None else self._step
-        pieces = [(start, min(step, columns.rows - start)) for start in range(0, columns.rows, step)]
+        """Add the steps. other: x as moved if None; move: how x is moved, not at all if None."""
+        self.work.call(_clear, self._products, self._sums)
+        for place, pieces in enumerate(self._shares):
+            if move is not None and other is None:
+                self._add_moments(place, pieces, x, move)
+            else:
+                self._add_products(place, pieces, x, x if other is None else other, move or self._as_it_lies)
+        self.work.call(self._add_up, self._products, self.totals.products)
+        self.work.call(self._add_up, self._sums, self.totals.sums)
 
-        def add(piece: tuple[int, int]) -> None:
-            start, count = piece
-            source = self._piece(x, start, count, self._centred)
-            if move is not None:
-                move(source, self._centred, start, count)
-                source = self._centred
-            factor = source if other is None else self._piece(other, start, count, self._other)
-            place = start // step * self._width
-            products, sums = (self.work.part(part, place, self._width) for part in self._parts)
-            operands = {f.SRC: source, f.DIFF_DST: factor, f.DIFF_WEIGHTS: products, f.DIFF_BIAS: sums}
-            self.work.run(self._sum(columns.matrix(count)), operands)
+    def _add_products(self, place: int, pieces: Sequence[Pixels], x: Operand, other: Operand, move: Move) -> None:
+        """Add steps: the other tensor is read again while it is in the caches."""
+        running = self._running
 
+        def add(pixels: Pixels) -> None:
+            form, links = move(*pixels)
+            by = Link(a.MULTIPLY, form, running.pixels(other, *pixels))
+            self._accumulate(pixels, pieces, x, form, [*links, by])
+            running.fold(other, *pixels, running.part_rows[0], self._part)
+
+        self.work.call(_clear, self._part)
         self.work.repeat(pieces, add)
-        for parts, total in zip(self._parts, self.totals, strict=True):
-            self._add_up(parts, len(pieces), total)
+        self._fold_part(self._sums, place)
+        self._fold_piece(self._products, place)
 
-    def _add_up(self, parts: Temporary, count: int, total: Temporary) -> None:
-        """Add a step: the sums of a channel in so many pieces."""
-        columns = self.columns
+    def _add_moments(self, place: int, pieces: Sequence[Pixels], x: Operand, move: Move) -> None:
+        """Add steps: what is moved is nowhere stored, so that x is read for its squares, then for its sum."""
+        for ends, lines in (([SQUARE], self._products), ([], self._sums)):
 
-        def add_up(parts: Array, row: Array, total: Array) -> None:
-            np.add.reduce(parts[:count, : columns.count], axis=0, dtype=np.float64, out=row)
-            np.add.reduce(row.reshape(columns.fold, columns.channels), axis=0, out=total)
+            def add(pixels: Pixels, ends: Sequence[p.PostOp] = ends) -> None:
+                self._accumulate(pixels, pieces, x, *move(*pixels), ends)
 
-        self.work.call(add_up, parts, self.work.temporary((columns.count,), "float64"), total)
+            self.work.repeat(pieces, add)
+            self._fold_piece(lines, place)
+
+    def _fold_piece(self, lines: Temporary, place: int) -> None:
+        """Add steps: the piece is added up to one of the lines."""
+        self.work.call(_clear, self._part)
+        self._running.fold(self._piece, 0, self._running.rows, self._running.part_rows[0], self._part)
+        self._fold_part(lines, place)
+
+    def _fold_part(self, lines: Temporary, place: int) -> None:
+        part, line = self._running.part_rows
+        self._running.fold(self._part, 0, part, line, self._running.pixels(lines, place * line, line))
+
+    def _accumulate(
+        self,
+        pixels: Pixels,
+        pieces: Sequence[Pixels],
+        x: Operand,
+        form: p.Form,
+        links: Sequence[Link],
+        ends: Sequence[p.PostOp] = (),
+    ) -> None:
+        """Add a step: what comes of some pixels of x is added to those before, the first ones are stored."""
+        before = [] if pixels == pieces[0] else [ACCUMULATE]
+        source = self._running.pixels(x, *pixels)
+        self._running.run(form, source, links, [*ends, *before], self._piece)
+
+    def _as_it_lies(self, start: int, count: int) -> tuple[p.Form, Sequence[Link]]:
+        return self.columns.piece_form(count), ()
 
     def less(self, shift: Operand) -> Move:
-        """Moves by a vector of columns."""
-
-        def move(source: Operand, target: Operand, start: int, count: int) -> None:
-            operands = {f.SRC: source, f.SRC_1: shift, f.DST: target}
-            self.work.run(self._subtraction(self.columns.matrix(count)), operands)
-
-        return move
-
-    def _piece(self, tensor: Operand, start: int, count: int, place: Operand | None) -> Operand:
-        """Pixels of a tensor, the channels last. place: where to put them if they lie otherwise."""
+        """Moves by a vector of channels."""
         columns = self.columns
-        part = self.work.part(tensor, start * columns.channels, count * columns.channels)
-        if place is None or columns.lie_last:
-            return part
-        self.work.run(self._reorder(count // columns.unit), {f.SRC: part, f.DST: place})
-        return place
+        link = Link(a.SUBTRACT, columns.vector_form, columns.vector(shift))
+        return lambda start, count: (columns.piece_form(count), [link])
+
+    def _add_up(self, lines: Array, total: Array) -> None:
+        """A step: the sums of a channel in all the lines."""
+        columns = self.columns
+        if columns.lie_last:
+            np.add.reduce(lines.reshape(-1, columns.channels), axis=0, dtype=np.float64, out=total)
+        else:
+            images = lines.reshape(-1, columns.channels, columns.unit)
+            np.add.reduce(images, axis=(0, 2), dtype=np.float64, out=total)
 
 
-def _sum(work: Work, matrix: Matrix) -> Primitive:
-    """Sums down the columns of two matrices' product, element by element, and of the second one."""
-    terms, columns = matrix
-    image = forms.dense((1, columns, 1, terms), axes=forms.CHANNELS_LAST)
-    tensors = image, forms.chosen((columns, 1, 1, 1, 1)), forms.dense((columns,)), image, *_ONE_ELEMENT
-    hint = work.make("convolution_forward", f.FORWARD_TRAINING, _DIRECT, *tensors)
-    return work.make("convolution_backward_weights", _DIRECT, *tensors, forward=hint)
+def _clear(*lines: Array) -> None:
+    for line in lines:
+        line.fill(0)
 
 
-def _subtraction(work: Work, matrix: Matrix) -> Primitive:
-    """A row subtracted from each row of a matrix."""
-    return work.make("binary", a.SUBTRACT, forms.dense(matrix), forms.dense((1, matrix[1])), forms.dense(matrix))
-
-
-def _reorder(shape: tuple[int, ...]) -> Primitive:
-    """Images in C order, put channels last."""
-    return p.Reorder(forms.dense(shape), forms.dense(shape, axes=forms.CHANNELS_LAST))
+def _shares(rows: int, step: int) -> Iterator[list[Pixels]]:
+    """Pieces of so many pixels, the last one shorter, in about equal groups of at most `_PIECES`."""
+    pieces = [(start, min(step, rows - start)) for start in range(0, rows, step)]
+    count = -(-len(pieces) // _PIECES)
+    each = -(-len(pieces) // count)
+    for first in range(0, len(pieces), each):
+        yield pieces[first : first + each]

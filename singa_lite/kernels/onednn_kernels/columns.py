@@ -63,9 +63,13 @@ class Columns:
     @property
     def form(self) -> p.Form:
         """Of whole activations, to primitives that treat each element by itself: the matrix, or images in C order."""
+        return self.piece_form(self.rows)
+
+    def piece_form(self, rows: int) -> p.Form:
+        """The form of so many pixels."""
         if self.lie_last:
-            return forms.dense((*self.matrix(self.rows), 1, 1), axes=forms.CHANNELS_LAST)
-        return forms.dense(self.shape)
+            return forms.dense((*self.matrix(rows), 1, 1), axes=forms.CHANNELS_LAST)
+        return forms.dense((rows // self.unit, *self.shape[1:]))
 
     @property
     def vector_form(self) -> p.Form:

@@ -26,7 +26,8 @@ from singa_lite.kernels.onednn_kernels.moments import (
     is_slow,
 )
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.routine import Operand, Routine
+from singa_lite.kernels.onednn_kernels.routine import Routine
+from singa_lite.kernels.onednn_kernels.running_sums import Link
 from singa_lite.kernels.onednn_kernels.work import Work, lies
 
 Array = np.ndarray[Any, Any]
@@ -97,14 +98,11 @@ def layer_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Fo
         return None
     work, features = Work(x.size), dgamma.size
     sums = ChannelSums(Columns(work, (mean.size, features, 1, 1), True))
-    if not sums.is_fast:
-        return None
 
-    made = cache(lambda count: _by_rows(work, (count, features), a.SUBTRACT, a.MULTIPLY))
-
-    def move(source: Operand, target: Operand, start: int, count: int) -> None:
+    def move(start: int, count: int) -> tuple[p.Form, list[Link]]:
+        column = forms.dense((count, 1))
         average, scale = (work.part(vector, start, count) for vector in (mean, inv_std))
-        work.run(made(count), {f.SRC: source, f.SRC_1: average, f.post_op(0): scale, f.DST: target})
+        return forms.dense((count, features)), [Link(a.SUBTRACT, column, average), Link(a.MULTIPLY, column, scale)]
 
     sums.add(x, dy, move)
     for total, gradient in zip(sums.totals, (dgamma, dbeta), strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import prod
@@ -39,12 +39,14 @@ Operand = Form | Temporary
 class _Step:
     """A primitive with {argument: operand}, a loop with those of each round, or a function with its operands in order.
 
-    condition: one bool; where it is False when the step's turn comes, it is left out.
+    condition: one bool; where it is False when the step's turn comes, it is left out. again: it and its neighbours are
+    done until it is False.
     """
 
     action: Any
     operands: Any
     condition: Temporary | None
+    again: bool
 
 
 @dataclass
@@ -78,6 +80,7 @@ class Routine:
     steps: list[_Step] = field(default_factory=list)
     temporary_bytes: int = 0
     _condition: Temporary | None = None
+    _again: bool = False
 
     def temporary(self, shape: tuple[int, ...] | int, dtype: str = "uint8") -> Temporary:
         """A part of the scratch: an array of this shape and dtype, or that many bytes."""
@@ -89,7 +92,7 @@ class Routine:
     def run(self, primitive: Primitive, operands: Mapping[int, Operand | None]) -> None:
         """A step: the primitive over these operands, {argument: operand}; None for one that is left out."""
         given = {argument: operand for argument, operand in operands.items() if operand is not None}
-        self.steps.append(_Step(primitive, given, self._condition))
+        self.steps.append(_Step(primitive, given, self._condition, self._again))
 
     def repeat(self, pieces: Iterable[Any], add: Callable[[Any], None]) -> None:
         """Steps that are done with one piece after the other: `add` adds those of a piece, primitives only.
@@ -104,20 +107,24 @@ class Routine:
         self.steps = before
         for primitives, alike in groupby(rounds, lambda steps: [step.action for step in steps]):
             operands = [[step.operands for step in steps] for steps in alike]
-            self.steps.append(_Step(_Loop(primitives), operands, self._condition))
+            self.steps.append(_Step(_Loop(primitives), operands, self._condition, self._again))
 
     def call(self, function: Callable[..., Any], *operands: Operand | None) -> None:
         """A step on the host: the function over the operands' arrays, for small ones (a vector of channels)."""
-        self.steps.append(_Step(function, operands, self._condition))
+        self.steps.append(_Step(function, operands, self._condition, self._again))
 
     @contextmanager
-    def only_if(self, condition: Temporary) -> Iterator[None]:
+    def only_if(self, condition: Temporary, again: bool = False) -> Iterator[None]:
         """Steps added inside are done where a step before them has made this one bool True."""
-        self._condition = condition
+        self._condition, self._again = condition, again
         try:
             yield
         finally:
-            self._condition = None
+            self._condition, self._again = None, False
+
+    def repeat_while(self, condition: Temporary) -> AbstractContextManager[None]:
+        """Steps added inside are done again and again, as long as this one bool is True before the first of them."""
+        return self.only_if(condition, again=True)
 
     @property
     def scratch_bytes(self) -> int:
@@ -146,9 +153,10 @@ class Routine:
             return step.action.bind(arrays_of(step.operands), own)
 
         launches: list[Launch] = []
-        for condition, steps in groupby(self.steps, lambda step: step.condition):
+        for (condition, again), steps in groupby(self.steps, lambda step: (step.condition, step.again)):
             some = list(map(launch, steps))
-            launches += some if condition is None else [_conditional(array(condition), row(some))]
+            made = _repeated if again else _conditional
+            launches += some if condition is None else [made(array(condition), row(some))]
         return row(launches)
 
 
@@ -184,6 +192,14 @@ def _part(scratch: Any, part: Temporary) -> Any:
 def _conditional(condition: Any, launch: Launch) -> Launch:
     def run() -> None:
         if condition[0]:
+            launch()
+
+    return run
+
+
+def _repeated(condition: Any, launch: Launch) -> Launch:
+    def run() -> None:
+        while condition[0]:
             launch()
 
     return run
