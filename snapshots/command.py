@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import foreign, formats, tree
-from singa_lite.snapshots.files import raw
+from singa_lite.snapshots.files import output
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.manifest import digest
+from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.tree import Source
 
 #: Digits of a SHA-256 that are shown: enough to tell two arrays apart.
@@ -101,7 +102,7 @@ def convert(origin: str, target: str, weights_only: bool = False) -> Converted:
 def _copy(origin: str, target: str) -> None:
     with raw.reading(origin) as stored, replacing(target) as file:
         for start in range(0, stored.size, _PIECE):
-            raw.write_all(file, stored.read("the file", start, min(_PIECE, stored.size - start)).data)
+            output.write_all(file, stored.read("the file", start, min(_PIECE, stored.size - start)).data)
 
 
 def _unread(source: Source) -> list[str]:

@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import foreign, manifest
-from singa_lite.snapshots.files import guarded_json, npy, raw, zip_directory, zip_member
+from singa_lite.snapshots.files import output
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.files.beside import Beside
-from singa_lite.snapshots.files.npy import Head
-from singa_lite.snapshots.files.raw import Stored
-from singa_lite.snapshots.files.zip_directory import Member
 from singa_lite.snapshots.lazy_source import LazySource
 from singa_lite.snapshots.manifest import Manifest
+from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_directory, zip_member
+from singa_lite.snapshots.readers.npy import Head
+from singa_lite.snapshots.readers.raw import Stored
+from singa_lite.snapshots.readers.zip_directory import Member
 from singa_lite.snapshots.tree import Lazy, Source, Tree
 
 _MANIFEST, _SHA256 = "manifest", "manifest_sha256"
@@ -79,7 +80,7 @@ class _Whole:
         """Write all of it."""
         if not self._is_broken:
             self._is_broken = True
-            raw.write_all(self._file, data)
+            output.write_all(self._file, data)
             self._is_broken = False
         return len(data)
 
@@ -116,10 +117,10 @@ def _write(archive: ZipFile, entry: str, name: str, array: NDArray[Any], total: 
     """A member of this name in the .npy format, of version 1.0."""
     member = ZipInfo(name)  # of 1980: equal contents give equal files
     member.file_size = array.nbytes + _OVERHEAD  # whether it is one of the large ones
-    with raw.writing(entry, total), _refused(), archive.open(member, "w") as target:
+    with output.writing(entry, total), _refused(), archive.open(member, "w") as target:
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         np.lib.format.write_array_header_1_0(target, np.lib.format.header_data_from_array_1_0(little))
-        for piece in raw.pieces(little):
+        for piece in output.pieces(little):
             target.write(piece.data)
 
 

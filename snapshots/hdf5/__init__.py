@@ -1,1 +1,1 @@
-"""The native format, and the one reader of HDF5 files."""
+"""The native format."""

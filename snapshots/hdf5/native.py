@@ -22,9 +22,9 @@ from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import manifest, tree
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.files.beside import Beside
-from singa_lite.snapshots.hdf5 import guarded
-from singa_lite.snapshots.hdf5.disk import Disk
+from singa_lite.snapshots.files.disk import Disk
 from singa_lite.snapshots.manifest import Manifest
+from singa_lite.snapshots.readers.hdf5 import guarded
 from singa_lite.snapshots.tree import Form, Tree
 
 #: The dataset with the manifest's bytes, and the root's attribute with their SHA-256.

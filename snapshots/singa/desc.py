@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.files.raw import Stored
-from singa_lite.snapshots.singa.proto import Proto
+from singa_lite.snapshots.readers.raw import Stored
+from singa_lite.snapshots.readers.tensor_proto import Proto
 from singa_lite.tensor import Shape
 
 _VERSION = re.compile(r"(SINGA[ _]VERSION:\s*)?\d{1,9}\s*")
 _ARRAY = re.compile(r"parameter name: (.+)\tdata type: (\d)\tdim: (\d{1,2})\tshape:((?: \d{1,10})*)\s*")
 
-#: The numbers of the types, as in `singa_proto`.
+#: The numbers of the types, as in `readers.tensor_proto`.
 _KINDS = {"0": "float32", "2": "int32", "4": "float64"}
 
 #: Bytes that Python holds of a line, about.

@@ -1,7 +1,7 @@
 """SINGA's native snapshots, of 1.0.0 to 5.x: <stem>.bin (<stem>.model in 1.0.0) and <stem>.desc. They are only read.
 
 A .bin is records without head, end or index (src/io/binfile_writer.cc): b"sg\\x01\\x00", the key's length (8 bytes,
-little-endian), the key, the value's length (8 bytes), the value, a TensorProto (`singa_proto`). There is no checksum,
+little-endian), the key, the value's length (8 bytes), the value, a TensorProto (`readers.tensor_proto`). There is no checksum,
 and a file cut between two records is a whole one of fewer; its .desc, a text with a line for each array, tells: given
 that, `opened` reads the .bin or .model of the same stem in the same folder, which may not be a link, and compares them.
 """
@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from functools import partial
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.files import raw
-from singa_lite.snapshots.files.raw import Stored
 from singa_lite.snapshots.lazy_source import LazySource
+from singa_lite.snapshots.readers import raw
+from singa_lite.snapshots.readers import tensor_proto
+from singa_lite.snapshots.readers.raw import Stored
+from singa_lite.snapshots.readers.tensor_proto import Proto
 from singa_lite.snapshots.singa import desc as singa_desc
-from singa_lite.snapshots.singa import proto as singa_proto
 from singa_lite.snapshots.singa.names import named
-from singa_lite.snapshots.singa.proto import Proto
 from singa_lite.snapshots.tree import Lazy, Tree
 
 #: The key of the number of the version that wrote the file, since 2.0.0. It is no parameter, and not believed.
@@ -63,7 +63,7 @@ def records(stored: Stored) -> dict[str, Proto]:
         key, start, size = _record(stored, offset)
         if key in found:
             raise SnapshotError(f"{stored.path}: wanted one record {key!r}, received two")
-        found[key] = singa_proto.parse(stored, f"entry {key!r}", start, size)
+        found[key] = tensor_proto.parse(stored, f"entry {key!r}", start, size)
         stored.allow("the list of records", _ENTRY * len(found))
         offset = start + size
     found.pop(VERSION, None)
@@ -99,7 +99,7 @@ def _number(stored: Stored, what: str, offset: int) -> int:
 
 
 def _lazy(stored: Stored, key: str, proto: Proto) -> Lazy:
-    return Lazy(proto.shape, proto.dtype, partial(singa_proto.read, stored, f"entry {key!r}", proto))
+    return Lazy(proto.shape, proto.dtype, partial(tensor_proto.read, stored, f"entry {key!r}", proto))
 
 
 def _beside(name: str) -> str:

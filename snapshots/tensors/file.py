@@ -15,14 +15,15 @@ from typing import TypeVar
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import manifest
-from singa_lite.snapshots.files import guarded_json, raw
+from singa_lite.snapshots.files import output
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.files.beside import Beside
-from singa_lite.snapshots.files.raw import Stored
 from singa_lite.snapshots.manifest import Manifest
+from singa_lite.snapshots.readers import guarded_json, raw, safetensors
+from singa_lite.snapshots.readers.raw import Stored
+from singa_lite.snapshots.readers.safetensors import Entry, Header
 from singa_lite.snapshots.tensors import header as tensors_header
 from singa_lite.snapshots.tensors import torch_names
-from singa_lite.snapshots.tensors.header import Entry, Header
 from singa_lite.snapshots.tensors.place import Place
 from singa_lite.snapshots.tensors.source import of_known, of_others
 from singa_lite.snapshots.tree import Form, Source, Tree
@@ -52,12 +53,12 @@ def save(contents: Tree, path: str | os.PathLike[str], *, names: Names | None = 
         file.seek(size)
         for entry in entries:
             array = contents.arrays[entry].fetched(f"{shown}: entry {entry!r}")
-            with raw.writing(entry, total), beside.entering(entry, array):
-                raw.write_array(file, places[entry].stored(array))
+            with output.writing(entry, total), beside.entering(entry, array):
+                output.write_array(file, places[entry].stored(array))
             del array  # before the next one is fetched
         file.seek(0)
-        with raw.writing("the header", total):
-            raw.write_all(file, _header(shown, entries, places, written))
+        with output.writing("the header", total):
+            output.write_all(file, _header(shown, entries, places, written))
 
 
 def _laid_out(forms: Mapping[str, Form], places: Mapping[str, Place]) -> dict[str, Entry]:
@@ -89,7 +90,7 @@ def opened(path: str | os.PathLike[str], like: Tree | None, *, names: Names | No
     those of `like`, bfloat16 at least to float32. Of those left out tells the attribute `left_out`.
     """
     with raw.reading(path) as stored:
-        header = tensors_header.read(stored)
+        header = safetensors.read(stored)
         known = _manifest(stored, header)
         places = _found(stored.path, header, like, names) if known is None else _written(stored, header, known)
         if known is not None and names is not None and like is not None:

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.snapshots import foreign
-from singa_lite.snapshots.files import raw
-from singa_lite.snapshots.files.raw import Stored
+from singa_lite.snapshots.files import output
 from singa_lite.snapshots.lazy_source import LazySource
 from singa_lite.snapshots.manifest import Manifest
-from singa_lite.snapshots.tensors.header import Entry, Header
+from singa_lite.snapshots.readers import raw
+from singa_lite.snapshots.readers.raw import Stored
+from singa_lite.snapshots.readers.safetensors import Entry, Header
 from singa_lite.snapshots.tensors.place import Place
 from singa_lite.snapshots.tree import Lazy, Tree
 
@@ -87,6 +88,6 @@ def _array(stored: Stored, header: Header, path: str, place: Place, wanted: np.d
 
 def _verified(known: Manifest, known_as: str, array: _Array) -> NDArray[Any]:
     found = array.read()
-    found = found if found.flags.c_contiguous else raw.copied(found, found.dtype)
+    found = found if found.flags.c_contiguous else output.copied(found, found.dtype)
     known.check(array.stored.path, known_as, found, array.stored.state())
     return found

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.files.raw import Stored
+from singa_lite.snapshots.readers.raw import Stored
 
 STORED, DEFLATED = 0, 8
 

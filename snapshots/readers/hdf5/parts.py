@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from singa_lite.tensor import Shape
+from singa_lite.snapshots.readers.raw import Shape
 
 #: The address of what is not there.
 NOWHERE = 2**64 - 1

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.files import raw
-from singa_lite.tensor import Shape
+from singa_lite.snapshots.readers import raw
+from singa_lite.snapshots.readers.raw import Shape
 
 #: Bytes of a file's beginning that `parse` wants: more than the head of a plain array has.
 MOST_BYTES = 1 << 11

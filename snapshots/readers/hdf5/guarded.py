@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.files import opening
-from singa_lite.snapshots.files.state import State, state_of
-from singa_lite.snapshots.hdf5 import objects
-from singa_lite.snapshots.hdf5.bytes import Bytes
-from singa_lite.snapshots.hdf5.members import Symbol, members
-from singa_lite.snapshots.hdf5.objects import Object, Stored
+from singa_lite.snapshots.readers import opening
+from singa_lite.snapshots.readers.hdf5 import objects
+from singa_lite.snapshots.readers.hdf5.bytes import Bytes
+from singa_lite.snapshots.readers.hdf5.members import Symbol, members
+from singa_lite.snapshots.readers.hdf5.objects import Object, Stored
+from singa_lite.snapshots.readers.state import State, state_of
 
 #: Groups within groups; ours has four.
 _DEPTH = 64

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from singa_lite.snapshots.hdf5 import parts
-from singa_lite.snapshots.hdf5.bytes import Bytes
-from singa_lite.snapshots.hdf5.objects import Object
+from singa_lite.snapshots.readers.hdf5 import parts
+from singa_lite.snapshots.readers.hdf5.bytes import Bytes
+from singa_lite.snapshots.readers.hdf5.objects import Object
 
 #: Bytes of the name of a group or a dataset.
 _NAME = 2**20

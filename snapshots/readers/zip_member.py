@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.files.raw import Bytes, Stored
-from singa_lite.snapshots.files.zip_directory import REPACK, STORED, Member
+from singa_lite.snapshots.readers.raw import Bytes, Stored
+from singa_lite.snapshots.readers.zip_directory import REPACK, STORED, Member
 
 #: Bytes that are read at once to be inflated, and that come of it at once.
 _PIECE = 1 << 20

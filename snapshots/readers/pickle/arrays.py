@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.files import raw
-from singa_lite.snapshots.files.raw import Bytes, Stored
-from singa_lite.tensor import Shape
+from singa_lite.snapshots.readers import raw
+from singa_lite.snapshots.readers.raw import Bytes, Shape, Stored
 
 _MOST_AXES = 32
 

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.files import raw
-from singa_lite.snapshots.files.raw import Bytes, Stored
+from singa_lite.snapshots.readers import raw
+from singa_lite.snapshots.readers.raw import Bytes, Stored
 
 #: Bytes that a mark between values of JSON costs at most: measured, of many different keys in one object.
 _VALUE = 104

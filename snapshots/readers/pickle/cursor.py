@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.files.raw import Stored
+from singa_lite.snapshots.readers.raw import Stored
 
 #: Digits and letters in a line of text that is no string.
 _MOST_LINE = 64

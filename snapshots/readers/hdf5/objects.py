@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from singa_lite.snapshots.hdf5 import parts
-from singa_lite.snapshots.hdf5.bytes import Bytes
-from singa_lite.tensor import Shape
+from singa_lite.snapshots.readers.hdf5 import parts
+from singa_lite.snapshots.readers.hdf5.bytes import Bytes
+from singa_lite.snapshots.readers.raw import Shape
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 

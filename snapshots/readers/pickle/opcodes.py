@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from singa_lite.snapshots.files.raw import Stored
-from singa_lite.snapshots.singa import arrays
-from singa_lite.snapshots.singa.arrays import Array, DType, Global, Span
-from singa_lite.snapshots.singa.cursor import Cursor
+from singa_lite.snapshots.readers.pickle import arrays
+from singa_lite.snapshots.readers.pickle.arrays import Array, DType, Global, Span
+from singa_lite.snapshots.readers.pickle.cursor import Cursor
+from singa_lite.snapshots.readers.raw import Stored
 
 #: Of a file; an array takes about 40. Values on the stack; a dictionary is written by the thousand entries.
 _MOST_OPCODES = 1 << 18
