@@ -65,7 +65,7 @@ UPWARD_IN_FUNCTIONS = {("memory_plan", "plan_page"), ("net", "snapshots")}
 # Libraries that a module may import when it is itself imported. All others are imported where they are used.
 LIBRARIES = {
     "numpy": ("",),
-    "h5py": ("snapshots.hdf5", "snapshots.keras"),
+    "h5py": ("snapshots.formats.native", "snapshots.formats.keras"),
     "cupy": ("kernels.cuda_kernels",),
 }
 
@@ -238,11 +238,11 @@ def test_a_breach_is_seen(module, source, wanted):
     ("module", "source"),
     [
         ("device", "import os.path\nfrom numpy.typing import NDArray\nfrom singa_lite.tensor import Tensor"),
-        ("net", "def save():\n    from singa_lite.snapshots import hdf5"),
+        ("net", "def save():\n    from singa_lite.snapshots import formats"),
         ("net", "def fit():\n    import tqdm"),
         ("net", "if TYPE_CHECKING:\n    import h5py"),
         ("layers.dense", "from . import activation\nfrom singa_lite.layer import Layer"),
-        ("snapshots.hdf5", "import h5py"),
+        ("snapshots.formats.native", "import h5py"),
         ("snapshots.readers.npy", "from singa_lite.snapshots.readers import raw"),
         ("kernels.numpy_kernels.linear", "from .scratch import x\nfrom ..interface import y"),
         ("", "from singa_lite import layers as layers\nfrom .net import FeedForwardNet as FeedForwardNet"),

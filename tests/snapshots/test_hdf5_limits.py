@@ -14,8 +14,8 @@ import pytest
 from nets import state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, names
 from singa_lite.snapshots import formats, tree
-from singa_lite.snapshots.hdf5 import native
-from singa_lite.snapshots.keras import weights
+from singa_lite.snapshots.formats import native
+from singa_lite.snapshots.formats.keras import weights
 from snapshot_nets import trained
 
 SUFFIXES = (".h5", ".weights.h5")

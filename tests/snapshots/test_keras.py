@@ -22,8 +22,8 @@ import snapshot_nets
 from keras_files import remade
 from singa_lite import FeedForwardNet, Layer, SnapshotError, layers, snapshots
 from singa_lite.snapshots import foreign, formats, tree
-from singa_lite.snapshots.keras import net as keras_net
-from singa_lite.snapshots.keras import orders as keras_orders
+from singa_lite.snapshots.formats.keras import net as keras_net
+from singa_lite.snapshots.formats.keras import orders as keras_orders
 from singa_lite.tensor import to_numpy
 
 BATCH = 3

@@ -14,7 +14,7 @@ import pytest
 from keras_files import assert_refused, remade
 from singa_lite import FeedForwardNet, Layer, SnapshotError, layers, snapshots
 from singa_lite.snapshots import formats, tree
-from singa_lite.snapshots.hdf5 import native
+from singa_lite.snapshots.formats import native
 
 
 @pytest.fixture

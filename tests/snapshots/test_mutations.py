@@ -12,7 +12,7 @@ import pytest
 
 import singa_lite
 from mutations import CASES, KINDS, mutation
-from singa_lite.snapshots.formats import FORMATS, of_path
+from singa_lite.snapshots.formats.table import FORMATS, of_path
 
 #: Mutations of a format beyond truncations. Where it is set, those are at every length, else at some.
 COUNT = int(os.environ.get("SINGA_LITE_TEST_MUTATIONS", "300"))

@@ -17,8 +17,9 @@ import pytest
 
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, tensor
-from singa_lite.snapshots import formats, npz, tree
+from singa_lite.snapshots import formats, tree
 from singa_lite.snapshots.files import output
+from singa_lite.snapshots.formats import npz
 from singa_lite.snapshots.readers import raw, zip_directory, zip_member
 from singa_lite.snapshots.tree import Lazy, Tree
 from snapshot_nets import OPTIMIZERS, batches, make_net, train, trained

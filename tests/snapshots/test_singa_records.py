@@ -12,7 +12,7 @@ import singa_files
 import skips
 from singa_files import FLAVOURS, described, native, record, tensor_proto
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.singa import records as singa_records
+from singa_lite.snapshots.formats.singa import records as singa_records
 
 MATRIX = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
 

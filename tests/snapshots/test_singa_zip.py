@@ -12,8 +12,8 @@ import pytest
 
 from singa_files import states_zip, zipped
 from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.formats.singa import zips as singa_zip
 from singa_lite.snapshots.readers import zip_member
-from singa_lite.snapshots.singa import zips as singa_zip
 
 RNG = np.random.default_rng(0)
 ARRAYS = {

@@ -235,7 +235,7 @@ def test_two_names_of_one_path(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_floats_are_widened(tmp_path, monkeypatch, dtype):
-    monkeypatch.setattr("singa_lite.snapshots.tensors.source._AT_ONCE", 4)
+    monkeypatch.setattr("singa_lite.snapshots.formats.safetensors.source._AT_ONCE", 4)
     weight = np.array([[1, -2.5, 3], [np.inf, 0.15625, -0.0]], np.float32)
     if dtype == "float16":
         library.save_file(

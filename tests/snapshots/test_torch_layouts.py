@@ -13,8 +13,8 @@ import skips
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, tensor
 from singa_lite.snapshots import command, formats, tree
-from singa_lite.snapshots.tensors import torch_names
-from singa_lite.snapshots.tensors.place import Place
+from singa_lite.snapshots.formats.safetensors import torch_names
+from singa_lite.snapshots.formats.safetensors.place import Place
 from singa_lite.snapshots.tree import Lazy, Tree
 
 library = skips.library("safetensors.numpy")

@@ -18,14 +18,14 @@ from singa_lite.snapshots import manifest
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.files.beside import Beside
+from singa_lite.snapshots.formats.safetensors import header as tensors_header
+from singa_lite.snapshots.formats.safetensors import torch_names
+from singa_lite.snapshots.formats.safetensors.place import Place
+from singa_lite.snapshots.formats.safetensors.source import of_known, of_others
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import guarded_json, raw, safetensors
 from singa_lite.snapshots.readers.raw import Stored
 from singa_lite.snapshots.readers.safetensors import Entry, Header
-from singa_lite.snapshots.tensors import header as tensors_header
-from singa_lite.snapshots.tensors import torch_names
-from singa_lite.snapshots.tensors.place import Place
-from singa_lite.snapshots.tensors.source import of_known, of_others
 from singa_lite.snapshots.tree import Form, Source, Tree
 
 #: In the metadata: the manifest's text, its digest, and {path: [name, axes]} as JSON.

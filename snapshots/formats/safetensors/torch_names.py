@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.tensors.place import Axes, Place
+from singa_lite.snapshots.formats.safetensors.place import Axes, Place
 from singa_lite.snapshots.tree import Form
 from singa_lite.tensor import Shape
 

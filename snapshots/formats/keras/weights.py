@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.files.beside import Beside
 from singa_lite.snapshots.files.disk import Disk
-from singa_lite.snapshots.keras.groups import Group, Variable, told
-from singa_lite.snapshots.keras.net import is_chain, notes
-from singa_lite.snapshots.keras.source import MANIFEST, OURS, Weights
+from singa_lite.snapshots.formats.keras.groups import Group, Variable, told
+from singa_lite.snapshots.formats.keras.net import is_chain, notes
+from singa_lite.snapshots.formats.keras.source import MANIFEST, OURS, Weights
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers.hdf5 import guarded
 from singa_lite.snapshots.tree import Tree

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.snapshots.keras.net import Note
-from singa_lite.snapshots.keras.orders import Order, is_plain
+from singa_lite.snapshots.formats.keras.net import Note
+from singa_lite.snapshots.formats.keras.orders import Order, is_plain
 from singa_lite.tensor import Shape
 
 #: Our class -> Keras's, of the layers that both have.

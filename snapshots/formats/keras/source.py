@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import foreign, manifest
-from singa_lite.snapshots.keras.groups import Found, Group, alone, matched, told
-from singa_lite.snapshots.keras.net import notes
+from singa_lite.snapshots.formats.keras.groups import Found, Group, alone, matched, told
+from singa_lite.snapshots.formats.keras.net import notes
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.hdf5 import guarded

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from math import prod
 
-from singa_lite.snapshots.keras.net import Note
+from singa_lite.snapshots.formats.keras.net import Note
 from singa_lite.tensor import Shape
 
 #: Pieces of a sample's features in the order of ours; a piece (c, h, w) lies as (h, w, c) in Keras. None: unknown.

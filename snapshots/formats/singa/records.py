@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from functools import partial
 
 from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.formats.singa import desc as singa_desc
+from singa_lite.snapshots.formats.singa.names import named
 from singa_lite.snapshots.lazy_source import LazySource
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers import tensor_proto
 from singa_lite.snapshots.readers.raw import Stored
 from singa_lite.snapshots.readers.tensor_proto import Proto
-from singa_lite.snapshots.singa import desc as singa_desc
-from singa_lite.snapshots.singa.names import named
 from singa_lite.snapshots.tree import Lazy, Tree
 
 #: The key of the number of the version that wrote the file, since 2.0.0. It is no parameter, and not believed.

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from singa_lite.snapshots import foreign
 from singa_lite.snapshots.files import output
+from singa_lite.snapshots.formats.safetensors.place import Place
 from singa_lite.snapshots.lazy_source import LazySource
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.raw import Stored
 from singa_lite.snapshots.readers.safetensors import Entry, Header
-from singa_lite.snapshots.tensors.place import Place
 from singa_lite.snapshots.tree import Lazy, Tree
 
 #: Elements that are widened at once.

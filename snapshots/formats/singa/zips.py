@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.formats.singa.names import named
 from singa_lite.snapshots.lazy_source import LazySource
 from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_directory, zip_member
 from singa_lite.snapshots.readers.npy import Head
 from singa_lite.snapshots.readers.raw import Bytes, Stored
 from singa_lite.snapshots.readers.zip_directory import Member
-from singa_lite.snapshots.singa.names import named
 from singa_lite.snapshots.tree import Lazy, Tree
 
 _ARRAYS, _ATTRIBUTES = "tensor_dict.npz", "states_attr.json"

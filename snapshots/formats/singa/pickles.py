@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from functools import partial
 
 from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.formats.singa.names import named
+from singa_lite.snapshots.formats.singa.records import VERSION
 from singa_lite.snapshots.lazy_source import LazySource
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.pickle.arrays import Array
 from singa_lite.snapshots.readers.pickle.opcodes import Machine
 from singa_lite.snapshots.readers.raw import Stored
-from singa_lite.snapshots.singa.names import named
-from singa_lite.snapshots.singa.records import VERSION
 from singa_lite.snapshots.tree import Lazy, Tree
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.keras.layouts import (
+from singa_lite.snapshots.formats.keras.layouts import (
     VARIABLES,
     Layout,
     guessed,
@@ -16,8 +16,8 @@ from singa_lite.snapshots.keras.layouts import (
     layout,
     snake_case,
 )
-from singa_lite.snapshots.keras.net import Note, is_chain, keras_order
-from singa_lite.snapshots.keras.orders import Order, input_orders
+from singa_lite.snapshots.formats.keras.net import Note, is_chain, keras_order
+from singa_lite.snapshots.formats.keras.orders import Order, input_orders
 from singa_lite.snapshots.tree import Form
 from singa_lite.tensor import Shape
 
