@@ -15,7 +15,7 @@ from singa_lite.net import FeedForwardNet
 from singa_lite.snapshots import foreign, tree
 from singa_lite.snapshots.formats.table import Path
 from singa_lite.snapshots.formats.table import of_path as of_path
-from singa_lite.snapshots.tree import Source, Tree
+from singa_lite.snapshots.tree import Tree
 
 
 def save(net: FeedForwardNet, path: Path, *, weights_only: bool = False, **options: Any) -> None:
@@ -52,7 +52,7 @@ def load(net: FeedForwardNet, path: Path, optimizer: bool | None = None, **optio
 
 
 @contextmanager
-def opened(path: Path, like: Tree | None = None, **options: Any) -> Iterator[Source]:
+def opened(path: Path, like: Tree | None = None, **options: Any) -> Iterator[Tree]:
     """A file's contents by the tree's paths, read as they are asked for.
 
     like: the tree that is wanted; where the file is not ours, its random state stands for what the file lacks.

@@ -23,13 +23,12 @@ from singa_lite.snapshots import foreign, manifest
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.files.beside import Beside
-from singa_lite.snapshots.lazy_source import LazySource
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_directory, zip_member
 from singa_lite.snapshots.readers.npy import Head
 from singa_lite.snapshots.readers.raw import Stored
 from singa_lite.snapshots.readers.zip_directory import Member
-from singa_lite.snapshots.tree import Lazy, Source, Tree
+from singa_lite.snapshots.tree import Lazy, Tree
 
 _MANIFEST, _SHA256 = "manifest", "manifest_sha256"
 
@@ -125,7 +124,7 @@ def _write(archive: ZipFile, entry: str, name: str, array: NDArray[Any], total: 
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Source]:
+def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Tree]:
     """A file as a tree. One without a manifest is read unverified; what it lacks is as `foreign` says."""
     with raw.reading(path) as stored:
         members = {_path_of(stored.path, name): member for name, member in zip_directory.members(stored).items()}
@@ -133,8 +132,10 @@ def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Source]:
         if known is not None:
             members = _entries(stored.path, members, known)
         arrays = {path: _lazy(stored, path, member, known) for path, member in members.items()}
-        attributes = foreign.attributes(len(arrays), like) if known is None else known.attributes
-        yield LazySource(stored.path, arrays, attributes)
+        if known is None:
+            yield foreign.tree_of(stored.path, arrays, like)
+        else:
+            yield Tree(arrays, dict(known.attributes), stored.path)
 
 
 def _path_of(where: str, name: str) -> str:

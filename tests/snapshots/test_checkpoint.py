@@ -21,7 +21,7 @@ from singa_lite.fit import Callback, StopTraining, Training
 from singa_lite.snapshots import Checkpoint, checkpoint, formats, latest
 from singa_lite.snapshots.checkpoints.checkpoint import HISTORY, ORDER, PROGRESS
 from singa_lite.snapshots.checkpoints.folder import BEST, checkpoints, step_of
-from singa_lite.snapshots.tree import Lazy, Tree, of_source
+from singa_lite.snapshots.tree import Lazy, Tree
 
 
 def steps(folder: Path) -> list[int]:
@@ -38,9 +38,8 @@ def killed(folder: Path, step: int, **options: Any) -> Any:
 def tree_of(file: Path) -> Tree:
     """What a file holds, all in memory."""
     with formats.opened(file) as source:
-        found = of_source(source)
-        held = {path: lazy.fetch() for path, lazy in found.arrays.items()}
-    return Tree({path: of_array(array) for path, array in held.items()}, found.attributes)
+        held = {path: lazy.fetch() for path, lazy in source.arrays.items()}
+    return Tree({path: of_array(array) for path, array in held.items()}, source.attributes)
 
 
 def of_array(array: np.ndarray) -> Lazy:

@@ -551,9 +551,9 @@ def test_our_own_file_needs_no_net(path, tmp_path):
     """Rows behind a Flatten too; over the native format and back it is the same file."""
     snapshots.save(randomized(branches()), path)
     with formats.opened(path) as source:
-        formats.write(tree.of_source(source), tmp_path / "native.h5")
+        formats.write(source, tmp_path / "native.h5")
     with formats.opened(tmp_path / "native.h5") as source:
-        formats.write(tree.of_source(source), tmp_path / "again.weights.h5")
+        formats.write(source, tmp_path / "again.weights.h5")
     assert (tmp_path / "again.weights.h5").read_bytes() == path.read_bytes()
     net = branches()
     snapshots.load(net, tmp_path / "native.h5")

@@ -1,11 +1,10 @@
-"""A file of weights in Keras's layout, ours or Keras's own, as the tree's source."""
+"""A file of weights in Keras's layout, ours or Keras's own, as a tree."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
-from functools import cached_property
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,85 +12,71 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import foreign, manifest
-from singa_lite.snapshots.formats.keras.groups import Found, Group, alone, matched, told
+from singa_lite.snapshots.formats.keras.groups import Found, Group, Variable, alone, matched, told
 from singa_lite.snapshots.formats.keras.net import notes
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.hdf5 import guarded
-from singa_lite.snapshots.tree import Form, Tree
+from singa_lite.snapshots.tree import Lazy, Tree
 
 #: Our own group in the file, with the manifest's bytes and, as an attribute, their SHA-256.
 OURS = "singa_lite"
 MANIFEST = f"{OURS}/manifest"
 
 
-class Weights:
-    """An open file of weights as `tree.Source`."""
+def tree_of(file: guarded.File, like: Tree | None) -> Tree:
+    """What an open file of weights holds, and the random state of `like`.
 
-    def __init__(self, file: guarded.File, like: Tree | None) -> None:
-        self.path = file.path
-        self._file = file
-        self._like = {} if like is None else like.arrays
-        self._manifest = _manifest(file) if OURS in file.groups else None
-        groups = self._groups(like)
-        self._places = {
-            variable.path: (f"{group.path}/vars/{number}", variable)
-            for group in groups
-            for number, variable in enumerate(group.variables)
-        }
-        self._kept = foreign.kept(self._places, like)
-        self.attributes: Mapping[str, Any] = self._attributes(like)
+    SnapshotError for arrays for which there is no place, and for a damaged manifest.
+    """
+    known = _manifest(file) if OURS in file.groups else None
+    arrays: dict[str, Lazy] = {}
+    for group in _groups(file, known, like):
+        for number, variable in enumerate(group.variables):
+            place = f"{group.path}/vars/{number}"
+            dtype = _dtype(file.datasets[place].dtype, variable.path, like)
+            fetch = partial(_read, file, known, place, variable, dtype)
+            arrays[variable.path] = Lazy(variable.layout.ours, dtype, fetch)
+    arrays |= foreign.kept(arrays, like)
+    if known is not None:
+        return Tree(arrays, known.attributes | {"entries": len(arrays)}, file.path)
+    found = foreign.tree_of(file.path, arrays, like)
+    if like is not None:
+        found.attributes["wiring"] = like.attributes["wiring"]
+    return found
 
-    def _groups(self, like: Tree | None) -> list[Group]:
-        """The groups of the file that are read. SnapshotError for arrays in it for which there is no place."""
-        found = _found(self._file)
-        if self._manifest is not None:
-            forms = {path: (entry.shape, np.dtype(np.float32)) for path, entry in self._manifest.entries.items()}
-            written = told(self.path, notes(self.path, self._manifest.attributes), forms)
-            _check_written(self.path, written, self._manifest)
-            return matched(self.path, [written], found)
-        if like is None:
-            return alone(self.path, found, self._file.groups)
-        forms = {path: (lazy.shape, lazy.dtype) for path, lazy in like.arrays.items()}
-        net = notes(self.path, like.attributes)
-        return matched(self.path, [told(self.path, net, forms, depthwise) for depthwise in (True, False)], found)
 
-    def _attributes(self, like: Tree | None) -> dict[str, Any]:
-        if self._manifest is None:
-            wiring = {} if like is None else {"wiring": like.attributes["wiring"]}
-            return foreign.attributes(len(self.shapes), like) | wiring
-        return {**self._manifest.attributes, "entries": len(self.shapes)}
+def _groups(file: guarded.File, known: Manifest | None, like: Tree | None) -> list[Group]:
+    """The groups of the file that are read. SnapshotError for arrays in it for which there is no place."""
+    found = _found(file)
+    if known is not None:
+        forms = {path: (entry.shape, np.dtype(np.float32)) for path, entry in known.entries.items()}
+        written = told(file.path, notes(file.path, known.attributes), forms)
+        _check_written(file.path, written, known)
+        return matched(file.path, [written], found)
+    if like is None:
+        return alone(file.path, found, file.groups)
+    net = notes(file.path, like.attributes)
+    return matched(file.path, [told(file.path, net, like.shapes, depthwise) for depthwise in (True, False)], found)
 
-    def attribute(self, name: str) -> Any:
-        """One of them; None where there is none."""
-        return self.attributes.get(name)
 
-    @cached_property
-    def shapes(self) -> Mapping[str, Form]:
-        """All arrays, and the random state of `like`."""
-        forms = {path: (variable.layout.ours, self._dtype(path)) for path, (_, variable) in self._places.items()}
-        return forms | {path: (lazy.shape, lazy.dtype) for path, lazy in self._kept.items()}
+def _dtype(stored: np.dtype[Any], path: str, like: Tree | None) -> np.dtype[Any]:
+    """Of the array as it is read: that of `like` if it holds all that the file's does, else the file's."""
+    native = np.dtype(np.float32) if stored.kind == "V" else stored.newbyteorder("=")
+    wanted = native if like is None or path not in like.arrays else like.arrays[path].dtype
+    return wanted if np.can_cast(native, wanted, "safe") else native
 
-    def _dtype(self, path: str) -> np.dtype[Any]:
-        """Of the array as it is read: that of `like` if it holds all that the file's does, else the file's."""
-        place = self._places[path][0]
-        stored = self._file.datasets[place].dtype.newbyteorder("=")
-        if stored.kind == "V":
-            stored = np.dtype(np.float32)
-        wanted = self._like[path].dtype if path in self._like else stored
-        return wanted if np.can_cast(stored, wanted, "safe") else stored
 
-    def read(self, path: str) -> NDArray[Any]:
-        """The array at a path of the tree, as it lies there."""
-        if path in self._kept:
-            return self._kept[path].fetch()
-        place, variable = self._places[path]
-        array = variable.layout.to_ours(self._file.read(place))
-        if self._manifest is not None:
-            self._manifest.check(self.path, path, array, self._file.state())
-        if array.dtype.kind == "V":  # bfloat16: the upper half of a float32
-            array = (array.view("<u2").astype("<u4") << 16).view(np.float32)
-        return array.astype(self._dtype(path), copy=False)
+def _read(
+    file: guarded.File, known: Manifest | None, place: str, variable: Variable, dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    """An array as the tree has it."""
+    array = variable.layout.to_ours(file.read(place))
+    if known is not None:
+        known.check(file.path, variable.path, array, file.state())
+    if array.dtype.kind == "V":  # bfloat16: the upper half of a float32
+        array = (array.view("<u2").astype("<u4") << 16).view(np.float32)
+    return array.astype(dtype, copy=False)
 
 
 def _found(file: guarded.File) -> dict[str, Found]:

@@ -35,7 +35,7 @@ from singa_lite.snapshots.files.beside import Beside
 from singa_lite.snapshots.files.disk import Disk
 from singa_lite.snapshots.formats.keras.groups import Group, Variable, told
 from singa_lite.snapshots.formats.keras.net import is_chain, notes
-from singa_lite.snapshots.formats.keras.source import MANIFEST, OURS, Weights
+from singa_lite.snapshots.formats.keras.source import MANIFEST, OURS, tree_of
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers.hdf5 import guarded
 from singa_lite.snapshots.tree import Tree
@@ -55,11 +55,11 @@ def save(contents: Tree, path: str | bytes | os.PathLike[str]) -> None:
     """
     where = os.fsdecode(path)
     net = notes(where, contents.attributes)
-    groups = told(where, net, {path: (lazy.shape, lazy.dtype) for path, lazy in contents.arrays.items()})
+    groups = told(where, net, contents.shapes)
     with replacing(path) as target:
         _write_all(contents, groups, "sequential" if is_chain(net) else "functional", target)
         with guarded.written(where, target) as file:
-            Weights(file, None)
+            tree_of(file, None)
 
 
 def _write_all(contents: Tree, groups: list[Group], kind: str, target: FileIO) -> None:
@@ -111,12 +111,12 @@ def _write(file: h5py.File, place: str, variable: Variable, array: NDArray[Any])
 
 
 @contextmanager
-def opened(path: str | bytes | os.PathLike[str], like: Tree | None = None) -> Iterator[Weights]:
-    """The file as a `tree.Source`.
+def opened(path: str | bytes | os.PathLike[str], like: Tree | None = None) -> Iterator[Tree]:
+    """The file as a tree.
 
     A file of ours has our names, and is verified. One of Keras's is matched to `like`: by the layers' names if it has
     them all, else by class and number. Without `like` its layers keep their names. Narrower floats become those of
     `like`, bfloat16 without it float32. SnapshotError for what does not fit; FileNotFoundError if there is none.
     """
     with guarded.opened(path) as file:
-        yield Weights(file, like)
+        yield tree_of(file, like)

@@ -26,7 +26,7 @@ from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import guarded_json, raw, safetensors
 from singa_lite.snapshots.readers.raw import Stored
 from singa_lite.snapshots.readers.safetensors import Entry, Header
-from singa_lite.snapshots.tree import Form, Source, Tree
+from singa_lite.snapshots.tree import Form, Tree
 
 #: In the metadata: the manifest's text, its digest, and {path: [name, axes]} as JSON.
 _MANIFEST, _SHA256, _NAMES = "singa_lite.manifest", "singa_lite.sha256", "singa_lite.names"
@@ -41,7 +41,7 @@ def save(contents: Tree, path: str | os.PathLike[str], *, names: Names | None = 
     SnapshotError for what cannot be written, and for two entries of one name; the file at `path` is then as before.
     """
     shown = os.fsdecode(path)
-    forms = {entry: (lazy.shape, lazy.dtype) for entry, lazy in contents.arrays.items()}
+    forms = contents.shapes
     places = torch_names.places(shown, forms, contents.attributes.get("layers"), names)
     entries = _laid_out(forms, places)
     blank = {entry: manifest.Entry(shape, dtype.name, "0" * 64) for entry, (shape, dtype) in forms.items()}
@@ -82,7 +82,7 @@ def _header(where: str, entries: Mapping[str, Entry], places: Mapping[str, Place
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], like: Tree | None, *, names: Names | None = None) -> Iterator[Source]:
+def opened(path: str | os.PathLike[str], like: Tree | None, *, names: Names | None = None) -> Iterator[Tree]:
     """A file as a tree. names: as for `save`; a file of ours knows its own, and is renamed by these.
 
     A file of PyTorch's is read unverified, by the names of the entries of `like`, or by names and shapes alone. Its
@@ -148,8 +148,7 @@ def _renamed(where: str, places: Mapping[str, Place], like: Tree, names: Names) 
 
 
 def _by_name(where: str, like: Tree, names: Names | None) -> dict[str, tuple[str, Place]]:
-    forms = {path: (lazy.shape, lazy.dtype) for path, lazy in like.arrays.items()}
-    places = torch_names.places(where, forms, like.attributes.get("layers"), names)
+    places = torch_names.places(where, like.shapes, like.attributes.get("layers"), names)
     return {place.name: (path, place) for path, place in places.items()}
 
 

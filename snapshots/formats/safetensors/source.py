@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from singa_lite.snapshots import foreign
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.formats.safetensors.place import Place
-from singa_lite.snapshots.lazy_source import LazySource
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.raw import Stored
@@ -56,17 +55,17 @@ class _Array(NamedTuple):
         return found.reshape(self.entry.shape)
 
 
-def of_known(stored: Stored, header: Header, known: Manifest, entries: Mapping[str, tuple[str, Place]]) -> LazySource:
+def of_known(stored: Stored, header: Header, known: Manifest, entries: Mapping[str, tuple[str, Place]]) -> Tree:
     """A file of ours, verified. entries: {path: (path in the manifest, place)}."""
     arrays = {}
     for path, (known_as, place) in entries.items():
         array = _array(stored, header, path, place)
         shape = place.restored_shape(array.entry.shape)
         arrays[path] = Lazy(shape, array.dtype, partial(_verified, known, known_as, array))
-    return LazySource(stored.path, arrays, known.attributes)
+    return Tree(arrays, dict(known.attributes), stored.path)
 
 
-def of_others(stored: Stored, header: Header, places: Mapping[str, Place], like: Tree | None) -> LazySource:
+def of_others(stored: Stored, header: Header, places: Mapping[str, Place], like: Tree | None) -> Tree:
     """A file of another program. like: whose dtypes are taken where they hold all that the file's do."""
     arrays = {}
     for path, place in places.items():
@@ -74,8 +73,10 @@ def of_others(stored: Stored, header: Header, places: Mapping[str, Place], like:
         array = _array(stored, header, path, place, wanted)
         arrays[path] = Lazy(place.restored_shape(array.entry.shape), array.dtype, array.read)
     left_out = sorted(header.entries.keys() - {place.name for place in places.values()})
-    told = {"left_out": json.dumps(left_out)} if left_out else {}
-    return LazySource(stored.path, arrays, foreign.attributes(len(arrays), like) | told)
+    found = foreign.tree_of(stored.path, arrays, like)
+    if left_out:
+        found.attributes["left_out"] = json.dumps(left_out)
+    return found
 
 
 def _array(stored: Stored, header: Header, path: str, place: Place, wanted: np.dtype[Any] | None = None) -> _Array:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import foreign
-from singa_lite.snapshots.lazy_source import LazySource
 from singa_lite.snapshots.tree import Lazy, Tree
 from singa_lite.tensor import Shape
 
@@ -43,7 +42,7 @@ _DOTTED = {
 _DOTTED_SUFFIXES = {ours: theirs for theirs, (_, ours) in _DOTTED.items()}
 
 
-def named(where: str, found: Mapping[str, Lazy], like: Tree | None) -> LazySource:
+def named(where: str, found: Mapping[str, Lazy], like: Tree | None) -> Tree:
     """The arrays of a file by the tree's paths. found: by the file's names. where: the file.
 
     like: the net's tree; each of its parameters and running statistics takes the array of its name, in its shape. What
@@ -63,7 +62,7 @@ def named(where: str, found: Mapping[str, Lazy], like: Tree | None) -> LazySourc
             if path in arrays:
                 raise SnapshotError(f"{where}: wanted one array for {path!r}, received {name!r} beside another")
             arrays[path] = found[name]
-    return LazySource(where, arrays, foreign.attributes(len(arrays), like))
+    return foreign.tree_of(where, arrays, like)
 
 
 def plain_path(name: str) -> str:

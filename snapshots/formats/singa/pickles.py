@@ -12,7 +12,6 @@ from functools import partial
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.formats.singa.names import named
 from singa_lite.snapshots.formats.singa.records import VERSION
-from singa_lite.snapshots.lazy_source import LazySource
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.pickle.arrays import Array
 from singa_lite.snapshots.readers.pickle.opcodes import Machine
@@ -21,7 +20,7 @@ from singa_lite.snapshots.tree import Lazy, Tree
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[LazySource]:
+def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Tree]:
     """A .pickle or .pkl. like: the net's tree, see `singa_names.named`.
 
     FileNotFoundError if there is none; SnapshotError for a pickle of anything else than arrays of numbers by name, for

@@ -16,7 +16,6 @@ from functools import partial
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.formats.singa import desc as singa_desc
 from singa_lite.snapshots.formats.singa.names import named
-from singa_lite.snapshots.lazy_source import LazySource
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers import tensor_proto
 from singa_lite.snapshots.readers.raw import Stored
@@ -35,7 +34,7 @@ _ENTRY = 1 << 10
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[LazySource]:
+def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Tree]:
     """A .bin, .model or .desc. like: the net's tree, see `singa_names.named`.
 
     FileNotFoundError if there is none; SnapshotError for anything else than a whole one, for a .desc that has no .bin

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.formats.singa.names import named
-from singa_lite.snapshots.lazy_source import LazySource
 from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_directory, zip_member
 from singa_lite.snapshots.readers.npy import Head
 from singa_lite.snapshots.readers.raw import Bytes, Stored
@@ -54,7 +53,7 @@ class _Inner(Stored):
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[LazySource]:
+def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Tree]:
     """A .zip. like: the net's tree, see `singa_names.named`. While it is open, all arrays are in memory.
 
     FileNotFoundError if there is none; SnapshotError for an archive of other members, one that unpacks to more than
@@ -70,7 +69,7 @@ def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[LazySour
         left_out = _checked(stored.path, arrays, attributes)
         found = named(stored.path, {name: lazy for name, lazy in arrays.items() if name not in left_out}, like)
         if left_out:
-            found.attributes = {**found.attributes, "left_out": json.dumps(left_out)}
+            found.attributes["left_out"] = json.dumps(left_out)
         yield found
 
 
