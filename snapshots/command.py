@@ -92,7 +92,7 @@ def convert(origin: str, target: str, weights_only: bool = False) -> Converted:
         contents.attributes.pop(_UNREAD, None)
         if not before.has_optimizer:
             foreign.mark(contents)
-        formats.write(foreign.weights(contents) if weights_only else contents, target)
+        formats.write(contents, target, weights_only=weights_only)
         with formats.opened(target) as written:
             lost = [path for path in contents.arrays if path not in written.arrays]
             told = [name for name in _TOLD if name in contents.attributes and name not in written.attributes]
@@ -121,7 +121,7 @@ def differences(first: str, second: str) -> Iterator[Difference]:
     place for it: files of other programs, and formats without an optimizer, have few attributes or none.
     """
     with formats.opened(first) as a, formats.opened(second) as b:
-        yield from _of_attributes(a, b, _keeps_attributes(first, a) and _keeps_attributes(second, b))
+        yield from _of_attributes(a, b, formats.holds_optimizer(first, a) and formats.holds_optimizer(second, b))
         for name in a.arrays:
             yield from _of_entry(name, a, b)
         yield from (Difference(name, "only in the second") for name in b.arrays if name not in a.arrays)
@@ -136,10 +136,6 @@ def _of_attributes(a: Tree, b: Tree, both_keep: bool) -> Iterator[Difference]:
         elif len(found) == 1 and both_keep:
             which = "first" if name in a.attributes else "second"
             yield Difference(f"attribute {name}", f"{found[0]}, only in the {which}")
-
-
-def _keeps_attributes(path: str, source: Tree) -> bool:
-    return formats.of_path(path).has_optimizer and not foreign.is_marked(source.attributes)
 
 
 def _of_entry(name: str, a: Tree, b: Tree) -> Iterator[Difference]:

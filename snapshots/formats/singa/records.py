@@ -1,9 +1,10 @@
 """SINGA's native snapshots, of 1.0.0 to 5.x: <stem>.bin (<stem>.model in 1.0.0) and <stem>.desc. They are only read.
 
 A .bin is records without head, end or index (src/io/binfile_writer.cc): b"sg\\x01\\x00", the key's length (8 bytes,
-little-endian), the key, the value's length (8 bytes), the value, a TensorProto (`readers.tensor_proto`). There is no checksum,
-and a file cut between two records is a whole one of fewer; its .desc, a text with a line for each array, tells: given
-that, `opened` reads the .bin or .model of the same stem in the same folder, which may not be a link, and compares them.
+little-endian), the key, the value's length (8 bytes), the value, a TensorProto (`readers.tensor_proto`). There is no
+checksum, and a file cut between two records is a whole one of fewer; its .desc, a text with a line for each array,
+tells: given that, `opened` reads the .bin or .model of the same stem in the same folder, which may not be a link, and
+compares them.
 """
 
 from __future__ import annotations
