@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from format_cases import WHOLE
 from nets import state_of
 from resume_run import BATCH, SAMPLES, Kill, Killed, fit, images, outcome, two_outputs
 from singa_lite import SnapshotError
@@ -198,7 +199,7 @@ class Saving(Callback):
             raise Killed
 
 
-@pytest.mark.parametrize("suffix", [".h5", ".safetensors", ".npz"])
+@pytest.mark.parametrize("suffix", WHOLE)
 def test_one_of_a_callbacks_own(tmp_path, suffix):
     file = tmp_path / f"mine{suffix}"
     with pytest.raises(Killed):
