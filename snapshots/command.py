@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import foreign, formats, tree
-from singa_lite.snapshots.files import raw
+from singa_lite.snapshots import foreign, formats
+from singa_lite.snapshots.files import output
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.manifest import digest
-from singa_lite.snapshots.tree import Source
+from singa_lite.snapshots.readers import raw
+from singa_lite.snapshots.tree import Tree
 
 #: Digits of a SHA-256 that are shown: enough to tell two arrays apart.
 SHOWN = 12
@@ -60,12 +61,13 @@ def inspected(path: str) -> Iterator[str]:
         yield f"{os.path.basename(path)}: {formats.of_path(path).name}, {os.path.getsize(path):,} bytes"
         for name, value in source.attributes.items():
             yield f"  {name} = {value}"
-        total, width = 0, max(map(len, source.shapes), default=0)
-        for name, (shape, dtype) in source.shapes.items():
+        total, width = 0, max(map(len, source.arrays), default=0)
+        for name, lazy in source.arrays.items():
+            form = f"{lazy.dtype.name:<8} {lazy.shape!s:<20}"
             array = source.read(name)
             total += array.nbytes
-            yield f"  {name:<{width}}  {dtype.name:<8} {shape!s:<20} {array.nbytes:>14,}  {digest(array)[:SHOWN]}"
-        yield f"{len(source.shapes)} arrays, {total:,} bytes"
+            yield f"  {name:<{width}}  {form} {array.nbytes:>14,}  {digest(array)[:SHOWN]}"
+        yield f"{len(source.arrays)} arrays, {total:,} bytes"
 
 
 def convert(origin: str, target: str, weights_only: bool = False) -> Converted:
@@ -85,14 +87,14 @@ def convert(origin: str, target: str, weights_only: bool = False) -> Converted:
     with formats.opened(origin) as source:
         if before is after and before.converts_layouts and foreign.is_marked(source.attributes):
             _copy(origin, target)
-            return Converted(len(source.shapes) + len(_unread(source)), [])
-        contents = tree.of_source(source)
+            return Converted(len(source.arrays) + len(_unread(source)), [])
+        contents = Tree(source.arrays, source.attributes | {"entries": len(source.arrays)}, source.path)
         contents.attributes.pop(_UNREAD, None)
         if not before.has_optimizer:
             foreign.mark(contents)
-        formats.write(foreign.weights(contents) if weights_only else contents, target)
+        formats.write(contents, target, weights_only=weights_only)
         with formats.opened(target) as written:
-            lost = [path for path in contents.arrays if path not in written.shapes]
+            lost = [path for path in contents.arrays if path not in written.arrays]
             told = [name for name in _TOLD if name in contents.attributes and name not in written.attributes]
     left_out = [*lost, *(f"attribute {name}" for name in told), *_unread(source)]
     return Converted(len(contents.arrays) - len(lost), left_out)
@@ -101,13 +103,13 @@ def convert(origin: str, target: str, weights_only: bool = False) -> Converted:
 def _copy(origin: str, target: str) -> None:
     with raw.reading(origin) as stored, replacing(target) as file:
         for start in range(0, stored.size, _PIECE):
-            raw.write_all(file, stored.read("the file", start, min(_PIECE, stored.size - start)).data)
+            output.write_all(file, stored.read("the file", start, min(_PIECE, stored.size - start)).data)
 
 
-def _unread(source: Source) -> list[str]:
+def _unread(source: Tree) -> list[str]:
     """The arrays of another program's file that its reader says it passed over."""
     try:
-        return list(map(str, json.loads(source.attribute(_UNREAD))))
+        return list(map(str, json.loads(str(source.attributes.get(_UNREAD)))))
     except (TypeError, ValueError, RecursionError):  # it says nothing
         return []
 
@@ -119,13 +121,13 @@ def differences(first: str, second: str) -> Iterator[Difference]:
     place for it: files of other programs, and formats without an optimizer, have few attributes or none.
     """
     with formats.opened(first) as a, formats.opened(second) as b:
-        yield from _of_attributes(a, b, _keeps_attributes(first, a) and _keeps_attributes(second, b))
-        for name in a.shapes:
+        yield from _of_attributes(a, b, formats.holds_optimizer(first, a) and formats.holds_optimizer(second, b))
+        for name in a.arrays:
             yield from _of_entry(name, a, b)
-        yield from (Difference(name, "only in the second") for name in b.shapes if name not in a.shapes)
+        yield from (Difference(name, "only in the second") for name in b.arrays if name not in a.arrays)
 
 
-def _of_attributes(a: Source, b: Source, both_keep: bool) -> Iterator[Difference]:
+def _of_attributes(a: Tree, b: Tree, both_keep: bool) -> Iterator[Difference]:
     """both_keep: whether one that is missing says something."""
     for name in {**a.attributes, **b.attributes}:
         found = [repr(source.attributes[name]) for source in (a, b) if name in source.attributes]
@@ -136,15 +138,11 @@ def _of_attributes(a: Source, b: Source, both_keep: bool) -> Iterator[Difference
             yield Difference(f"attribute {name}", f"{found[0]}, only in the {which}")
 
 
-def _keeps_attributes(path: str, source: Source) -> bool:
-    return formats.of_path(path).has_optimizer and not foreign.is_marked(source.attributes)
-
-
-def _of_entry(name: str, a: Source, b: Source) -> Iterator[Difference]:
-    if name not in b.shapes:
+def _of_entry(name: str, a: Tree, b: Tree) -> Iterator[Difference]:
+    if name not in b.arrays:
         yield Difference(name, "only in the first")
         return
-    forms = [(shape, dtype.name) for shape, dtype in (a.shapes[name], b.shapes[name])]
+    forms = [(lazy.shape, lazy.dtype.name) for lazy in (a.arrays[name], b.arrays[name])]
     if forms[0] != forms[1]:
         yield Difference(name, "{} {}, {} {}".format(*forms[0], *forms[1]))
         return

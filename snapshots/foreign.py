@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from singa_lite.snapshots import tree
-from singa_lite.snapshots.lazy_source import LazySource
-from singa_lite.snapshots.tree import VERSION, Lazy, Source, Tree
+from singa_lite.snapshots.tree import VERSION, Lazy, Tree
 
 #: The attribute, true where there may be no random state, and there was no place for the optimizer's.
 _MARK = "foreign"
@@ -21,6 +19,11 @@ def attributes(entries: int, like: Tree | None) -> dict[str, Any]:
     found: dict[str, Any] = {"format": "singa_lite", "version": VERSION, "entries": entries, _MARK: True}
     layers = None if like is None else like.attributes.get("layers")
     return found if layers is None else found | {"layers": layers}
+
+
+def tree_of(path: str, arrays: dict[str, Lazy], like: Tree | None) -> Tree:
+    """The tree of such a file, which has these arrays. path: its name."""
+    return Tree(arrays, attributes(len(arrays), like), path)
 
 
 def mark(contents: Tree) -> None:
@@ -36,13 +39,13 @@ def weights(contents: Tree) -> Tree:
         if path.startswith("parameters/") or (path.startswith("state/") and lazy.dtype.kind == "f")
     }
     told = {name: value for name, value in contents.attributes.items() if name not in ("optimizer", "step")}
-    found = Tree(arrays, told | {"entries": len(arrays)})
+    found = Tree(arrays, told | {"entries": len(arrays)}, contents.path)
     mark(found)
     return found
 
 
 def is_marked(attributes: Mapping[str, Any]) -> bool:
-    """Whether a tree or a source of these attributes comes from such a file."""
+    """Whether a tree of these attributes comes from such a file."""
     return attributes.get(_MARK) is True
 
 
@@ -57,12 +60,13 @@ def kept(present: Collection[str], like: Tree | None) -> dict[str, Lazy]:
     }
 
 
-def completed(source: Source, like: Tree) -> Source:
-    """A source with what is `kept` of `like` beside it if it is marked; itself if nothing is."""
-    missing = kept(source.shapes, like) if is_marked(source.attributes) else {}
+def completed(found: Tree, like: Tree) -> Tree:
+    """An opened tree with what is `kept` of `like` beside it if it is marked; itself if nothing is."""
+    missing = kept(found.arrays, like) if is_marked(found.attributes) else {}
     if not missing:
-        return source
-    found = tree.of_source(source)
-    entries = source.attributes.get("entries")
-    counted = {} if type(entries) is not int else {"entries": entries + len(missing)}
-    return LazySource(source.path, found.arrays | missing, {**source.attributes, **counted})
+        return found
+    told = dict(found.attributes)
+    entries = told.get("entries")
+    if type(entries) is int:
+        told["entries"] = entries + len(missing)
+    return Tree(found.arrays | missing, told, found.path)

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError, SnapshotVersionError
-from singa_lite.snapshots.files import guarded_json
-from singa_lite.snapshots.files.state import State
+from singa_lite.snapshots.readers import guarded_json
+from singa_lite.snapshots.readers.state import State
 from singa_lite.tensor import Shape
 
 #: Of the manifest's form.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,36 +26,28 @@ Form = tuple[Shape, np.dtype[Any]]
 
 @dataclass
 class Tree:
-    """What a snapshot holds.
+    """What a snapshot holds: of a net, or of an open file, whose arrays are read when they are asked for.
 
     arrays: {"parameters/<layer>/weight": array, "state/<layer>/running_mean": ...,
     "optimizer/<layer>/weight/velocity": ..., and in a checkpoint "training/..."}; attributes: format, version, entries
     (how many arrays), layers (JSON: [[name, class], ...] in topological order), wiring (JSON: what surrounds each of
-    them, as `wiring` says), and of a compiled net optimizer ("SGD") and step.
+    them, as `wiring` says), and of a compiled net optimizer ("SGD") and step; path: the file's name, for errors.
     """
 
     arrays: dict[str, Lazy]
     attributes: dict[str, Attribute] = field(default_factory=dict)
-
-
-class Source(Protocol):
-    """A snapshot file being read, one whose entries have the tree's paths, dtypes and layouts.
-
-    path: its name; shapes: {path: (shape, dtype)} of all that it holds; attribute(name): None if there is none;
-    read(path): the array, verified where the file has digests; attributes: all of them.
-    """
-
-    path: str
+    path: str = ""
 
     @property
-    def shapes(self) -> Mapping[str, Form]: ...
+    def shapes(self) -> dict[str, Form]:
+        """Shape and dtype of each array."""
+        return {entry: (lazy.shape, lazy.dtype) for entry, lazy in self.arrays.items()}
 
-    @property
-    def attributes(self) -> Mapping[str, Any]: ...
-
-    def attribute(self, name: str) -> Any: ...
-
-    def read(self, path: str) -> NDArray[Any]: ...
+    def read(self, entry: str) -> NDArray[Any]:
+        """The array at a path of the tree. SnapshotError for one that is not there or damaged."""
+        if entry not in self.arrays:
+            raise SnapshotError(f"{self.path}: wanted one of its entries, received {entry!r}")
+        return self.arrays[entry].fetch()
 
 
 def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
@@ -90,14 +82,8 @@ def wiring(net: FeedForwardNet) -> list[dict[str, Any]]:
     return found
 
 
-def of_source(source: Source) -> Tree:
-    """The tree of an open file, its arrays read when they are asked for."""
-    arrays = {path: Lazy(*form, partial(source.read, path)) for path, form in source.shapes.items()}
-    return Tree(arrays, {**source.attributes, "entries": len(arrays)})
-
-
 def restore(
-    net: FeedForwardNet, source: Source, optimizer: bool | None, last_check: Callable[[], object] = lambda: None
+    net: FeedForwardNet, snapshot: Tree, optimizer: bool | None, last_check: Callable[[], object] = lambda: None
 ) -> None:
     """Put what a snapshot holds into the net's tensors. optimizer: whether its state too; None: if there is one.
 
@@ -105,16 +91,16 @@ def restore(
     once before the first is put in place, so one that cannot be read changes nothing. last_check: called when all that
     fits, before anything changes; an error of its own changes nothing. Forgets an unfinished step.
     """
-    check_format(source)
+    check_format(snapshot)
     receiver = net.optimizer if optimizer is None or optimizer else None
     if optimizer and receiver is None:
-        raise SnapshotError(f"{source.path}: wanted a compiled net to put the optimizer's state into")
-    step = 0 if receiver is None else _checked_step(source, receiver)
-    updated = [] if receiver is None else _updated(source, net.param_names())
+        raise SnapshotError(f"{snapshot.path}: wanted a compiled net to put the optimizer's state into")
+    step = 0 if receiver is None else _checked_step(snapshot, receiver)
+    updated = [] if receiver is None else _updated(snapshot, net.param_names())
     wanted = _wanted(net, receiver, updated)
-    _check_entries(source, wanted, ("training/",) if receiver is not None else ("training/", "optimizer/"))
+    _check_entries(snapshot, wanted, ("training/",) if receiver is not None else ("training/", "optimizer/"))
     for path in wanted:
-        source.read(path)
+        snapshot.read(path)
     last_check()
     if receiver is not None:
         _make_room(net, receiver, updated)
@@ -123,14 +109,14 @@ def restore(
         _clear(receiver, updated)
         receiver.restore_step(step)
     for path, tensor in (_of_layers(net) | _of_optimizer(receiver, updated)).items():
-        tensor.copy_from_numpy(_read_again(source, path))
+        tensor.copy_from_numpy(_read_again(snapshot, path))
     net.discard_step()
 
 
-def _read_again(source: Source, path: str) -> NDArray[Any]:
+def _read_again(snapshot: Tree, path: str) -> NDArray[Any]:
     """An array that has been read before. One at a time is held, so a file that is changed meanwhile is found late."""
     try:
-        return source.read(path)
+        return snapshot.read(path)
     except SnapshotError as error:
         text = "the file was changed while it was read, and the net holds a part of it; load a whole one"
         raise SnapshotError(f"{error}: {text}") from error
@@ -163,42 +149,51 @@ def _names(net: FeedForwardNet, optimizer: Optimizer) -> list[str]:
     return [name for name in parameters if name in optimizer.state]
 
 
-def check_format(source: Source) -> None:
+def check_format(snapshot: Tree) -> None:
     """SnapshotError unless the attributes say that it is a tree of a version that is known."""
-    form = source.attribute("format")
-    if not isinstance(form, str) or form != "singa_lite":
-        raise SnapshotError(f"{source.path}: wanted a snapshot of singa_lite, received format {form!r}")
-    version = _number(source, "version")
+    check_kind(snapshot.path, snapshot.attributes.get("format"))
+    checked_version(snapshot.path, snapshot.attributes.get("version"))
+
+
+def check_kind(where: str, kind: object) -> None:
+    """SnapshotError unless the attribute `format` says that it is a snapshot of ours. where: the file."""
+    if not isinstance(kind, str) or kind != "singa_lite":
+        raise SnapshotError(f"{where}: wanted a snapshot of singa_lite, received format {kind!r}")
+
+
+def checked_version(where: str, given: object) -> int:
+    """The attribute `version`. SnapshotError for one that is not known. where: the file."""
+    version = _number(where, "version", given)
     if not 1 <= version <= VERSION:
-        raise SnapshotVersionError(f"{source.path}: wanted a snapshot of version 1 to {VERSION}, received {version}")
+        raise SnapshotVersionError(f"{where}: wanted a snapshot of version 1 to {VERSION}, received {version}")
+    return version
 
 
-def _number(source: Source, name: str) -> int:
-    value = source.attribute(name)
+def _number(where: str, name: str, value: object) -> int:
     if not isinstance(value, int) or value < 0:
-        raise SnapshotError(f"{source.path}: attribute {name!r}: wanted a number from 0, received {value!r}")
+        raise SnapshotError(f"{where}: attribute {name!r}: wanted a number from 0, received {value!r}")
     return value
 
 
-def _checked_step(source: Source, optimizer: Optimizer) -> int:
+def _checked_step(snapshot: Tree, optimizer: Optimizer) -> int:
     """The optimizer's step in the file, once it is clear that the file is of an optimizer of this kind."""
-    wanted, found = type(optimizer).__name__, source.attribute("optimizer")
+    wanted, found = type(optimizer).__name__, snapshot.attributes.get("optimizer")
     if not isinstance(found, str) or found != wanted:
         raise SnapshotError(
-            f"{source.path}: wanted the state of optimizer {wanted}, received {found}; "
+            f"{snapshot.path}: wanted the state of optimizer {wanted}, received {found}; "
             "load(path, optimizer=False) takes parameters and state only"
         )
-    return step_of(source)
+    return step_of(snapshot)
 
 
-def step_of(source: Source) -> int:
+def step_of(snapshot: Tree) -> int:
     """The optimizer's step in the file."""
-    return _number(source, "step")
+    return _number(snapshot.path, "step", snapshot.attributes.get("step"))
 
 
-def _updated(source: Source, parameters: list[str]) -> list[str]:
+def _updated(snapshot: Tree, parameters: list[str]) -> list[str]:
     """The parameters that the file has optimizer state of; the others had not been updated when it was written."""
-    heads = {path.rpartition("/")[0] for path in source.shapes}
+    heads = {path.rpartition("/")[0] for path in snapshot.arrays}
     return [name for name in parameters if f"optimizer/{name}" in heads]
 
 
@@ -212,22 +207,22 @@ def _wanted(net: FeedForwardNet, optimizer: Optimizer | None, updated: list[str]
     return wanted
 
 
-def _check_entries(source: Source, wanted: Mapping[str, Form], ignored: tuple[str, ...]) -> None:
+def _check_entries(snapshot: Tree, wanted: Mapping[str, Form], ignored: tuple[str, ...]) -> None:
     """SnapshotError unless the file's entries are those wanted. ignored: beginnings of paths that may be there."""
     for path, (shape, dtype) in wanted.items():
-        if path not in source.shapes:
-            raise SnapshotError(f"{source.path}: wanted an entry {path!r}, received none of that name")
-        found_shape, found_dtype = source.shapes[path]
-        if found_shape != shape:
-            raise SnapshotError(f"{source.path}: entry {path!r}: wanted shape {shape}, received {found_shape}")
-        if found_dtype != dtype:
-            raise SnapshotError(f"{source.path}: entry {path!r}: wanted {dtype}, received {found_dtype}")
-    for path in source.shapes:
+        if path not in snapshot.arrays:
+            raise SnapshotError(f"{snapshot.path}: wanted an entry {path!r}, received none of that name")
+        found = snapshot.arrays[path]
+        if found.shape != shape:
+            raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted shape {shape}, received {found.shape}")
+        if found.dtype != dtype:
+            raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted {dtype}, received {found.dtype}")
+    for path in snapshot.arrays:
         if path not in wanted and not path.startswith(ignored):
-            raise SnapshotError(f"{source.path}: received an entry {path!r}, for which there is no place")
-    entries = _number(source, "entries")
-    if len(source.shapes) != entries:
-        raise SnapshotError(f"{source.path}: wanted the {entries} entries written, received {len(source.shapes)}")
+            raise SnapshotError(f"{snapshot.path}: received an entry {path!r}, for which there is no place")
+    entries = _number(snapshot.path, "entries", snapshot.attributes.get("entries"))
+    if len(snapshot.arrays) != entries:
+        raise SnapshotError(f"{snapshot.path}: wanted the {entries} entries written, received {len(snapshot.arrays)}")
 
 
 def _make_room(net: FeedForwardNet, optimizer: Optimizer, names: Collection[str]) -> None:

@@ -52,11 +52,15 @@ BESIDE = ("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.r
 # Folders that can be read alone: all that they may import of the project from outside themselves.
 CLOSED = {
     "memory": ("errors", "unique"),
+    "snapshots.readers": ("errors",),
     "kernels.interface": ("errors",),
     "kernels.numpy_kernels": ("errors", "kernels.interface", "kernels.kernel_set"),
     "kernels.onednn_kernels": ("errors", "strides", "unique", *BESIDE),
     "kernels.cuda_kernels": ("errors", "strides", *BESIDE),
 }
+
+# Folders that are entered by one door: from outside, only what stands in `__init__.py` is imported.
+DOORS = ("snapshots.formats",)
 
 # (importer, imported) that may break the rule of the floors, inside a function only.
 UPWARD_IN_FUNCTIONS = {("memory_plan", "plan_page"), ("net", "snapshots")}
@@ -64,7 +68,7 @@ UPWARD_IN_FUNCTIONS = {("memory_plan", "plan_page"), ("net", "snapshots")}
 # Libraries that a module may import when it is itself imported. All others are imported where they are used.
 LIBRARIES = {
     "numpy": ("",),
-    "h5py": ("snapshots.hdf5", "snapshots.keras"),
+    "h5py": ("snapshots.formats.native", "snapshots.formats.keras"),
     "cupy": ("kernels.cuda_kernels",),
 }
 
@@ -148,6 +152,9 @@ def breach(module: str, found: Import) -> str | None:
     for folder, allowed in CLOSED.items():
         if inside(module, folder) and not any(inside(found.target, name) for name in (folder, *allowed)):
             return f"{folder}/ may import only {', '.join(allowed)} from outside itself"
+    for folder in DOORS:
+        if not inside(module, folder) and inside(found.target, folder) and found.target != folder:
+            return f"{folder}/ is entered by its __init__.py alone"
     (floor, name), (other_floor, other_name) = place_of(module), place_of(found.target)
     if other_floor > floor:
         return f"{other_name or '__init__'} is on a higher floor than {name}"
@@ -218,8 +225,11 @@ def test_every_folder_of_modules_is_a_package():
         ("layer", "from singa_lite.optimizer import SGD", "beside layer"),
         ("layers.dense", "from ..snapshots import x", "beside layers"),
         ("memory.pool", "from singa_lite.tensor import Block", "memory/ may import only errors"),
+        ("snapshots.readers.npy", "from singa_lite.tensor import Shape", "snapshots.readers/ may import only errors"),
+        ("snapshots.readers.npy", "from singa_lite.snapshots.tree import Tree", "may import only errors"),
         ("kernels.interface.linear", "from ..numpy_kernels import x", "kernels.interface/ may import only"),
         ("kernels.numpy_kernels.linear", "from singa_lite.memory.pool import Pool", "may import only"),
+        ("snapshots.command", "from singa_lite.snapshots.formats import npz", "entered by its __init__.py alone"),
         ("net", "import tqdm", "tqdm may not"),
         ("net", "try:\n    from h5py import File\nexcept ImportError:\n    pass", "h5py may not"),
         ("snapshots.tree", "import h5py.version", "h5py may not"),
@@ -235,11 +245,13 @@ def test_a_breach_is_seen(module, source, wanted):
     ("module", "source"),
     [
         ("device", "import os.path\nfrom numpy.typing import NDArray\nfrom singa_lite.tensor import Tensor"),
-        ("net", "def save():\n    from singa_lite.snapshots import hdf5"),
+        ("net", "def save():\n    from singa_lite.snapshots import formats"),
         ("net", "def fit():\n    import tqdm"),
         ("net", "if TYPE_CHECKING:\n    import h5py"),
         ("layers.dense", "from . import activation\nfrom singa_lite.layer import Layer"),
-        ("snapshots.hdf5", "import h5py"),
+        ("snapshots.formats.native", "import h5py"),
+        ("snapshots.command", "from singa_lite.snapshots.formats import opened"),
+        ("snapshots.readers.npy", "from singa_lite.snapshots.readers import raw"),
         ("kernels.numpy_kernels.linear", "from .scratch import x\nfrom ..interface import y"),
         ("", "from singa_lite import layers as layers\nfrom .net import FeedForwardNet as FeedForwardNet"),
     ],

@@ -21,7 +21,7 @@ from singa_lite.progress import Mean, Progress
 from singa_lite.snapshots import formats, tree
 from singa_lite.snapshots.checkpoints import history
 from singa_lite.snapshots.checkpoints.environment import environment, settings
-from singa_lite.snapshots.tree import Lazy, Source, Tree
+from singa_lite.snapshots.tree import Lazy, Tree
 
 #: JSON in an array of bytes: position, means, random state, recorded shapes, versions.
 PROGRESS = "training/progress"
@@ -97,7 +97,7 @@ def restore(
 def verify(path: str | os.PathLike[str]) -> None:
     """SnapshotError unless every array of the file can be read and is as it was written."""
     with formats.opened(path) as source:
-        for entry in source.shapes:
+        for entry in source.arrays:
             source.read(entry)
 
 
@@ -134,9 +134,9 @@ def _plain(value: Any) -> Any:
 # ---- what is read
 
 
-def _read(source: Source) -> dict[str, Any]:
+def _read(source: Tree) -> dict[str, Any]:
     """PROGRESS, its parts of the right kinds."""
-    if PROGRESS not in source.shapes:
+    if PROGRESS not in source.arrays:
         raise SnapshotError(
             f"{source.path}: wanted a checkpoint, received a snapshot without {PROGRESS!r}; net.load() reads it"
         )
@@ -157,7 +157,7 @@ def _read(source: Source) -> dict[str, Any]:
     return dict(told)
 
 
-def _progress(source: Source, told: Mapping[str, Any]) -> Progress:
+def _progress(source: Tree, told: Mapping[str, Any]) -> Progress:
     try:
         progress = Progress(
             whole("samples", told["samples"], 1), whole("batch_size", told["batch_size"], 1), bool(told["shuffle"]), 0
@@ -177,7 +177,7 @@ def _progress(source: Source, told: Mapping[str, Any]) -> Progress:
             progress.mean, progress.seconds = Mean(), 0.0  # perhaps those of the epoch before
     except _WRONG as error:
         raise _damaged(source, error) from error
-    if progress.shuffle and (progress.batch or ORDER in source.shapes):
+    if progress.shuffle and (progress.batch or ORDER in source.arrays):
         progress.order = _order(source, progress.samples)
     return progress
 
@@ -190,7 +190,7 @@ def _mean(told: Mapping[str, Any]) -> Mean:
     return mean
 
 
-def _order(source: Source, samples: int) -> NDArray[np.integer[Any]]:
+def _order(source: Tree, samples: int) -> NDArray[np.integer[Any]]:
     """The order of the samples, each of which is in it once."""
     shape, dtype = source.shapes.get(ORDER, ((), None))
     if shape != (samples,) or dtype is None or dtype.kind != "u":
@@ -203,7 +203,7 @@ def _order(source: Source, samples: int) -> NDArray[np.integer[Any]]:
     return order
 
 
-def _damaged(source: Source, why: object) -> SnapshotError:
+def _damaged(source: Tree, why: object) -> SnapshotError:
     return SnapshotError(f"{source.path}: entry {PROGRESS!r}: wanted a place in a training run, received {why!r}")
 
 

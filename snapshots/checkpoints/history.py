@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.progress import History
-from singa_lite.snapshots.tree import Source
+from singa_lite.snapshots.tree import Tree
 
 #: {kind of numbers: what they are kept as}.
 _KEPT_AS = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_}
@@ -43,7 +43,7 @@ def _numbers(name: str, values: list[Any]) -> NDArray[Any]:
     raise SnapshotError(f"checkpoint: wanted numbers in the history's {name!r}, received {values[-1:]}")
 
 
-def read(source: Source, at: str) -> History:
+def read(source: Tree, at: str) -> History:
     """The history of a file. SnapshotError for arrays that are none of ours."""
     history = History().history
     for path, (shape, dtype) in source.shapes.items():

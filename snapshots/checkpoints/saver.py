@@ -56,7 +56,7 @@ class Saver:
             self._copy.reserve(tree.tensors(training.net))
         contents, file = checkpoint.contents(training), self._folder.probe()
         small = {path: lazy for path, lazy in contents.arrays.items() if lazy.nbytes <= _SMALL}
-        write = formats.of_path(file).load_module().save
+        write = formats.writer(file)
         self._writer.start(lambda: write(replace(contents, arrays=small), file))
         try:
             self._writer.wait()

@@ -1,1 +1,1 @@
-"""Files written whole or not at all, and read by guards: what the formats share."""
+"""Files written whole or not at all: what the formats that are written share."""

@@ -1,29 +1,25 @@
 """Damaged snapshots of every format, read in a process of its own: `python mutations.py CASE FIRST LAST STEP FOLDER`.
 
 It loads each into a net and prints one line of JSON a finding, and the number of each mutation before it is read, so
-that a crash has a name. `CASES` is the table of formats; `mutations` numbers what is done to their files.
+that a crash has a name. `format_cases` is the table of formats; `mutation` numbers what is done to their files.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import pickle
 import random
 import resource
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-import singa_files
+from format_cases import CASES, Case
 from nets import state_of
-from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer
-from singa_lite.snapshots import formats, tree
+from singa_lite import SnapshotError
+from singa_lite.snapshots import formats
 
 #: Bytes that a damaged file may take beyond a whole one.
 MOST_MEMORY = 64 << 20
@@ -68,60 +64,6 @@ TEXTS = (
     b"F64",
     b"/",
 )
-
-
-def small_net(seed: int = 3) -> FeedForwardNet:
-    """A net with parameters, running statistics, a random key and optimizer state, as small as can be."""
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=seed)
-    net.add(layers.Dense("a", 2, input_sample_shape=(3,)))
-    net.add(layers.BatchNormalization("b"))
-    net.add(layers.Dropout("c", 0.5))
-    net.compile(optimizer.SGD(0.1, 0.9))
-    return net
-
-
-def save_small(path: Path) -> None:
-    """`small_net` after a step."""
-    net = small_net()
-    net.train_one_batch(np.arange(12, dtype=np.float32).reshape(4, 3), np.array([0, 1, 1, 0]))
-    formats.save(net, path)
-
-
-def singas(mark: str, encode: Callable[[dict[str, np.ndarray]], bytes]) -> Callable[[Path], None]:
-    """Writes `small_net` as SINGA would. mark: in its names, see `singa_files`."""
-
-    def write(path: Path) -> None:
-        arrays = {entry: lazy.fetch() for entry, lazy in tree.of_net(small_net()).arrays.items()}
-        path.write_bytes(encode(singa_files.of_tree(arrays, mark)))
-
-    return write
-
-
-@dataclass(frozen=True)
-class Case:
-    """A format. write: makes a file; make: a net for it, of a seed; verified: whether a wrong bit cannot go unseen.
-
-    options: of `formats.load`.
-    """
-
-    suffix: str
-    write: Callable[[Path], None] = save_small
-    make: Callable[[int], FeedForwardNet] = small_net
-    verified: bool = True
-    options: dict[str, Any] = field(default_factory=dict)
-
-
-CASES = {
-    "native": Case(".h5"),
-    "keras": Case(".weights.h5", verified=False, options={"optimizer": False}),
-    "safetensors": Case(".safetensors"),
-    "npz": Case(".npz"),
-    "SINGA 1.0.0": Case(".model", singas("_", lambda arrays: singa_files.native(arrays, "1.0.0")), verified=False),
-    "SINGA 2.0.0": Case(".bin", singas("/", lambda arrays: singa_files.native(arrays, "1.2.0", 1200)), verified=False),
-    "SINGA pickle of Python 2": Case(".pickle", singas("_", singa_files.python2_pickle), verified=False),
-    "SINGA pickle": Case(".pkl", singas("/", lambda arrays: pickle.dumps(arrays, 4)), verified=False),
-    "SINGA 3.1": Case(".zip", singas(".", singa_files.states_zip), verified=False),  # random state is each net's own
-}
 
 
 def mutation(data: bytes, number: int) -> tuple[str, bytes]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from format_cases import WHOLE
 from nets import state_of
 from resume_run import BATCH, SAMPLES, Kill, Killed, fit, images, outcome, two_outputs
 from singa_lite import SnapshotError
@@ -21,7 +22,7 @@ from singa_lite.fit import Callback, StopTraining, Training
 from singa_lite.snapshots import Checkpoint, checkpoint, formats, latest
 from singa_lite.snapshots.checkpoints.checkpoint import HISTORY, ORDER, PROGRESS
 from singa_lite.snapshots.checkpoints.folder import BEST, checkpoints, step_of
-from singa_lite.snapshots.tree import Lazy, Tree, of_source
+from singa_lite.snapshots.tree import Lazy, Tree
 
 
 def steps(folder: Path) -> list[int]:
@@ -38,9 +39,8 @@ def killed(folder: Path, step: int, **options: Any) -> Any:
 def tree_of(file: Path) -> Tree:
     """What a file holds, all in memory."""
     with formats.opened(file) as source:
-        found = of_source(source)
-        held = {path: lazy.fetch() for path, lazy in found.arrays.items()}
-    return Tree({path: of_array(array) for path, array in held.items()}, found.attributes)
+        held = {path: lazy.fetch() for path, lazy in source.arrays.items()}
+    return Tree({path: of_array(array) for path, array in held.items()}, source.attributes)
 
 
 def of_array(array: np.ndarray) -> Lazy:
@@ -199,7 +199,7 @@ class Saving(Callback):
             raise Killed
 
 
-@pytest.mark.parametrize("suffix", [".h5", ".safetensors", ".npz"])
+@pytest.mark.parametrize("suffix", WHOLE)
 def test_one_of_a_callbacks_own(tmp_path, suffix):
     file = tmp_path / f"mine{suffix}"
     with pytest.raises(Killed):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from format_cases import WHOLE
 from in_process import ROOT, start
 from nets import state_of
 from singa_files import native
@@ -19,8 +20,6 @@ from singa_lite import FeedForwardNet, layers, tensor
 from singa_lite import __main__ as program
 from singa_lite.snapshots import command, formats, tree
 from snapshot_nets import make_net, trained
-
-SUFFIXES = (".h5", ".safetensors", ".npz")
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, list[str], str]:
@@ -37,7 +36,7 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", WHOLE)
 def test_inspect_tells_every_array_with_its_digest(tmp_path, capsys, suffix):
     net, path = trained(), tmp_path / f"net{suffix}"
     net.save(path)
@@ -53,8 +52,8 @@ def test_inspect_tells_every_array_with_its_digest(tmp_path, capsys, suffix):
     assert lines[-1].split()[1] == "arrays,"
 
 
-@pytest.mark.parametrize("first", SUFFIXES)
-@pytest.mark.parametrize("second", SUFFIXES)
+@pytest.mark.parametrize("first", WHOLE)
+@pytest.mark.parametrize("second", WHOLE)
 def test_converted_files_hold_the_same_to_the_bit(tmp_path, capsys, first, second):
     net, a, b = trained(), tmp_path / f"a{first}", tmp_path / f"b{second}"
     net.save(a)
@@ -100,8 +99,8 @@ def test_diff_tells_how_far_elements_are_from_each_other(tmp_path, capsys, one, 
     assert said(capsys, "diff", tmp_path / "one.npz", tmp_path / "other.npz") == (bool(told), told, "")
 
 
-@pytest.mark.parametrize("first", SUFFIXES)
-@pytest.mark.parametrize("second", SUFFIXES)
+@pytest.mark.parametrize("first", WHOLE)
+@pytest.mark.parametrize("second", WHOLE)
 def test_diff_tells_attributes_that_one_file_alone_has(tmp_path, capsys, first, second):
     """SGD has no arrays: compiled with it, a net differs in nothing else."""
     make_net().save(tmp_path / f"plain{first}")

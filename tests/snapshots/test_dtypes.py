@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from format_cases import WHOLE, WRITTEN
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers
 from singa_lite.snapshots import formats
 from singa_lite.snapshots.tree import Lazy, Tree
 
-SUFFIXES = (".h5", ".safetensors", ".npz")
 KINDS = ("bool", "uint8", "int64", "float16", "float64", ">f4", ">i8", "complex64", "complex128", "longdouble")
 KINDS += ("S3", "O", "M8[s]", "V4")
 
@@ -22,7 +22,7 @@ def tree_of(array: np.ndarray) -> Tree:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", WHOLE)
 def test_an_array_is_read_as_it_was_or_is_not_written(tmp_path, suffix, kind):
     array, path = np.zeros(3, kind), tmp_path / f"x{suffix}"
     try:
@@ -37,14 +37,14 @@ def test_an_array_is_read_as_it_was_or_is_not_written(tmp_path, suffix, kind):
 
 @pytest.mark.parametrize(
     ("suffix", "kind"),
-    [(suffix, kind) for suffix in SUFFIXES for kind in KINDS[:5]] + [(".safetensors", "complex64")],
+    [(suffix, kind) for suffix in WHOLE for kind in KINDS[:5]] + [(".safetensors", "complex64")],
 )
 def test_arrays_that_formats_have(tmp_path, suffix, kind):
     formats.write(tree_of(np.zeros(3, kind)), tmp_path / f"x{suffix}")
 
 
 @pytest.mark.parametrize("dtype", ["longdouble", ">f4"])
-@pytest.mark.parametrize("suffix", (*SUFFIXES, ".weights.h5"))
+@pytest.mark.parametrize("suffix", WRITTEN)
 def test_a_net_is_loaded_again_or_not_saved(tmp_path, suffix, dtype):
     nets = []
     for seed in (1, 2):

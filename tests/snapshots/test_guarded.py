@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from singa_lite import SnapshotError
-from singa_lite.snapshots.hdf5 import guarded
+from singa_lite.snapshots.readers.hdf5 import guarded
 
 #: Files opened while a test listens; None while none does. A hook stays for the life of a process.
 OPENED: list[Any] | None = None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from singa_lite import SnapshotError
-from singa_lite.snapshots.files import guarded_json, raw
+from singa_lite.snapshots.readers import guarded_json, raw
 
 COUNT = 20_000
 

@@ -14,8 +14,8 @@ import pytest
 from nets import state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, names
 from singa_lite.snapshots import formats, tree
-from singa_lite.snapshots.hdf5 import native
-from singa_lite.snapshots.keras import weights
+from singa_lite.snapshots.formats import native
+from singa_lite.snapshots.formats.keras import weights
 from snapshot_nets import trained
 
 SUFFIXES = (".h5", ".weights.h5")
@@ -89,11 +89,11 @@ def test_a_big_endian_file_is_loaded_into_a_net(path):
     assert float(net.parameters()["a/weight"].item()) == 2.5
 
 
-def test_forms_are_listed_once(path):
+def test_arrays_are_listed_once(path):
     """A net is compared with them entry by entry: a list made anew each time would make that quadratic."""
     trained().save(path)
     with formats.opened(path) as source:
-        assert source.shapes is source.shapes
+        assert source.arrays is source.arrays
         assert source.attributes is source.attributes
 
 
@@ -159,7 +159,7 @@ def test_an_attribute_of_version_1_that_is_no_plain_value(tmp_path, value):
     with h5py.File(tmp_path / "old.h5", "w", libver="earliest") as file:
         file.attrs.update({"format": "singa_lite", "version": 1, "entries": 0, "step": value})
     with (
-        formats.opened(tmp_path / "old.h5") as source,
         pytest.raises(SnapshotError, match="attribute 'step': wanted a"),
+        formats.opened(tmp_path / "old.h5"),
     ):
-        tree.of_source(source)
+        pass

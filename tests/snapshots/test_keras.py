@@ -22,8 +22,8 @@ import snapshot_nets
 from keras_files import remade
 from singa_lite import FeedForwardNet, Layer, SnapshotError, layers, snapshots
 from singa_lite.snapshots import foreign, formats, tree
-from singa_lite.snapshots.keras import net as keras_net
-from singa_lite.snapshots.keras import orders as keras_orders
+from singa_lite.snapshots.formats.keras import net as keras_net
+from singa_lite.snapshots.formats.keras import orders as keras_orders
 from singa_lite.tensor import to_numpy
 
 BATCH = 3
@@ -551,9 +551,9 @@ def test_our_own_file_needs_no_net(path, tmp_path):
     """Rows behind a Flatten too; over the native format and back it is the same file."""
     snapshots.save(randomized(branches()), path)
     with formats.opened(path) as source:
-        formats.write(tree.of_source(source), tmp_path / "native.h5")
+        formats.write(source, tmp_path / "native.h5")
     with formats.opened(tmp_path / "native.h5") as source:
-        formats.write(tree.of_source(source), tmp_path / "again.weights.h5")
+        formats.write(source, tmp_path / "again.weights.h5")
     assert (tmp_path / "again.weights.h5").read_bytes() == path.read_bytes()
     net = branches()
     snapshots.load(net, tmp_path / "native.h5")

@@ -15,9 +15,9 @@ import pytest
 
 from keras_files import assert_refused, remade
 from singa_lite import FeedForwardNet, layers, snapshots
-from singa_lite.snapshots.keras import net as keras_net
-from singa_lite.snapshots.keras import orders as keras_orders
-from singa_lite.snapshots.keras.net import Note
+from singa_lite.snapshots.formats.keras import net as keras_net
+from singa_lite.snapshots.formats.keras import orders as keras_orders
+from singa_lite.snapshots.formats.keras.net import Note
 from singa_lite.tensor import Shape
 
 

@@ -14,7 +14,7 @@ import pytest
 from keras_files import assert_refused, remade
 from singa_lite import FeedForwardNet, Layer, SnapshotError, layers, snapshots
 from singa_lite.snapshots import formats, tree
-from singa_lite.snapshots.hdf5 import native
+from singa_lite.snapshots.formats import native
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_shape_that_no_such_layer_has_names_the_entry(made, entry, shape, path
     contents.arrays[entry] = tree.Lazy(shape, np.dtype("f4"), lambda: np.zeros(shape, "f4"))
     native.save(contents, path.with_name("net.h5"))
     with formats.opened(path.with_name("net.h5")) as source, pytest.raises(SnapshotError, match=wanted):
-        formats.write(tree.of_source(source), path)
+        formats.write(source, path)
 
 
 def net_of_one(layer: Layer) -> FeedForwardNet:

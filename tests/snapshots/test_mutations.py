@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import singa_lite
-from mutations import CASES, KINDS, mutation
-from singa_lite.snapshots.formats import FORMATS, of_path
+from format_cases import CASES
+from mutations import KINDS, mutation
 
 #: Mutations of a format beyond truncations. Where it is set, those are at every length, else at some.
 COUNT = int(os.environ.get("SINGA_LITE_TEST_MUTATIONS", "300"))
@@ -49,11 +49,6 @@ def run(name: str, numbers: range, folder: Path) -> list[str]:
         last = next((line for line in reversed(lines) if "what" in line), "before the first")
         found.append(f"ended with {result.returncode} at {last}: {result.stderr[-2000:]}")
     return found
-
-
-def test_every_format_that_is_written_is_in_the_table():
-    named = {of_path(f"x{case.suffix}").name for case in CASES.values()}
-    assert {one.name for one in FORMATS if one.is_written} <= named
 
 
 @pytest.mark.parametrize("name", CASES)

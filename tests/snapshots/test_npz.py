@@ -17,8 +17,10 @@ import pytest
 
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, tensor
-from singa_lite.snapshots import formats, npz, tree
-from singa_lite.snapshots.files import raw, zip_directory, zip_member
+from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots.files import output
+from singa_lite.snapshots.formats import npz
+from singa_lite.snapshots.readers import raw, zip_directory, zip_member
 from singa_lite.snapshots.tree import Lazy, Tree
 from snapshot_nets import OPTIMIZERS, batches, make_net, train, trained
 
@@ -118,7 +120,7 @@ def test_every_dtype_and_shape(tmp_path):
     arrays["odd"] = np.array([0x7FC00001, 0x80000000, 0xFF800000, 0x7F800001], np.uint32).view(np.float32)
     formats.write(numbers(**arrays), tmp_path / "x.npz")
     with formats.opened(tmp_path / "x.npz") as source:
-        assert source.attribute("format") == "x"
+        assert source.attributes.get("format") == "x"
         assert source.shapes == {f"parameters/x/{n}": (a.shape, a.dtype) for n, a in arrays.items()}
         for name, array in arrays.items():
             assert bits(source.read(f"parameters/x/{name}")) == bits(array)
@@ -601,7 +603,7 @@ def test_a_packed_copy_of_ours(saved):
 
 def test_an_error_at_any_write(saved, monkeypatch):
     """Every call that writes fails once."""
-    net, before, write = trained(), saved.read_bytes(), raw.write_all
+    net, before, write = trained(), saved.read_bytes(), output.write_all
     calls: list[int] = []
 
     def failing(at: int) -> Callable[[Any, Any], None]:
@@ -615,7 +617,7 @@ def test_an_error_at_any_write(saved, monkeypatch):
 
     number = 0
     while True:
-        monkeypatch.setattr(raw, "write_all", failing(number))
+        monkeypatch.setattr(output, "write_all", failing(number))
         calls.clear()
         try:
             formats.save(net, saved)
@@ -659,7 +661,7 @@ def test_the_error_of_a_full_disk_names_entry_and_bytes(saved, monkeypatch):
     def full(file: Any, data: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(raw, "write_all", full)
+    monkeypatch.setattr(output, "write_all", full)
     with pytest.raises(
         SnapshotError, match=r"entry 'parameters/conv/weight': No space .* the whole file would have \d+"
     ):

@@ -12,7 +12,7 @@ import singa_files
 from singa_files import described, native, python2_pickle, states_zip
 from singa_lite import FeedForwardNet, layers, loss, snapshots
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.singa import names as singa_names
+from singa_lite.snapshots.formats.singa import names as singa_names
 from singa_lite.snapshots.tree import Lazy, Tree
 from singa_lite.tensor import to_numpy
 from snapshot_nets import make_net, trained

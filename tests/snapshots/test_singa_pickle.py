@@ -16,8 +16,8 @@ import pytest
 
 from singa_files import python2_pickle
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.singa import opcodes as singa_opcodes
-from singa_lite.snapshots.singa import pickles as singa_pickle
+from singa_lite.snapshots.formats.singa import pickles as singa_pickle
+from singa_lite.snapshots.readers.pickle import opcodes as singa_opcodes
 
 RNG = np.random.default_rng(0)
 ARRAYS = {

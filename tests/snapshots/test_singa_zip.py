@@ -12,8 +12,8 @@ import pytest
 
 from singa_files import states_zip, zipped
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.files import zip_member
-from singa_lite.snapshots.singa import zips as singa_zip
+from singa_lite.snapshots.formats.singa import zips as singa_zip
+from singa_lite.snapshots.readers import zip_member
 
 RNG = np.random.default_rng(0)
 ARRAYS = {
@@ -55,7 +55,7 @@ def contents(path: Path) -> dict[str, np.ndarray]:
     with singa_zip.opened(path, None) as source:
         arrays = {entry: source.read(entry) for entry in source.shapes}
         assert {entry: (array.shape, array.dtype) for entry, array in arrays.items()} == dict(source.shapes)
-        assert source.attribute("entries") == len(arrays)
+        assert source.attributes.get("entries") == len(arrays)
     return arrays
 
 
@@ -97,7 +97,7 @@ def test_an_array_of_the_other_byte_order_stays_as_it_is(tmp_path):
 def test_what_is_not_the_models_is_left_out_and_said(tmp_path):
     with singa_zip.opened(written(tmp_path, states_zip(ARRAYS, OWN)), None) as source:
         assert source.shapes.keys() == PATHS.keys()
-        assert json.loads(source.attribute("left_out")) == list(OWN)
+        assert json.loads(source.attributes.get("left_out")) == list(OWN)
 
 
 GOOD = {"state_type": 0, "shape": [2], "dtype": 0}

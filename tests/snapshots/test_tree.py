@@ -17,7 +17,7 @@ from snapshot_nets import OPTIMIZERS, batches, every_tensor, make_net, train, tr
 
 
 class Memory:
-    """A snapshot in memory, as `tree.Source`. A read fails once `reads` have been done."""
+    """A snapshot in memory, as `tree.restore` takes one. A read fails once `reads` have been done."""
 
     def __init__(self, net: FeedForwardNet) -> None:
         contents = tree.of_net(net)
@@ -25,13 +25,6 @@ class Memory:
         self.arrays: dict[str, Any] = {path: entry.fetch() for path, entry in contents.arrays.items()}
         self.attributes: dict[str, Any] = dict(contents.attributes)
         self.reads: int | None = None
-
-    @property
-    def shapes(self) -> dict[str, Any]:
-        return {path: (array.shape, array.dtype) for path, array in self.arrays.items()}
-
-    def attribute(self, name: str) -> Any:
-        return self.attributes.get(name)
 
     def read(self, path: str) -> np.ndarray:
         if self.reads is not None:
@@ -91,15 +84,15 @@ def test_arrays_are_made_when_they_are_asked_for():
         assert array.flags.c_contiguous
 
 
-def test_the_tree_of_a_source_reads_from_it():
-    source = Memory(trained())
-    contents = tree.of_source(source)
-    assert contents.attributes == source.attributes
-    source.arrays["parameters/norm/beta"] = np.full(3, 7, "f4")
-    assert {path: entry[:2] for path, entry in contents.arrays.items()} == source.shapes
-    assert np.array_equal(contents.arrays["parameters/norm/beta"].fetch(), [7, 7, 7])
-    del source.arrays["state/norm/running_mean"]
-    assert tree.of_source(source).attributes["entries"] == 34
+def test_an_entry_is_read_from_where_it_lies_and_one_that_is_not_there_is_named():
+    net = trained()
+    contents = tree.of_net(net)
+    contents.path = "memory.x"
+    assert contents.shapes == {path: (t.shape, t.dtype) for path, t in tree.tensors(net).items()}
+    net.parameters()["norm/beta"].copy_from_numpy(np.full(3, 7, "f4"))
+    assert np.array_equal(contents.read("parameters/norm/beta"), [7, 7, 7])
+    with pytest.raises(SnapshotError, match=r"memory\.x: wanted one of its entries, received 'parameters/no'"):
+        contents.read("parameters/no")
 
 
 @pytest.mark.parametrize("key", ["nobody/weight", None])

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from format_cases import WRITTEN
 from nets import state_of
 from singa_lite import SnapshotError
 from singa_lite.__main__ import main
@@ -14,15 +15,13 @@ from singa_lite.snapshots import formats
 from singa_lite.tensor import to_numpy
 from snapshot_nets import make_net, trained
 
-SUFFIXES = [".h5", ".safetensors", ".npz", ".weights.h5"]
-
 
 def entries(path: Path) -> set[str]:
     with formats.opened(path) as source:
         return set(source.shapes)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", WRITTEN)
 def test_it_holds_weights_and_statistics(tmp_path, suffix):
     net = trained("Adam")
     net.save(tmp_path / f"x{suffix}", weights_only=True)
@@ -33,7 +32,7 @@ def test_it_holds_weights_and_statistics(tmp_path, suffix):
     }
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", WRITTEN)
 def test_all_else_of_the_net_stays(tmp_path, suffix):
     net, other = trained("Adam"), trained("Adam", seed=8, steps=2)
     net.save(tmp_path / f"x{suffix}", weights_only=True)
@@ -58,7 +57,7 @@ def test_the_optimizer_s_state_is_missed_where_it_is_asked_for(tmp_path):
     assert state_of(net) == before
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", WRITTEN)
 def test_a_file_is_converted_to_one(tmp_path, suffix, capsys):
     net = trained("Adam")
     net.save(tmp_path / "all.h5")

@@ -24,7 +24,7 @@ import pytest
 from nets import state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers
 from singa_lite.snapshots import manifest
-from singa_lite.snapshots.hdf5 import native
+from singa_lite.snapshots.formats import native
 from snapshot_nets import make_net, number_in, set_all, trained
 
 #: How many savers are killed.
@@ -283,7 +283,7 @@ def test_permissions_and_links(saved):
 # and the imports.
 SAVERS = """
 import os, sys
-import singa_lite.snapshots.hdf5.native
+import singa_lite.snapshots.formats.native
 from snapshot_nets import set_all, trained
 net = trained()
 for line in sys.stdin:

@@ -1,0 +1,180 @@
+"""Which group of a Keras file holds which arrays of the tree: told by the net, or guessed from the file alone."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.formats.keras.layouts import (
+    VARIABLES,
+    Layout,
+    guessed,
+    keras_class,
+    layout,
+    snake_case,
+)
+from singa_lite.snapshots.formats.keras.net import Note, is_chain, keras_order
+from singa_lite.snapshots.formats.keras.orders import Order, input_orders
+from singa_lite.snapshots.tree import Form
+from singa_lite.tensor import Shape
+
+#: Keras's classes with weights, by their names in a file.
+_KINDS = {snake_case(kind): kind for kind in (*VARIABLES, "DepthwiseConv1D", "DepthwiseConv2D")}
+
+#: Layers, by the same, that may lay features out anew.
+_REORDERING = ("flatten", "permute", "reshape")
+
+
+class Variable(NamedTuple):
+    """An array of the tree, and how it lies in Keras."""
+
+    path: str
+    layout: Layout
+
+
+class Group(NamedTuple):
+    """A layer in a Keras file: path of its group, its name, and its arrays in the order of Keras's numbers."""
+
+    path: str
+    name: str
+    variables: tuple[Variable, ...]
+
+
+class Found(NamedTuple):
+    """A group in a file: the layer's name, and shape of each array, in order."""
+
+    name: str
+    shapes: tuple[Shape, ...]
+
+
+def told(where: str, net: Mapping[str, Note], forms: Mapping[str, Form], depthwise: bool = True) -> list[Group]:
+    """The groups of a net's layers, in Keras's order; forms: of the tree's arrays. depthwise: as for `keras_class`.
+
+    SnapshotError names a layer whose arrays have no place in Keras.
+    """
+    orders = input_orders(net)
+    owned = _owned(forms)
+    strangers = owned.keys() - net.keys()
+    if strangers:
+        raise SnapshotError(f"{where}: wanted arrays of the net's layers, received some of {min(strangers)!r}")
+    counts: Counter[str] = Counter()
+    inputs = [name for name, note in net.items() if not (note.sources or note.kind == "Dummy")]
+    inputs = [] if is_chain(net) else inputs
+    groups = [Group(_numbered("input_layer", counts), f"{name}_input", ()) for name in inputs]
+    for name in keras_order(net):
+        note = net[name]
+        try:
+            kind, variables = _variables(note, orders[name], owned.get(name, {}), depthwise)
+        except ValueError as error:
+            raise SnapshotError(f"{where}: layer {name!r} ({note.kind}) has no form in Keras: {error}") from error
+        groups.append(Group(_numbered(kind, counts), name, variables))
+    return groups
+
+
+def _owned(forms: Mapping[str, Form]) -> dict[str, dict[str, Form]]:
+    """{layer: its own parameters and state by path}. The keys of random streams, which are no floats, stay away."""
+    owned: dict[str, dict[str, Form]] = defaultdict(dict)
+    for path, form in forms.items():
+        branch, _, rest = path.partition("/")
+        if branch == "parameters" or (branch == "state" and form[1].kind not in "biu"):
+            owned[rest.rpartition("/")[0]][path] = form
+    return owned
+
+
+def _variables(
+    note: Note, order: Order, owned: Mapping[str, Form], depthwise: bool
+) -> tuple[str, tuple[Variable, ...]]:
+    """(name of its class in paths, its arrays). ValueError for arrays that Keras has no place for."""
+    paths = [path.format(note.name) for path in VARIABLES.get(note.kind, ())]
+    strange = [path for path in owned if path not in paths]
+    missing = [path for path in paths if path not in owned and not path.endswith("/bias")]
+    if strange or missing:
+        raise ValueError(f"arrays {strange} are not in it, {missing} are wanted")
+    weight = owned[paths[0]][0] if paths else None
+    kind = keras_class(note, weight, depthwise)
+    if kind is None:
+        # What Keras lacks takes a name that it never looks for: its own have neither dots nor capitals.
+        return f"singa_lite.{re.sub(r'[^A-Za-z0-9]', '', note.kind)}", ()
+    there = [path for path in paths if path in owned]
+    return snake_case(kind), tuple(Variable(path, layout(kind, note, order, path, owned[path][0])) for path in there)
+
+
+def _numbered(name: str, counts: Counter[str]) -> str:
+    """The path of the next group of this name: "layers/dense", "layers/dense_1" and so on."""
+    number = counts[name]
+    counts[name] += 1
+    return f"layers/{name}_{number}" if number else f"layers/{name}"
+
+
+def matched(where: str, candidates: Collection[list[Group]], found: Mapping[str, Found]) -> list[Group]:
+    """Of the candidates, the first that the file has, with the paths of its groups there.
+
+    By the layers' names, if the file has them all, else by class and number. SnapshotError names what is missing, what
+    has another shape and what is there beyond.
+    """
+    problems = []
+    for groups in candidates:
+        wanted = [group for group in groups if group.variables]
+        placed = _by_name(wanted, found) or wanted
+        problem = next(_problems(placed, found), None)
+        if problem is None:
+            return placed
+        problems.append(problem)
+    raise SnapshotError(f"{where}: {problems[0]}")
+
+
+def _by_name(wanted: Collection[Group], found: Mapping[str, Found]) -> list[Group] | None:
+    """None unless each of the names belongs to one group of the file."""
+    names = Counter(group.name for group in found.values())
+    if any(names[group.name] != 1 for group in wanted):
+        return None
+    paths = {group.name: path for path, group in found.items()}
+    return [group._replace(path=paths[group.name]) for group in wanted]
+
+
+def _problems(groups: Collection[Group], found: Mapping[str, Found]) -> Iterator[str]:
+    for path, name, variables in groups:
+        shapes = tuple(variable.layout.keras for variable in variables)
+        if path not in found:
+            yield f"wanted a group {path!r} for layer {name!r}, received {sorted(found)}"
+        elif found[path].shapes != shapes:
+            yield f"group {path!r}: wanted arrays of shapes {shapes} for layer {name!r}, received {found[path].shapes}"
+    for path in found.keys() - {group.path for group in groups}:
+        yield f"received a group {path!r} of layer {found[path].name!r}, for which there is no place"
+
+
+def alone(where: str, found: Mapping[str, Found], groups: Collection[str]) -> list[Group]:
+    """The groups of a file of which no net is known, layers under their names. groups: all paths in the file.
+
+    SnapshotError for a class that is not ours, for two layers of one name, and where the file does not tell how
+    features lie: a Dense in a net with a Flatten. A net to load into tells that.
+    """
+    kinds = {path: re.sub(r"_\d+$", "", path.rpartition("/")[2]) for path in groups}
+    reordered = next((path for path, kind in kinds.items() if kind in _REORDERING), None)
+    made: dict[str, Group] = {}
+    for path, (name, shapes) in found.items():
+        kind = _KINDS.get(kinds[path])
+        place = f"{where}: group {path!r} of layer {name!r}"
+        if kind is None:
+            raise SnapshotError(f"{place}: wanted a layer of {', '.join(_KINDS)}")
+        if kind == "Dense" and reordered is not None:
+            raise SnapshotError(f"{place}: its rows may lie otherwise in Keras, for {reordered!r}; load it into a net")
+        if not name or "/" in name or name in made:
+            raise SnapshotError(f"{place}: wanted a name that no other layer has")
+        made[name] = Group(path, name, tuple(_guessed(place, kind, name, shapes)))
+    return list(made.values())
+
+
+def _guessed(place: str, kind: str, name: str, shapes: tuple[Shape, ...]) -> Iterator[Variable]:
+    paths = VARIABLES[kind.removeprefix("Depthwise")]
+    fewest = len(paths) - (paths[-1].endswith("/bias"))
+    if not fewest <= len(shapes) <= len(paths):
+        raise SnapshotError(f"{place}: wanted {len(paths)} arrays, received {len(shapes)}")
+    for path, shape in zip(paths, shapes, strict=False):
+        try:
+            yield Variable(path.format(name), guessed(kind, path.rpartition("/")[2], shape))
+        except ValueError as error:
+            raise SnapshotError(f"{place}: {error}; load it into a net") from error

@@ -1,0 +1,122 @@
+"""Weights as Keras 3 has them in `.weights.h5`: what is saved here loads there, and the other way round.
+
+A layer's arrays are the datasets "layers/<class>[_k]/vars/0", "1" and so on; <class> is Keras's, in snake case, k
+counts the layers of a class in Keras's order; the attribute `name` of "vars" is the layer's name. Written as Keras does
+(keras/src/saving/saving_lib.py), with one group more, "singa_lite", which Keras never looks at: the manifest, by which
+a file of ours is verified.
+
+Layouts are converted, values are not; the net in Keras must do the same as ours on samples with channels last. Its
+order of layers is that of a Functional with the same layers: where a branch has an activation inside another layer in
+Keras, layers of one class may be numbered otherwise, and names have to say which is which. BatchNormalization's epsilon
+is 1e-5 here and 1e-3 there unless given, its momentum is 1 minus Keras's; its variance is stored as it is, though in
+training Keras follows the biased one and we follow the unbiased one. Neither the optimizer's state nor random state is
+in such a file: it is not written, Keras's is not read, and a dropout's stays as the net has it. Writing needs h5py.
+
+Refused are Keras's layers with other arrays than ours: BatchNormalization and LayerNormalization without gamma or beta
+(scale=False, center=False), and classes that we lack (Embedding, LSTM). The layers of a model within a model
+(a Sequential in a Sequential) are found if every layer with arrays has the name of one of ours; by number they are not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import FileIO
+from math import prod
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from singa_lite.snapshots.files.atomic import replacing
+from singa_lite.snapshots.files.beside import Beside
+from singa_lite.snapshots.files.disk import Disk
+from singa_lite.snapshots.formats.keras.groups import Group, Variable, told
+from singa_lite.snapshots.formats.keras.net import is_chain, notes
+from singa_lite.snapshots.formats.keras.source import MANIFEST, OURS, tree_of
+from singa_lite.snapshots.manifest import Manifest
+from singa_lite.snapshots.readers.hdf5 import guarded
+from singa_lite.snapshots.tree import Tree
+
+#: Bytes of a converted array that are made at once.
+_PIECE = 4 << 20
+
+#: Attributes of the tree that say what a net is.
+_KEPT = ("format", "version", "layers", "wiring")
+
+
+def save(contents: Tree, path: str | bytes | os.PathLike[str]) -> None:
+    """Write the tree's parameters and running statistics, as Keras names and lays them out.
+
+    SnapshotError for a layer with arrays that Keras lacks, and for what cannot be written, or could not be read; the
+    file at `path` is then as before.
+    """
+    where = os.fsdecode(path)
+    net = notes(where, contents.attributes)
+    groups = told(where, net, contents.shapes)
+    with replacing(path) as target:
+        _write_all(contents, groups, "sequential" if is_chain(net) else "functional", target)
+        with guarded.written(where, target) as file:
+            tree_of(file, None)
+
+
+def _write_all(contents: Tree, groups: list[Group], kind: str, target: FileIO) -> None:
+    """kind: the model's class in Keras, in snake case."""
+    made = Manifest({name: contents.attributes[name] for name in _KEPT if name in contents.attributes})
+    with (
+        Beside(made, target.fileno()) as beside,
+        Disk(target) as disk,
+        h5py.File(disk, "w", libver="earliest") as file,
+    ):
+        _make_group(file, "vars", kind)
+        for group in groups:
+            _make_group(file, f"{group.path}/vars", group.name)
+            for number, variable in enumerate(group.variables):
+                array = contents.arrays[variable.path].fetch()
+                if array.dtype.name == "bfloat16":
+                    array = array.view("V2")
+                with beside.entering(variable.path, array):
+                    _write(file, f"{group.path}/vars/{number}", variable, array)
+                del array  # before the next one is fetched
+                disk.check()
+        file.create_dataset(MANIFEST, data=np.frombuffer(made.to_bytes(), np.uint8))
+        file[OURS].attrs["sha256"] = made.sha256
+
+
+def _make_group(file: h5py.File, path: str, name: str) -> None:
+    try:
+        name.encode()
+        file.create_group(path).attrs["name"] = name
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise OSError(f"layer {name!r}: its name cannot be written: {error}") from error
+
+
+def _write(file: h5py.File, place: str, variable: Variable, array: NDArray[Any]) -> None:
+    """Make a dataset of an array, converted a piece at a time. OSError for a dtype that HDF5 cannot store."""
+    view = variable.layout.view(array)
+    try:
+        stored = file.create_dataset(place, view.shape, view.dtype)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise OSError(f"entry {variable.path!r}: {error}") from error
+    if view.dtype.kind == "V":  # bfloat16, which HDF5 has not: Keras stores it as two bytes without a meaning
+        stored.attrs["dtype"] = "bfloat16"
+    if not view.size:  # there may be any number of rows
+        return
+    rows, count = variable.layout.rows(), max(1, _PIECE // (prod(view.shape[1:]) * view.itemsize))
+    for start in range(0, len(view), count):
+        piece = slice(start, start + count)
+        stored[piece] = view[piece] if rows is None else view[rows[piece]]
+
+
+@contextmanager
+def opened(path: str | bytes | os.PathLike[str], like: Tree | None = None) -> Iterator[Tree]:
+    """The file as a tree.
+
+    A file of ours has our names, and is verified. One of Keras's is matched to `like`: by the layers' names if it has
+    them all, else by class and number. Without `like` its layers keep their names. Narrower floats become those of
+    `like`, bfloat16 without it float32. SnapshotError for what does not fit; FileNotFoundError if there is none.
+    """
+    with guarded.opened(path) as file:
+        yield tree_of(file, like)

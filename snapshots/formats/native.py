@@ -1,0 +1,134 @@
+"""The native format: the tree in an HDF5 file, a dataset an array, and a manifest of them all. Writing needs h5py.
+
+The root has the attributes format, version and manifest_sha256; the manifest's bytes are the dataset "manifest". The
+tree's attributes are in the manifest, since one of HDF5 has at most 64 KiB. Files of version 1 have no manifest, and
+all attributes on the root.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from io import FileIO
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from singa_lite.errors import SnapshotError
+from singa_lite.snapshots import manifest, tree
+from singa_lite.snapshots.files.atomic import replacing
+from singa_lite.snapshots.files.beside import Beside
+from singa_lite.snapshots.files.disk import Disk
+from singa_lite.snapshots.manifest import Attribute, Manifest
+from singa_lite.snapshots.readers.hdf5 import guarded
+from singa_lite.snapshots.tree import Lazy, Tree
+
+#: The dataset with the manifest's bytes, and the root's attribute with their SHA-256.
+_MANIFEST = "manifest"
+_SHA256 = "manifest_sha256"
+
+#: All attributes on the root of a file of version 1.
+_OLD = ("format", "version", "entries", "optimizer", "step")
+
+
+def save(contents: Tree, path: str | bytes | os.PathLike[str]) -> None:
+    """Write the tree to `path`. One array at a time is on the host, and is hashed while it is written.
+
+    SnapshotError for what cannot be written, or could not be read; the file at `path` is then as before.
+    """
+    with replacing(path) as target:
+        _write_all(contents, target)
+        with guarded.written(os.fsdecode(path), target) as file:
+            tree_of(file)
+
+
+def _write_all(contents: Tree, target: FileIO) -> None:
+    made = Manifest(dict(contents.attributes))
+    with (
+        Beside(made, target.fileno()) as beside,
+        Disk(target) as disk,
+        h5py.File(disk, "w", libver="earliest") as file,
+    ):
+        for name, lazy in contents.arrays.items():
+            array = lazy.fetch()
+            with beside.entering(name, array):
+                _write(file, name, array)
+            del array  # before the next one is fetched
+            disk.check()
+        _write(file, _MANIFEST, np.frombuffer(made.to_bytes(), np.uint8))
+        file.attrs.update({"format": "singa_lite", "version": tree.VERSION, _SHA256: made.sha256})
+
+
+def _write(file: h5py.File, name: str, array: NDArray[Any]) -> None:
+    """Make a dataset. OSError for a name that HDF5 cannot store, such as "." or one with a NUL in it."""
+    try:
+        stored = file.create_dataset(name, data=array).name
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise OSError(f"entry {name!r}: {error}") from error
+    if stored != f"/{name}":
+        raise OSError(f"entry {name!r}: its name in HDF5 would be {stored!r}")
+
+
+@contextmanager
+def opened(path: str | bytes | os.PathLike[str], like: Tree | None = None) -> Iterator[Tree]:
+    """The file as a tree; `like` is not needed.
+
+    SnapshotError for a file that is not HDF5, is damaged, or is no snapshot; FileNotFoundError if there is none.
+    """
+    with guarded.opened(path) as file:
+        yield tree_of(file)
+
+
+def tree_of(file: guarded.File) -> Tree:
+    """What an open file holds, its manifest verified. SnapshotError for what is no snapshot, and for a damaged one."""
+    tree.check_kind(file.path, file.attribute("format"))
+    version = tree.checked_version(file.path, file.attribute("version"))
+    known = _checked_manifest(file) if version > 1 else None
+    if known is None and file.attribute(_SHA256) is not None:
+        raise SnapshotError(f"{file.path}: wanted a snapshot of version 1 without a manifest, received one")
+    arrays = {
+        path: Lazy(one.shape, one.dtype.newbyteorder("="), partial(_read, file, path, known))
+        for path, one in file.datasets.items()
+        if known is None or path != _MANIFEST
+    }
+    return Tree(arrays, _attributes(file, known), file.path)
+
+
+def _attributes(file: guarded.File, known: Manifest | None) -> dict[str, Attribute]:
+    """All attributes of the tree, as written; of a file of version 1 those that such a file has."""
+    names = _OLD if known is None else ("format", "version")
+    found = {name: file.attribute(name) for name in names}
+    told = manifest.plain(file.path, {name: value for name, value in found.items() if value is not None})
+    return told if known is None else told | known.attributes
+
+
+def _read(file: guarded.File, path: str, known: Manifest | None) -> NDArray[Any]:
+    """The array at a path, as it was written. It is hashed at its first read, and again if the file has changed."""
+    array = file.read(path)
+    if not array.dtype.isnative:
+        array = array.byteswap(inplace=True).view(array.dtype.newbyteorder("="))
+    if known is not None:
+        known.check(file.path, path, array, file.state())
+    return array
+
+
+def _checked_manifest(file: guarded.File) -> Manifest:
+    """The manifest. SnapshotError unless it is whole and has just the names that the file has."""
+    datasets = file.datasets
+    if _MANIFEST not in datasets:
+        raise SnapshotError(f"{file.path}: wanted an entry {_MANIFEST!r}, received none of that name")
+    stored = datasets[_MANIFEST]
+    if stored.dtype != np.uint8:
+        raise SnapshotError(f"{file.path}: wanted a manifest of bytes, received {stored.shape} {stored.dtype}")
+    found = manifest.read(file.path, file.read(_MANIFEST).tobytes(), file.attribute(_SHA256), file.size)
+    for path in found.entries:
+        if path not in datasets:
+            raise SnapshotError(f"{file.path}: wanted an entry {path!r}, received none of that name")
+    for path in datasets:
+        if path not in found.entries and path != _MANIFEST:
+            raise SnapshotError(f"{file.path}: received an entry {path!r}, for which there is no place")
+    return found

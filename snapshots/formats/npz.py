@@ -1,0 +1,195 @@
+"""The tree in a NumPy archive, `numpy.load` reads it: "<path>.npy" for each array, stored, and the manifest's bytes.
+
+Characters in a layer's name that no path in an archive may have are "%" and their code in two digits.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from io import FileIO
+from typing import Any
+from zipfile import ZIP_STORED, ZipFile, ZipInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singa_lite.errors import SnapshotError
+from singa_lite.snapshots import foreign, manifest
+from singa_lite.snapshots.files import output
+from singa_lite.snapshots.files.atomic import replacing
+from singa_lite.snapshots.files.beside import Beside
+from singa_lite.snapshots.manifest import Manifest
+from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_directory, zip_member
+from singa_lite.snapshots.readers.npy import Head
+from singa_lite.snapshots.readers.raw import Stored
+from singa_lite.snapshots.readers.zip_directory import Member
+from singa_lite.snapshots.tree import Lazy, Tree
+
+_MANIFEST, _SHA256 = "manifest", "manifest_sha256"
+
+#: Of a member beyond its array: headers, names twice, the array's own.
+_OVERHEAD = 512
+
+#: Control characters, "%" and "\\"; names "." and ".." between slashes; the colon of a drive; the names of our own.
+_ODD = re.compile(r"[%\\\x00-\x1f]|(?<![^/])\.{1,2}(?![^/])|(?<=^.):|^m(?=anifest(_sha256)?\Z)")
+
+#: Where a name between slashes is empty. "%" alone stands for it.
+_EMPTY = re.compile(r"(?<![^/])(?=/)")
+
+
+def member_name(path: str) -> str:
+    """The member of a path: "parameters/../weight" is "parameters/%2E%2E/weight.npy", "/a" is "%/a.npy"."""
+    escaped = _ODD.sub(lambda found: "".join(f"%{ord(char):02X}" for char in found[0]), path)
+    return _EMPTY.sub("%", escaped) + ".npy"
+
+
+def save(contents: Tree, path: str | os.PathLike[str]) -> None:
+    """Write a tree, one array at a time. SnapshotError for what cannot be written; the old file then stays."""
+    shown = os.fsdecode(path)
+    total = sum(lazy.nbytes + _OVERHEAD for lazy in contents.arrays.values())
+    raw.allow(shown, "the list of members, when it is read", zip_directory.cost(len(contents.arrays) + 2), total)
+    known = Manifest(contents.attributes)
+    with replacing(path) as file, _archive(file) as archive, Beside(known, file.fileno()) as beside:
+        for entry, lazy in contents.arrays.items():
+            array = lazy.fetched(f"{shown}: entry {entry!r}")
+            with beside.entering(entry, array):
+                _write(archive, entry, member_name(entry), array, total)
+            del array  # before the next one is fetched
+        raw.allow(shown, "the manifest, when it is read", guarded_json.cost(known.to_bytes()), total)
+        for name, data in ((_MANIFEST, known.to_bytes()), (_SHA256, bytes.fromhex(known.sha256))):
+            _write(archive, name, f"{name}.npy", np.frombuffer(data, np.uint8), total)
+
+
+class _Whole:
+    """The file as `zipfile` wants one: a write writes all, and closing is the caller's.
+
+    After an error nothing is written: `zipfile` ends a member on its way out, and would raise another in its place.
+    """
+
+    def __init__(self, file: FileIO) -> None:
+        self.seek, self.tell, self.flush = file.seek, file.tell, file.flush
+        self._file, self._is_broken = file, False
+
+    def write(self, data: Any) -> int:
+        """Write all of it."""
+        if not self._is_broken:
+            self._is_broken = True
+            output.write_all(self._file, data)
+            self._is_broken = False
+        return len(data)
+
+
+class _Archive(ZipFile):
+    """One that is closed when it is whole, and never else: `zipfile` would raise over the error that ended the writing.
+
+    So a Ctrl-C in the middle of a member stays what it is.
+    """
+
+    def __del__(self) -> None:
+        """Without the closing that `zipfile` tries here."""
+
+
+@contextmanager
+def _archive(file: FileIO) -> Iterator[ZipFile]:
+    """An archive to write. An error of the body comes out as it is."""
+    archive = _Archive(_Whole(file), "w", ZIP_STORED)  # type: ignore[call-overload]
+    yield archive
+    with _refused():
+        archive.close()
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """What `zipfile` has against an archive, as an OSError: a name of more than 65535 bytes, or that is no Unicode."""
+    try:
+        yield
+    except (ValueError, struct.error) as error:
+        raise OSError(f"it cannot be a zip archive: {error}") from error
+
+
+def _write(archive: ZipFile, entry: str, name: str, array: NDArray[Any], total: int) -> None:
+    """A member of this name in the .npy format, of version 1.0."""
+    member = ZipInfo(name)  # of 1980: equal contents give equal files
+    member.file_size = array.nbytes + _OVERHEAD  # whether it is one of the large ones
+    with output.writing(entry, total), _refused(), archive.open(member, "w") as target:
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        np.lib.format.write_array_header_1_0(target, np.lib.format.header_data_from_array_1_0(little))
+        for piece in output.pieces(little):
+            target.write(piece.data)
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Tree]:
+    """A file as a tree. One without a manifest is read unverified; what it lacks is as `foreign` says."""
+    with raw.reading(path) as stored:
+        members = {_path_of(stored.path, name): member for name, member in zip_directory.members(stored).items()}
+        known = _manifest(stored, members)
+        if known is not None:
+            members = _entries(stored.path, members, known)
+        arrays = {path: _lazy(stored, path, member, known) for path, member in members.items()}
+        if known is None:
+            yield foreign.tree_of(stored.path, arrays, like)
+        else:
+            yield Tree(arrays, dict(known.attributes), stored.path)
+
+
+def _path_of(where: str, name: str) -> str:
+    if not name.endswith(".npy"):
+        raise SnapshotError(f"{where}: wanted arrays, whose names end in .npy, received {name!r}")
+    return name.removesuffix(".npy")
+
+
+def _manifest(stored: Stored, members: Mapping[str, Member]) -> Manifest | None:
+    """That of a file of ours, None for another's."""
+    if _MANIFEST not in members and _SHA256 not in members:
+        return None
+    found = []
+    for name in (_MANIFEST, _SHA256):
+        if name not in members:
+            raise SnapshotError(f"{stored.path}: wanted an entry {name!r}, received none of that name")
+        array = _array(stored, members[name], _head(stored, members[name]))
+        if array.dtype != np.uint8:
+            raise SnapshotError(f"{stored.path}: entry {name!r}: wanted uint8, received {array.dtype}")
+        found.append(array.tobytes())
+    text, digest = found
+    return manifest.read(stored.path, text, digest.hex(), stored.size)
+
+
+def _entries(where: str, members: Mapping[str, Member], known: Manifest) -> dict[str, Member]:
+    """The members that are the manifest's entries, all of them and no others, by path."""
+    names = {path: member_name(path).removesuffix(".npy") for path in known.entries}
+    differing = sorted({*names.values(), _MANIFEST, _SHA256} ^ members.keys())
+    if differing:
+        raise SnapshotError(f"{where}: wanted the manifest's entries, received names that differ in {differing}")
+    return {path: members[name] for path, name in names.items()}
+
+
+def _head(stored: Stored, member: Member) -> Head:
+    where = f"{stored.path}: entry {member.name!r}"
+    return npy.parse(where, zip_member.head(stored, member, npy.MOST_BYTES), member.size)
+
+
+def _lazy(stored: Stored, path: str, member: Member, known: Manifest | None) -> Lazy:
+    """The array at a path, verified if the file has a manifest; a foreign one may be a view."""
+    head = _head(stored, member)
+    return Lazy(head.shape, head.dtype.newbyteorder("="), partial(_read, stored, path, member, head, known))
+
+
+def _read(stored: Stored, path: str, member: Member, head: Head, known: Manifest | None) -> NDArray[Any]:
+    array = _array(stored, member, head)
+    if known is not None:
+        known.check(stored.path, path, array, stored.state())
+    return array
+
+
+def _array(stored: Stored, member: Member, head: Head) -> NDArray[Any]:
+    where = f"{stored.path}: entry {member.name!r}"
+    data = zip_member.read(stored, member)[head.start :]
+    if head.order == "C":
+        return raw.to_array(where, data, head.dtype, head.shape)
+    return raw.to_array(where, data, head.dtype, head.shape[::-1]).transpose()

@@ -1,0 +1,130 @@
+"""Names and forms of the arrays in SINGA's files, and those of ours.
+
+Until 1.1.0 a parameter is "<layer>_<suffix>", since then "<layer>/<suffix>", and in 3.1 and later, where layers are
+attributes of objects, "<layer>.<suffix>" with other suffixes. All spellings are tried, whatever version the file says:
+1.1.1 wrote new names and is taken for an old one. A slash in a name of SINGA's layer is a dot in ours.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singa_lite.errors import SnapshotError
+from singa_lite.snapshots import foreign
+from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.tensor import Shape
+
+#: {entry of a layer in the tree: SINGA's suffixes until 3.0}; all others are as ours.
+_SUFFIXES = {"running_mean": "mean", "running_var": "var"}
+
+#: {SINGA's suffix until 3.0: the branch of the tree and our name}.
+_KNOWN = {name: ("parameters", name) for name in ("weight", "bias", "gamma", "beta")} | {
+    theirs: ("state", ours) for ours, theirs in _SUFFIXES.items()
+}
+
+#: The same of 3.1 and later. "bias" is a Linear's "b", so it is a BatchNorm2d's beta.
+_DOTTED = {
+    "W": ("parameters", "weight"),
+    "b": ("parameters", "bias"),
+    "scale": ("parameters", "gamma"),
+    "bias": ("parameters", "beta"),
+    "running_mean": ("state", "running_mean"),
+    "running_var": ("state", "running_var"),
+}
+
+#: {entry in the tree: suffix of 3.1 and later}.
+_DOTTED_SUFFIXES = {ours: theirs for theirs, (_, ours) in _DOTTED.items()}
+
+
+def named(where: str, found: Mapping[str, Lazy], like: Tree | None) -> Tree:
+    """The arrays of a file by the tree's paths. found: by the file's names. where: the file.
+
+    like: the net's tree; each of its parameters and running statistics takes the array of its name, in its shape. What
+    nothing takes stays under a path of its own, at which `tree.restore` stops. Without like, all paths come from the
+    names, and shapes are as they are stored: a convolution's weight has two axes. SnapshotError for two arrays with
+    one path, and for what `like` has and the file has not.
+    """
+    taken = {} if like is None else dict(_taken(where, found, like))
+    arrays = {path: _fitted(found[name], like.arrays[path]) for path, name in taken.items()} if like else {}
+    used = Counter(taken.values())
+    for name, count in used.items():
+        if count > 1:
+            raise SnapshotError(f"{where}: entry {name!r}: wanted by {[p for p, n in taken.items() if n == name]}")
+    for name in found:
+        if name not in used:
+            path = plain_path(name)
+            if path in arrays:
+                raise SnapshotError(f"{where}: wanted one array for {path!r}, received {name!r} beside another")
+            arrays[path] = found[name]
+    return foreign.tree_of(where, arrays, like)
+
+
+def plain_path(name: str) -> str:
+    """The path in the tree for a name in a file of SINGA's, as the name alone tells it.
+
+    "conv1/weight", "conv1_weight" and "conv1.W" are "parameters/conv1/weight", "bn_mean" is "state/bn/running_mean".
+    """
+    for mark, known in (("/", _KNOWN), (".", _DOTTED), ("_", _KNOWN)):
+        layer, _, suffix = name.rpartition(mark)
+        if layer and suffix in known:
+            branch, ours = known[suffix]
+            return f"{branch}/{layer.replace('/', '.')}/{ours}"
+    return f"parameters/{name.replace('/', '.')}"
+
+
+def spellings(layer: str, name: str) -> list[str]:
+    """What SINGA may call a layer's parameter or running statistic, newest last."""
+    suffix, dotted = _SUFFIXES.get(name, name), _DOTTED_SUFFIXES.get(name, name)
+    layers = dict.fromkeys((layer, layer.replace(".", "/")))
+    return [f"{one}{rest}" for one in layers for rest in (f"/{suffix}", f"_{suffix}", f".{dotted}")]
+
+
+def _taken(where: str, found: Mapping[str, Lazy], like: Tree) -> Iterator[tuple[str, str]]:
+    """(path, the file's name) for all that SINGA's files have of a net."""
+    for path, lazy in like.arrays.items():
+        branch, _, rest = path.partition("/")
+        if branch not in ("parameters", "state") or lazy.dtype.kind != "f":
+            continue
+        layer, _, name = rest.rpartition("/")
+        tried = spellings(layer, name)
+        present = [one for one in tried if one in found]
+        if len(present) != 1:
+            received = f"both {present}" if present else "none of those"
+            raise SnapshotError(f"{where}: entry {path!r}: wanted one of {tried}, received {received}")
+        yield path, present[0]
+
+
+def _fitted(stored: Lazy, wanted: Lazy) -> Lazy:
+    """A file's array in the form that the net has it in, if it can be; else as it is, for `tree.restore` to refuse."""
+    shape, axes = _arrangement(stored.shape, wanted.shape)
+    wider = stored.dtype.kind == "f" and np.can_cast(stored.dtype, wanted.dtype, "safe")
+    dtype = wanted.dtype if wider else stored.dtype
+    if (shape, dtype) == (stored.shape, stored.dtype):
+        return stored
+    return Lazy(shape, dtype, partial(_converted, stored, shape, axes, dtype))
+
+
+def _arrangement(stored: Shape, wanted: Shape) -> tuple[Shape, bool]:
+    """(shape, whether it is the transposed one) of a weight in the net.
+
+    A convolution's is stored as (filters, channels * kernel), a Dense's as (in, out), or (out, in) if it had
+    W_transpose. Nothing in the file tells a square one from the other: it is (in, out).
+    """
+    if stored != wanted and len(stored) == 2:
+        if len(wanted) > 2 and stored == (wanted[0], int(np.prod(wanted[1:], dtype=object))):
+            return wanted, False
+        if stored[::-1] == wanted:
+            return wanted, True
+    return stored, False
+
+
+def _converted(stored: Lazy, shape: Shape, transposed: bool, dtype: np.dtype[Any]) -> NDArray[Any]:
+    array = stored.fetch()
+    turned = array.T if transposed else array.reshape(shape)
+    return np.ascontiguousarray(turned, dtype)

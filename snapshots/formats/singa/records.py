@@ -1,0 +1,114 @@
+"""SINGA's native snapshots, of 1.0.0 to 5.x: <stem>.bin (<stem>.model in 1.0.0) and <stem>.desc. They are only read.
+
+A .bin is records without head, end or index (src/io/binfile_writer.cc): b"sg\\x01\\x00", the key's length (8 bytes,
+little-endian), the key, the value's length (8 bytes), the value, a TensorProto (`readers.tensor_proto`). There is no
+checksum, and a file cut between two records is a whole one of fewer; its .desc, a text with a line for each array,
+tells: given that, `opened` reads the .bin or .model of the same stem in the same folder, which may not be a link, and
+compares them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.formats.singa import desc as singa_desc
+from singa_lite.snapshots.formats.singa.names import named
+from singa_lite.snapshots.readers import raw
+from singa_lite.snapshots.readers import tensor_proto
+from singa_lite.snapshots.readers.raw import Stored
+from singa_lite.snapshots.readers.tensor_proto import Proto
+from singa_lite.snapshots.tree import Lazy, Tree
+
+#: The key of the number of the version that wrote the file, since 2.0.0. It is no parameter, and not believed.
+VERSION = "SINGA_VERSION"
+
+_MAGIC = b"sg\x01\x00"
+_LENGTH = 8
+
+#: Bytes of a name, more than SINGA's have; and bytes that Python holds of an array, about.
+_MOST_NAME = 1 << 10
+_ENTRY = 1 << 10
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Tree]:
+    """A .bin, .model or .desc. like: the net's tree, see `singa_names.named`.
+
+    FileNotFoundError if there is none; SnapshotError for anything else than a whole one, for a .desc that has no .bin
+    or .model beside it or does not tell of the same arrays.
+    """
+    name = os.fsdecode(path)
+    described = None
+    if name.lower().endswith(".desc"):
+        with raw.reading(name) as text:
+            described = singa_desc.parse(text)
+        name = _beside(name)
+    with raw.reading(name) as stored:
+        protos = records(stored)
+        if described is not None:
+            singa_desc.check(name, described, protos)
+        arrays = {key: _lazy(stored, key, proto) for key, proto in protos.items()}
+        yield named(name, arrays, like)
+
+
+def records(stored: Stored) -> dict[str, Proto]:
+    """The arrays by key, less the version, their numbers unread."""
+    found: dict[str, Proto] = {}
+    offset = 0
+    while offset < stored.size:
+        key, start, size = _record(stored, offset)
+        if key in found:
+            raise SnapshotError(f"{stored.path}: wanted one record {key!r}, received two")
+        found[key] = tensor_proto.parse(stored, f"entry {key!r}", start, size)
+        stored.allow("the list of records", _ENTRY * len(found))
+        offset = start + size
+    found.pop(VERSION, None)
+    return found
+
+
+def _record(stored: Stored, offset: int) -> tuple[str, int, int]:
+    """(key, where the value begins, its bytes) of the record at an offset."""
+    what = f"record at byte {offset}"
+    magic = bytes(stored.read(what, offset, len(_MAGIC)))
+    if magic != _MAGIC:
+        hint = "; a pickle is read as .pickle" if not offset else ""
+        raise SnapshotError(f"{stored.path}: {what}: wanted {_MAGIC!r}, received {magic!r}{hint}")
+    length = _number(stored, what, offset + len(_MAGIC))
+    if not 0 < length <= _MOST_NAME:
+        raise SnapshotError(f"{stored.path}: {what}: wanted a key of 1 to {_MOST_NAME} bytes, received {length}")
+    start = offset + len(_MAGIC) + _LENGTH
+    raw_key = bytes(stored.read(what, start, length))
+    try:
+        key = raw_key.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SnapshotError(f"{stored.path}: {what}: wanted a key in UTF-8, received {raw_key!r}") from error
+    size = _number(stored, f"entry {key!r}", start + length)
+    start += length + _LENGTH
+    if size > stored.size - start:
+        left = stored.size - start
+        raise SnapshotError(f"{stored.path}: entry {key!r}: wanted {size} bytes, received {left} to the file's end")
+    return key, start, size
+
+
+def _number(stored: Stored, what: str, offset: int) -> int:
+    return int.from_bytes(bytes(stored.read(what, offset, _LENGTH)), "little")
+
+
+def _lazy(stored: Stored, key: str, proto: Proto) -> Lazy:
+    return Lazy(proto.shape, proto.dtype, partial(tensor_proto.read, stored, f"entry {key!r}", proto))
+
+
+def _beside(name: str) -> str:
+    """The file that a .desc is of: of the same stem, in the same folder, and no link to elsewhere."""
+    stem = name[: -len(".desc")]
+    tried = [stem + suffix for suffix in (".bin", ".model")]
+    for one in tried:
+        if os.path.islink(one):
+            raise SnapshotError(f"{name}: wanted a file beside it, received a link, {one}")
+        if os.path.exists(one):
+            return one
+    raise SnapshotError(f"{name}: wanted {' or '.join(tried)} beside it, which has the arrays; received neither")

@@ -1,0 +1,93 @@
+"""Which format a file has, by its suffix, and what each can do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol
+
+import numpy as np
+
+from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.tree import Tree
+
+Path = str | os.PathLike[str]
+
+#: What the arrays of all formats may hold.
+_PLAIN = (
+    *("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"),
+    *("float16", "float32", "float64"),
+)
+
+
+class Module(Protocol):
+    """What a format's module has. `save` may be missing in those that are only read."""
+
+    def save(self, contents: Tree, path: Path, **options: Any) -> None:
+        """Write the tree, one array at a time on the host; the old file stands until the new one is whole."""
+
+    def opened(self, path: Path, like: Tree | None, **options: Any) -> AbstractContextManager[Tree]:
+        """The file's contents by the tree's paths. like: the tree that is wanted, for formats with other names."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """suffixes: longest first; module: beside this one; options: of its own (`names` of safetensors).
+
+    has_optimizer: whether it keeps the optimizer's state; is_written: whether there is a writer; converts_layouts:
+    whether axes are in another order there; dtypes: names of those that its reader takes.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    module: str
+    has_optimizer: bool = False
+    is_written: bool = True
+    converts_layouts: bool = False
+    options: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = _PLAIN
+
+    def takes(self, dtype: np.dtype[Any]) -> bool:
+        """Whether an array of that dtype is read as it was written: all readers give the machine's byte order."""
+        return dtype.name in self.dtypes and dtype.isnative
+
+    def load_module(self) -> Any:
+        """The module, as `Module` has it; ImportError of a library that it wants comes out."""
+        return import_module(f"singa_lite.snapshots.formats.{self.module}")
+
+
+FORMATS = (
+    Format(
+        *("Keras 3 weights", (".weights.h5",), "keras.weights"),
+        converts_layouts=True,
+        dtypes=(*_PLAIN, "bfloat16"),
+    ),
+    Format("singa_lite", (".h5", ".hdf5"), "native", has_optimizer=True),
+    Format(
+        *("safetensors", (".safetensors",), "safetensors.file"),
+        has_optimizer=True,
+        converts_layouts=True,
+        options=("names",),
+        dtypes=(*_PLAIN, "complex64"),
+    ),
+    Format("NumPy archive", (".npz",), "npz", has_optimizer=True),
+    Format("SINGA 1.0 to 5.x", (".bin", ".model", ".desc"), "singa.records", is_written=False),
+    Format("SINGA pickle", (".pickle", ".pkl"), "singa.pickles", is_written=False),
+    Format("SINGA 3.1 and later", (".zip",), "singa.zips", is_written=False),
+)
+
+
+def of_path(path: Path, options: Mapping[str, Any] | None = None) -> Format:
+    """The format of a file of that name; SnapshotError names the suffixes there are, TypeError foreign options."""
+    name = os.fsdecode(path)
+    for one in FORMATS:
+        if name.lower().endswith(one.suffixes):
+            strange = sorted(set(options or ()) - set(one.options))
+            if strange:
+                raise TypeError(f"{name}: wanted options of {one.name}, {list(one.options)}, received {strange}")
+            return one
+    suffixes = ", ".join(suffix for one in FORMATS for suffix in one.suffixes)
+    raise SnapshotError(f"{name}: wanted a name that ends in one of {suffixes}")

@@ -1,1 +1,0 @@
-"""The native format, and the one reader of HDF5 files."""

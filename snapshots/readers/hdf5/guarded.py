@@ -1,0 +1,160 @@
+"""The one reader of HDF5 files. It trusts nothing, and reads the bytes itself: libhdf5 never sees a file of others.
+
+HDF5 can name other files (external links, external and virtual data); its library follows such names, allocates what
+a header claims, and has crashed on damaged ones. Here a small part of the format is read, the one that h5py writes
+unless told otherwise: superblock 0, groups with symbol tables, datasets in one piece. The rest is refused by name.
+All is checked before the first array is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property, partial
+from io import FileIO
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.readers import opening
+from singa_lite.snapshots.readers.hdf5 import objects
+from singa_lite.snapshots.readers.hdf5.bytes import Bytes
+from singa_lite.snapshots.readers.hdf5.members import Symbol, members
+from singa_lite.snapshots.readers.hdf5.objects import Object, Stored
+from singa_lite.snapshots.readers.state import State, state_of
+
+#: Groups within groups; ours has four.
+_DEPTH = 64
+
+
+@contextmanager
+def opened(path: str | bytes | os.PathLike[str]) -> Iterator[File]:
+    """The file at `path`. FileNotFoundError if there is none, SnapshotError for what is no HDF5 file of this kind."""
+    with opening.to_read(path, "wanted a whole HDF5 file") as file:
+        yield File(os.fsdecode(path), file)
+
+
+@contextmanager
+def written(where: str, file: FileIO) -> Iterator[File]:
+    """What was just written, as it will be read, so that no limit of the reader's is forgotten by a writer.
+
+    where: the name in the errors, which say what could not be read.
+    """
+    with FileIO(file.fileno(), closefd=False) as same:
+        yield File(f"{where}: cannot be written, since it could not be read", same)
+
+
+class File:
+    """An open file. Every error is a SnapshotError that names the file and the entry.
+
+    path: its name; size: its bytes. Entries are named by their path, "a/b"; the root is "".
+    """
+
+    def __init__(self, path: str, file: FileIO) -> None:
+        self.path = path
+        self._file = file
+        self._bytes = Bytes(file)
+        self.size = self._bytes.length
+        with self._reading("wanted a whole HDF5 file"):
+            self._addresses = {"": objects.root_of(self._bytes)}
+            self._root = objects.object_at(self._bytes, self._addresses[""])
+            if self._root.symbols is None:
+                raise ValueError("wanted a group at the root")
+
+    @cached_property
+    def datasets(self) -> Mapping[str, Stored]:
+        """All datasets by path: shape, dtype, and where they lie in this file, none of them over another."""
+        found: dict[str, Stored] = {}
+        left = self._members("", self._root)
+        while left:
+            symbol = left.pop()
+            member = self._member(symbol)
+            self._addresses[symbol.name] = symbol.address
+            if member.stored is not None:
+                found[symbol.name] = member.stored
+            else:
+                left += self._members(symbol.name, member)
+        with self._reading("the list of entries cannot be read"):
+            self._bytes.check_overlap()
+        return MappingProxyType(found)
+
+    @cached_property
+    def groups(self) -> frozenset[str]:
+        """The paths of all groups but the root."""
+        datasets = self.datasets.keys()  # the walk that finds the addresses
+        return frozenset(self._addresses.keys() - datasets - {""})
+
+    def attributes(self, path: str = "") -> dict[str, Any]:
+        """All attributes of a group or a dataset: numbers, truth values, texts, or lists of them."""
+        return {name: self.attribute(name, path) for name in self._at(path).attributes}
+
+    def attribute(self, name: str, path: str = "") -> Any:
+        """One of them; None where there is none."""
+        found = self._at(path).attributes.get(name)
+        if found is None:
+            return None
+        with self._reading(f"{_entry(path)}attribute {name!r} cannot be read"):
+            return found.value(partial(objects.text_at, self._bytes))
+
+    def read(self, path: str) -> NDArray[Any]:
+        """The array at a path."""
+        stored = self.datasets.get(path)
+        if stored is None:
+            raise SnapshotError(f"{self.path}: wanted a dataset {path!r}, received none of that name")
+        with self._reading(f"entry {path!r} cannot be read"):
+            array: NDArray[Any] = np.empty(stored.shape, stored.dtype)
+            raw = array.reshape(-1).view(np.uint8)
+            self._bytes.read_into(stored.address, raw)
+            if stored.dtype.kind == "b" and raw.max(initial=0) > 1:
+                raise ValueError("truth values that are neither 0 nor 1")
+        return array
+
+    def state(self) -> State:
+        """Another one if the file was changed since."""
+        return state_of(self._file)
+
+    def _at(self, path: str) -> Object:
+        """An object again: its attributes are not kept."""
+        if not path:
+            return self._root
+        if path not in self.datasets and path not in self.groups:
+            raise SnapshotError(f"{self.path}: wanted an entry {path!r}, received none of that name")
+        with self._reading(f"entry {path!r} cannot be read"):
+            return objects.object_at(Bytes(self._file), self._addresses[path])
+
+    def _member(self, symbol: Symbol) -> Object:
+        with self._reading(f"entry {symbol.name!r}"):
+            if symbol.is_link:
+                raise ValueError("wanted a dataset or a group, received a link")
+            if symbol.name.count("/") >= _DEPTH:
+                raise ValueError(f"wanted groups at most {_DEPTH} deep")
+            return objects.object_at(self._bytes, symbol.address)
+
+    def _members(self, path: str, group: Object) -> list[Symbol]:
+        """What a group holds, under whole paths, the last name first."""
+        head = f"{path}/" if path else ""
+        found: list[Symbol] = []
+        with self._reading(f"{_entry(path)}the list of entries cannot be read"):
+            for symbol in members(self._bytes, group):
+                found.append(symbol._replace(name=head + symbol.name))
+                self._bytes.name(found[-1].name)
+        found.sort(reverse=True)
+        return found
+
+    @contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        """ValueError and OSError as a SnapshotError that names the file."""
+        try:
+            yield
+        except SnapshotError:
+            raise
+        except (ValueError, OSError) as error:
+            raise SnapshotError(f"{self.path}: {what}: {error}") from error
+
+
+def _entry(path: str) -> str:
+    return f"entry {path!r}: " if path else ""

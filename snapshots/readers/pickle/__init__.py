@@ -1,0 +1,1 @@
+"""Pickles of NumPy arrays by name, read without unpickling."""

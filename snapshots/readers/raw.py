@@ -1,0 +1,103 @@
+"""Bytes from a file: none beyond its end, and no more room than it deserves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import FileIO
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.readers import opening
+from singa_lite.snapshots.readers.state import State, state_of
+
+Shape = tuple[int, ...]
+Bytes = NDArray[np.uint8]
+
+#: What a reader may allocate for a file of no size at all: Python's objects, of which a header makes many; and arrays.
+ROOM, ARRAY_ROOM = 32 << 20, 1 << 20
+
+
+class Stored:
+    """A file that is read by offsets. path: its name; size: its bytes when it was opened.
+
+    deserved: the bytes of which a reader may allocate twice as many.
+    """
+
+    def __init__(self, path: str, file: FileIO) -> None:
+        self.path, self._file = path, file
+        self.size = self.deserved = os.fstat(file.fileno()).st_size
+
+    def state(self) -> State:
+        """Another one if the file was changed since."""
+        return state_of(self._file)
+
+    def read(self, what: str, offset: int, count: int) -> Bytes:
+        """So many bytes at an offset. SnapshotError, before anything is allocated, if they are not in the file."""
+        if offset < 0 or count < 0 or offset + count > self.size:
+            raise SnapshotError(
+                f"{self.path}: {what}: wanted bytes {offset} to {offset + count}, received a file of {self.size}"
+            )
+        data = np.empty(count, np.uint8)
+        left = data.data
+        try:
+            self._file.seek(offset)
+            while left:
+                got = self._file.readinto(left)
+                if not got:
+                    raise OSError("the file has become shorter")
+                left = left[got:]
+        except OSError as error:
+            raise SnapshotError(f"{self.path}: {what} cannot be read: {error}") from error
+        return data
+
+    def allow(self, what: str, count: int) -> None:
+        """SnapshotError if that many bytes, of Python's objects, are more than twice the file's and `ROOM`."""
+        allow(self.path, what, count, self.deserved)
+
+    def allow_arrays(self, what: str, count: int, hint: str = "") -> None:
+        """SnapshotError if that many bytes, of arrays, are more than twice the file's and `ARRAY_ROOM`.
+
+        hint: what can be done about it, for the error.
+        """
+        allow(self.path, what, count, self.deserved, ARRAY_ROOM, hint)
+
+
+def allow(where: str, what: str, count: int, size: int, room: int | None = None, hint: str = "") -> None:
+    """SnapshotError if a reader may not allocate so many bytes for a file of that size. room: beyond it; None: `ROOM`.
+
+    hint: what can be done about it, for the error.
+    """
+    limit = 2 * size + (ROOM if room is None else room)
+    if count > limit:
+        text = f"would take about {count} bytes, allowed are {limit} for a file of {size}"
+        raise SnapshotError(f"{where}: {what}: {text}{hint and f'; {hint}'}")
+
+
+def check_shape(where: str, shape: Shape, dtype: np.dtype[Any]) -> None:
+    """SnapshotError for a shape that NumPy does not have: of 2**63 bytes, counted as if no extent were 0."""
+    if dtype.itemsize * prod(max(1, extent) for extent in shape) >= 1 << 63:
+        raise SnapshotError(f"{where}: wanted a shape of less than 2**63 bytes, received {str(shape)[:100]}")
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[Stored]:
+    """Open a file. SnapshotError for a folder, a device or what may not be read; FileNotFoundError if there is none."""
+    with opening.to_read(path, "cannot be read") as file:
+        yield Stored(os.fsdecode(path), file)
+
+
+def to_array(where: str, data: Bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Bytes in C order as an array in the host's byte order. SnapshotError for bool that is neither 0 nor 1."""
+    if dtype.kind == "b" and data.size and int(data.max()) > 1:
+        raise SnapshotError(f"{where}: wanted bool, bytes of 0 or 1, received {int(data.max())}")
+    try:
+        array = data.view(dtype).reshape(shape)
+    except ValueError as error:
+        raise SnapshotError(f"{where}: wanted {shape} {dtype}, received {data.size} bytes: {error}") from error
+    return array if dtype.isnative else array.byteswap(inplace=True).view(dtype.newbyteorder("="))

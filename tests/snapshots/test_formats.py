@@ -1,0 +1,56 @@
+"""What every format keeps to, over the one table of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from format_cases import CASES
+from singa_lite import SnapshotError
+from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots.formats.table import FORMATS, of_path
+
+SUFFIXES = [suffix for one in FORMATS for suffix in one.suffixes]
+
+
+def test_every_format_is_in_the_table():
+    assert {one.name for one in FORMATS} == {of_path(f"x{case.suffix}").name for case in CASES.values()}
+
+
+@pytest.mark.parametrize("one", FORMATS, ids=[one.name for one in FORMATS])
+def test_a_suffix_leads_to_its_format(one):
+    assert all(of_path(f"folder.npz/x{suffix.upper()}") is one for suffix in one.suffixes)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_an_open_file_is_a_tree_whose_arrays_are_as_announced(tmp_path, case):
+    path, net = tmp_path / f"x{case.suffix}", case.make(8)
+    case.write(path)
+    with formats.opened(path, tree.of_net(net)) as found:
+        assert isinstance(found, tree.Tree)
+        assert (found.path, found.attributes["entries"]) == (str(path), len(found.arrays))
+        for entry, lazy in found.arrays.items():
+            assert lazy.fetched(entry).nbytes == lazy.nbytes
+        with pytest.raises(SnapshotError, match=r"wanted one of its entries, received 'parameters/none'"):
+            found.read("parameters/none")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_is_no_file_is_told(tmp_path, suffix):
+    with pytest.raises(FileNotFoundError), formats.opened(tmp_path / f"none{suffix}"):
+        pass
+    (tmp_path / f"folder{suffix}").mkdir()
+    with pytest.raises(SnapshotError, match=r"folder.*no ordinary file"), formats.opened(tmp_path / f"folder{suffix}"):
+        pass
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_option_of_no_format_is_refused(tmp_path, suffix):
+    with pytest.raises(TypeError, match=r"wanted options of .*received \['strange'\]"):
+        formats.write(tree.Tree({}), tmp_path / f"x{suffix}", strange=1)
+
+
+@pytest.mark.parametrize("suffix", [suffix for one in FORMATS if not one.is_written for suffix in one.suffixes])
+def test_a_format_that_is_only_read_is_not_written(tmp_path, suffix):
+    with pytest.raises(SnapshotError, match="files are only read"):
+        formats.write(tree.Tree({}), tmp_path / f"x{suffix}")
+    assert not list(tmp_path.iterdir())
