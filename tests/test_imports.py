@@ -19,7 +19,7 @@ from package_source import PACKAGE, module_files
 # Lowest first. A name is a module, or a folder with all that is in it; "" is singa_lite/__init__.py itself.
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
-    ("errors", "checks", "contexts", "machine", "names", "notice", "prefetch", "unique"),
+    ("errors", "checks", "contexts", "machine", "names", "notice", "unique"),
     ("arrays", "fences", "memory", "sizes", "strides", "table", "threads"),
     ("kernels",),
     ("runtime",),
@@ -34,13 +34,14 @@ FLOORS = (
     ("ops",),
     ("autograd",),
     ("random",),
-    ("batch", "data", "initializer", "regularizer", "schedule", "target", "topology"),
-    ("layer", "loss", "metric", "optimizer", "samples"),
-    ("objective", "progress", "run"),
-    ("compile_checks", "evaluation", "layer_graph"),
+    ("data", "initializer", "regularizer", "schedule", "target", "topology"),
+    ("layer", "loss", "metric", "optimizer"),
+    ("run",),
+    ("layer_graph", "layer_rows"),
     ("watch",),
     ("batch_plan", "recorded_steps"),
-    ("fit", "layer_rows", "step"),
+    ("training",),
+    ("compile_checks", "fit"),
     ("net",),
     ("layers", "snapshots"),
     ("",),
