@@ -10,9 +10,9 @@ import numpy as np
 from singa_lite.errors import GraphError
 from singa_lite.layer import Layer
 from singa_lite.notice import warn
-from singa_lite.objective import Objective
 from singa_lite.optimizer import Optimizer, precision
 from singa_lite.run import Node
+from singa_lite.training.objective import Objective
 
 
 def check(

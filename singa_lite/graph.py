@@ -12,7 +12,6 @@ from weakref import ReferenceType, ref
 from singa_lite import threads
 from singa_lite.arena import Arena, Bound
 from singa_lite.arena import Pause as Pause
-from singa_lite.dot import to_dot
 from singa_lite.errors import GraphError
 from singa_lite.memory_plan import MemoryPlan, Row
 from singa_lite.operation import Instruction as Instruction
@@ -23,7 +22,8 @@ from singa_lite.passes.lower import Placed, lower, prove, unshared
 from singa_lite.passes.pipeline import rewriting, through
 from singa_lite.passes.program import Program
 from singa_lite.passes.target import Target
-from singa_lite.profile import Profile, measure
+from singa_lite.reports.dot import to_dot
+from singa_lite.reports.profile import Profile, measure
 from singa_lite.tensor import Block, Tensor
 from singa_lite.unique import Unique
 

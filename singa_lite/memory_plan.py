@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -13,6 +12,8 @@ from singa_lite.operation import Role
 from singa_lite.passes.lower import Placed
 from singa_lite.passes.program import lifespans, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
+from singa_lite.placed_row import PlacedRow as PlacedRow
+from singa_lite.reports import plan_page
 
 
 class Row(NamedTuple):
@@ -23,22 +24,6 @@ class Row(NamedTuple):
     role: Role
     nbytes: int
     number: int
-
-
-@dataclass(frozen=True)
-class PlacedRow:
-    """A block or scratch in the arena: steps [lower, upper), bytes [offset, offset + nbytes).
-
-    kind: the phase of the operation that first writes it, or "scratch".
-    """
-
-    name: str
-    layer: str
-    kind: str
-    nbytes: int
-    lower: int
-    upper: int
-    offset: int
 
 
 class MemoryPlan:
@@ -155,9 +140,7 @@ class MemoryPlan:
 
     def to_html(self, path: str) -> None:
         """Write one self-contained page: the arena as rectangles of time and offset, and the live bytes above."""
-        from singa_lite.plan_page import write
-
-        write(self, path)
+        plan_page.write(self, path)
 
     def __repr__(self) -> str:
         return f"<MemoryPlan arena {_mib(self.arena_bytes)}, floor {_mib(self.floor_bytes)}>"

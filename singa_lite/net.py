@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite import batch, compile_checks, evaluation, fit, samples, summary
+from singa_lite import compile_checks
 from singa_lite import device as devices
 from singa_lite.autograd import no_grad
 from singa_lite.batch_plan import BatchPlanner
@@ -20,19 +20,22 @@ from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
+from singa_lite.layer_rows import layer_rows
 from singa_lite.loss import Loss
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.metric import Metric
-from singa_lite.objective import Losses, Metrics, Objective
 from singa_lite.ops.op import Op
 from singa_lite.optimizer import Optimizer
 from singa_lite.recorded_steps import StepForm
+from singa_lite.reports import summary
 from singa_lite.run import LayerGradients as LayerGradients
 from singa_lite.run import Run
-from singa_lite.samples import Samples
 from singa_lite.sizes import memory_size
-from singa_lite.step import Steps
 from singa_lite.tensor import Tensor, as_tensor
+from singa_lite.training import batch, evaluation, fit, samples
+from singa_lite.training.objective import Losses, Metrics, Objective
+from singa_lite.training.samples import Samples
+from singa_lite.training.step import Steps
 from singa_lite.unique import Unique
 
 
@@ -505,7 +508,8 @@ class FeedForwardNet(LayerGraph, Unique):
 
     def summary(self) -> str:
         """Print a table of the layers with shapes, parameters and bytes; returns its text."""
-        text = summary.table(self.ordered())
+        state_bytes = sum(tensor.nbytes for tensor in self.states().values())
+        text = summary.table(list(layer_rows(self.ordered())), state_bytes)
         print(text)
         return text
 

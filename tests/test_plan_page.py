@@ -17,7 +17,7 @@ from singa_lite.memory_plan import MemoryPlan, Row
 from singa_lite.operation import Instruction, Operand, Phase, Role
 from singa_lite.passes.lower import Placed
 from singa_lite.passes.program import Program, floor
-from singa_lite.plan_page import write
+from singa_lite.reports.plan_page import write
 
 EVIL = "<script>alert(1)</script> & co"
 

@@ -12,7 +12,7 @@ import pytest
 from nets import state_of
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
 from singa_lite.fit import Callback
-from singa_lite.prefetch import ahead
+from singa_lite.training.prefetch import ahead
 
 RNG = np.random.default_rng(4)
 X, LABELS = RNG.normal(size=(23, 5)).astype("f"), RNG.integers(0, 3, 23)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from singa_lite import device, tensor
-from singa_lite import profile as profile_module
 from singa_lite.operation import Instruction, Operand, Phase
-from singa_lite.profile import Profile, measure
+from singa_lite.reports import profile as profile_module
+from singa_lite.reports.profile import Profile, measure
 
 # (kernel, shape of each operand, phase, layer)
 STEPS = [

@@ -11,7 +11,7 @@ import pytest
 
 from nets import state_of
 from singa_lite import FeedForwardNet, GraphError, ShapeError, device, layers, loss, metric, optimizer
-from singa_lite.samples import rows
+from singa_lite.training.samples import rows
 
 RNG = np.random.default_rng(5)
 COUNT = 37

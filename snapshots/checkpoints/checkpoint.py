@@ -17,11 +17,11 @@ from singa_lite.checks import finite, whole
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
 from singa_lite.notice import warn
-from singa_lite.progress import Mean, Progress
 from singa_lite.snapshots import formats, tree
 from singa_lite.snapshots.checkpoints import history
 from singa_lite.snapshots.checkpoints.environment import environment, settings
 from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.training.progress import Mean, Progress
 
 #: JSON in an array of bytes: position, means, random state, recorded shapes, versions.
 PROGRESS = "training/progress"

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.progress import History
 from singa_lite.snapshots.tree import Tree
+from singa_lite.training.progress import History
 
 #: {kind of numbers: what they are kept as}.
 _KEPT_AS = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_}

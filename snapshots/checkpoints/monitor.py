@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from singa_lite.progress import History
+from singa_lite.training.progress import History
 
 
 class Monitor:

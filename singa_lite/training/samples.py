@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from singa_lite.arrays import check_detached, dtype_of, host_array, is_lazy, native, numbers, on_host, says_form, sliced
-from singa_lite.batch import by_name, check_input, check_value, same_counts
 from singa_lite.errors import ShapeError
-from singa_lite.prefetch import ahead
 from singa_lite.tensor import Shape, Tensor, to_numpy
+from singa_lite.training.batch import by_name, check_input, check_value, same_counts
+from singa_lite.training.prefetch import ahead
 
 #: Most elements that are looked at in one go, so that checking a large array takes little memory.
 _LOOK = 2**20

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, Protocol
 
-from singa_lite.colors import COLORS, EDGES
-from singa_lite.memory_plan import MemoryPlan, PlacedRow
 from singa_lite.operation import Role
+from singa_lite.passes.lower import Placed
 from singa_lite.passes.program import live_bytes
+from singa_lite.placed_row import PlacedRow
+from singa_lite.reports.colors import COLORS, EDGES
 
 Trace = dict[str, Any]
 
@@ -30,7 +31,37 @@ _CONFIG = {
 }
 
 
-def write(plan: MemoryPlan, path: str | os.PathLike[str]) -> None:
+class Plan(Protocol):
+    """What the page shows of a plan; `MemoryPlan` says what each fact is."""
+
+    placed: Placed
+    arena_bytes: int
+    floor_bytes: int
+    unshared_bytes: int
+    eager_bytes: int
+    operations: int
+    order: str
+    proved: bool
+
+    @property
+    def rows(self) -> Sequence[PlacedRow]: ...
+
+    @property
+    def by_role(self) -> Mapping[str, int]: ...
+
+    @property
+    def gap_bytes(self) -> int: ...
+
+    @property
+    def total_bytes(self) -> int: ...
+
+    @property
+    def peak_step(self) -> int: ...
+
+    def at_peak(self) -> list[PlacedRow]: ...
+
+
+def write(plan: Plan, path: str | os.PathLike[str]) -> None:
     """Write the page. ImportError where plotly is not installed; OSError where the file cannot be written."""
     try:
         from plotly.io import to_html
@@ -49,7 +80,7 @@ def write(plan: MemoryPlan, path: str | os.PathLike[str]) -> None:
     Path(path).write_text(page, encoding="utf-8")
 
 
-def figure(plan: MemoryPlan) -> dict[str, Any]:
+def figure(plan: Plan) -> dict[str, Any]:
     """The plotly figure as plain data: one trace of bars a kind, the curve of live bytes, the two lines.
 
     x: steps; y: offset, and y2: live bytes, both in KiB, or MiB where the arena has at least one.
@@ -81,7 +112,7 @@ def _told(row: PlacedRow) -> list[str]:
     return [*names, f"{row.nbytes:,}", _steps(row), f"{row.offset:,}"]
 
 
-def _curves(plan: MemoryPlan, scale: int) -> list[Trace]:
+def _curves(plan: Plan, scale: int) -> list[Trace]:
     live, steps = live_bytes(plan.placed.program), len(plan.placed.program.instructions)
     told = [
         [i.kernel, escape(i.layer) or "none", f"{level:,}"]
@@ -119,7 +150,7 @@ def _level(name: str, nbytes: int, steps: int, scale: int, line: dict[str, Any])
     }
 
 
-def _layout(plan: MemoryPlan, unit: str, scale: int) -> dict[str, Any]:
+def _layout(plan: Plan, unit: str, scale: int) -> dict[str, Any]:
     steps, top = len(plan.placed.program.instructions), max(plan.arena_bytes, 1) / scale
     axis = {"exponentformat": "none", "zeroline": False, "showgrid": True, "gridcolor": "#eeeeee"}
     return {
@@ -143,7 +174,7 @@ def _peak_line(peak: int) -> dict[str, Any]:
     return {"type": "line", "x0": middle, "x1": middle, "y0": 0, "y1": 1, "yref": "paper", "line": line}
 
 
-def _facts(plan: MemoryPlan) -> str:
+def _facts(plan: Plan) -> str:
     proof = "proved least for this order" if plan.proved else "not proved least"
     facts = [
         ("arena", _size(plan.arena_bytes)),
@@ -156,7 +187,7 @@ def _facts(plan: MemoryPlan) -> str:
     return " · ".join([*told, f"<b>{proof}</b>"])
 
 
-def _outside(plan: MemoryPlan) -> str:
+def _outside(plan: Plan) -> str:
     held = [f"{role} {_size(nbytes)}" for role, nbytes in plan.by_role.items() if role != Role.INTERMEDIATE]
     return (
         f"{plan.operations:,} operations in {escape(plan.order)} order, {len(plan.rows):,} blocks in the arena; "
@@ -164,7 +195,7 @@ def _outside(plan: MemoryPlan) -> str:
     )
 
 
-def _peak_title(plan: MemoryPlan) -> str:
+def _peak_title(plan: Plan) -> str:
     if not plan.rows:
         return "Nothing lies in the arena"
     at = plan.placed.program.instructions[plan.peak_step]

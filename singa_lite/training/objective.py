@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from singa_lite.autograd import add, no_grad
-from singa_lite.batch import as_array, by_name
 from singa_lite.errors import GraphError
 from singa_lite.loss import Loss
 from singa_lite.metric import Metric
-from singa_lite.samples import Rows
 from singa_lite.target import received
 from singa_lite.tensor import Shape, Tensor
+from singa_lite.training.batch import as_array, by_name
+from singa_lite.training.samples import Rows
 
 Losses = Loss | Mapping[str, Loss]
 Metrics = Metric | Mapping[str, Metric]

@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 
-from singa_lite.colors import COLORS
 from singa_lite.operation import Instruction
 from singa_lite.passes.dependencies import predecessors
+from singa_lite.reports.colors import COLORS
 
 _HEAD = (
     "digraph step {",

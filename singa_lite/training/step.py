@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from singa_lite.arena import Arena
-from singa_lite.batch import as_tensors, untaped
 from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError
 from singa_lite.feed_buffer import FeedBuffer
 from singa_lite.graph import Graph, Pause
-from singa_lite.objective import Objective
 from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepForm, form_of
 from singa_lite.tensor import Shape, Tensor
+from singa_lite.training.batch import as_tensors, untaped
+from singa_lite.training.objective import Objective
 from singa_lite.unique import Unique
 from singa_lite.watch import Watch
 

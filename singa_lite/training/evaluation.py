@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any, Protocol
 
-from singa_lite.progress import Mean
-from singa_lite.samples import Samples
 from singa_lite.tensor import Tensor
+from singa_lite.training.progress import Mean
+from singa_lite.training.samples import Samples
 
 
 class Evaluable(Protocol):

@@ -1,0 +1,209 @@
+"""The training loop around `train_one_batch`, and what it calls on its way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from singa_lite.arrays import kind
+from singa_lite.checks import flag, whole
+from singa_lite.contexts import in_own_context
+from singa_lite.tensor import Tensor
+from singa_lite.training.evaluation import Evaluable, evaluate
+from singa_lite.training.progress import History as History
+from singa_lite.training.progress import Mean, Progress
+from singa_lite.training.samples import Samples
+
+
+class Trainable(Evaluable, Protocol):
+    """What the loop needs of a net."""
+
+    seed: int
+
+    def train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]: ...
+
+
+#: Those that the present call is a part of.
+_under_way: ContextVar[tuple[Training, ...]] = ContextVar("fits under way", default=())
+
+
+class StopTraining(Exception):
+    """Raised by a callback: `fit` ends here, without an error, and returns the history of the whole epochs."""
+
+
+class Callback:
+    """What `fit` calls on its way, in the order of `callbacks`; `on_end` in the reverse order. All do nothing here.
+
+    An error that one raises ends the training and comes out of `fit`, but for StopTraining.
+    """
+
+    def on_start(self, training: Training) -> None:
+        """Before the first batch; after the place to go on from has been read, if there is one."""
+
+    def on_batch(self, training: Training) -> None:
+        """After each training batch. The net has taken the step, and `training.progress` counts it."""
+
+    def on_validation_batch(self, training: Training) -> None:
+        """After each batch of the validation, which is at the end of an epoch."""
+
+    def on_epoch(self, training: Training) -> None:
+        """After each epoch and its validation. `training.progress.history` has it."""
+
+    def on_end(self, training: Training, error: BaseException | None) -> None:
+        """At the end, whatever ended it, of each callback whose `on_start` was called. error: what is raised."""
+
+
+class Training:
+    """One call of `FeedForwardNet.fit`. The data stay where they are; only one batch at a time is copied.
+
+    data, validation: checked already. progress: where it stands; loss, metric: of the last batch, 0-d tensors, None
+    before the first.
+    """
+
+    def __init__(
+        self,
+        net: Trainable,
+        data: Samples,
+        validation: Samples | None,
+        epochs: int,
+        shuffle: bool,
+        verbose: bool,
+        callbacks: Iterable[Callback] | Callback = (),
+        prefetch: int = 0,
+    ) -> None:
+        self.net: Any = net  # callbacks want all of it
+        self.epochs = whole("fit epochs", epochs, 0)
+        self.callbacks = _checked_callbacks(callbacks)
+        self.progress = Progress(data.count, data.batch_size, flag("fit shuffle", shuffle), net.seed)
+        self.loss: Tensor | None = None
+        self.metric: Any = None
+        self._data = data
+        self._validation = validation
+        self._verbose = flag("fit verbose", verbose == 1 if type(verbose) is int and verbose in (0, 1) else verbose)
+        self._prefetch = whole("fit prefetch", prefetch, 0)
+
+    @property
+    def validates(self) -> bool:
+        """Whether there is a validation at the end of each epoch."""
+        return self._validation is not None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the present call is a part of it. Also after an interrupt that left callbacks without `on_end`."""
+        return self in _under_way.get()
+
+    @in_own_context
+    def run(self) -> History:
+        """Train until `epochs` are done."""
+        _under_way.set((*_under_way.get(), self))
+        started: list[Callback] = []
+        error: BaseException | None = None
+        try:
+            for callback in self.callbacks:
+                started.append(callback)
+                callback.on_start(self)
+            while self.progress.epoch < self.epochs:
+                self._epoch()
+        except StopTraining:
+            pass
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._end(started, error)
+        return self.progress.history
+
+    def _end(self, started: list[Callback], error: BaseException | None) -> None:
+        """Call `on_end` of each, also if that of another fails."""
+        if started:
+            try:
+                started.pop().on_end(self, error)
+            except BaseException as raised:
+                self._end(started, raised)
+                raise
+            self._end(started, error)
+
+    def _epoch(self) -> None:
+        """Train on all samples once, or on those that are left of the epoch; validate."""
+        progress = self.progress
+        if progress.batch == 0 and progress.order is None:
+            progress.begin_epoch()
+        self._batches()
+        val_loss, val_metric = self._validated()
+        progress.end_epoch(
+            val_loss=val_loss,
+            val_metric=val_metric,
+            samples_per_second=progress.samples / progress.seconds,
+            high_water=self.net.device.pool.high_water,
+        )
+        for callback in self.callbacks:
+            callback.on_epoch(self)
+
+    def _batches(self) -> None:
+        from tqdm.auto import tqdm
+
+        progress = self.progress
+        start = time.perf_counter() - progress.seconds
+        title = f"epoch {progress.epoch + 1}/{self.epochs}" if self._verbose else None
+        indices = self._data.indices(progress.order, progress.batch)
+        with (
+            closing(self._data.batches(indices, self._prefetch)) as all_batches,
+            tqdm(
+                total=progress.samples, initial=progress.mean.count, desc=title, unit=" samples", disable=title is None
+            ) as bar,
+        ):
+            for batch in all_batches:
+                self.loss, self.metric = self.net.train_one_batch(*batch)
+                del batch  # before the next one is taken
+                bar.update(progress.end_batch(self.loss, self.metric, time.perf_counter() - start))
+                bar.set_postfix_str(_state(progress.mean, self.net.device.pool.high_water), refresh=False)
+                for callback in self.callbacks:
+                    callback.on_batch(self)
+
+    def _validated(self) -> tuple[float | None, Any]:
+        if self._validation is None:
+            return None, None
+        loss, metric = evaluate(self.net, self._validation, self._validation_batch, self._prefetch)
+        if self._verbose:
+            print(f"validation: loss {loss:.4f}" + ("" if metric is None else f", metric {_text(metric)}"))
+        return loss, metric
+
+    def _validation_batch(self) -> None:
+        for callback in self.callbacks:
+            callback.on_validation_batch(self)
+
+
+def pair(where: str, given: Any) -> tuple[Any, Any]:
+    """The two parts of (samples, targets). TypeError for anything else, which says what was received."""
+    if not isinstance(given, tuple | list):
+        raise TypeError(f"{where}: wanted (x, y), received {kind(given)}")
+    if len(given) != 2:
+        raise ValueError(f"{where}: wanted (x, y), received {len(given)} parts")
+    return given[0], given[1]
+
+
+def _checked_callbacks(given: Any) -> tuple[Callback, ...]:
+    """The callbacks of a list, or one alone."""
+    if isinstance(given, Callback):
+        return (given,)
+    if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
+        raise TypeError(f"fit callbacks: wanted a list of objects of class Callback, received {kind(given)}")
+    callbacks = tuple(given)
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise TypeError(f"fit callbacks: wanted objects of class Callback, received {kind(callback)}")
+    return callbacks
+
+
+def _state(mean: Mean, high_water: int) -> str:
+    metric = "" if mean.metric() is None else f", metric {_text(mean.metric())}"
+    return f"loss {mean.loss():.4f}{metric}, high water {high_water / 2**20:.1f} MiB"
+
+
+def _text(metric: Any) -> str:
+    if isinstance(metric, Mapping):
+        return " ".join(f"{name} {value:.4f}" for name, value in metric.items())
+    return f"{metric:.4f}"
