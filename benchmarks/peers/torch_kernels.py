@@ -139,17 +139,23 @@ def lrn_derivative(t: Tensors, s: Settings) -> Operation:
     return lambda: torch.autograd.grad(y, x, t["dy"], retain_graph=True)[0]
 
 
+def _pool(s: Settings) -> tuple[Any, ...]:
+    """Kernel, stride and padding of a window that is padded alike on both sides."""
+    window = s["window"]
+    return window.kernel, window.stride, window.pad_before
+
+
 @_entered
 def max_pool2d(t: Tensors, s: Settings) -> Operation:
     """With the indices that the backward needs."""
-    options = s["kernel"], s["stride"], s["pad"][::2]
+    options = _pool(s)
     return lambda: aten.max_pool2d_with_indices(t["x"], *options)[0]
 
 
 @_entered
 def max_pool2d_derivative(t: Tensors, s: Settings) -> Operation:
     """At the winners of the values that the cases' own index was made from."""
-    options = s["kernel"], s["stride"], s["pad"][::2]
+    options = _pool(s)
     index = aten.max_pool2d_with_indices(t["dx"], *options)[1]
     backward = aten.max_pool2d_with_indices_backward
     return lambda: backward(t["dy"], t["dx"], *options, [1, 1], False, index)
@@ -158,14 +164,14 @@ def max_pool2d_derivative(t: Tensors, s: Settings) -> Operation:
 @_entered
 def avg_pool2d(t: Tensors, s: Settings) -> Operation:
     """The average."""
-    options = s["kernel"], s["stride"], s["pad"][::2], False, s["count_pad"]
+    options = *_pool(s), False, s["count_pad"]
     return lambda: f.avg_pool2d(t["x"], *options)
 
 
 @_entered
 def avg_pool2d_derivative(t: Tensors, s: Settings) -> Operation:
     """Of x only the shape matters."""
-    options = s["kernel"], s["stride"], s["pad"][::2], False, s["count_pad"], None
+    options = *_pool(s), False, s["count_pad"], None
     return lambda: aten.avg_pool2d_backward(t["dy"], t["dx"], *options)
 
 

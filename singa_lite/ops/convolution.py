@@ -6,9 +6,10 @@ from typing import Any
 
 from singa_lite.checks import whole
 from singa_lite.errors import ShapeError
+from singa_lite.kernels.interface.window import Pad, Pair, Window
 from singa_lite.ops.linear import bias_gradient
 from singa_lite.ops.op import Op
-from singa_lite.ops.windows import Extents, Pad, Pair, pads, pair, window_count
+from singa_lite.ops.windows import Extents, pads, pair
 from singa_lite.tensor import Tensor
 
 
@@ -18,6 +19,7 @@ class Conv2d(Op):
     optional = (2,)
 
     def __init__(self, stride: Pair, pad: Pad, dilation: Pair, groups: int) -> None:
+        self.steps = stride, pad, dilation
         self.settings: dict[str, Any] = {"stride": stride, "pad": pad, "dilation": dilation, "groups": groups}
 
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -29,8 +31,8 @@ class Conv2d(Op):
             )
         if bias is not None and bias.shape != weight.shape[:1]:
             raise ShapeError(f"conv2d: wanted a bias of shape {weight.shape[:1]}, received {bias.shape}")
-        spatial = {name: self.settings[name] for name in ("stride", "pad", "dilation")}
-        rows, columns = window_count("conv2d", (x.shape[2], x.shape[3]), weight.shape[2:], **spatial)  # type: ignore[arg-type]
+        window = Window((weight.shape[2], weight.shape[3]), *self.steps)
+        rows, columns = window.positions("conv2d", (x.shape[2], x.shape[3]))
         y: Tensor = self.device.empty((x.shape[0], weight.shape[0], rows, columns), x.dtype, "image")
         self.device.run("conv2d", x, weight, bias, y, **self.settings)
         self.forms = (x.shape, x.dtype, "image"), (weight.shape, weight.dtype, weight.memory_order())

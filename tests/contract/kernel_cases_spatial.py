@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from kernel_case import Case, Tensors, garbage
+from singa_lite.kernels.interface.window import Window
 
 Made = tuple[Tensors, dict[str, Any]]
 Shape = tuple[int, ...]
@@ -73,11 +73,11 @@ CONVOLUTIONS: dict[str, dict[str, Any]] = {
 IMAGES = (3, 5, 7, 9), (3, 11, 127, 129)
 
 POOLINGS: dict[str, dict[str, Any]] = {
-    "": {"kernel": (2, 3), "stride": (2, 3), "pad": (0, 0, 0, 0)},
-    ":overlapping": {"kernel": (3, 2), "stride": (2, 1), "pad": (1, 2, 0, 1)},
-    ":sparse": {"kernel": (1, 2), "stride": (3, 4), "pad": (0, 0, 1, 1)},
-    ":global": {"kernel": (7, 9), "stride": (1, 1), "pad": (0, 0, 0, 0)},
-    ":wide": {"kernel": (17, 19), "stride": (3, 4), "pad": (8, 9, 6, 7)},
+    "": {"window": Window((2, 3), (2, 3))},
+    ":overlapping": {"window": Window((3, 2), (2, 1), (1, 2, 0, 1))},
+    ":sparse": {"window": Window((1, 2), (3, 4), (0, 0, 1, 1))},
+    ":global": {"window": Window((7, 9))},
+    ":wide": {"window": Window((17, 19), (3, 4), (8, 9, 6, 7))},
 }
 
 
@@ -86,18 +86,18 @@ def pooling(name: str, **settings: Any) -> Case:
 
     def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
         x_shape = IMAGES[big]
-        if big and settings["kernel"] == (7, 9):
+        window = settings["window"]
+        if big and window.kernel == (7, 9):
             x_shape = 23, 401, 7, 9
-        kernel = settings["kernel"]
-        y_shape = *x_shape[:2], *outputs(x_shape, kernel, settings["stride"], settings["pad"])
-        index = garbage(y_shape, np.uint8 if prod(kernel) <= 256 else np.int32)
+        y_shape = *x_shape[:2], *window.positions("y", x_shape[2:])
+        index = garbage(y_shape, np.uint8 if window.places <= 256 else np.int32)
         if name == "max_pool2d":
             return [normal(rng, x_shape, dtype), garbage(y_shape, dtype), index], settings
         if name == "avg_pool2d":
             return [normal(rng, x_shape, dtype), garbage(y_shape, dtype)], settings
         dy, dx = normal(rng, y_shape, dtype), garbage(x_shape, dtype)
         if name == "max_pool2d_derivative":
-            return [dy, rng.integers(0, prod(kernel), y_shape, dtype=index.dtype), dx], settings
+            return [dy, rng.integers(0, window.places, y_shape, dtype=index.dtype), dx], settings
         return [dy, dx], settings
 
     return Case(build)

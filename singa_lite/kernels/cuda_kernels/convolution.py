@@ -14,17 +14,16 @@ from singa_lite.kernels.cuda_kernels import depthwise
 from singa_lite.kernels.cuda_kernels.filter_sums import splits_for, sum_of_splits
 from singa_lite.kernels.cuda_kernels.images import (
     MOST_PLACES,
-    Pad,
-    Pair,
     Struct,
     divisor,
     images,
     in_packs,
     struct,
-    window,
+    windows,
 )
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.source import FLOATS
+from singa_lite.kernels.interface.window import Pad, Pair, Window
 from singa_lite.kernels.kernel_set import Form
 
 FILE = "convolution.cu"
@@ -120,7 +119,7 @@ def _forward(
 
 
 def _window(weight: Form, stride: Pair, pad: Pad, dilation: Pair) -> Struct:
-    return window((weight.shape[2], weight.shape[3]), stride, pad, dilation)
+    return windows(Window((weight.shape[2], weight.shape[3]), stride, pad, dilation))
 
 
 def _fit(groups: int, *forms: Form) -> bool:

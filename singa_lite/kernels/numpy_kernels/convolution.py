@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes, shaped
 from singa_lite.kernels.numpy_kernels.pieces import Part
 from singa_lite.kernels.numpy_kernels.scratch import Array, Bytes, bytes_for, carve, scratch
-from singa_lite.kernels.numpy_kernels.windows import Windows, taps
+from singa_lite.kernels.numpy_kernels.windows import taps
 
 #: Bytes of a tile's columns and outputs.
 TILE = 2 * 1024 * 1024
@@ -102,9 +103,9 @@ def conv2d(
         return
     layout = _product_layout(weight, y, stride=stride, pad=pad, groups=groups)
     *buffers, block = carve(scratch, *layout.parts)
-    windows = Windows(weight.shape[2:], stride, pad, dilation)
-    for tile in _tiles(x, y, windows, layout, buffers):
-        _gather(tile, windows)
+    window = Window(weight.shape[2:], stride, pad, dilation)
+    for tile in _tiles(x, y, window, layout, buffers):
+        _gather(tile, window)
         for filters, matrices in _filter_blocks(weight, layout, block):
             _product(matrices, _flat(tile.columns, 3), _flat(tile.outputs, 2)[:, filters])
         if bias is None:
@@ -131,13 +132,13 @@ def conv2d_derivative(
         return
     layout = _product_layout(weight, dy, stride=stride, pad=pad, groups=groups)
     *buffers, block = carve(scratch, *layout.parts)
-    windows = Windows(weight.shape[2:], stride, pad, dilation)
+    window = Window(weight.shape[2:], stride, pad, dilation)
     dx.fill(0)
-    for tile in _tiles(dx, dy, windows, layout, buffers):
+    for tile in _tiles(dx, dy, window, layout, buffers):
         np.copyto(tile.outputs, tile.y)
         for filters, matrices in _filter_blocks(weight, layout, block):
             _product(matrices.transpose(0, 2, 1), _flat(tile.outputs, 2)[:, filters], _flat(tile.columns, 3))
-            _scatter_add(tile, windows)
+            _scatter_add(tile, window)
 
 
 @scratch(lambda x, dy, dweight, *, groups, **_: bytes_for(*_layout(dweight, dy, groups, TILE, PRODUCT).parts))
@@ -155,11 +156,11 @@ def conv2d_gradient(
     """dweight = sum over the tiles, in order, of dy @ transposed columns of x."""
     layout = _layout(dweight, dy, groups, TILE, PRODUCT)
     *buffers, block = carve(scratch, *layout.parts)
-    windows = Windows(dweight.shape[2:], stride, pad, dilation)
+    window = Window(dweight.shape[2:], stride, pad, dilation)
     dweight.fill(0)
     targets = dweight.reshape(groups, -1, *dweight.shape[1:])
-    for tile in _tiles(x, dy, windows, layout, buffers):
-        _gather(tile, windows)
+    for tile in _tiles(x, dy, window, layout, buffers):
+        _gather(tile, window)
         np.copyto(tile.outputs, tile.y)
         for (filters,) in boxes((targets.shape[1],), layout.filters):
             target = targets[:, filters]
@@ -169,19 +170,19 @@ def conv2d_gradient(
             np.add(target, product, out=target)
 
 
-def _tiles(x: Array, y: Array, windows: Windows, layout: Layout, buffers: list[Array]) -> Iterator[Tile]:
+def _tiles(x: Array, y: Array, window: Window, layout: Layout, buffers: list[Array]) -> Iterator[Tile]:
     """The tiles of a convolution of x to y in order. buffers: of columns and of outputs, for all tiles."""
     columns, outputs = buffers
     x, y = _channels_first(x, layout.groups), _channels_first(y, layout.groups)
     for images, rows in boxes(y.shape[2:4], layout.rows):
         part = y[:, :, images, rows]
-        shape = (*x.shape[:2], prod(windows.kernel), *part.shape[2:])
+        shape = (*x.shape[:2], window.places, *part.shape[2:])
         yield Tile(x[:, :, images], part, rows, shaped(columns, shape), shaped(outputs, part.shape))
 
 
-def _gather(tile: Tile, windows: Windows) -> None:
+def _gather(tile: Tile, window: Window) -> None:
     """columns = the elements of x under each place of the window, 0 outside (im2col)."""
-    for number, (rows, columns), inputs in taps(windows, tile.x.shape[3:], tile.y.shape[4], tile.rows):
+    for number, (rows, columns), inputs in taps(window, tile.x.shape[3:], tile.y.shape[4], tile.rows):
         target = tile.columns[:, :, number]
         target[..., rows, columns] = tile.x[..., *inputs]
         target[..., : rows.start, :] = 0
@@ -190,9 +191,9 @@ def _gather(tile: Tile, windows: Windows) -> None:
         target[..., columns.stop :] = 0
 
 
-def _scatter_add(tile: Tile, windows: Windows) -> None:
+def _scatter_add(tile: Tile, window: Window) -> None:
     """x += columns, each where `_gather` takes it from (col2im)."""
-    for number, outputs, inputs in taps(windows, tile.x.shape[3:], tile.y.shape[4], tile.rows):
+    for number, outputs, inputs in taps(window, tile.x.shape[3:], tile.y.shape[4], tile.rows):
         target = tile.x[..., *inputs]
         np.add(target, tile.columns[:, :, number, ..., *outputs], out=target)
 
