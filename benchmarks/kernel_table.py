@@ -106,10 +106,9 @@ def _convolutions() -> Iterator[Case]:
         ("LeNet 28 5x5, 64", 64, 1, 28, 6, 5, 1, 1),
     ]
     for title, n, c, h, kernels, kernel, stride, groups in rows:
-        pad = kernel // 2
-        out = (h + 2 * pad - kernel) // stride + 1
-        x, y, weight = (n, c, h, h), (n, kernels, out, out), (kernels, c // groups, kernel, kernel)
-        settings = {"stride": (stride,) * 2, "pad": (pad,) * 4, "dilation": (1, 1), "groups": groups}
+        window = Window((kernel,) * 2, (stride,) * 2, (kernel // 2,) * 4)
+        x, weight = (n, c, h, h), (kernels, c // groups, *window.kernel)
+        y, settings = (n, kernels, *window.positions(title, (h, h))), {"window": window, "groups": groups}
         yield Case(title, "conv2d", {"x": x, "weight": weight, "bias": None, "y": y}, settings)
         yield Case(title, "conv2d_gradient", {"x": x, "dy": y, "dweight": weight}, settings, "dweight")
         if c > 3:  # the first layer's is asked for by nobody

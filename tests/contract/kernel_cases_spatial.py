@@ -25,21 +25,22 @@ def positive(rng: np.random.Generator, shape: Shape, dtype: np.dtype) -> np.ndar
 
 def convolution(
     direction: str,
+    *,
+    window: Window,
     small: Shape = (3, 4, 5, 7),
     big: Shape = (5, 12, 95, 117),
     filters: tuple[int, int] = (6, 18),
-    kernel: tuple[int, int] = (3, 2),
+    groups: int = 1,
     with_bias: bool = True,
-    **settings: Any,
+    **activation: Any,
 ) -> Case:
     """conv2d, its derivative or its gradient. small, big: x's shapes; filters: of each."""
-    settings = {"stride": (1, 1), "pad": (0, 0, 0, 0), "dilation": (1, 1), "groups": 1} | settings
+    settings = {"window": window, "groups": groups, **activation}
 
     def build(rng: np.random.Generator, dtype: np.dtype, is_big: bool) -> Made:
         x_shape, k = (big if is_big else small), filters[is_big]
-        weight_shape = k, x_shape[1] // settings["groups"], *kernel
-        reach = [d * (extent - 1) + 1 for d, extent in zip(settings["dilation"], kernel, strict=True)]
-        y_shape = *(x_shape[0], k), *outputs(x_shape, reach, settings["stride"], settings["pad"])
+        weight_shape = k, x_shape[1] // groups, *window.kernel
+        y_shape = x_shape[0], k, *window.positions("y", x_shape[2:])
         x, weight, y = (normal(rng, shape, dtype) for shape in (x_shape, weight_shape, y_shape))
         if direction in ("conv2d", "conv2d_activation"):
             bias = normal(rng, (k,), dtype) if with_bias else None
@@ -51,21 +52,19 @@ def convolution(
     return Case(build)
 
 
-def outputs(x_shape: Shape, kernel: Any, stride: tuple[int, int], pad: tuple[int, int, int, int]) -> Shape:
-    """Output height and width."""
-    sums = pad[0] + pad[1], pad[2] + pad[3]
-    extents = zip(x_shape[2:], sums, kernel, stride, strict=True)
-    return tuple((extent + padding - reach) // step + 1 for extent, padding, reach, step in extents)
-
-
 #: Settings of convolutions that take different ways through a kernel.
 CONVOLUTIONS: dict[str, dict[str, Any]] = {
-    "": {"pad": (1, 1, 1, 0)},
-    ":strided": {"stride": (2, 3), "pad": (0, 2, 1, 1), "dilation": (1, 2), "with_bias": False},
-    ":grouped": {"groups": 2, "pad": (1, 0, 0, 1)},
-    ":depthwise": {"groups": 12, "pad": (1, 1, 1, 1), "small": (3, 12, 5, 4), "filters": (12, 24)},
-    ":pointwise": {"kernel": (1, 1), "small": (3, 4, 5, 7)},
-    ":images": {"kernel": (5, 3), "small": (7, 2, 5, 3), "big": (531, 10, 9, 11), "filters": (5, 14)},
+    "": {"window": Window((3, 2), pad=(1, 1, 1, 0))},
+    ":strided": {"window": Window((3, 2), (2, 3), (0, 2, 1, 1), (1, 2)), "with_bias": False},
+    ":grouped": {"window": Window((3, 2), pad=(1, 0, 0, 1)), "groups": 2},
+    ":depthwise": {
+        "window": Window((3, 2), pad=(1, 1, 1, 1)),
+        "groups": 12,
+        "small": (3, 12, 5, 4),
+        "filters": (12, 24),
+    },
+    ":pointwise": {"window": Window((1, 1)), "small": (3, 4, 5, 7)},
+    ":images": {"window": Window((5, 3)), "small": (7, 2, 5, 3), "big": (531, 10, 9, 11), "filters": (5, 14)},
 }
 
 

@@ -47,13 +47,7 @@ def avg_pool2d_derivative(dy: Form, dx: Form, *, window: Window, count_pad: bool
 
 
 def _pooled(
-    name: str,
-    x: Form,
-    y: Form,
-    index: Form | None,
-    window: Window,
-    count_pad: bool,
-    operands: tuple[Operand, ...],
+    name: str, x: Form, y: Form, index: Form | None, window: Window, count_pad: bool, operands: tuple[Operand, ...]
 ) -> Routine | None:
     """A thread for each pack of y; several for one where windows are large and few."""
     if not _fit(x, y):
@@ -69,13 +63,7 @@ def _pooled(
 
 
 def _spread(
-    name: str,
-    dx: Form,
-    dy: Form,
-    index: Form | None,
-    window: Window,
-    count_pad: bool,
-    operands: tuple[Operand, ...],
+    name: str, dx: Form, dy: Form, index: Form | None, window: Window, count_pad: bool, operands: tuple[Operand, ...]
 ) -> Routine | None:
     """A thread for each pack of dx."""
     if not _fit(dx, dy):

@@ -31,9 +31,6 @@ PRODUCT = 1024 * 1024
 #: Positions of an image from which on a 1 x 1 convolution is one product an image, without columns.
 DIRECT = 32
 
-Pair = tuple[int, int]
-Pad = tuple[int, int, int, int]
-
 
 class Layout(NamedTuple):
     """How a convolution is cut: image rows of a tile, filters of each group of a product, scratch."""
@@ -70,40 +67,28 @@ def _layout(weight: Any, y: Any, groups: int, tile: int, product: int = SMALL) -
     return Layout(groups, rows, filters, tuple(((size,), y.dtype) for size in sizes))
 
 
-def _is_direct(weight: Any, y: Any, stride: Pair, pad: Pad) -> bool:
+def _is_direct(y: Any, window: Window) -> bool:
     """Whether y is weight @ x, position by position, with enough positions for a product an image."""
-    return prod(weight.shape[2:]) == 1 and stride == (1, 1) and not any(pad) and prod(y.shape[2:]) >= DIRECT
+    return window.is_pixel and prod(y.shape[2:]) >= DIRECT
 
 
-def _product_layout(
-    weight: Any, y: Any, *, stride: Pair, pad: Pad, groups: int, dilation: Pair | None = None
-) -> Layout:
+def _product_layout(weight: Any, y: Any, window: Window, groups: int) -> Layout:
     """Layout of `conv2d` and its derivative."""
-    return _layout(weight, y, groups, SMALL if _is_direct(weight, y, stride, pad) else TILE)
+    return _layout(weight, y, groups, SMALL if _is_direct(y, window) else TILE)
 
 
 @scratch(lambda x, weight, bias, y, **settings: bytes_for(*_product_layout(weight, y, **settings).parts))
 def conv2d(
-    x: Array,
-    weight: Array,
-    bias: Array | None,
-    y: Array,
-    *,
-    stride: Pair,
-    pad: Pad,
-    dilation: Pair,
-    groups: int,
-    scratch: Bytes,
+    x: Array, weight: Array, bias: Array | None, y: Array, *, window: Window, groups: int, scratch: Bytes
 ) -> None:
     """y = weight @ columns of x, plus bias."""
-    if _is_direct(weight, y, stride, pad) and _are_plain(weight, x, y):
+    if _is_direct(y, window) and _are_plain(weight, x, y):
         _product(_matrices(weight, groups), _pixels(x, groups), _pixels(y, groups))
         if bias is not None:
             np.add(y, bias[:, None, None], out=y)
         return
-    layout = _product_layout(weight, y, stride=stride, pad=pad, groups=groups)
+    layout = _product_layout(weight, y, window, groups)
     *buffers, block = carve(scratch, *layout.parts)
-    window = Window(weight.shape[2:], stride, pad, dilation)
     for tile in _tiles(x, y, window, layout, buffers):
         _gather(tile, window)
         for filters, matrices in _filter_blocks(weight, layout, block):
@@ -115,24 +100,13 @@ def conv2d(
 
 
 @scratch(lambda dy, weight, dx, **settings: bytes_for(*_product_layout(weight, dy, **settings).parts))
-def conv2d_derivative(
-    dy: Array,
-    weight: Array,
-    dx: Array,
-    *,
-    stride: Pair,
-    pad: Pad,
-    dilation: Pair,
-    groups: int,
-    scratch: Bytes,
-) -> None:
+def conv2d_derivative(dy: Array, weight: Array, dx: Array, *, window: Window, groups: int, scratch: Bytes) -> None:
     """Columns = transposed weight @ dy, added to dx where they were taken from."""
-    if _is_direct(weight, dy, stride, pad) and _are_plain(weight, dy, dx):
+    if _is_direct(dy, window) and _are_plain(weight, dy, dx):
         _product(_matrices(weight, groups).transpose(0, 2, 1), _pixels(dy, groups), _pixels(dx, groups))
         return
-    layout = _product_layout(weight, dy, stride=stride, pad=pad, groups=groups)
+    layout = _product_layout(weight, dy, window, groups)
     *buffers, block = carve(scratch, *layout.parts)
-    window = Window(weight.shape[2:], stride, pad, dilation)
     dx.fill(0)
     for tile in _tiles(dx, dy, window, layout, buffers):
         np.copyto(tile.outputs, tile.y)
@@ -142,21 +116,10 @@ def conv2d_derivative(
 
 
 @scratch(lambda x, dy, dweight, *, groups, **_: bytes_for(*_layout(dweight, dy, groups, TILE, PRODUCT).parts))
-def conv2d_gradient(
-    x: Array,
-    dy: Array,
-    dweight: Array,
-    *,
-    stride: Pair,
-    pad: Pad,
-    dilation: Pair,
-    groups: int,
-    scratch: Bytes,
-) -> None:
+def conv2d_gradient(x: Array, dy: Array, dweight: Array, *, window: Window, groups: int, scratch: Bytes) -> None:
     """dweight = sum over the tiles, in order, of dy @ transposed columns of x."""
     layout = _layout(dweight, dy, groups, TILE, PRODUCT)
     *buffers, block = carve(scratch, *layout.parts)
-    window = Window(dweight.shape[2:], stride, pad, dilation)
     dweight.fill(0)
     targets = dweight.reshape(groups, -1, *dweight.shape[1:])
     for tile in _tiles(x, dy, window, layout, buffers):
