@@ -40,8 +40,9 @@ from singa_lite.kernels.cuda_kernels import cuda as cuda_kernels
 from singa_lite.kernels.cuda_kernels import cudnn_library
 from singa_lite.kernels.cuda_kernels.cudnn_plan import Knobs, Planner
 from singa_lite.kernels.cuda_kernels.loader import CudaLoader
+from singa_lite.kernels.interface.window import Window
 
-CONVOLUTION = {"stride": (2, 1), "pad": (1, 1, 1, 1), "dilation": (1, 1), "groups": 1}
+CONVOLUTION = {"window": Window((3, 3), (2, 1), (1, 1, 1, 1)), "groups": 1}
 
 
 def properties(gpu: int) -> str:
@@ -120,7 +121,7 @@ def host_costs(gpu: int) -> str:
         np.ones((1, 8, 6, 6), np.float32),
     ]
     shown = [None if a is None else on.array(tensor.from_numpy(a, on)) for a in arrays]
-    settings = {**CONVOLUTION, "stride": (1, 1)}
+    settings = {"window": Window((3, 3), pad=(1, 1, 1, 1)), "groups": 1}
     scratch = cupy.empty(on.kernels.scratch_bytes("conv2d", shown, settings), np.uint8)
     with on.runtime.here():
         launch = on.kernels.prepare("conv2d", tuple(shown), scratch, settings)

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from singa_lite.kernels.interface.window import Window
+
 Shape = tuple[int, ...]
 Array = np.ndarray[Any, Any]
 
@@ -20,7 +22,6 @@ DTYPES = {"target": np.int64, "rate": np.float64, "count": np.int64, "key": np.u
 SCALARS = {"rate": 0.001, "count": 10}
 #: Tensors that a kernel takes roots, powers or quotients of.
 POSITIVE = frozenset({"running_var", "inv_std", "scale", "second_moment", "velocity", "norm"})
-FLAT = (0, 0, 0, 0)
 #: The constant of LRN, which its derivative does not get but its scale holds.
 LRN_K = 1.0
 
@@ -105,10 +106,9 @@ def _convolutions() -> Iterator[Case]:
         ("LeNet 28 5x5, 64", 64, 1, 28, 6, 5, 1, 1),
     ]
     for title, n, c, h, kernels, kernel, stride, groups in rows:
-        pad = kernel // 2
-        out = (h + 2 * pad - kernel) // stride + 1
-        x, y, weight = (n, c, h, h), (n, kernels, out, out), (kernels, c // groups, kernel, kernel)
-        settings = {"stride": (stride,) * 2, "pad": (pad,) * 4, "dilation": (1, 1), "groups": groups}
+        window = Window((kernel,) * 2, (stride,) * 2, (kernel // 2,) * 4)
+        x, weight = (n, c, h, h), (kernels, c // groups, *window.kernel)
+        y, settings = (n, kernels, *window.positions(title, (h, h))), {"window": window, "groups": groups}
         yield Case(title, "conv2d", {"x": x, "weight": weight, "bias": None, "y": y}, settings)
         yield Case(title, "conv2d_gradient", {"x": x, "dy": y, "dweight": weight}, settings, "dweight")
         if c > 3:  # the first layer's is asked for by nobody
@@ -163,13 +163,12 @@ def _poolings() -> Iterator[Case]:
         ("VGG16 224 2x2, 8", (8, 64, 224, 224), 2, 2, 0),
         ("LeNet 28 2x2, 64", (64, 6, 28, 28), 2, 2, 0),
     ):
-        out = (x[2] + 2 * pad - kernel) // stride + 1
-        y = (*x[:2], out, out)
-        settings = {"kernel": (kernel,) * 2, "stride": (stride,) * 2, "pad": (pad,) * 4}
+        window = Window((kernel,) * 2, (stride,) * 2, (pad,) * 4)
+        y, settings = (*x[:2], *window.positions(title, x[2:])), {"window": window}
         yield Case(title, "max_pool2d", {"x": x, "y": y, "index": y}, settings)
         yield Case(title, "max_pool2d_derivative", {"dy": y, "index": y, "dx": x}, settings, "dx")
     x, y = (16, 128, 56, 56), (16, 128, 28, 28)
-    settings = {"kernel": (2, 2), "stride": (2, 2), "pad": FLAT, "count_pad": True}
+    settings = {"window": Window((2, 2), (2, 2)), "count_pad": True}
     yield Case("DenseNet 56 2x2, 16", "avg_pool2d", {"x": x, "y": y}, settings)
     yield Case("DenseNet 56 2x2, 16", "avg_pool2d_derivative", {"dy": y, "dx": x}, settings, "dx")
     x, settings = (32, 1280, 7, 7), {"axes": (2, 3), "alpha": 1 / 49}

@@ -14,7 +14,7 @@ from singa_lite.tensor import Shape, Tensor
 from ._checks import bias_init as checked_bias_init
 from ._checks import flag, init, input_axes, place, positive_int
 from ._storage import storage as checked_storage
-from ._windows import Extents, as_images, as_samples, windows
+from ._windows import Extents, as_images, as_samples, output_extents, window
 
 
 class Convolution(Layer):
@@ -45,7 +45,7 @@ class Convolution(Layer):
         self.groups = positive_int(self, "groups", groups)
         if self.nb_kernels % self.groups:
             raise ValueError(f"{place(self)}: wanted groups to divide the {nb_kernels} kernels, received {groups}")
-        self.windows = windows(self, len(self.axes) - 1, kernel, stride, border_mode, pad, dilation)
+        self.window = window(self, len(self.axes) - 1, kernel, stride, border_mode, pad, dilation)
         self.use_bias = flag(self, "use_bias", use_bias)
         self.weight_init = init(self, "weight_init", weight_init)
         self.bias_init = checked_bias_init(self, bias_init)
@@ -58,9 +58,9 @@ class Convolution(Layer):
                 f"{place(self)}: wanted a number of channels that the {self.groups} groups divide, "
                 f"received input samples of shape {shapes[0]}"
             )
-        counts = self.windows.count(place(self), tuple(extents))
-        shape = (self.nb_kernels, channels // self.groups, *self.windows.kernel)
-        fans = prod(shape[1:]), self.nb_kernels * prod(self.windows.kernel)
+        counts = output_extents(self, self.window, extents)
+        shape = (self.nb_kernels, channels // self.groups, *self.window.kernel)
+        fans = prod(shape[1:]), self.nb_kernels * self.window.places
         self.add_parameter("weight", shape, self.weight_init, fans, layout="filters")
         if self.use_bias:
             self.add_parameter("bias", (self.nb_kernels,), self.bias_init)
@@ -72,9 +72,9 @@ class Convolution(Layer):
             as_images(x),
             self.stored("weight"),
             self.stored("bias") if self.use_bias else None,
-            stride=self.windows.stride,
-            pad=self.windows.pad,
-            dilation=self.windows.dilation,
+            stride=self.window.stride,
+            pad=self.window.pad,
+            dilation=self.window.dilation,
             groups=self.groups,
         )
         return as_samples(y, like=x)

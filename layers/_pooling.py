@@ -10,7 +10,7 @@ from singa_lite.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import flag, input_axes, place
-from ._windows import Extents, as_images, as_samples, windows
+from ._windows import Extents, as_images, as_samples, output_extents, window
 
 
 class Pooling(Layer):
@@ -29,16 +29,13 @@ class Pooling(Layer):
         input_sample_shape: Sequence[Any] | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        self.windows = windows(self, len(self.axes) - 1, kernel, stride, border_mode, pad)
-        extents, pads = self.windows.kernel, self.windows.pad
-        if max(pads[:2]) >= extents[0] or max(pads[2:]) >= extents[1]:
-            # Else a window may lie in the padding alone: no largest element, nothing to average.
-            raise ValueError(f"{place(self)}: wanted pads below the kernel's extents {extents}, received {pads}")
+        self.window = window(self, len(self.axes) - 1, kernel, stride, border_mode, pad)
+        self.window.check_pads(place(self))
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (channels, *how many windows fit)."""
         channels, *extents = input_axes(self, shapes, self.axes)
-        return (channels, *self.windows.count(place(self), tuple(extents)))
+        return (channels, *output_extents(self, self.window, extents))
 
 
 class MaxPooling(Pooling):
@@ -48,7 +45,7 @@ class MaxPooling(Pooling):
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, *extents) -> (n, channels, *how many windows fit)."""
-        w = self.windows
+        w = self.window
         return as_samples(autograd.max_pool2d(as_images(x), w.kernel, w.stride, w.pad), like=x)
 
 
@@ -73,6 +70,6 @@ class AvgPooling(Pooling):
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, *extents) -> (n, channels, *how many windows fit)."""
-        w = self.windows
+        w = self.window
         y = autograd.avg_pool2d(as_images(x), w.kernel, w.stride, w.pad, self.count_pad)
         return as_samples(y, like=x)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 
 from singa_lite import autograd
+from singa_lite.kernels.interface.window import Window
 from singa_lite.layer import Layer
 from singa_lite.ops.windows import Extents as Extents
-from singa_lite.ops.windows import Pad, Pair, as_image, window_count
-from singa_lite.ops.windows import pads as checked_pads
+from singa_lite.ops.windows import as_image
 from singa_lite.ops.windows import pair as pair
+from singa_lite.ops.windows import window as checked_window
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import place
@@ -19,26 +21,7 @@ IMAGE = ("channels", "height", "width")
 SEQUENCE = ("channels", "length")
 
 
-@dataclass(frozen=True)
-class Windows:
-    """Where windows lie on an image.
-
-    kernel, stride, dilation: (height, width); pad: (top, bottom, left, right).
-    """
-
-    kernel: Pair
-    stride: Pair
-    dilation: Pair
-    pad: Pad
-
-    def count(self, where: str, extents: Shape) -> Shape:
-        """How many windows fit along (height, width), or along (length,). ShapeError if not even one does."""
-        height, width = as_image(extents)
-        found = window_count(where, (height, width), self.kernel, self.stride, self.pad, self.dilation)
-        return found[2 - len(extents) :]
-
-
-def windows(
+def window(
     layer: Layer,
     axes: int,
     kernel: Extents,
@@ -46,7 +29,7 @@ def windows(
     border_mode: str,
     pad: Extents | None,
     dilation: Extents = 1,
-) -> Windows:
+) -> Window:
     """Read the arguments of a layer over images (axes 2) or sequences (axes 1).
 
     kernel, stride, dilation: int, or for images a pair (height, width). border_mode "same" pads dilation *
@@ -54,26 +37,26 @@ def windows(
     (height, width) or (top, bottom, left, right) for images, (left, right) for sequences. ValueError for
     anything else.
     """
-    kernels, strides, dilations = (
-        pair(place(layer), what, value, axes)
-        for what, value in (("kernel", kernel), ("stride", stride), ("dilation", dilation))
-    )
     if not isinstance(border_mode, str) or border_mode not in ("same", "valid"):
         raise ValueError(f"{place(layer)}: wanted border_mode 'same' or 'valid', received {border_mode!r}")
-    if pad is not None:
-        pads = checked_pads(place(layer), pad, axes)
-        if border_mode == "valid" and any(pads):
-            raise ValueError(f"{place(layer)}: wanted pad or border_mode 'valid', which pads nothing, received {pad!r}")
-    elif border_mode == "same":
-        if kernels[0] % 2 == 0 or kernels[1] % 2 == 0:
-            raise ValueError(
-                f"{place(layer)}: wanted an odd kernel for border_mode 'same', received {kernel}; "
-                "use border_mode='valid' or pad="
-            )
-        pads = _same(kernels, dilations)
-    else:
-        pads = (0, 0, 0, 0)
-    return Windows(kernels, strides, dilations, pads)
+    made = checked_window(place(layer), kernel, stride, 0 if pad is None else pad, dilation, axes)
+    if border_mode == "valid" and any(made.pad):
+        raise ValueError(f"{place(layer)}: wanted pad or border_mode 'valid', which pads nothing, received {pad!r}")
+    if pad is not None or border_mode == "valid":
+        return made
+    if made.kernel[0] % 2 == 0 or made.kernel[1] % 2 == 0:
+        raise ValueError(
+            f"{place(layer)}: wanted an odd kernel for border_mode 'same', received {kernel}; "
+            "use border_mode='valid' or pad="
+        )
+    height, width = (step * (extent // 2) for step, extent in zip(made.dilation, made.kernel, strict=True))
+    return replace(made, pad=(height, height, width, width))
+
+
+def output_extents(layer: Layer, window: Window, extents: Sequence[int]) -> Shape:
+    """How many windows fit along (height, width), or along (length,). ShapeError if not even one does."""
+    height, width = as_image(extents)
+    return window.positions(place(layer), (height, width))[2 - len(extents) :]
 
 
 def as_images(x: Tensor) -> Tensor:
@@ -84,8 +67,3 @@ def as_images(x: Tensor) -> Tensor:
 def as_samples(images: Tensor, like: Tensor) -> Tensor:
     """Images back in the form that `like` had before `as_images`."""
     return images if like.ndim == 4 else autograd.reshape(images, (*images.shape[:2], images.shape[3]))
-
-
-def _same(kernel: Pair, dilation: Pair) -> Pad:
-    height, width = (step * (extent // 2) for step, extent in zip(dilation, kernel, strict=True))
-    return height, height, width, width

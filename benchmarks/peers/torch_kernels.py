@@ -32,15 +32,21 @@ def _entered(function: Maker) -> Maker:
     return function
 
 
+def _window(s: Settings) -> tuple[Any, ...]:
+    """Kernel, stride, padding and dilation of a window that is padded alike on both sides."""
+    window = s["window"]
+    return window.kernel, window.stride, window.pad_before, window.dilation
+
+
 @_entered
 def conv2d(t: Tensors, s: Settings) -> Operation:
     """The convolution."""
-    options = s["stride"], s["pad"][::2], s["dilation"], s["groups"]
+    options = *_window(s)[1:], s["groups"]
     return lambda: f.conv2d(t["x"], t["weight"], t["bias"], *options)
 
 
 def _convolution_backward(t: Tensors, s: Settings, index: int) -> Operation:
-    options = s["stride"], s["pad"][::2], s["dilation"], False, [0, 0], s["groups"], [i == index for i in range(3)]
+    options = *_window(s)[1:], False, [0, 0], s["groups"], [i == index for i in range(3)]
     return lambda: aten.convolution_backward(t["dy"], t["x"], t["weight"], None, *options)[index]
 
 
@@ -142,14 +148,14 @@ def lrn_derivative(t: Tensors, s: Settings) -> Operation:
 @_entered
 def max_pool2d(t: Tensors, s: Settings) -> Operation:
     """With the indices that the backward needs."""
-    options = s["kernel"], s["stride"], s["pad"][::2]
+    options = _window(s)[:3]
     return lambda: aten.max_pool2d_with_indices(t["x"], *options)[0]
 
 
 @_entered
 def max_pool2d_derivative(t: Tensors, s: Settings) -> Operation:
     """At the winners of the values that the cases' own index was made from."""
-    options = s["kernel"], s["stride"], s["pad"][::2]
+    options = _window(s)[:3]
     index = aten.max_pool2d_with_indices(t["dx"], *options)[1]
     backward = aten.max_pool2d_with_indices_backward
     return lambda: backward(t["dy"], t["dx"], *options, [1, 1], False, index)
@@ -158,14 +164,14 @@ def max_pool2d_derivative(t: Tensors, s: Settings) -> Operation:
 @_entered
 def avg_pool2d(t: Tensors, s: Settings) -> Operation:
     """The average."""
-    options = s["kernel"], s["stride"], s["pad"][::2], False, s["count_pad"]
+    options = *_window(s)[:3], False, s["count_pad"]
     return lambda: f.avg_pool2d(t["x"], *options)
 
 
 @_entered
 def avg_pool2d_derivative(t: Tensors, s: Settings) -> Operation:
     """Of x only the shape matters."""
-    options = s["kernel"], s["stride"], s["pad"][::2], False, s["count_pad"], None
+    options = *_window(s)[:3], False, s["count_pad"], None
     return lambda: aten.avg_pool2d_backward(t["dy"], t["dx"], *options)
 
 

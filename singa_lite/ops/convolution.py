@@ -6,10 +6,14 @@ from typing import Any
 
 from singa_lite.checks import whole
 from singa_lite.errors import ShapeError
+from singa_lite.kernels.interface.window import Pad, Pair, Window
 from singa_lite.ops.linear import bias_gradient
 from singa_lite.ops.op import Op
-from singa_lite.ops.windows import Extents, Pad, Pair, pads, pair, window_count
+from singa_lite.ops.windows import Extents, pads, pair
 from singa_lite.tensor import Tensor
+
+#: Stride, pad and dilation of a window, whose kernel is the weight's.
+Steps = tuple[Pair, Pad, Pair]
 
 
 class Conv2d(Op):
@@ -17,11 +21,11 @@ class Conv2d(Op):
 
     optional = (2,)
 
-    def __init__(self, stride: Pair, pad: Pad, dilation: Pair, groups: int) -> None:
-        self.settings: dict[str, Any] = {"stride": stride, "pad": pad, "dilation": dilation, "groups": groups}
+    def __init__(self, steps: Steps, groups: int) -> None:
+        self.steps, self.groups = steps, groups
 
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        groups = self.settings["groups"]
+        groups = self.groups
         if x.ndim != 4 or weight.ndim != 4 or x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
             raise ShapeError(
                 f"conv2d: wanted x (n, c, h, w) and weight (k, c / groups, kh, kw) with groups {groups} dividing "
@@ -29,9 +33,10 @@ class Conv2d(Op):
             )
         if bias is not None and bias.shape != weight.shape[:1]:
             raise ShapeError(f"conv2d: wanted a bias of shape {weight.shape[:1]}, received {bias.shape}")
-        spatial = {name: self.settings[name] for name in ("stride", "pad", "dilation")}
-        rows, columns = window_count("conv2d", (x.shape[2], x.shape[3]), weight.shape[2:], **spatial)  # type: ignore[arg-type]
-        y: Tensor = self.device.empty((x.shape[0], weight.shape[0], rows, columns), x.dtype, "image")
+        window = Window((weight.shape[2], weight.shape[3]), *self.steps)
+        shape = x.shape[0], weight.shape[0], *window.positions("conv2d", (x.shape[2], x.shape[3]))
+        y: Tensor = self.device.empty(shape, x.dtype, "image")
+        self.settings: dict[str, Any] = {"window": window, "groups": groups}
         self.device.run("conv2d", x, weight, bias, y, **self.settings)
         self.forms = (x.shape, x.dtype, "image"), (weight.shape, weight.dtype, weight.memory_order())
         self.save(x if self.needs[1] else None, weight if self.needs[0] else None)
@@ -65,5 +70,5 @@ def conv2d(
     """
     groups = whole("conv2d groups", groups, 1)
     steps = pair("conv2d", "stride", stride), pads("conv2d", pad), pair("conv2d", "dilation", dilation)
-    result: Tensor = Conv2d(*steps, groups)(x, weight, bias)
+    result: Tensor = Conv2d(steps, groups)(x, weight, bias)
     return result

@@ -8,23 +8,23 @@ import numpy as np
 
 from singa_lite.checks import flag
 from singa_lite.errors import ShapeError
+from singa_lite.kernels.interface.window import Window
 from singa_lite.ops.arithmetic import reduce_mean
 from singa_lite.ops.op import Op, checked_tensor
-from singa_lite.ops.windows import Extents, Pad, Pair, pads, pair, window_count
+from singa_lite.ops.windows import Extents, window
 from singa_lite.tensor import Shape, Tensor
 
 
 class _Pool2d(Op):
-    def __init__(self, kernel: Pair, stride: Pair, pad: Pad, **settings: Any) -> None:
-        self.settings: dict[str, Any] = {"kernel": kernel, "stride": stride, "pad": pad, **settings}
+    def __init__(self, window: Window, **settings: Any) -> None:
+        self.window = window
+        self.settings: dict[str, Any] = {"window": window, **settings}
 
     def pooled_shape(self, x: Tensor) -> Shape:
-        kernel, stride, pad = (self.settings[name] for name in ("kernel", "stride", "pad"))
         if x.ndim != 4:
             raise ShapeError(f"pooling: wanted x (n, c, h, w), received {x.shape}")
-        if max(pad[:2]) >= kernel[0] or max(pad[2:]) >= kernel[1]:
-            raise ShapeError(f"pooling: wanted padding below the kernel {kernel}, received {pad}")
-        return x.shape[:2] + window_count("pooling", (x.shape[2], x.shape[3]), kernel, stride, pad)
+        self.window.check_pads("pooling")
+        return x.shape[:2] + self.window.positions("pooling", (x.shape[2], x.shape[3]))
 
 
 class MaxPool2d(_Pool2d):
@@ -35,8 +35,7 @@ class MaxPool2d(_Pool2d):
         y: Tensor = self.device.empty(self.pooled_shape(x), x.dtype, "image")
         index = None
         if self.needs[0]:
-            area = self.settings["kernel"][0] * self.settings["kernel"][1]
-            index = self.device.empty(y.shape, np.uint8 if area <= 256 else np.int32, "image")
+            index = self.device.empty(y.shape, np.uint8 if self.window.places <= 256 else np.int32, "image")
         self.device.run("max_pool2d", x, y, index, **self.settings)
         self.save(index)
         return y
@@ -62,23 +61,19 @@ class AvgPool2d(_Pool2d):
         return dx
 
 
-def _windows(where: str, kernel: Extents, stride: Extents, pad: Extents) -> tuple[Pair, Pair, Pad]:
-    return pair(where, "kernel", kernel), pair(where, "stride", stride), pads(where, pad)
-
-
 def max_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0) -> Tensor:
     """Largest element of each window; padding never wins.
 
     x: (n, c, h, w); kernel, stride: int or (height, width); pad: int, (height, width) or (top, bottom, left, right).
     """
-    result: Tensor = MaxPool2d(*_windows("max_pool2d", kernel, stride, pad))(x)
+    result: Tensor = MaxPool2d(window("max_pool2d", kernel, stride, pad))(x)
     return result
 
 
 def avg_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0, count_pad: bool = True) -> Tensor:
     """Average of each window. All as `max_pool2d`; count_pad: whether padding counts in the divisor."""
     count_pad = flag("avg_pool2d count_pad", count_pad)
-    result: Tensor = AvgPool2d(*_windows("avg_pool2d", kernel, stride, pad), count_pad=count_pad)(x)
+    result: Tensor = AvgPool2d(window("avg_pool2d", kernel, stride, pad), count_pad=count_pad)(x)
     return result
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from singa_lite.errors import ShapeError
+from singa_lite.kernels.interface.window import Pair
 from singa_lite.ops.op import Op
-from singa_lite.ops.windows import Extents, Pair, pair
+from singa_lite.ops.windows import Extents, pair
 from singa_lite.tensor import Tensor
 
 

@@ -1,4 +1,4 @@
-"""Windows that slide over images: their arguments and the shape rule, common to convolution and pooling."""
+"""Windows that slide over images: the arguments of convolution and pooling, checked."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from singa_lite.checks import is_int
-from singa_lite.errors import ShapeError
+from singa_lite.kernels.interface.window import Pad, Pair, Window
 from singa_lite.tensor import Shape
-
-Pair = tuple[int, int]
-Pad = tuple[int, int, int, int]
 
 #: One number for all axes, or one for each.
 Extents = int | Sequence[int]
+
+
+def window(
+    where: str, kernel: Extents, stride: Extents = 1, pad: Extents = 0, dilation: Extents = 1, axes: int = 2
+) -> Window:
+    """The window of these arguments, each as `pair` or `pads` has it. ValueError for anything else."""
+    extents, steps = pair(where, "kernel", kernel, axes), pair(where, "stride", stride, axes)
+    return Window(extents, steps, pads(where, pad, axes), pair(where, "dilation", dilation, axes))
 
 
 def pair(where: str, what: str, value: Extents, axes: int = 2) -> Pair:
@@ -55,18 +60,3 @@ def as_image(extents: Sequence[int]) -> Shape:
 
 def _entries(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
-
-
-def window_count(where: str, size: Pair, kernel: Pair, stride: Pair, pad: Pad, dilation: Pair = (1, 1)) -> Pair:
-    """How many windows fit, (rows, columns): (size + pads - dilation * (kernel - 1) - 1) // stride + 1.
-
-    size: (h, w) of the image; pad: (top, bottom, left, right). ShapeError if not even one fits.
-    """
-    padded = size[0] + pad[0] + pad[1], size[1] + pad[2] + pad[3]
-    extents = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
-    if padded[0] < extents[0] or padded[1] < extents[1]:
-        raise ShapeError(
-            f"{where}: wanted an image of at least {extents[0]} x {extents[1]} with its padding, "
-            f"received {padded[0]} x {padded[1]} ({size[0]} x {size[1]} before padding)"
-        )
-    return (padded[0] - extents[0]) // stride[0] + 1, (padded[1] - extents[1]) // stride[1] + 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from kernel_case import Case, Tensors, garbage
+from singa_lite.kernels.interface.window import Window
 
 Made = tuple[Tensors, dict[str, Any]]
 Shape = tuple[int, ...]
@@ -25,21 +25,22 @@ def positive(rng: np.random.Generator, shape: Shape, dtype: np.dtype) -> np.ndar
 
 def convolution(
     direction: str,
+    *,
+    window: Window,
     small: Shape = (3, 4, 5, 7),
     big: Shape = (5, 12, 95, 117),
     filters: tuple[int, int] = (6, 18),
-    kernel: tuple[int, int] = (3, 2),
+    groups: int = 1,
     with_bias: bool = True,
-    **settings: Any,
+    **activation: Any,
 ) -> Case:
     """conv2d, its derivative or its gradient. small, big: x's shapes; filters: of each."""
-    settings = {"stride": (1, 1), "pad": (0, 0, 0, 0), "dilation": (1, 1), "groups": 1} | settings
+    settings = {"window": window, "groups": groups, **activation}
 
     def build(rng: np.random.Generator, dtype: np.dtype, is_big: bool) -> Made:
         x_shape, k = (big if is_big else small), filters[is_big]
-        weight_shape = k, x_shape[1] // settings["groups"], *kernel
-        reach = [d * (extent - 1) + 1 for d, extent in zip(settings["dilation"], kernel, strict=True)]
-        y_shape = *(x_shape[0], k), *outputs(x_shape, reach, settings["stride"], settings["pad"])
+        weight_shape = k, x_shape[1] // groups, *window.kernel
+        y_shape = x_shape[0], k, *window.positions("y", x_shape[2:])
         x, weight, y = (normal(rng, shape, dtype) for shape in (x_shape, weight_shape, y_shape))
         if direction in ("conv2d", "conv2d_activation"):
             bias = normal(rng, (k,), dtype) if with_bias else None
@@ -51,21 +52,19 @@ def convolution(
     return Case(build)
 
 
-def outputs(x_shape: Shape, kernel: Any, stride: tuple[int, int], pad: tuple[int, int, int, int]) -> Shape:
-    """Output height and width."""
-    sums = pad[0] + pad[1], pad[2] + pad[3]
-    extents = zip(x_shape[2:], sums, kernel, stride, strict=True)
-    return tuple((extent + padding - reach) // step + 1 for extent, padding, reach, step in extents)
-
-
 #: Settings of convolutions that take different ways through a kernel.
 CONVOLUTIONS: dict[str, dict[str, Any]] = {
-    "": {"pad": (1, 1, 1, 0)},
-    ":strided": {"stride": (2, 3), "pad": (0, 2, 1, 1), "dilation": (1, 2), "with_bias": False},
-    ":grouped": {"groups": 2, "pad": (1, 0, 0, 1)},
-    ":depthwise": {"groups": 12, "pad": (1, 1, 1, 1), "small": (3, 12, 5, 4), "filters": (12, 24)},
-    ":pointwise": {"kernel": (1, 1), "small": (3, 4, 5, 7)},
-    ":images": {"kernel": (5, 3), "small": (7, 2, 5, 3), "big": (531, 10, 9, 11), "filters": (5, 14)},
+    "": {"window": Window((3, 2), pad=(1, 1, 1, 0))},
+    ":strided": {"window": Window((3, 2), (2, 3), (0, 2, 1, 1), (1, 2)), "with_bias": False},
+    ":grouped": {"window": Window((3, 2), pad=(1, 0, 0, 1)), "groups": 2},
+    ":depthwise": {
+        "window": Window((3, 2), pad=(1, 1, 1, 1)),
+        "groups": 12,
+        "small": (3, 12, 5, 4),
+        "filters": (12, 24),
+    },
+    ":pointwise": {"window": Window((1, 1)), "small": (3, 4, 5, 7)},
+    ":images": {"window": Window((5, 3)), "small": (7, 2, 5, 3), "big": (531, 10, 9, 11), "filters": (5, 14)},
 }
 
 
@@ -73,11 +72,11 @@ CONVOLUTIONS: dict[str, dict[str, Any]] = {
 IMAGES = (3, 5, 7, 9), (3, 11, 127, 129)
 
 POOLINGS: dict[str, dict[str, Any]] = {
-    "": {"kernel": (2, 3), "stride": (2, 3), "pad": (0, 0, 0, 0)},
-    ":overlapping": {"kernel": (3, 2), "stride": (2, 1), "pad": (1, 2, 0, 1)},
-    ":sparse": {"kernel": (1, 2), "stride": (3, 4), "pad": (0, 0, 1, 1)},
-    ":global": {"kernel": (7, 9), "stride": (1, 1), "pad": (0, 0, 0, 0)},
-    ":wide": {"kernel": (17, 19), "stride": (3, 4), "pad": (8, 9, 6, 7)},
+    "": {"window": Window((2, 3), (2, 3))},
+    ":overlapping": {"window": Window((3, 2), (2, 1), (1, 2, 0, 1))},
+    ":sparse": {"window": Window((1, 2), (3, 4), (0, 0, 1, 1))},
+    ":global": {"window": Window((7, 9))},
+    ":wide": {"window": Window((17, 19), (3, 4), (8, 9, 6, 7))},
 }
 
 
@@ -86,18 +85,18 @@ def pooling(name: str, **settings: Any) -> Case:
 
     def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
         x_shape = IMAGES[big]
-        if big and settings["kernel"] == (7, 9):
+        window = settings["window"]
+        if big and window.kernel == (7, 9):
             x_shape = 23, 401, 7, 9
-        kernel = settings["kernel"]
-        y_shape = *x_shape[:2], *outputs(x_shape, kernel, settings["stride"], settings["pad"])
-        index = garbage(y_shape, np.uint8 if prod(kernel) <= 256 else np.int32)
+        y_shape = *x_shape[:2], *window.positions("y", x_shape[2:])
+        index = garbage(y_shape, np.uint8 if window.places <= 256 else np.int32)
         if name == "max_pool2d":
             return [normal(rng, x_shape, dtype), garbage(y_shape, dtype), index], settings
         if name == "avg_pool2d":
             return [normal(rng, x_shape, dtype), garbage(y_shape, dtype)], settings
         dy, dx = normal(rng, y_shape, dtype), garbage(x_shape, dtype)
         if name == "max_pool2d_derivative":
-            return [dy, rng.integers(0, prod(kernel), y_shape, dtype=index.dtype), dx], settings
+            return [dy, rng.integers(0, window.places, y_shape, dtype=index.dtype), dx], settings
         return [dy, dx], settings
 
     return Case(build)

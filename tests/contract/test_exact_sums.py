@@ -12,6 +12,7 @@ import pytest
 
 from kernel_case import garbage, run
 from kernel_sets import cuda_sets, kernel_sets
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
 
@@ -246,7 +247,7 @@ def test_average_of_large_windows(kernels, layout):
     """One term after the other, as windows have few: the roundings add up as a random walk does."""
     lay = LAYOUTS[layout]
     x, y = lay(shifted(2, 16, 64, 64)), lay(garbage((2, 16, 1, 1), np.float32))
-    settings = {"kernel": (64, 64), "stride": (1, 1), "pad": (0, 0, 0, 0), "count_pad": True}
+    settings = {"window": Window((64, 64)), "count_pad": True}
     run(kernels, "avg_pool2d", [x, y], settings)
     wanted = x.mean((2, 3), dtype=np.float64, keepdims=True)
     assert_within(y, wanted, np.sqrt(64 * 64), wanted, "average")

@@ -16,6 +16,7 @@ from host_loader import host_bytes
 from singa_lite.kernels.cuda_kernels.cudnn_convolution import Convolutions
 from singa_lite.kernels.cuda_kernels.cudnn_library import CudnnNotFoundError, described, frontend
 from singa_lite.kernels.cuda_kernels.cudnn_plan import Knobs, Planner
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.numpy_kernels import NUMPY
 
@@ -127,12 +128,13 @@ def convolution(node: Any, operands: Mapping[str, np.ndarray]) -> Launch:
     """By NumPy's kernel; extents tell the groups."""
     kernel, ports, image, filters = CONVOLUTIONS[operation(node)]
     pads = zip(node.params["pre_padding"], node.params["post_padding"], strict=True)
-    settings = {
-        "stride": tuple(node.params["stride"]),
-        "pad": tuple(extent for pair in pads for extent in pair),
-        "dilation": tuple(node.params["dilation"]),
-        "groups": operands[image].shape[1] // operands[filters].shape[1],
-    }
+    window = Window(
+        operands[filters].shape[2:],
+        tuple(node.params["stride"]),
+        tuple(extent for pair in pads for extent in pair),
+        tuple(node.params["dilation"]),
+    )
+    settings = {"window": window, "groups": operands[image].shape[1] // operands[filters].shape[1]}
     arrays = tuple(None if port is None else operands[port] for port in ports)
     scratch = np.empty(NUMPY.scratch_bytes(kernel, arrays, settings), np.uint8)
     return NUMPY.prepare(kernel, arrays, scratch, settings)

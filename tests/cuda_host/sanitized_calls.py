@@ -26,6 +26,7 @@ from kernel_case import Case, Tensors, garbage
 from kernel_cases import CASES
 from launches import KERNELS, ORDERS, form, routine
 from singa_lite.kernels.cuda_kernels.routine import Routine
+from singa_lite.kernels.interface.window import Window
 
 DTYPE = np.dtype("float32")
 
@@ -89,9 +90,7 @@ FURTHER |= {
     "softmax:shared columns": _fixed(((2, 131, 5), (2, 131, 5)), axis=1),
     "softmax_derivative:shared columns": _fixed(((2, 131, 5), (2, 131, 5), (2, 131, 5)), axis=1),
     "softmax_cross_entropy:long rows": pointwise.class_loss(_for_both((2, 2100)), np.float32),
-    "avg_pool2d:pairs of lanes": _fixed(
-        ((1, 600, 3, 4), (1, 600, 1, 1)), kernel=(3, 4), stride=(1, 1), pad=(0, 0, 0, 0), count_pad=False
-    ),
+    "avg_pool2d:pairs of lanes": _fixed(((1, 600, 3, 4), (1, 600, 1, 1)), window=Window((3, 4)), count_pad=False),
     "matmul:deep": _fixed(((70, 71), (71, 67), (70, 67)), transpose_a=False, transpose_b=False),
 }
 

@@ -9,6 +9,7 @@ import pytest
 
 import skips
 from kernel_case import garbage, run
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import NUMPY, convolution
 
 
@@ -29,16 +30,19 @@ class Setting(NamedTuple):
         return self.filters, self.x[1] // self.groups, *self.kernel
 
     @property
+    def window(self) -> Window:
+        """What slides over x."""
+        return Window(self.kernel, self.stride, self.pad, self.dilation)
+
+    @property
     def y(self) -> tuple[int, int, int, int]:
         """Shape of the output."""
-        sums = self.pad[0] + self.pad[1], self.pad[2] + self.pad[3]
-        extents = zip(self.x[2:], sums, self.dilation, self.kernel, self.stride, strict=True)
-        return self.x[0], self.filters, *((e + p - d * (k - 1) - 1) // s + 1 for e, p, d, k, s in extents)
+        return self.x[0], self.filters, *self.window.positions("y", self.x[2:])
 
     @property
     def settings(self) -> dict[str, Any]:
         """The kernel's settings."""
-        return {"stride": self.stride, "pad": self.pad, "dilation": self.dilation, "groups": self.groups}
+        return {"window": self.window, "groups": self.groups}
 
 
 SETTINGS = {

@@ -12,6 +12,7 @@ from test_cuda_pooling import at_an_odd_place
 
 from kernel_case import garbage, run
 from singa_lite.kernels.cuda_kernels import convolution, depthwise, filter_sums
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 Array = np.ndarray
@@ -145,7 +146,7 @@ def test_halves_are_summed_in_float32(cuda, setting):
 def test_which_kernel_serves():
     def files(c: int, k: int, groups: int) -> list[str]:
         x, weight, y = image(2, c, 9, 9), image(k, c // groups, 3, 3), image(2, k, 7, 7)
-        settings = {"stride": (1, 1), "pad": (0, 0, 0, 0), "dilation": (1, 1), "groups": groups}
+        settings = {"window": Window((3, 3)), "groups": groups}
         return [launch.file for launch in convolution.conv2d(x, weight, None, y, **settings).launches]
 
     assert files(32, 32, 32) == files(32, 64, 32) == ["copy.cu", depthwise.FILE]

@@ -18,13 +18,14 @@ from singa_lite import tensor
 from singa_lite.device.trial import GpuTrial
 from singa_lite.kernels.cuda_kernels.cublaslt_header import Epilogue
 from singa_lite.kernels.cuda_kernels.product import Product
+from singa_lite.kernels.interface.window import Window
 
 MISSING = host_loader.missing() or ("" if find_spec("cupy") else "CuPy, pip install cupy-cuda13x")
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"CUDA kernels cannot run on the host without {MISSING}")
 
 RNG = np.random.default_rng(3)
-SETTINGS = {"stride": (1, 1), "pad": (1, 1, 1, 1), "dilation": (1, 1), "groups": 1}
+SETTINGS = {"window": Window((3, 3), pad=(1, 1, 1, 1)), "groups": 1}
 
 
 class LosesNan(HostMultiplier):

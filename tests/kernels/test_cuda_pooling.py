@@ -13,6 +13,7 @@ from test_pooling import index_dtype, output_shape
 
 from kernel_case import garbage, run
 from singa_lite.kernels.cuda_kernels import pooling
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
 
@@ -23,10 +24,10 @@ Settings = dict[str, Any]
 CHANNELS = [16, 18]
 #: Windows of more than 8 * LEAST_PLACES places, which threads share if there are few; some reach far into the padding.
 WIDE: dict[str, Settings] = {
-    "whole image": {"kernel": (11, 13), "stride": (1, 1), "pad": (0, 0, 0, 0)},
-    "overlapping": {"kernel": (9, 8), "stride": (2, 3), "pad": (4, 5, 7, 0)},
-    "more than 256 places": {"kernel": (17, 16), "stride": (1, 3), "pad": (3, 4, 2, 5)},
-    "of one column": {"kernel": (11, 1), "stride": (1, 5), "pad": (2, 0, 0, 0)},
+    "whole image": {"window": Window((11, 13))},
+    "overlapping": {"window": Window((9, 8), (2, 3), (4, 5, 7, 0))},
+    "more than 256 places": {"window": Window((17, 16), (1, 3), (3, 4, 2, 5))},
+    "of one column": {"window": Window((11, 1), (1, 5), (2, 0, 0, 0))},
 }
 
 every_window = pytest.mark.parametrize("settings", WINDOWS.values(), ids=WINDOWS)
@@ -51,8 +52,8 @@ def normal(*shape: int, seed: int = 1) -> Array:
 
 def results(shape: tuple[int, ...], settings: Settings, dtype: Any = np.float32) -> tuple[Array, Array]:
     """y and index, before."""
-    of_y = output_shape(shape, **settings)
-    return garbage(of_y, dtype), garbage(of_y, index_dtype(settings["kernel"]))
+    of_y = output_shape(shape, settings["window"])
+    return garbage(of_y, dtype), garbage(of_y, index_dtype(settings["window"]))
 
 
 def maximum(cuda: KernelSet, x: Array, first: Any, second: Any, settings: Settings) -> tuple[Array, Array]:
@@ -100,7 +101,7 @@ def test_wide_windows(cuda, settings, first, second):
 
 
 def test_wide_windows_are_shared_while_there_are_few():
-    whole = {"kernel": (56, 56), "stride": (1, 1), "pad": (0, 0, 0, 0), "count_pad": False}
+    whole = {"window": Window((56, 56)), "count_pad": False}
     for images, lanes in ((1, 64), (32, 64), (2048, 2), (8192, 1)):
         routine = pooling.avg_pool2d(image(images, 256, 56, 56), image(images, 256, 1, 1), **whole)
         if images * 256 * 56 * 56 >= 2**31:

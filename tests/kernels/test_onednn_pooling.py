@@ -11,6 +11,7 @@ from layouts import PAIRS, c_order, channels_last, image, serves
 from test_pooling import index_dtype, output_shape
 
 from kernel_case import garbage
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import Form, KernelSet
 
 Array = np.ndarray
@@ -18,12 +19,12 @@ Settings = dict[str, Any]
 
 #: Windows by what is special about them.
 WINDOWS: dict[str, Settings] = {
-    "halving": {"kernel": (2, 2), "stride": (2, 2), "pad": (0, 0, 0, 0)},
-    "of ResNet": {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1, 1, 1)},
-    "overlapping": {"kernel": (3, 2), "stride": (1, 1), "pad": (2, 0, 0, 1)},
-    "sparse": {"kernel": (2, 1), "stride": (3, 4), "pad": (1, 0, 0, 0)},
-    "whole image": {"kernel": (7, 9), "stride": (1, 1), "pad": (0, 0, 0, 0)},
-    "mostly padding": {"kernel": (5, 4), "stride": (1, 3), "pad": (4, 3, 3, 2)},
+    "halving": {"window": Window((2, 2), (2, 2))},
+    "of ResNet": {"window": Window((3, 3), (2, 2), (1, 1, 1, 1))},
+    "overlapping": {"window": Window((3, 2), pad=(2, 0, 0, 1))},
+    "sparse": {"window": Window((2, 1), (3, 4), (1, 0, 0, 0))},
+    "whole image": {"window": Window((7, 9))},
+    "mostly padding": {"window": Window((5, 4), (1, 3), (4, 3, 3, 2))},
 }
 
 every_window = pytest.mark.parametrize("settings", WINDOWS.values(), ids=WINDOWS)
@@ -38,8 +39,8 @@ def normal(*shape: int, seed: int = 1) -> Array:
 
 def results(shape: tuple[int, ...], settings: Settings) -> tuple[Array, Array]:
     """y and index, before."""
-    of_y = output_shape(shape, **settings)
-    return garbage(of_y, np.float32), garbage(of_y, index_dtype(settings["kernel"]))
+    of_y = output_shape(shape, settings["window"])
+    return garbage(of_y, np.float32), garbage(of_y, index_dtype(settings["window"]))
 
 
 def check(onednn: KernelSet, name: str, tensors: layouts.Tensors, settings: Settings) -> None:
@@ -79,7 +80,7 @@ def test_max_pool2d_derivative(onednn, settings, first, second):
 @every_pair
 def test_avg_pool2d(onednn, settings, count_pad, first, second):
     x, settings = normal(3, 18, 7, 9), {**settings, "count_pad": count_pad}
-    y = garbage(output_shape(x.shape, **{k: v for k, v in settings.items() if k != "count_pad"}), np.float32)
+    y = garbage(output_shape(x.shape, settings["window"]), np.float32)
     check(onednn, "avg_pool2d", [first(x), second(y)], settings)
     dx = garbage(x.shape, np.float32)
     check(onednn, "avg_pool2d_derivative", [first(normal(*y.shape, seed=2)), second(dx)], settings)
@@ -127,7 +128,7 @@ def test_nan_and_infinities_in_averages(onednn, count_pad, layout):
 @pytest.mark.parametrize("kernel, served", [((15, 17), True), ((16, 16), False), ((17, 16), True)], ids=str)
 def test_windows_around_256_places(onednn, layout, kernel, served):
     """The library counts with 32 bits from 256 places on, the interface from 257 places on."""
-    x, settings = normal(2, 18, 18, 19), {"kernel": kernel, "stride": (1, 1), "pad": (1, 0, 0, 2)}
+    x, settings = normal(2, 18, 18, 19), {"window": Window(kernel, pad=(1, 0, 0, 2))}
     if served:
         y, index = maximum(onednn, x, layout, settings)
         dx = layout(garbage(x.shape, np.float32))
@@ -142,14 +143,14 @@ NETS: dict[str, tuple[tuple[int, ...], Settings]] = {
     "ResNet": ((16, 64, 112, 112), WINDOWS["of ResNet"]),
     "VGG": ((8, 64, 224, 224), WINDOWS["halving"]),
     "LeNet": ((64, 6, 28, 28), WINDOWS["halving"]),
-    "end of ResNet": ((16, 2048, 7, 7), {**WINDOWS["whole image"], "kernel": (7, 7)}),
-    "Inception": ((16, 192, 28, 28), {"kernel": (3, 3), "stride": (1, 1), "pad": (1, 1, 1, 1)}),
+    "end of ResNet": ((16, 2048, 7, 7), {"window": Window((7, 7))}),
+    "Inception": ((16, 192, 28, 28), {"window": Window((3, 3), pad=(1, 1, 1, 1))}),
 }
 
 
 @pytest.mark.parametrize("shape, settings", NETS.values(), ids=NETS)
 def test_pools_of_nets_are_served_without_copies(onednn, shape, settings):
-    of_y = output_shape(shape, **settings)
+    of_y = output_shape(shape, settings["window"])
     x, y, index, small = image(*shape), image(*of_y), image(*of_y, dtype=np.uint8), 1 << 18
     averages = {**settings, "count_pad": True}
     calls: dict[str, tuple[tuple[Form | None, ...], Settings]] = {

@@ -9,41 +9,41 @@ import pytest
 
 import skips
 from kernel_case import garbage, run
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 #: (x's shape, settings) by what is special about them.
 POOLINGS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
-    "plain": ((2, 3, 4, 9), {"kernel": (2, 3), "stride": (2, 3), "pad": (0, 0, 0, 0)}),
-    "overlapping": ((2, 3, 7, 8), {"kernel": (3, 2), "stride": (2, 1), "pad": (1, 2, 0, 1)}),
-    "sparse": ((2, 3, 7, 9), {"kernel": (2, 1), "stride": (3, 4), "pad": (1, 0, 0, 0)}),
-    "cut off": ((2, 3, 8, 9), {"kernel": (3, 4), "stride": (3, 4), "pad": (0, 0, 0, 0)}),
-    "global": ((3, 2, 4, 5), {"kernel": (4, 5), "stride": (1, 1), "pad": (0, 0, 0, 0)}),
-    "mostly padding": ((3, 2, 3, 2), {"kernel": (5, 4), "stride": (1, 2), "pad": (4, 3, 3, 2)}),
-    "more than 256 places": ((1, 2, 19, 18), {"kernel": (17, 16), "stride": (1, 2), "pad": (0, 0, 0, 0)}),
+    "plain": ((2, 3, 4, 9), {"window": Window((2, 3), (2, 3))}),
+    "overlapping": ((2, 3, 7, 8), {"window": Window((3, 2), (2, 1), (1, 2, 0, 1))}),
+    "sparse": ((2, 3, 7, 9), {"window": Window((2, 1), (3, 4), (1, 0, 0, 0))}),
+    "cut off": ((2, 3, 8, 9), {"window": Window((3, 4), (3, 4))}),
+    "global": ((3, 2, 4, 5), {"window": Window((4, 5))}),
+    "mostly padding": ((3, 2, 3, 2), {"window": Window((5, 4), (1, 2), (4, 3, 3, 2))}),
+    "more than 256 places": ((1, 2, 19, 18), {"window": Window((17, 16), (1, 2))}),
 }
 
 poolings = pytest.mark.parametrize("shape, settings", POOLINGS.values(), ids=POOLINGS)
 counts = pytest.mark.parametrize("count_pad", [False, True], ids=["of x", "of all"])
 
 
-def output_shape(shape: tuple[int, ...], kernel: Any, stride: Any, pad: Any) -> tuple[int, ...]:
+def output_shape(shape: tuple[int, ...], window: Window) -> tuple[int, ...]:
     """y's shape."""
-    height = (shape[2] + pad[0] + pad[1] - kernel[0]) // stride[0] + 1
-    width = (shape[3] + pad[2] + pad[3] - kernel[1]) // stride[1] + 1
-    return *shape[:2], height, width
+    return *shape[:2], *window.positions("y", (shape[2], shape[3]))
 
 
-def index_dtype(kernel: tuple[int, int]) -> type:
+def index_dtype(window: Window) -> type:
     """As the interface has it."""
-    return np.uint8 if kernel[0] * kernel[1] <= 256 else np.int32
+    return np.uint8 if window.places <= 256 else np.int32
 
 
-def window(x_shape: tuple[int, ...], at: tuple[int, ...], kernel: Any, stride: Any, pad: Any) -> list[Any]:
+def elements_of(x_shape: tuple[int, ...], at: tuple[int, ...], window: Window) -> list[Any]:
     """(place, element of x) of the window of one element of y."""
     n, c, row, column = at
     found = []
-    for place, (i, j) in enumerate(np.ndindex(*kernel)):
-        h, w = row * stride[0] + i - pad[0], column * stride[1] + j - pad[2]
+    for place, (i, j) in enumerate(np.ndindex(*window.kernel)):
+        h = row * window.stride[0] + i - window.pad[0]
+        w = column * window.stride[1] + j - window.pad[2]
         if 0 <= h < x_shape[2] and 0 <= w < x_shape[3]:
             found.append((place, (n, c, h, w)))
     return found
@@ -51,10 +51,10 @@ def window(x_shape: tuple[int, ...], at: tuple[int, ...], kernel: Any, stride: A
 
 def loop_maximum(x: np.ndarray, settings: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, dict[Any, Any]]:
     """y, index, and the element of x that each element of y was taken from."""
-    shape = output_shape(x.shape, **settings)
+    shape = output_shape(x.shape, settings["window"])
     y, index, winners = np.empty(shape), np.empty(shape, np.int64), {}
     for at in np.ndindex(*shape):
-        elements = window(x.shape, at, **settings)
+        elements = elements_of(x.shape, at, settings["window"])
         nans = [element for element in elements if np.isnan(x[element[1]])]
         index[at], winners[at] = nans[0] if nans else max(elements, key=lambda e: (x[e[1]], -e[0]))
         y[at] = x[winners[at]]
@@ -63,8 +63,8 @@ def loop_maximum(x: np.ndarray, settings: dict[str, Any]) -> tuple[np.ndarray, n
 
 def max_pool(x: np.ndarray, settings: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """y and index from the kernel."""
-    shape = output_shape(x.shape, **settings)
-    y, index = garbage(shape, x.dtype), garbage(shape, index_dtype(settings["kernel"]))
+    shape = output_shape(x.shape, settings["window"])
+    y, index = garbage(shape, x.dtype), garbage(shape, index_dtype(settings["window"]))
     run(NUMPY, "max_pool2d", [x, y, index], settings)
     return y, index
 
@@ -117,7 +117,7 @@ def test_padding_never_wins(shape, settings):
 
 def test_infinite_dy_reaches_the_winner_alone():
     x = np.array([[[[1.0, 3.0, 2.0], [4.0, 0.0, 5.0]]]], np.float32)
-    settings = {"kernel": (2, 2), "stride": (1, 1), "pad": (0, 0, 0, 0)}
+    settings = {"window": Window((2, 2))}
     _, index = max_pool(x, settings)
     dx = garbage(x.shape, x.dtype)
     run(NUMPY, "max_pool2d_derivative", [np.array([[[[np.inf, 7.0]]]], np.float32), index, dx], settings)
@@ -128,14 +128,14 @@ def test_infinite_dy_reaches_the_winner_alone():
 @counts
 def test_average_and_its_derivative_equal_the_loops(shape, settings, count_pad):
     rng = np.random.default_rng(5)
-    x, y = rng.standard_normal(shape), garbage(output_shape(shape, **settings), np.float64)
+    x, y = rng.standard_normal(shape), garbage(output_shape(shape, settings["window"]), np.float64)
     dy, dx = rng.standard_normal(y.shape), garbage(shape, x.dtype)
     run(NUMPY, "avg_pool2d", [x, y], {**settings, "count_pad": count_pad})
     run(NUMPY, "avg_pool2d_derivative", [dy, dx], {**settings, "count_pad": count_pad})
     wanted_y, wanted_dx = np.zeros(y.shape), np.zeros(shape)
     for at in np.ndindex(*y.shape):
-        elements = window(shape, at, **settings)
-        count = settings["kernel"][0] * settings["kernel"][1] if count_pad else len(elements)
+        elements = elements_of(shape, at, settings["window"])
+        count = settings["window"].places if count_pad else len(elements)
         for _, element in elements:
             wanted_y[at] += x[element] / count
             wanted_dx[element] += dy[at] / count
@@ -147,7 +147,7 @@ def test_average_and_its_derivative_equal_the_loops(shape, settings, count_pad):
 def test_large_images_equal_sliding_windows(shape):
     """Large enough that the kernels work image by image, channel by channel and a few rows at a time."""
     rng = np.random.default_rng(6)
-    settings = {"kernel": (3, 2), "stride": (2, 1), "pad": (0, 0, 0, 0)}
+    settings = {"window": Window((3, 2), (2, 1))}
     x = rng.standard_normal(shape)
     windows = np.lib.stride_tricks.sliding_window_view(x, (3, 2), axis=(2, 3))[:, :, ::2]
     flat = windows.reshape(*windows.shape[:4], 6)
@@ -171,7 +171,7 @@ def test_large_images_equal_sliding_windows(shape):
 
 @pytest.mark.parametrize("name", ["max_pool2d", "avg_pool2d"])
 def test_an_empty_batch_is_no_error(name):
-    settings = {"kernel": (2, 2), "stride": (1, 1), "pad": (0, 0, 0, 0)}
+    settings = {"window": Window((2, 2))}
     x, y, index = np.empty((0, 3, 4, 5)), np.empty((0, 3, 3, 4)), np.empty((0, 3, 3, 4), np.uint8)
     if name == "max_pool2d":
         run(NUMPY, name, [x, y, index], settings)
@@ -187,7 +187,7 @@ def test_equals_pytorch(count_pad):
     torch = skips.library("torch")
     x = np.random.default_rng(7).standard_normal((2, 3, 11, 8))
     leaf = torch.tensor(x, requires_grad=True)
-    settings = {"kernel": (4, 3), "stride": (2, 3), "pad": (2, 2, 1, 1)}
+    settings = {"window": Window((4, 3), (2, 3), (2, 2, 1, 1))}
     y, index = max_pool(x, settings)
     wanted = torch.nn.functional.max_pool2d(leaf, (4, 3), (2, 3), (2, 1))
     np.testing.assert_array_equal(y, wanted.detach().numpy())

@@ -10,6 +10,7 @@ import pytest
 from kernel_case import garbage, run
 from kernel_sets import cuda_sets, kernel_sets
 from nets import bits
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import KernelSet
 
 Array = np.ndarray
@@ -22,7 +23,7 @@ every_set = pytest.mark.parametrize("kernels", SETS)
 
 #: Zeros of both signs, numbers so small that a product with any other is none, the largest ones, NaN and infinity.
 VALUES = [-1, -0.0, 0.0, 1, -1e-30, 1e-30, -2e-38, 2e-38, -1e-42, 1e-42, -3e38, 3e38, np.inf, np.nan]
-POINTWISE: dict[str, Any] = {"stride": (1, 1), "pad": (0, 0, 0, 0), "dilation": (1, 1), "groups": 1}
+POINTWISE: dict[str, Any] = {"window": Window((1, 1)), "groups": 1}
 
 
 def applied(kernels: KernelSet, name: str, x: Array, **settings: Any) -> Array:
@@ -70,7 +71,7 @@ def test_relu_within_a_convolution_of_noise(kernels, groups):
     rng = np.random.default_rng(3)
     x = rng.standard_normal((2, 8, 9, 7), dtype=np.float32)
     weight = rng.standard_normal((16, 8 // groups, 3, 3), dtype=np.float32)
-    settings = {**POINTWISE, "pad": (1, 1, 1, 1), "groups": groups}
+    settings = {"window": Window((3, 3), pad=(1, 1, 1, 1)), "groups": groups}
     plain, fused = fused_and_not(kernels, "conv2d", [x, weight], (2, 16, 9, 7), **settings)
     assert plain == fused
 

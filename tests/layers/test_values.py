@@ -70,13 +70,13 @@ CONVOLUTIONS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
 def test_conv2d_is_the_sum_that_its_docstring_gives(shape, options):
     layer, values = random_layer(layers.Conv2D, shape, **options)
     x = RNG.standard_normal((2, *shape))
-    w, bias, windows = values["weight"], values.get("bias"), layer.windows
+    w, bias, window = values["weight"], values.get("bias"), layer.window
     wanted = np.zeros((2, *layer.get_output_sample_shape()))
     for k, i, j in np.ndindex(wanted.shape[1:]):
         group = k // (w.shape[0] // layer.groups)
         for c, u, v in np.ndindex(w.shape[1:]):
-            row = i * windows.stride[0] + u * windows.dilation[0] - windows.pad[0]
-            column = j * windows.stride[1] + v * windows.dilation[1] - windows.pad[2]
+            row = i * window.stride[0] + u * window.dilation[0] - window.pad[0]
+            column = j * window.stride[1] + v * window.dilation[1] - window.pad[2]
             if 0 <= row < shape[1] and 0 <= column < shape[2]:
                 wanted[:, k, i, j] += w[k, c, u, v] * x[:, group * w.shape[1] + c, row, column]
         wanted[:, k, i, j] += 0 if bias is None else bias[k]

@@ -35,6 +35,7 @@ from programs import (
     update,
     whole,
 )
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.operation import Operand
 from singa_lite.passes.concat import assembled_in_place
@@ -381,7 +382,7 @@ def test_a_piece_gives_equal_bits(key, order):
 def test_convolutions_keep_their_copies_where_inner_strides_would_change():
     x, weight = whole(0, 2, 3, 5, 4), whole(1, 6, 3, 1, 1)
     y, other = whole(10, 2, 6, 5, 4), whole(11, 2, 6, 5, 3)
-    settings = {"stride": (1, 1), "pad": (0, 0, 0, 0), "dilation": (1, 1), "groups": 1}
+    settings = {"window": Window((1, 1)), "groups": 1}
     joined = whole(12, 2, 6, 5, 7)
     made = assembled(
         call("conv2d", x, weight, None, y, **settings), fill(other),

@@ -14,17 +14,16 @@ from singa_lite.kernels.cuda_kernels import depthwise
 from singa_lite.kernels.cuda_kernels.filter_sums import splits_for, sum_of_splits
 from singa_lite.kernels.cuda_kernels.images import (
     MOST_PLACES,
-    Pad,
-    Pair,
     Struct,
     divisor,
     images,
     in_packs,
     struct,
-    window,
+    windows,
 )
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.source import FLOATS
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import Form
 
 FILE = "convolution.cu"
@@ -41,55 +40,38 @@ NARROW = 16
 MOST_GROUPS = 65535
 
 
-def conv2d(
-    x: Form, weight: Form, bias: Form | None, y: Form, *, stride: Pair, pad: Pad, dilation: Pair, groups: int
-) -> Routine | None:
+def conv2d(x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int) -> Routine | None:
     """Forward."""
-    return _forward(x, weight, bias, y, _window(weight, stride, pad, dilation), groups, "")
+    return _forward(x, weight, bias, y, window, groups, "")
 
 
 def conv2d_activation(
-    x: Form,
-    weight: Form,
-    bias: Form | None,
-    y: Form,
-    *,
-    stride: Pair,
-    pad: Pad,
-    dilation: Pair,
-    groups: int,
-    activation: str,
+    x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int, activation: str
 ) -> Routine | None:
     """Forward, and the activation before the result is stored."""
-    return _forward(x, weight, bias, y, _window(weight, stride, pad, dilation), groups, activation)
+    return _forward(x, weight, bias, y, window, groups, activation)
 
 
-def conv2d_derivative(
-    dy: Form, weight: Form, dx: Form, *, stride: Pair, pad: Pad, dilation: Pair, groups: int
-) -> Routine | None:
+def conv2d_derivative(dy: Form, weight: Form, dx: Form, *, window: Window, groups: int) -> Routine | None:
     """Each element of dx sums over the windows that it lies in."""
     if not _fit(groups, dy, weight, dx):
         return None
-    found = _window(weight, stride, pad, dilation)
     if depthwise.is_better(weight, groups):
-        return depthwise.derivative(dy, weight, dx, found)
-    settings = _settings(dx, weight, dy, found, groups, dx, weight.shape[0] // groups)
+        return depthwise.derivative(dy, weight, dx, window)
+    settings = _settings(dx, weight, dy, window, groups, dx, weight.shape[0] // groups)
     narrow = weight.shape[1] <= NARROW
     grid = _tiles(_positions(dx), weight.shape[1], narrow), 1, groups
     operands = settings, np.int32(narrow), dy, weight, dx
     return Routine().launch(FILE, "conv2d_derivative", *operands, types={"T": dx.dtype}, grid=grid)
 
 
-def conv2d_gradient(
-    x: Form, dy: Form, dweight: Form, *, stride: Pair, pad: Pad, dilation: Pair, groups: int
-) -> Routine | None:
+def conv2d_gradient(x: Form, dy: Form, dweight: Form, *, window: Window, groups: int) -> Routine | None:
     """The places of dy are split, so that many blocks work; then the sums of the splits are added up."""
     if not _fit(groups, x, dy, dweight):
         return None
-    found = _window(dweight, stride, pad, dilation)
     if depthwise.is_better(dweight, groups):
-        return depthwise.gradient(x, dy, dweight, found)
-    settings = _settings(x, dweight, dy, found, groups, dy, dweight.shape[1])
+        return depthwise.gradient(x, dy, dweight, window)
+    settings = _settings(x, dweight, dy, window, groups, dy, dweight.shape[1])
     filters, terms = dweight.shape[0] // groups, prod(dweight.shape[1:])
     narrow = filters <= NARROW
     tiles = _tiles(terms, filters, narrow)
@@ -103,24 +85,20 @@ def conv2d_gradient(
 
 
 def _forward(
-    x: Form, weight: Form, bias: Form | None, y: Form, found: Struct, groups: int, activation: str
+    x: Form, weight: Form, bias: Form | None, y: Form, window: Window, groups: int, activation: str
 ) -> Routine | None:
     number = ACTIVATIONS.get(activation)
     if number is None or not _fit(groups, x, weight, y, *(() if bias is None else (bias,))):
         return None
     step = np.int64(0 if bias is None else bias.strides[0] // bias.dtype.itemsize)
     if depthwise.is_better(weight, groups):
-        return depthwise.forward(x, weight, bias, step, y, found, np.int32(number))
-    settings = _settings(x, weight, y, found, groups, y, weight.shape[1])
+        return depthwise.forward(x, weight, bias, step, y, window, np.int32(number))
+    settings = _settings(x, weight, y, window, groups, y, weight.shape[1])
     filters = weight.shape[0] // groups
     narrow = filters <= NARROW
     grid = _tiles(_positions(y), filters, narrow), 1, groups
     operands = settings, np.int32(narrow), x, weight, bias, step, y, np.int32(number)
     return Routine().launch(FILE, "conv2d", *operands, types={"T": y.dtype}, grid=grid)
-
-
-def _window(weight: Form, stride: Pair, pad: Pad, dilation: Pair) -> Struct:
-    return window((weight.shape[2], weight.shape[3]), stride, pad, dilation)
 
 
 def _fit(groups: int, *forms: Form) -> bool:
@@ -129,15 +107,14 @@ def _fit(groups: int, *forms: Form) -> bool:
     return small and forms[0].dtype.name in FLOATS and all(form.dtype == forms[0].dtype for form in forms)
 
 
-def _settings(x: Form, weight: Form, y: Form, found: Struct, groups: int, counted: Form, summed: int) -> Struct:
+def _settings(x: Form, weight: Form, y: Form, window: Window, groups: int, counted: Form, summed: int) -> Struct:
     """The struct `Convolution` of convolution.cuh. counted: whose places; summed: numbers that are summed at a tap."""
     filters, channels = weight.shape[0] // groups, weight.shape[1]
-    stride_h, stride_w = found["stride"].tolist()
     return struct(
         x=images(x),
         y=images(y),
         weight=images(weight),
-        window=found,
+        window=windows(window),
         channels=channels,
         filters=filters,
         x_quads=int(in_packs(QUAD, x) and channels % QUAD == 0),
@@ -148,8 +125,8 @@ def _settings(x: Form, weight: Form, y: Form, found: Struct, groups: int, counte
         rows=divisor(counted.shape[2]),
         of_tap=divisor(summed),
         across=divisor(weight.shape[3]),
-        stride_h=divisor(stride_h),
-        stride_w=divisor(stride_w),
+        stride_h=divisor(window.stride[0]),
+        stride_w=divisor(window.stride[1]),
     )
 
 

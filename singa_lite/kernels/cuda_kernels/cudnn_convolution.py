@@ -14,33 +14,22 @@ from singa_lite.kernels.cuda_kernels.cudnn_plan import DTYPES, Planner
 from singa_lite.kernels.cuda_kernels.elementwise import mapped
 from singa_lite.kernels.cuda_kernels.nan_probe import NanProbe, Question, Trial
 from singa_lite.kernels.cuda_kernels.routine import Routine
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import Form
 from singa_lite.strides import laid_out
-
-Pair = tuple[int, int]
-Pad = tuple[int, int, int, int]
 
 #: Orders of axes that engines are made for, outermost first.
 _ORDERS = ((0, 2, 3, 1), (0, 1, 2, 3))
 
 
-class _Window(NamedTuple):
-    """The settings."""
-
-    stride: Pair
-    pad: Pad
-    dilation: Pair
-
-    @property
-    def geometry(self) -> dict[str, list[int]]:
-        """As the library takes them."""
-        top, bottom, left, right = self.pad
-        return {
-            "pre_padding": [top, left],
-            "post_padding": [bottom, right],
-            "stride": list(self.stride),
-            "dilation": list(self.dilation),
-        }
+def _geometry(window: Window) -> dict[str, list[int]]:
+    """As the library takes it."""
+    return {
+        "pre_padding": list(window.pad_before),
+        "post_padding": list(window.pad_behind),
+        "stride": list(window.stride),
+        "dilation": list(window.dilation),
+    }
 
 
 class Operand(NamedTuple):
@@ -85,37 +74,17 @@ class Convolutions:
         }
 
     def conv2d(
-        self,
-        x: Form,
-        weight: Form,
-        bias: Form | None,
-        y: Form,
-        *,
-        stride: Pair,
-        pad: Pad,
-        dilation: Pair,
-        groups: int,
+        self, x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int
     ) -> Routine | None:
         """The bias is added before the result is stored."""
-        return self._forward(x, weight, bias, y, _Window(stride, pad, dilation))
+        return self._forward(x, weight, bias, y, window)
 
     def conv2d_activation(
-        self,
-        x: Form,
-        weight: Form,
-        bias: Form | None,
-        y: Form,
-        *,
-        stride: Pair,
-        pad: Pad,
-        dilation: Pair,
-        groups: int,
-        activation: str,
+        self, x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int, activation: str
     ) -> Routine | None:
         """ReLU only: in the same graph, or where that is not to be had or loses NaN, by a kernel of ours behind it."""
         if activation != "relu":
             return None
-        window = _Window(stride, pad, dilation)
         fused = self._forward(x, weight, bias, y, window, relu=True) if self.keeps_nan(x, bias) else None
         if fused is not None:
             return fused
@@ -131,46 +100,40 @@ class Convolutions:
             image, filters = (_channels_last(shape, x.dtype) for shape in ((3, 8, 6, 6), (8, 8, 3, 3)))
             vector = None if bias is None else Form((8,), x.dtype, (x.dtype.itemsize,))
             result = _channels_last((3, 8, 6, 6), x.dtype)
-            window = _Window((1, 1), (1, 1, 1, 1), (1, 1))
+            window = Window((3, 3), pad=(1, 1, 1, 1))
             routine = self._forward(image, filters, vector, result, window, relu=True)
             yield Question(routine, (image, filters, vector, result))
 
         return self._probe.keeps_nan((x.dtype.name, bias is None), questions)
 
-    def conv2d_derivative(
-        self, dy: Form, weight: Form, dx: Form, *, stride: Pair, pad: Pad, dilation: Pair, groups: int
-    ) -> Routine | None:
+    def conv2d_derivative(self, dy: Form, weight: Form, dx: Form, *, window: Window, groups: int) -> Routine | None:
         """The library's dgrad."""
         operands = _operands(dy, weight, dx)
         if operands is None or not _is_packed(weight):
             return None
         loss, filters, image = operands
-        window = _Window(stride, pad, dilation)
 
         def draw(graph: Any) -> None:
             given = {"loss": loss.read(graph), "filter": filters.read(graph)}
-            image.write(graph, graph.conv_dgrad(**given, **window.geometry))
+            image.write(graph, graph.conv_dgrad(**given, **_geometry(window)))
 
         return self._routine(draw, dy, weight, dx)
 
-    def conv2d_gradient(
-        self, x: Form, dy: Form, dweight: Form, *, stride: Pair, pad: Pad, dilation: Pair, groups: int
-    ) -> Routine | None:
+    def conv2d_gradient(self, x: Form, dy: Form, dweight: Form, *, window: Window, groups: int) -> Routine | None:
         """The library's wgrad."""
         operands = _operands(x, dy, dweight)
         if operands is None or not _is_packed(dweight):
             return None
         image, loss, filters = operands
-        window = _Window(stride, pad, dilation)
 
         def draw(graph: Any) -> None:
             given = {"image": image.read(graph), "loss": loss.read(graph)}
-            filters.write(graph, graph.conv_wgrad(**given, **window.geometry))
+            filters.write(graph, graph.conv_wgrad(**given, **_geometry(window)))
 
         return self._routine(draw, x, dy, dweight)
 
     def _forward(
-        self, x: Form, weight: Form, bias: Form | None, y: Form, window: _Window, relu: bool = False
+        self, x: Form, weight: Form, bias: Form | None, y: Form, window: Window, relu: bool = False
     ) -> Routine | None:
         operands = _operands(x, weight, y, uids=(1, 2, 4))
         offset = None if bias is None else _vector(bias, uid=3)
@@ -181,7 +144,7 @@ class Convolutions:
         image, filters, target = operands
 
         def draw(graph: Any) -> None:
-            result = graph.conv_fprop(image=image.read(graph), weight=filters.read(graph), **window.geometry)
+            result = graph.conv_fprop(image=image.read(graph), weight=filters.read(graph), **_geometry(window))
             if offset is not None:
                 result = graph.bias(input=result, bias=offset.read(graph))
             target.write(graph, graph.relu(input=result) if relu else result)

@@ -7,9 +7,10 @@ from math import prod
 import numpy as np
 
 from singa_lite.kernels.cuda_kernels.filter_sums import splits_for, sum_of_splits
-from singa_lite.kernels.cuda_kernels.images import Struct, divisor, images, in_packs, places, struct, vector
+from singa_lite.kernels.cuda_kernels.images import Struct, divisor, images, in_packs, places, struct, vector, windows
 from singa_lite.kernels.cuda_kernels.routine import Routine, blocks
 from singa_lite.kernels.cuda_kernels.walk import walk
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import Form
 from singa_lite.kernels.routine import Temporary
 from singa_lite.strides import ordered_strides
@@ -30,7 +31,7 @@ def is_better(weight: Form, groups: int) -> bool:
 
 
 def forward(
-    x: Form, weight: Form, bias: Form | None, bias_step: np.int64, y: Form, found: Struct, activation: np.int32
+    x: Form, weight: Form, bias: Form | None, bias_step: np.int64, y: Form, window: Window, activation: np.int32
 ) -> Routine | None:
     """A thread for each pack of y."""
     pack = _pack(x, y)
@@ -38,24 +39,24 @@ def forward(
     turned = _turned(routine, weight)
     if turned is None:
         return None
-    operands = _settings(x, y, found, places(y, pack)), x, turned, bias, bias_step, y, activation
+    operands = _settings(x, y, window, places(y, pack)), x, turned, bias, bias_step, y, activation
     grid = blocks(y.size // pack)
     return routine.launch(FILE, "depthwise_conv2d", *operands, types={"T": y.dtype}, grid=grid)
 
 
-def derivative(dy: Form, weight: Form, dx: Form, found: Struct) -> Routine | None:
+def derivative(dy: Form, weight: Form, dx: Form, window: Window) -> Routine | None:
     """A thread for each pack of dx."""
     pack = _pack(dx, dy)
     routine = Routine()
     turned = _turned(routine, weight)
     if turned is None:
         return None
-    operands = _settings(dx, dy, found, places(dx, pack)), dy, turned, dx
+    operands = _settings(dx, dy, window, places(dx, pack)), dy, turned, dx
     grid = blocks(dx.size // pack)
     return routine.launch(FILE, "depthwise_conv2d_derivative", *operands, types={"T": dx.dtype}, grid=grid)
 
 
-def gradient(x: Form, dy: Form, dweight: Form, found: Struct) -> Routine | None:
+def gradient(x: Form, dy: Form, dweight: Form, window: Window) -> Routine | None:
     """A block for some packs of channels, some taps of the window and a split of the places."""
     n, k, h, w = dy.shape
     pack = _pack(x, dy)
@@ -66,7 +67,7 @@ def gradient(x: Form, dy: Form, dweight: Form, found: Struct) -> Routine | None:
     routine = Routine()
     partials = splits.temporary(routine, dweight)
     order = places(Form((n, 1, h, w), dy.dtype, dy.strides), inside=False)
-    operands = _settings(x, dy, found, order), np.int32(pack), np.int32(slots), np.int32(splits.each), x, dy, partials
+    operands = _settings(x, dy, window, order), np.int32(pack), np.int32(slots), np.int32(splits.each), x, dy, partials
     grid = -(-k // (pack * slots)), groups_of_taps, splits.number
     routine.launch("depthwise_gradient.cu", "depthwise_conv2d_gradient", *operands, types={"T": x.dtype}, grid=grid)
     return sum_of_splits(routine, splits, partials, dweight)
@@ -98,15 +99,14 @@ def _turned(routine: Routine, weight: Form) -> Temporary | None:
     return turned
 
 
-def _settings(x: Form, y: Form, found: Struct, order: Struct) -> Struct:
+def _settings(x: Form, y: Form, window: Window, order: Struct) -> Struct:
     """The struct `Depthwise` of depthwise.cuh."""
-    stride_h, stride_w = found["stride"].tolist()
     return struct(
         x=images(x),
         y=images(y),
-        window=found,
+        window=windows(window),
         places=order,
         multiplier=y.shape[1] // x.shape[1],
-        stride_h=divisor(stride_h),
-        stride_w=divisor(stride_w),
+        stride_h=divisor(window.stride[0]),
+        stride_w=divisor(window.stride[1]),
     )

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import Form
 
-Pair = tuple[int, int]
-Pad = tuple[int, int, int, int]
 Struct = np.ndarray[Any, Any]
 
 #: Places of a tensor are counted with 31 bits.
@@ -54,9 +53,9 @@ def steps(form: Form) -> tuple[int, ...]:
     return tuple(0 if extent == 1 else stride // form.dtype.itemsize for extent, stride in given)
 
 
-def window(kernel: Pair, stride: Pair, pad: Pad, dilation: Pair = (1, 1)) -> Struct:
+def windows(window: Window) -> Struct:
     """Of the padding only what is before: extents of y say the rest."""
-    return np.array((kernel, stride, (pad[0], pad[2]), dilation), WINDOW)
+    return np.array((window.kernel, window.stride, window.pad_before, window.dilation), WINDOW)
 
 
 def divisor(by: int) -> Struct:

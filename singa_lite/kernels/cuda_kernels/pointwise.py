@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from singa_lite.kernels.built import Builder
 from singa_lite.kernels.cuda_kernels.products import Products
 from singa_lite.kernels.cuda_kernels.routine import Routine
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import Form
 from singa_lite.strides import reshaped_strides
-
-Pair = tuple[int, int]
-Pad = tuple[int, int, int, int]
 
 
 class PointwiseConvolutions:
@@ -34,52 +32,38 @@ class PointwiseConvolutions:
         return {builder.__name__: builder for builder in mine}
 
     def conv2d(
-        self, x: Form, weight: Form, bias: Form | None, y: Form, *, stride: Pair, pad: Pad, dilation: Pair, groups: int
+        self, x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int
     ) -> Routine | None:
         """y = x @ weight^T + bias over the pixels."""
-        views = _views((x, y), weight, stride, pad, groups, turned=True)
+        views = _views((x, y), weight, window, groups, turned=True)
         if views is None:
             return None
         rows, results, filters = views
         return _over(self.products.linear(rows, filters, bias, results), views, (x, y, weight))
 
     def conv2d_activation(
-        self,
-        x: Form,
-        weight: Form,
-        bias: Form | None,
-        y: Form,
-        *,
-        stride: Pair,
-        pad: Pad,
-        dilation: Pair,
-        groups: int,
-        activation: str,
+        self, x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int, activation: str
     ) -> Routine | None:
         """The same, with the activations that a product has."""
-        views = _views((x, y), weight, stride, pad, groups, turned=True)
+        views = _views((x, y), weight, window, groups, turned=True)
         if views is None:
             return None
         rows, results, filters = views
         routine = self.products.linear_activation(rows, filters, bias, results, activation=activation)
         return _over(routine, views, (x, y, weight))
 
-    def conv2d_derivative(
-        self, dy: Form, weight: Form, dx: Form, *, stride: Pair, pad: Pad, dilation: Pair, groups: int
-    ) -> Routine | None:
+    def conv2d_derivative(self, dy: Form, weight: Form, dx: Form, *, window: Window, groups: int) -> Routine | None:
         """dx = dy @ weight over the pixels."""
-        views = _views((dy, dx), weight, stride, pad, groups)
+        views = _views((dy, dx), weight, window, groups)
         if views is None:
             return None
         rows, results, filters = views
         routine = self.products.matmul(rows, filters, results, transpose_a=False, transpose_b=False)
         return _over(routine, views, (dy, dx, weight))
 
-    def conv2d_gradient(
-        self, x: Form, dy: Form, dweight: Form, *, stride: Pair, pad: Pad, dilation: Pair, groups: int
-    ) -> Routine | None:
+    def conv2d_gradient(self, x: Form, dy: Form, dweight: Form, *, window: Window, groups: int) -> Routine | None:
         """dweight = dy^T @ x, sums over the pixels."""
-        views = _views((x, dy), dweight, stride, pad, groups)
+        views = _views((x, dy), dweight, window, groups)
         if views is None:
             return None
         rows, losses, filters = views
@@ -88,10 +72,10 @@ class PointwiseConvolutions:
 
 
 def _views(
-    images: tuple[Form, Form], weight: Form, stride: Pair, pad: Pad, groups: int, turned: bool = False
+    images: tuple[Form, Form], weight: Form, window: Window, groups: int, turned: bool = False
 ) -> tuple[Form, Form, Form] | None:
     """Two images as (pixels, channels), and the filters as (kernels, channels), or turned; None if that is not it."""
-    if weight.shape[2:] != (1, 1) or stride != (1, 1) or any(pad) or groups != 1:
+    if not window.is_pixel or groups != 1:
         return None
     first, second = map(_pixels, images)
     if first is None or second is None:

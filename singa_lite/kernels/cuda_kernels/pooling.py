@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from math import prod
-
 import numpy as np
 
 from singa_lite.kernels.cuda_kernels.images import (
     MOST_PLACES,
-    Pad,
-    Pair,
     Struct,
     images,
     in_packs,
     places,
     struct,
     vector,
-    window,
+    windows,
 )
 from singa_lite.kernels.cuda_kernels.routine import Operand, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import Form
 
 #: Threads that keep a whole GPU busy: as long as there are fewer, threads share windows.
@@ -29,44 +26,34 @@ MOST_LANES = 64
 LEAST_PLACES = 4
 
 
-def max_pool2d(x: Form, y: Form, index: Form | None, *, kernel: Pair, stride: Pair, pad: Pad) -> Routine | None:
+def max_pool2d(x: Form, y: Form, index: Form | None, *, window: Window) -> Routine | None:
     """The winner's place beside the maximum."""
-    found = window(kernel, stride, pad)
-    return _pooled("max_pool2d", x, y, index, found, False, (x, y, index))
+    return _pooled("max_pool2d", x, y, index, window, False, (x, y, index))
 
 
-def max_pool2d_derivative(dy: Form, index: Form, dx: Form, *, kernel: Pair, stride: Pair, pad: Pad) -> Routine | None:
+def max_pool2d_derivative(dy: Form, index: Form, dx: Form, *, window: Window) -> Routine | None:
     """Gathered: each element of dx asks the windows over it whether it won."""
-    found = window(kernel, stride, pad)
-    return _spread("max_pool2d_derivative", dx, dy, index, found, False, (dy, index, dx))
+    return _spread("max_pool2d_derivative", dx, dy, index, window, False, (dy, index, dx))
 
 
-def avg_pool2d(x: Form, y: Form, *, kernel: Pair, stride: Pair, pad: Pad, count_pad: bool) -> Routine | None:
+def avg_pool2d(x: Form, y: Form, *, window: Window, count_pad: bool) -> Routine | None:
     """Sums, divided once."""
-    return _pooled("avg_pool2d", x, y, None, window(kernel, stride, pad), count_pad, (x, y))
+    return _pooled("avg_pool2d", x, y, None, window, count_pad, (x, y))
 
 
-def avg_pool2d_derivative(
-    dy: Form, dx: Form, *, kernel: Pair, stride: Pair, pad: Pad, count_pad: bool
-) -> Routine | None:
+def avg_pool2d_derivative(dy: Form, dx: Form, *, window: Window, count_pad: bool) -> Routine | None:
     """Gathered: each element of dx adds the shares of the windows over it."""
-    return _spread("avg_pool2d_derivative", dx, dy, None, window(kernel, stride, pad), count_pad, (dy, dx))
+    return _spread("avg_pool2d_derivative", dx, dy, None, window, count_pad, (dy, dx))
 
 
 def _pooled(
-    name: str,
-    x: Form,
-    y: Form,
-    index: Form | None,
-    found: Struct,
-    count_pad: bool,
-    operands: tuple[Operand, ...],
+    name: str, x: Form, y: Form, index: Form | None, window: Window, count_pad: bool, operands: tuple[Operand, ...]
 ) -> Routine | None:
     """A thread for each pack of y; several for one where windows are large and few."""
     if not _fit(x, y):
         return None
-    settings, types, count = _settings(x, y, index, y, found, count_pad)
-    lanes = _lanes(y, prod(found["kernel"].tolist()))
+    settings, types, count = _settings(x, y, index, y, window, count_pad)
+    lanes = _lanes(y, window.places)
     if lanes == 1:
         return Routine().launch("pooling.cu", name, settings, *operands, types=types, grid=blocks(count))
     grid = blocks(count * lanes)
@@ -76,18 +63,12 @@ def _pooled(
 
 
 def _spread(
-    name: str,
-    dx: Form,
-    dy: Form,
-    index: Form | None,
-    found: Struct,
-    count_pad: bool,
-    operands: tuple[Operand, ...],
+    name: str, dx: Form, dy: Form, index: Form | None, window: Window, count_pad: bool, operands: tuple[Operand, ...]
 ) -> Routine | None:
     """A thread for each pack of dx."""
     if not _fit(dx, dy):
         return None
-    settings, types, count = _settings(dx, dy, index, dx, found, count_pad)
+    settings, types, count = _settings(dx, dy, index, dx, window, count_pad)
     return Routine().launch("pooling_derivative.cu", name, settings, *operands, types=types, grid=blocks(count))
 
 
@@ -96,7 +77,7 @@ def _fit(x: Form, y: Form) -> bool:
 
 
 def _settings(
-    x: Form, y: Form, index: Form | None, target: Form, found: Struct, count_pad: bool
+    x: Form, y: Form, index: Form | None, target: Form, window: Window, count_pad: bool
 ) -> tuple[Struct, dict[str, np.dtype], int]:
     """The struct `Pooling` of pooling.cuh, the types, and how many places there are. target: what threads write."""
     winners = y if index is None else index
@@ -105,7 +86,7 @@ def _settings(
         x=images(x),
         y=images(y),
         index=images(winners),
-        window=found,
+        window=windows(window),
         places=places(target, pack),
         count_pad=int(count_pad),
     )

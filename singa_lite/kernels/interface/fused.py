@@ -6,20 +6,12 @@ activation: the name of an activation without settings, such as "relu". y is the
 from __future__ import annotations
 
 from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
+from singa_lite.kernels.interface.window import Window
 
 
 @kernel()
 def conv2d_activation(
-    x: Read,
-    weight: Read,
-    bias: Read | None,
-    y: Write,
-    *,
-    stride: tuple[int, int],
-    pad: tuple[int, int, int, int],
-    dilation: tuple[int, int],
-    groups: int,
-    activation: str,
+    x: Read, weight: Read, bias: Read | None, y: Write, *, window: Window, groups: int, activation: str
 ) -> None:
     """y = activation(conv2d)."""
 

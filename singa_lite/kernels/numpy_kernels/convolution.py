@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes, shaped
 from singa_lite.kernels.numpy_kernels.pieces import Part
 from singa_lite.kernels.numpy_kernels.scratch import Array, Bytes, bytes_for, carve, scratch
-from singa_lite.kernels.numpy_kernels.windows import Windows, taps
+from singa_lite.kernels.numpy_kernels.windows import taps
 
 #: Bytes of a tile's columns and outputs.
 TILE = 2 * 1024 * 1024
@@ -29,9 +30,6 @@ PRODUCT = 1024 * 1024
 
 #: Positions of an image from which on a 1 x 1 convolution is one product an image, without columns.
 DIRECT = 32
-
-Pair = tuple[int, int]
-Pad = tuple[int, int, int, int]
 
 
 class Layout(NamedTuple):
@@ -69,42 +67,30 @@ def _layout(weight: Any, y: Any, groups: int, tile: int, product: int = SMALL) -
     return Layout(groups, rows, filters, tuple(((size,), y.dtype) for size in sizes))
 
 
-def _is_direct(weight: Any, y: Any, stride: Pair, pad: Pad) -> bool:
+def _is_direct(y: Any, window: Window) -> bool:
     """Whether y is weight @ x, position by position, with enough positions for a product an image."""
-    return prod(weight.shape[2:]) == 1 and stride == (1, 1) and not any(pad) and prod(y.shape[2:]) >= DIRECT
+    return window.is_pixel and prod(y.shape[2:]) >= DIRECT
 
 
-def _product_layout(
-    weight: Any, y: Any, *, stride: Pair, pad: Pad, groups: int, dilation: Pair | None = None
-) -> Layout:
+def _product_layout(weight: Any, y: Any, window: Window, groups: int) -> Layout:
     """Layout of `conv2d` and its derivative."""
-    return _layout(weight, y, groups, SMALL if _is_direct(weight, y, stride, pad) else TILE)
+    return _layout(weight, y, groups, SMALL if _is_direct(y, window) else TILE)
 
 
 @scratch(lambda x, weight, bias, y, **settings: bytes_for(*_product_layout(weight, y, **settings).parts))
 def conv2d(
-    x: Array,
-    weight: Array,
-    bias: Array | None,
-    y: Array,
-    *,
-    stride: Pair,
-    pad: Pad,
-    dilation: Pair,
-    groups: int,
-    scratch: Bytes,
+    x: Array, weight: Array, bias: Array | None, y: Array, *, window: Window, groups: int, scratch: Bytes
 ) -> None:
     """y = weight @ columns of x, plus bias."""
-    if _is_direct(weight, y, stride, pad) and _are_plain(weight, x, y):
+    if _is_direct(y, window) and _are_plain(weight, x, y):
         _product(_matrices(weight, groups), _pixels(x, groups), _pixels(y, groups))
         if bias is not None:
             np.add(y, bias[:, None, None], out=y)
         return
-    layout = _product_layout(weight, y, stride=stride, pad=pad, groups=groups)
+    layout = _product_layout(weight, y, window, groups)
     *buffers, block = carve(scratch, *layout.parts)
-    windows = Windows(weight.shape[2:], stride, pad, dilation)
-    for tile in _tiles(x, y, windows, layout, buffers):
-        _gather(tile, windows)
+    for tile in _tiles(x, y, window, layout, buffers):
+        _gather(tile, window)
         for filters, matrices in _filter_blocks(weight, layout, block):
             _product(matrices, _flat(tile.columns, 3), _flat(tile.outputs, 2)[:, filters])
         if bias is None:
@@ -114,52 +100,30 @@ def conv2d(
 
 
 @scratch(lambda dy, weight, dx, **settings: bytes_for(*_product_layout(weight, dy, **settings).parts))
-def conv2d_derivative(
-    dy: Array,
-    weight: Array,
-    dx: Array,
-    *,
-    stride: Pair,
-    pad: Pad,
-    dilation: Pair,
-    groups: int,
-    scratch: Bytes,
-) -> None:
+def conv2d_derivative(dy: Array, weight: Array, dx: Array, *, window: Window, groups: int, scratch: Bytes) -> None:
     """Columns = transposed weight @ dy, added to dx where they were taken from."""
-    if _is_direct(weight, dy, stride, pad) and _are_plain(weight, dy, dx):
+    if _is_direct(dy, window) and _are_plain(weight, dy, dx):
         _product(_matrices(weight, groups).transpose(0, 2, 1), _pixels(dy, groups), _pixels(dx, groups))
         return
-    layout = _product_layout(weight, dy, stride=stride, pad=pad, groups=groups)
+    layout = _product_layout(weight, dy, window, groups)
     *buffers, block = carve(scratch, *layout.parts)
-    windows = Windows(weight.shape[2:], stride, pad, dilation)
     dx.fill(0)
-    for tile in _tiles(dx, dy, windows, layout, buffers):
+    for tile in _tiles(dx, dy, window, layout, buffers):
         np.copyto(tile.outputs, tile.y)
         for filters, matrices in _filter_blocks(weight, layout, block):
             _product(matrices.transpose(0, 2, 1), _flat(tile.outputs, 2)[:, filters], _flat(tile.columns, 3))
-            _scatter_add(tile, windows)
+            _scatter_add(tile, window)
 
 
 @scratch(lambda x, dy, dweight, *, groups, **_: bytes_for(*_layout(dweight, dy, groups, TILE, PRODUCT).parts))
-def conv2d_gradient(
-    x: Array,
-    dy: Array,
-    dweight: Array,
-    *,
-    stride: Pair,
-    pad: Pad,
-    dilation: Pair,
-    groups: int,
-    scratch: Bytes,
-) -> None:
+def conv2d_gradient(x: Array, dy: Array, dweight: Array, *, window: Window, groups: int, scratch: Bytes) -> None:
     """dweight = sum over the tiles, in order, of dy @ transposed columns of x."""
     layout = _layout(dweight, dy, groups, TILE, PRODUCT)
     *buffers, block = carve(scratch, *layout.parts)
-    windows = Windows(dweight.shape[2:], stride, pad, dilation)
     dweight.fill(0)
     targets = dweight.reshape(groups, -1, *dweight.shape[1:])
-    for tile in _tiles(x, dy, windows, layout, buffers):
-        _gather(tile, windows)
+    for tile in _tiles(x, dy, window, layout, buffers):
+        _gather(tile, window)
         np.copyto(tile.outputs, tile.y)
         for (filters,) in boxes((targets.shape[1],), layout.filters):
             target = targets[:, filters]
@@ -169,19 +133,19 @@ def conv2d_gradient(
             np.add(target, product, out=target)
 
 
-def _tiles(x: Array, y: Array, windows: Windows, layout: Layout, buffers: list[Array]) -> Iterator[Tile]:
+def _tiles(x: Array, y: Array, window: Window, layout: Layout, buffers: list[Array]) -> Iterator[Tile]:
     """The tiles of a convolution of x to y in order. buffers: of columns and of outputs, for all tiles."""
     columns, outputs = buffers
     x, y = _channels_first(x, layout.groups), _channels_first(y, layout.groups)
     for images, rows in boxes(y.shape[2:4], layout.rows):
         part = y[:, :, images, rows]
-        shape = (*x.shape[:2], prod(windows.kernel), *part.shape[2:])
+        shape = (*x.shape[:2], window.places, *part.shape[2:])
         yield Tile(x[:, :, images], part, rows, shaped(columns, shape), shaped(outputs, part.shape))
 
 
-def _gather(tile: Tile, windows: Windows) -> None:
+def _gather(tile: Tile, window: Window) -> None:
     """columns = the elements of x under each place of the window, 0 outside (im2col)."""
-    for number, (rows, columns), inputs in taps(windows, tile.x.shape[3:], tile.y.shape[4], tile.rows):
+    for number, (rows, columns), inputs in taps(window, tile.x.shape[3:], tile.y.shape[4], tile.rows):
         target = tile.columns[:, :, number]
         target[..., rows, columns] = tile.x[..., *inputs]
         target[..., : rows.start, :] = 0
@@ -190,9 +154,9 @@ def _gather(tile: Tile, windows: Windows) -> None:
         target[..., columns.stop :] = 0
 
 
-def _scatter_add(tile: Tile, windows: Windows) -> None:
+def _scatter_add(tile: Tile, window: Window) -> None:
     """x += columns, each where `_gather` takes it from (col2im)."""
-    for number, outputs, inputs in taps(windows, tile.x.shape[3:], tile.y.shape[4], tile.rows):
+    for number, outputs, inputs in taps(window, tile.x.shape[3:], tile.y.shape[4], tile.rows):
         target = tile.x[..., *inputs]
         np.add(target, tile.columns[:, :, number, ..., *outputs], out=target)
 

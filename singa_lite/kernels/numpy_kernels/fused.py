@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import activation as activations
 from singa_lite.kernels.numpy_kernels.convolution import conv2d
 from singa_lite.kernels.numpy_kernels.linear import linear, matmul
 from singa_lite.kernels.numpy_kernels.reduction import bias_gradient
 from singa_lite.kernels.numpy_kernels.scratch import RULES, Array, Bytes, scratch
-
-Pair = tuple[int, int]
 
 
 def _activated(y: Array, activation: str, memory: Bytes) -> None:
@@ -41,17 +40,14 @@ def conv2d_activation(
     bias: Array | None,
     y: Array,
     *,
-    stride: Pair,
-    pad: tuple[int, int, int, int],
-    dilation: Pair,
+    window: Window,
     groups: int,
     activation: str,
     scratch: Bytes,
 ) -> None:
     """y = activation(conv2d)."""
-    window: dict[str, Any] = {"stride": stride, "pad": pad, "dilation": dilation, "groups": groups}
-    own = RULES[conv2d](x, weight, bias, y, **window)
-    conv2d(x, weight, bias, y, **window, scratch=scratch[:own])
+    own = RULES[conv2d](x, weight, bias, y, window=window, groups=groups)
+    conv2d(x, weight, bias, y, window=window, groups=groups, scratch=scratch[:own])
     _activated(y, activation, scratch)
 
 

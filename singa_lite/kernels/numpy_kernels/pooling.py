@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes, shaped
 from singa_lite.kernels.numpy_kernels.masks import select
 from singa_lite.kernels.numpy_kernels.pieces import Part
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, Bytes, bytes_for, carve, scratch
-from singa_lite.kernels.numpy_kernels.windows import Tap, Windows, inside, taps
+from singa_lite.kernels.numpy_kernels.windows import Tap, inside, taps
 
-Pair = tuple[int, int]
-Pad = tuple[int, int, int, int]
 Patch = tuple[slice, slice]
 
 
@@ -39,8 +38,8 @@ def _tile_size(y: Any) -> int:
     return int(y.shape[3]) * prod(box_extents(y.shape[:3], BLOCK // max(1, y.shape[3])))
 
 
-def _taps(tile: Tile, windows: Windows) -> Iterator[Tap]:
-    return taps(windows, (tile.x.shape[2], tile.x.shape[3]), tile.y.shape[3], tile.piece[2])
+def _taps(tile: Tile, window: Window) -> Iterator[Tap]:
+    return taps(window, (tile.x.shape[2], tile.x.shape[3]), tile.y.shape[3], tile.piece[2])
 
 
 def _max_parts(y: Any, index: Any) -> list[Part]:
@@ -49,29 +48,26 @@ def _max_parts(y: Any, index: Any) -> list[Part]:
 
 
 @scratch(lambda x, y, index, **_: bytes_for(*_max_parts(y, index)))
-def max_pool2d(
-    x: Array, y: Array, index: Array | None, *, kernel: Pair, stride: Pair, pad: Pad, scratch: Bytes
-) -> None:
+def max_pool2d(x: Array, y: Array, index: Array | None, *, window: Window, scratch: Bytes) -> None:
     """y by np.maximum, which lets NaN win; index beside it where asked for."""
-    windows = Windows(kernel, stride, pad)
     buffers = carve(scratch, *_max_parts(y, index))
     for tile in _tiles(x, y):
         tile.y.fill(-np.inf)
         if index is not None:
-            _maximum_with_index(tile, index[tile.piece], windows, *buffers)
+            _maximum_with_index(tile, index[tile.piece], window, *buffers)
             continue
-        for _, outputs, inputs in _taps(tile, windows):
+        for _, outputs, inputs in _taps(tile, window):
             target = tile.y[..., *outputs]
             np.maximum(tile.x[..., *inputs], target, out=target)
 
 
-def _maximum_with_index(tile: Tile, index: Array, windows: Windows, flags: Array, numbers: Array) -> None:
+def _maximum_with_index(tile: Tile, index: Array, window: Window, flags: Array, numbers: Array) -> None:
     """y and index of one tile. flags (bool), numbers (index's dtype): buffers of the tile's elements.
 
     Going from the last place in the window to the first, the winner is the smallest number that did not lose:
     no mask needed, and on ties the first place stays.
     """
-    places = list(_taps(tile, windows))[::-1]
+    places = list(_taps(tile, window))[::-1]
     largest = index.dtype.type(np.iinfo(index.dtype).max)
     index.fill(largest)
     for number, outputs, inputs in places:
@@ -96,14 +92,12 @@ def _max_derivative_parts(dy: Any) -> list[Part]:
 
 
 @scratch(lambda dy, *_, **__: bytes_for(*_max_derivative_parts(dy)))
-def max_pool2d_derivative(
-    dy: Array, index: Array, dx: Array, *, kernel: Pair, stride: Pair, pad: Pad, scratch: Bytes
-) -> None:
+def max_pool2d_derivative(dy: Array, index: Array, dx: Array, *, window: Window, scratch: Bytes) -> None:
     """Each place in the window adds dy where it won."""
     flags, picked = carve(scratch, *_max_derivative_parts(dy))
     dx.fill(0)
     for tile in _tiles(dx, dy):
-        for number, outputs, inputs in _taps(tile, Windows(kernel, stride, pad)):
+        for number, outputs, inputs in _taps(tile, window):
             source, target = tile.y[..., *outputs], tile.x[..., *inputs]
             wins = np.equal(index[tile.piece][..., *outputs], number, out=shaped(flags, source.shape))
             np.add(target, select(wins, source, shaped(picked, source.shape)), out=target)
@@ -114,29 +108,19 @@ def _avg_parts(y: Any, count_pad: bool) -> list[Part]:
 
 
 @scratch(lambda x, y, *, count_pad, **_: bytes_for(*_avg_parts(y, count_pad)))
-def avg_pool2d(
-    x: Array,
-    y: Array,
-    *,
-    kernel: Pair,
-    stride: Pair,
-    pad: Pad,
-    count_pad: bool,
-    scratch: Bytes,
-) -> None:
+def avg_pool2d(x: Array, y: Array, *, window: Window, count_pad: bool, scratch: Bytes) -> None:
     """Sums place by place, or window by window where there are fewer (global pooling); then one division."""
-    windows = Windows(kernel, stride, pad)
     buffers = carve(scratch, *_avg_parts(y, count_pad))
     for tile in _tiles(x, y):
-        if _has_few_windows(y, windows):
-            for outputs, inputs in _single_windows(tile, windows):
+        if _has_few_windows(y, window):
+            for outputs, inputs in _single_windows(tile, window):
                 np.add.reduce(tile.x[..., *inputs], axis=(2, 3), keepdims=True, out=tile.y[..., *outputs])
         else:
             tile.y.fill(0)
-            for _, outputs, inputs in _taps(tile, windows):
+            for _, outputs, inputs in _taps(tile, window):
                 target = tile.y[..., *outputs]
                 np.add(target, tile.x[..., *inputs], out=target)
-        np.divide(tile.y, _counts(tile, windows, buffers), out=tile.y)
+        np.divide(tile.y, _counts(tile, window, buffers), out=tile.y)
 
 
 def _avg_derivative_parts(dy: Any, count_pad: bool) -> list[Part]:
@@ -144,50 +128,47 @@ def _avg_derivative_parts(dy: Any, count_pad: bool) -> list[Part]:
 
 
 @scratch(lambda dy, dx, *, count_pad, **_: bytes_for(*_avg_derivative_parts(dy, count_pad)))
-def avg_pool2d_derivative(
-    dy: Array, dx: Array, *, kernel: Pair, stride: Pair, pad: Pad, count_pad: bool, scratch: Bytes
-) -> None:
+def avg_pool2d_derivative(dy: Array, dx: Array, *, window: Window, count_pad: bool, scratch: Bytes) -> None:
     """One division, then additions place by place, or window by window where there are fewer."""
-    windows = Windows(kernel, stride, pad)
     shares, *buffers = carve(scratch, *_avg_derivative_parts(dy, count_pad))
     dx.fill(0)
     for tile in _tiles(dx, dy):
         share = shaped(shares, tile.y.shape)
-        np.divide(tile.y, _counts(tile, windows, buffers), out=share)
-        few = _has_few_windows(dy, windows)
-        places = _single_windows(tile, windows) if few else (tap[1:] for tap in _taps(tile, windows))
+        np.divide(tile.y, _counts(tile, window, buffers), out=share)
+        few = _has_few_windows(dy, window)
+        places = _single_windows(tile, window) if few else (tap[1:] for tap in _taps(tile, window))
         for outputs, inputs in places:
             target = tile.x[..., *inputs]
             np.add(target, share[..., *outputs], out=target)
 
 
-def _has_few_windows(y: Any, windows: Windows) -> bool:
-    return bool(prod(y.shape[2:]) < prod(windows.kernel))
+def _has_few_windows(y: Any, window: Window) -> bool:
+    return bool(prod(y.shape[2:]) < window.places)
 
 
-def _spans(tile: Tile, windows: Windows) -> tuple[list[slice], list[slice]]:
+def _spans(tile: Tile, window: Window) -> tuple[list[slice], list[slice]]:
     """Rows of x in the windows of each row of the tile, and columns of x in those of each column."""
-    (kh, kw), (stride_h, stride_w), pad, _ = windows
+    (kh, kw), (stride_h, stride_w), (top, left) = window.kernel, window.stride, window.pad_before
     _, _, height, width = tile.x.shape
     rows, columns = tile.piece[2], range(tile.y.shape[3])
     return (
-        [inside(row * stride_h - pad[0], kh, height) for row in range(rows.start, rows.stop)],
-        [inside(column * stride_w - pad[2], kw, width) for column in columns],
+        [inside(row * stride_h - top, kh, height) for row in range(rows.start, rows.stop)],
+        [inside(column * stride_w - left, kw, width) for column in columns],
     )
 
 
-def _single_windows(tile: Tile, windows: Windows) -> Iterator[tuple[Patch, Patch]]:
+def _single_windows(tile: Tile, window: Window) -> Iterator[tuple[Patch, Patch]]:
     """Each element of y as a (row, column) index, and the rows and columns of x in its window."""
-    rows, columns = (list(enumerate(spans)) for spans in _spans(tile, windows))
+    rows, columns = (list(enumerate(spans)) for spans in _spans(tile, window))
     for (row, in_rows), (column, in_columns) in product(rows, columns):
         yield (slice(row, row + 1), slice(column, column + 1)), (in_rows, in_columns)
 
 
-def _counts(tile: Tile, windows: Windows, buffers: list[Array]) -> Any:
+def _counts(tile: Tile, window: Window, buffers: list[Array]) -> Any:
     """What to divide by: the size of a window or, given a buffer, the elements of x in each window."""
     if not buffers:
-        return prod(windows.kernel)
+        return window.places
     heights, widths = (
-        np.array([span.stop - span.start for span in spans], tile.y.dtype) for spans in _spans(tile, windows)
+        np.array([span.stop - span.start for span in spans], tile.y.dtype) for spans in _spans(tile, window)
     )
     return np.multiply(heights[:, None], widths, out=shaped(buffers[0], tile.y.shape[2:]))

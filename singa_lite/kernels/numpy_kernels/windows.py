@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-
-class Windows(NamedTuple):
-    """Settings of the windows, each (height, width), but for pad: (top, bottom, left, right)."""
-
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    pad: tuple[int, int, int, int]
-    dilation: tuple[int, int] = (1, 1)
+from singa_lite.kernels.interface.window import Window
 
 
 class Tap(NamedTuple):
@@ -27,9 +20,10 @@ class Tap(NamedTuple):
     inputs: tuple[slice, slice]
 
 
-def taps(windows: Windows, extents: tuple[int, int], columns: int, rows: slice) -> Iterator[Tap]:
+def taps(window: Window, extents: tuple[int, int], columns: int, rows: slice) -> Iterator[Tap]:
     """Every place in the window in order. extents: (h, w) of x; columns: of y; rows: of y in the tile."""
-    (kh, kw), (stride_h, stride_w), (top, _, left, _), (dilation_h, dilation_w) = windows
+    (kh, kw), (stride_h, stride_w), (top, left) = window.kernel, window.stride, window.pad_before
+    dilation_h, dilation_w = window.dilation
     across = [_meet(j * dilation_w - left, stride_w, extents[1], slice(0, columns)) for j in range(kw)]
     for i in range(kh):
         out_rows, in_rows = _meet(i * dilation_h - top, stride_h, extents[0], rows)

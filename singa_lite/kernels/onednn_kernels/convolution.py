@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import Form
 from singa_lite.kernels.onednn_kernels import forms
 from singa_lite.kernels.onednn_kernels import functions as f
@@ -19,22 +20,12 @@ from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import Routine
 
 _DIRECT = 1
-Pair = tuple[int, int]
 
 
-class _Window(NamedTuple):
-    """The settings as the library takes them."""
-
-    stride: Pair
-    pad: tuple[int, int, int, int]
-    dilation: Pair
-    groups: int
-
-    @property
-    def geometry(self) -> tuple[object, ...]:
-        top, bottom, left, right = self.pad
-        gaps = tuple(step - 1 for step in self.dilation)
-        return p.dims(self.stride), p.dims(gaps), p.dims((top, left)), p.dims((bottom, right))
+def _geometry(window: Window) -> tuple[object, ...]:
+    """As the library takes it, which counts the gaps between places."""
+    gaps = tuple(step - 1 for step in window.dilation)
+    return tuple(map(p.dims, (window.stride, gaps, window.pad_before, window.pad_behind)))
 
 
 class _Forms(NamedTuple):
@@ -45,46 +36,28 @@ class _Forms(NamedTuple):
     bias: p.Form | None
     y: p.Form
 
-    def forward(self, window: _Window, post_ops: tuple[p.PostOp, ...] = ()) -> Primitive:
-        return Primitive("convolution_forward", f.FORWARD_TRAINING, _DIRECT, *self, *window.geometry, post_ops=post_ops)
+    def forward(self, window: Window, post_ops: tuple[p.PostOp, ...] = ()) -> Primitive:
+        geometry = _geometry(window)
+        return Primitive("convolution_forward", f.FORWARD_TRAINING, _DIRECT, *self, *geometry, post_ops=post_ops)
 
 
-def conv2d(
-    x: Form,
-    weight: Form,
-    bias: Form | None,
-    y: Form,
-    *,
-    stride: Pair,
-    pad: tuple[int, int, int, int],
-    dilation: Pair,
-    groups: int,
-) -> Routine | None:
+def conv2d(x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int) -> Routine | None:
     """Forward."""
-    return _forward(x, weight, bias, y, _Window(stride, pad, dilation, groups))
+    return _forward(x, weight, bias, y, window, groups)
 
 
 def conv2d_activation(
-    x: Form,
-    weight: Form,
-    bias: Form | None,
-    y: Form,
-    *,
-    stride: Pair,
-    pad: tuple[int, int, int, int],
-    dilation: Pair,
-    groups: int,
-    activation: str,
+    x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int, activation: str
 ) -> Routine | None:
     """Forward, and the activation before the result is stored."""
     post_ops = POST_OPS.get(activation)
     if post_ops is None:
         return None
-    return _forward(x, weight, bias, y, _Window(stride, pad, dilation, groups), post_ops)
+    return _forward(x, weight, bias, y, window, groups, post_ops)
 
 
 def _forward(
-    x: Form, weight: Form, bias: Form | None, y: Form, window: _Window, post_ops: tuple[p.PostOp, ...] = ()
+    x: Form, weight: Form, bias: Form | None, y: Form, window: Window, groups: int, post_ops: tuple[p.PostOp, ...] = ()
 ) -> Routine | None:
     if not forms.are_floats(x, weight, bias, y):
         return None
@@ -94,30 +67,27 @@ def _forward(
     def made(filters: p.Form) -> Primitive:
         return _Forms(image, filters, vector, result).forward(window, post_ops)
 
-    primitive = _fastest(made, _filters(weight, window.groups), _chosen(weight, window.groups))
+    primitive = _fastest(made, _filters(weight, groups), _chosen(weight, groups))
     if primitive is None:
         return None
     routine = Routine()
     source = read_as(routine, x, forms.of(x), primitive.form(f.SRC))
-    filters = read_as(routine, weight, _filters(weight, window.groups), primitive.form(f.WEIGHTS))
+    filters = read_as(routine, weight, _filters(weight, groups), primitive.form(f.WEIGHTS))
     offset = None if bias is None else read_as(routine, bias, forms.of(bias), primitive.form(f.BIAS))
     with written_as(routine, y, forms.of(y), primitive.form(f.DST)) as target:
         routine.run(primitive, {f.SRC: source, f.WEIGHTS: filters, f.BIAS: offset, f.DST: target})
     return routine
 
 
-def conv2d_derivative(
-    dy: Form, weight: Form, dx: Form, *, stride: Pair, pad: tuple[int, int, int, int], dilation: Pair, groups: int
-) -> Routine | None:
+def conv2d_derivative(dy: Form, weight: Form, dx: Form, *, window: Window, groups: int) -> Routine | None:
     """Derivative by the images."""
-    window = _Window(stride, pad, dilation, groups)
     if not forms.are_floats(dy, weight, dx):
         return None
     image, result, chosen = _image(dx), _image(dy), _chosen(weight, groups)
     hint = _Forms(image, chosen, None, result).forward(window)
 
     def made(filters: p.Form) -> Primitive:
-        return Primitive("convolution_backward_data", _DIRECT, image, filters, result, *window.geometry, forward=hint)
+        return Primitive("convolution_backward_data", _DIRECT, image, filters, result, *_geometry(window), forward=hint)
 
     primitive = _fastest(made, chosen)
     if primitive is None:
@@ -130,11 +100,8 @@ def conv2d_derivative(
     return routine
 
 
-def conv2d_gradient(
-    x: Form, dy: Form, dweight: Form, *, stride: Pair, pad: tuple[int, int, int, int], dilation: Pair, groups: int
-) -> Routine | None:
+def conv2d_gradient(x: Form, dy: Form, dweight: Form, *, window: Window, groups: int) -> Routine | None:
     """Gradient by the filters."""
-    window = _Window(stride, pad, dilation, groups)
     if not forms.are_floats(x, dy, dweight):
         return None
     image, result, chosen = _image(x), _image(dy), _chosen(dweight, groups)
@@ -142,7 +109,7 @@ def conv2d_gradient(
 
     def made(filters: p.Form) -> Primitive:
         return Primitive(
-            "convolution_backward_weights", _DIRECT, image, filters, None, result, *window.geometry, forward=hint
+            "convolution_backward_weights", _DIRECT, image, filters, None, result, *_geometry(window), forward=hint
         )
 
     primitive = _fastest(made, chosen)
