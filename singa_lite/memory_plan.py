@@ -34,8 +34,8 @@ class MemoryPlan:
     pass. unshared_bytes: of the step as recorded, the sum with bytes of its own for each block and all scratch.
     eager_bytes: the high water of doing each operation at once. by_role: {role: bytes}, of the blocks outside the arena
     as they are, of the intermediates their sum. rows: what lies in the arena. beside: {other step of `fit`: bytes of
-    the arena that it needs}; overhead_bytes: what the pool adds; both of plans that `plan_batch` makes, which answer for
-    `fit`.
+    the arena that it needs}; overhead_bytes: what the pool adds; both of plans that `plan_batch` makes, which answer
+    for `fit`.
     """
 
     beside: Mapping[str, int] = MappingProxyType({})

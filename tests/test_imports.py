@@ -60,17 +60,12 @@ CLOSED = {
     "kernels.cuda_kernels": ("errors", "strides", *BESIDE),
 }
 
-<<<<<<< HEAD
 # Folders that are entered by one door: from outside, only what stands in `__init__.py` is imported.
 DOORS = ("snapshots.formats",)
 
-# (importer, imported) that may break the rule of the floors, inside a function only.
-UPWARD_IN_FUNCTIONS = {("memory_plan", "plan_page"), ("net", "snapshots")}
-=======
 # (importer, imported) that may break the rule of the floors, inside a function only: `net.save` and `net.load` are
 # methods, and formats are many. All other imports inside functions, and those for types alone, are judged as any.
 UPWARD_IN_FUNCTIONS = {("net", "snapshots")}
->>>>>>> training
 
 # Libraries that a module may import when it is itself imported. All others are imported where they are used.
 LIBRARIES = {

@@ -13,7 +13,7 @@ import numpy as np
 
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import BuiltKernel, builders
-from singa_lite.kernels.kernel_set import Form, Forms, Launch, Settings
+from singa_lite.kernels.kernel_set import Forms, Launch, Settings
 from singa_lite.kernels.onednn_kernels.library import OneDNNError
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.routine import Binding, Row, Step, Temporary
