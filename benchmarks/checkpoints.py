@@ -51,17 +51,18 @@ class Clock(Callback):
         self.checkpoint.on_start(training)
         writer = self.checkpoint._saver._writer
         writer.start = self._timed_write(writer.start)  # type: ignore[method-assign]
-        take = training.net.take_pause
+        readers = training.net._readers
+        begin = readers.begin
 
-        def take_pause() -> Pause | None:
+        def timed_begin() -> Pause | None:
             start = time.perf_counter()
-            pause = take()
+            pause = begin()
             if pause is None:
                 return None
             self.still.append(self._in_callback + time.perf_counter() - start)
             return Pause(pause.blocks, lambda: self._wait(pause))
 
-        training.net.take_pause = take_pause
+        readers.begin = timed_begin
 
     def on_batch(self, training: Training) -> None:
         start, writes, busy = time.perf_counter(), len(self.writes), self.checkpoint._saver.busy

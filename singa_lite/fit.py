@@ -1,4 +1,4 @@
-"""What callbacks of `net.fit` are made of, under the name that the documents promise: `singa_lite.fit.Callback`."""
+"""What callbacks of `net.fit` are made of, by the name that the docs promise: `singa_lite.fit.Callback` and others."""
 
 from singa_lite.training.fit import Callback as Callback
 from singa_lite.training.fit import History as History

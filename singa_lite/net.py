@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from os import PathLike
@@ -13,10 +12,8 @@ from numpy.typing import DTypeLike
 
 from singa_lite import compile_checks
 from singa_lite import device as devices
-from singa_lite.autograd import no_grad
 from singa_lite.batch_plan import BatchPlanner
 from singa_lite.checks import flag, is_int, names, whole
-from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
@@ -24,18 +21,20 @@ from singa_lite.layer_rows import layer_rows
 from singa_lite.loss import Loss
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.metric import Metric
-from singa_lite.ops.op import Op
+from singa_lite.open_forward import OpenForward
 from singa_lite.optimizer import Optimizer
 from singa_lite.recorded_steps import StepForm
 from singa_lite.reports import summary
 from singa_lite.run import LayerGradients as LayerGradients
 from singa_lite.run import Run
 from singa_lite.sizes import memory_size
-from singa_lite.tensor import Tensor, as_tensor
-from singa_lite.training import batch, evaluation, fit, samples
-from singa_lite.training.objective import Losses, Metrics, Objective
-from singa_lite.training.samples import Samples
+from singa_lite.tensor import Placement, Tensor, as_tensor
+from singa_lite.training import batch, checked, evaluation, fit
+from singa_lite.training.objective import Losses, Metrics, Objective, of_kind
+from singa_lite.training.readers import Readers
 from singa_lite.training.step import Steps
+from singa_lite.training.step_functions import EvaluateStep, PredictStep, TrainStep
+from singa_lite.training.trainer import Trainer
 from singa_lite.unique import Unique
 
 
@@ -54,24 +53,20 @@ class FeedForwardNet(LayerGraph, Unique):
         self,
         loss: Losses | None = None,
         metric: Metrics | None = None,
-        device: Any = None,
+        device: Placement = None,
         *,
         dtype: DTypeLike = np.float32,
         seed: int | None = None,
     ) -> None:
         super().__init__(device, dtype, seed)
-        self.loss = _checked_kind("loss", loss, Loss)
-        self.metric = _checked_kind("metric", metric, Metric)
+        self.loss = of_kind("loss", loss, Loss)
+        self.metric = of_kind("metric", metric, Metric)
         self.optimizer: Optimizer | None = None
         self.freeze: str | None = None
-        self._run: Run | None = None
-        self._unfinished: Run | None = None
-        self._passed_over: list[weakref.ref[Op]] = []
-        self._moving: Run | None = None
         self._seen_batch = False
-        self._steps = Steps(self, graph=False)
-        self._beside: list[Callable[[], Pause]] = []
-        self._readers: list[Pause] = []
+        self._open = OpenForward()
+        self._readers = Readers()
+        self._trainer = Trainer(Steps(self, graph=False), self._readers)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FeedForwardNet:
         """A net of its own on the same device: layers, optimizer and their values; it records its steps anew.
@@ -81,39 +76,36 @@ class FeedForwardNet(LayerGraph, Unique):
         self._whole_step("deepcopy")
         made = type(self).__new__(type(self))
         memo[id(self)] = made
-        own: dict[str, Any] = {
-            "_run": None,
-            "_unfinished": None,
-            "_passed_over": [],
-            "_moving": None,
-            "_steps": None,
-            "_beside": [],
-            "_readers": [],
-        }
-        vars(made).update({name: deepcopy(value, memo) for name, value in vars(self).items() if name not in own} | own)
-        made._steps = Steps(made, self._steps.graph, self._steps.fuse)
+        own = ("_open", "_readers", "_trainer")
+        vars(made).update({name: deepcopy(value, memo) for name, value in vars(self).items() if name not in own})
+        made._open, made._readers = OpenForward(), Readers()
+        made._trainer = Trainer(Steps(made, self._steps.graph, self._steps.fuse), made._readers)
         if made.optimizer is not None:
             made.optimizer.serve(made)
         return made
 
-    def to_device(self, device: Any) -> None:
+    def to_device(self, device: Placement) -> None:
         """Move parameters, state and the optimizer's state."""
         self._whole_step("to_device")
-        device = devices.get(device)
-        graph, fuse = self._steps.graph, self._steps.fuse
-        self._steps = Steps(self, graph, fuse)  # recorded steps are bound to the old device
-        self._steps.interrupted = "(while the net was being moved to another device)"
+        to = devices.get(device)
+        graph, fuse, trainer = self._steps.graph, self._steps.fuse, self._trainer
+        trainer.left_at = "(while the net was being moved to another device)"
+        trainer.steps = Steps(self, graph, fuse)  # recorded steps are bound to the old device
         for node in self.ordered():
-            node.layer.to_device(device)
+            node.layer.to_device(to)
         if self.optimizer is not None:
-            self.optimizer.to_device(device)
-        self.device = device
-        self.forget_run()
-        self._steps = Steps(self, graph, fuse)
+            self.optimizer.to_device(to)
+        self.device = to
+        self._open.forget()
+        trainer.steps = Steps(self, graph, fuse)
+        trainer.forget()
+
+    @property
+    def _steps(self) -> Steps:
+        return self._trainer.steps
 
     # ---- forward and backward
 
-    @in_own_context
     def forward(self, training: bool, x: Any, output: Collection[str] = (), *, freeze: str | None = None) -> Any:
         """Run all layers.
 
@@ -129,17 +121,13 @@ class FeedForwardNet(LayerGraph, Unique):
         nodes, training = self.ordered(), flag("forward training", training)
         if training:
             self._whole_step("forward")
-            self._pass_over()
-        self.check_names("forward", [*names("forward output", output), freeze])
+            self._open.pass_over()
+        self._check_names("forward", [*names("forward output", output), freeze])
         arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
-        inputs = batch.as_tensors(arrays, self.device)
         run = Run(nodes, self.device, self.dtype, training, freeze)
-        self._moving = run if training else None
-        if not training:
-            with no_grad():
-                return run.forward(inputs, output)
-        result = run.forward(inputs, output)
-        self._run = run
+        result = run.forward(batch.as_tensors(arrays, self.device), output)
+        if training:
+            self._open.keep(run)
         return result
 
     def backward(self, dy: Any, output: Collection[str] = (), *, freeze: str | None = None) -> Iterator[LayerGradients]:
@@ -158,29 +146,9 @@ class FeedForwardNet(LayerGraph, Unique):
         of both are still held.
         """
         self._whole_step("backward")
-        if self._run is None:
-            raise GraphError("backward: wanted forward(True, x) before it, once for each backward")
-        self.check_names("backward", [*names("backward output", output), freeze])
-        self._check_one_forward()
-        walk = self._run.backward(self._derivatives(dy), frozenset(output), freeze)
-        run, self._run = self._run, None
-        self._unfinished = run
-        return walk
-
-    def _pass_over(self) -> None:
-        """Another forward takes the place of one that nobody has walked back from."""
-        self._passed_over = [end for end in self._passed_over if _is_open(end)]
-        if self._run is not None:
-            self._passed_over += self._run.open_ends()
-        self._run = None
-
-    def _check_one_forward(self) -> None:
-        """GraphError if the derivative may be meant for an earlier forward: its output is held, and not walked yet."""
-        if any(map(_is_open, self._passed_over)):
-            raise GraphError(
-                "backward: wanted one forward(True, x) before it, received several whose outputs are still held; call "
-                "autograd.backward(y, dy) for a y computed from all of them, or let go of those that don't count"
-            )
+        self._open.check()
+        self._check_names("backward", [*names("backward output", output), freeze])
+        return self._open.walk(self._derivatives(dy), output, freeze)
 
     def _derivatives(self, dy: Any) -> dict[str, list[Tensor]]:
         named = dy if isinstance(dy, Mapping) else batch.by_name(dy, self.output_names(), "backward")
@@ -196,44 +164,23 @@ class FeedForwardNet(LayerGraph, Unique):
         begin: called once, when that step begins. What it returns says which blocks are read meanwhile, and how to wait
         for that; the step waits before its first operation that writes one of them.
         """
-        self._beside.append(begin)
-
-    def take_pause(self) -> Pause | None:
-        """Begin what is to run beside the step that begins now; where to wait for it, None: nowhere."""
-        if not self._beside:
-            return None
-        several, self._beside = self._beside, []
-        for begin in several:
-            self.reads(begin())
-        return Pause.of_all(self._readers)
+        self._readers.at_next_step(begin)
 
     def reads(self, pause: Pause) -> None:
         """Note what reads parameters, before it begins, so that nothing writes them under its hands.
 
         A training step waits for it, and after one that was interrupted the next call ends it.
         """
-        if pause not in self._readers:
-            self._readers.append(pause)
-
-    def end_readers(self, give_up: bool = True) -> None:
-        """Nothing reads parameters any more when this returns. give_up: what has not begun to, need not."""
-        while self._readers:
-            reader = self._readers[0]
-            if give_up:
-                reader.end()
-            else:
-                reader.wait()
-            self._readers.remove(reader)
+        self._readers.note(pause)
 
     @property
     def unfinished_at(self) -> str:
         """The layer at which the last backward() was left before its end; "" after whole steps."""
-        stopped_at = self._unfinished.stopped_at if self._unfinished is not None else ""
-        return stopped_at or self._steps.interrupted
+        return self._open.stopped_at or self._trainer.left_at
 
     def _whole_step(self, where: str) -> None:
-        if not self._steps.under_way:
-            self.end_readers()
+        if not self._trainer.under_way:
+            self._readers.end()
         left_at = self.unfinished_at
         if left_at:
             what = (
@@ -248,26 +195,16 @@ class FeedForwardNet(LayerGraph, Unique):
 
     def discard_step(self) -> None:
         """Forget a forward, or a step or load that was left before its end. What it has changed stays."""
-        self.end_readers()
-        self.forget_run()
+        self._readers.end()
+        self._open.forget()
         if self.optimizer is not None:
-            self.optimizer.restore_step(self.optimizer.step)
-        self._steps.interrupted = ""
+            self.optimizer.end_step()
+        self._trainer.forget()
 
     def begin_restore(self) -> None:
         """Values are put in place from now on: until `discard_step` this net is neither the old nor the new one."""
-        self.end_readers()
-        self._steps.interrupted = "(while a snapshot was being loaded: parts of it are in the net)"
-
-    def forget_run(self) -> None:
-        """Forget the last forwards and backward."""
-        self._run = self._unfinished = self._moving = None
-        self._passed_over.clear()
-
-    @property
-    def has_moved(self) -> bool:
-        """Whether the last training forward, also one that was not ended, may have moved a layer's state."""
-        return self._moving is not None and self._moving.has_moved
+        self._readers.end()
+        self._trainer.left_at = "(while a snapshot was being loaded: parts of it are in the net)"
 
     # ---- training
 
@@ -293,17 +230,16 @@ class FeedForwardNet(LayerGraph, Unique):
             hint = f", perhaps {optimizer.__name__}()" if isinstance(optimizer, type) else ""
             raise TypeError(f"compile: wanted an Optimizer{hint}, received {type(optimizer).__name__}")
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
-        self.check_names("compile", [freeze])
-        loss = _checked_kind("loss", loss, Loss) if loss is not None else self.loss
-        metric = _checked_kind("metric", metric, Metric) if metric is not None else self.metric
+        self._check_names("compile", [freeze])
+        loss = of_kind("loss", loss, Loss) if loss is not None else self.loss
+        metric = of_kind("metric", metric, Metric) if metric is not None else self.metric
         objective = None if loss is None else Objective(loss, metric, self.output_names())
         compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
         optimizer.serve(self)
         steps = Steps(self, graph, fuse)
-        steps.interrupted = self._steps.interrupted
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
         self.loss, self.metric, self.freeze = loss, metric, freeze
-        self._steps, self.optimizer = steps, optimizer
+        self._trainer.steps, self.optimizer = steps, optimizer
 
     def train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """One step: forward, loss, and an update of each layer as soon as its gradients are there.
@@ -317,50 +253,37 @@ class FeedForwardNet(LayerGraph, Unique):
 
     def _train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         self._whole_step("train_one_batch")
+        optimizer = self._optimizer("train_one_batch")
+        optimizer.check_serves(self)
+        objective, feeds = self._batch(x, y)
+        step = self._train_step(objective, optimizer)
+        self._open.forget()  # a forward by hand before it has nothing to do with this step
+        return self._trainer.train(step, feeds)
+
+    def _optimizer(self, where: str) -> Optimizer:
         if self.optimizer is None:
-            raise GraphError("train_one_batch: wanted an optimizer, call compile(optimizer) first")
-        self.optimizer.check_serves(self)
-        given = self._batch(x, y)
-        self.forget_run()  # a forward by hand before it has nothing to do with this step
-        return self._steps.train(*given)
+            raise GraphError(f"{where}: wanted an optimizer, call compile(optimizer) first")
+        return self.optimizer
+
+    def _train_step(self, objective: Objective, optimizer: Optimizer) -> TrainStep:
+        self._check_names("training with freeze", [self.freeze])  # which may have changed since compile
+        return TrainStep(self, objective, optimizer, self.freeze)
 
     def _objective(self) -> Objective:
         """Losses and metrics by output."""
         if self.loss is None:
             raise GraphError("wanted a loss, give one to the net or to compile()")
-        self._single_outputs()
+        checked.single_outputs(self)
         return Objective(self.loss, self.metric, self.output_names())
 
-    def _batch(self, x: Any, y: Any) -> tuple[Objective, dict[str, Any], dict[str, Any]]:
+    def _batch(self, x: Any, y: Any) -> tuple[Objective, dict[str, dict[str, Any]]]:
         """The net's objective, and a batch and its targets by layer, checked."""
         objective = self._objective()
-        arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
-        count = next(iter(arrays.values())).shape[0]
-        wanted = {name: (count, *self.output_shapes(name)[0]) for name in self.output_names()}
-        targets = objective.targets(y, wanted, self.dtype)
+        feeds = checked.inputs_and_targets(self, objective, x, y)
         if not self._seen_batch:
-            batch.warn_of_nan({f"input of layer {n!r}": array for n, array in arrays.items()})
-            batch.warn_of_nan({f"target of layer {n!r}": array for n, array in targets.items()})
+            checked.warn_of_nan(feeds)
             self._seen_batch = True
-        return objective, arrays, targets
-
-    def _samples(self, where: str, x: Any, y: Any, batch_size: int) -> Samples:
-        """The data of `fit` or `evaluate`, checked: shapes, dtypes, counts, and the values of targets in memory."""
-        objective, batch_size = self._objective(), whole(f"{where} batch_size", batch_size, 1)
-        inputs = samples.checked_inputs(where, x, self.input_shapes(), self.dtype)
-        count = next(iter(inputs.values())).shape[0]
-        targets = samples.checked_targets(where, y, self.output_names(), count)
-        shapes = {name: self.output_shapes(name)[0] for name in targets}
-        objective.check_data(targets, shapes, self.dtype, batch_size)
-        return Samples(inputs, targets, batch_size, (not isinstance(x, Mapping), not isinstance(y, Mapping)))
-
-    def _single_outputs(self) -> None:
-        for name in self.output_names():
-            if len(self.output_shapes(name)) > 1:
-                raise GraphError(
-                    f"wanted a net whose last layers have one output each, received {name!r} "
-                    f"with {len(self.output_shapes(name))} outputs; use forward() and backward()"
-                )
+        return objective, feeds
 
     def gradients(self, x: Any, y: Any) -> dict[str, Tensor]:
         """All parameters' gradients of the loss's mean over a batch, by name.
@@ -368,15 +291,22 @@ class FeedForwardNet(LayerGraph, Unique):
         Parameters stay as they are; running statistics and random state move, as in any training forward.
         All of them are in memory at once: for training, `train_one_batch` needs one layer's at a time.
         """
-        objective, inputs, targets = self._batch(x, y)
+        objective, feeds = self._batch(x, y)
         self._whole_step("gradients")
-        self.forget_run()
-        tensors = batch.untaped(batch.as_tensors(targets, self.device))  # before forward, which moves statistics
-        out = self.forward(True, batch.untaped(batch.as_tensors(inputs, self.device)), freeze=self.freeze)
-        objective.loss(True, out, tensors)
-        del out, inputs, targets, tensors
+        self._open.forget()
+        self._check_names("gradients with freeze", [self.freeze])
+        targets = batch.untaped(
+            batch.as_tensors(feeds["target"], self.device)
+        )  # before forward, which moves statistics
+        inputs = batch.untaped(batch.as_tensors(feeds["input"], self.device))
+        run = Run(self.ordered(), self.device, self.dtype, True, self.freeze)
+        out = run.forward(inputs, ())
+        self._open.keep(run)
+        objective.loss(True, out, targets)
+        del out, feeds, inputs, targets
         collected = {}
-        for layer_names, _, gradients, _ in self.backward(objective.backward()):
+        walk = self._open.walk({name: [dy] for name, dy in objective.backward().items()}, (), None)
+        for layer_names, _, gradients, _ in walk:
             collected.update({n: g.detach() for n, g in zip(layer_names, gradients, strict=True)})
         return collected
 
@@ -385,25 +315,28 @@ class FeedForwardNet(LayerGraph, Unique):
 
         x, y: as for `fit`, and checked as there.
         """
-        return evaluation.evaluate(self, self._samples("evaluate", x, y, batch_size))
+        return evaluation.evaluate(self, checked.data("evaluate", self, self._objective(), x, y, batch_size))
 
     def evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """(loss, metric) of one batch, as 0-d tensors, without training."""
-        return self._steps.alone(lambda: self._steps.evaluate(*self._batch(x, y)))
+        return self._steps.alone(self._evaluate_one_batch, x, y)
+
+    def _evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
+        objective, feeds = self._batch(x, y)
+        loss, metric = self._steps.own(self._steps.do(EvaluateStep(self, objective), feeds))
+        return loss, metric
 
     def predict_one_batch(self, x: Any) -> Any:
         """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call."""
-        return self._steps.alone(lambda: self._steps.predict(batch.checked_inputs(x, self.input_shapes(), self.dtype)))
+        return self._steps.alone(lambda: self._steps.do(PredictStep(self), checked.inputs(self, x)))
 
     def predict(self, x: Any, batch_size: int = 32) -> Any:
         """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.
 
         What the last layer gives, as it is: raw scores where the loss works on raw scores.
         """
-        self._single_outputs()
-        inputs = samples.checked_inputs("predict", x, self.input_shapes(), self.dtype)
-        size = whole("predict batch_size", batch_size, 1)
-        return evaluation.predict(self, Samples(inputs, None, size, (not isinstance(x, Mapping), True)))
+        checked.single_outputs(self)
+        return evaluation.predict(self, checked.data_to_predict(self, x, batch_size))
 
     def fit(
         self,
@@ -432,12 +365,12 @@ class FeedForwardNet(LayerGraph, Unique):
         ahead of the step, each of which takes its bytes on the host; worth it for data on disk (numpy.memmap, HDF5),
         and the same to the bit. Returns a History of each epoch's means.
         """
-        if self.optimizer is None:
-            raise GraphError("fit: wanted an optimizer, call compile(optimizer) first")
-        data, validation = self._samples("fit", x, y, batch_size), None
+        self._optimizer("fit")
+        objective = self._objective()
+        data, validation = checked.data("fit", self, objective, x, y, batch_size), None
         if validation_data is not None:
             parts = fit.pair("fit validation_data", validation_data)
-            validation = self._samples("fit validation_data", *parts, batch_size)
+            validation = checked.data("fit validation_data", self, objective, *parts, batch_size)
         training = fit.Training(self, data, validation, epochs, shuffle, verbose, callbacks, prefetch)
         if resume is not None:
             from singa_lite.snapshots.checkpoints.resume import resume as going_on
@@ -492,7 +425,7 @@ class FeedForwardNet(LayerGraph, Unique):
         self._whole_step(where)
         if self.loss is None or self.optimizer is None:
             raise GraphError(f"{where}: wanted a compiled net with a loss")
-        self._single_outputs()
+        checked.single_outputs(self)
         known = None if samples is None else whole(f"{where} samples", samples, 1)
         return BatchPlanner(self._look, self.device.runtime.alignment, known)
 
@@ -500,11 +433,14 @@ class FeedForwardNet(LayerGraph, Unique):
         """Ask something of the record of a step with batches of this size."""
         inputs = {name: ((size, *shape), self.dtype) for name, shape in self.input_shapes().items()}
         if kind == "predict" or self.loss is None:
-            return self._steps.look("predict", None, {"input": inputs}, ask)
+            return self._steps.look(PredictStep(self), {"input": inputs}, ask)
         objective = Objective(self.loss, self.metric, self.output_names())
         outputs = {name: (size, *self.output_shapes(name)[0]) for name in self.output_names()}
-        targets = objective.forms(outputs, self.dtype)
-        return self._steps.look(kind, objective, {"input": inputs, "target": targets}, ask)
+        forms = {"input": inputs, "target": objective.forms(outputs, self.dtype)}
+        if kind == "evaluate":
+            return self._steps.look(EvaluateStep(self, objective), forms, ask)
+        self._open.forget()
+        return self._trainer.look(self._train_step(objective, self._optimizer("plan_batch")), forms, ask)
 
     def summary(self) -> str:
         """Print a table of the layers with shapes, parameters and bytes; returns its text."""
@@ -533,22 +469,6 @@ class FeedForwardNet(LayerGraph, Unique):
         from singa_lite.snapshots import formats
 
         formats.load(self, path, optimizer, **options)
-
-
-def _is_open(end: weakref.ref[Op]) -> bool:
-    """Whether somebody holds what this operation made, and its tape was not walked."""
-    op = end()
-    return op is not None and bool(op.edges)
-
-
-def _checked_kind(what: str, given: Any, kind: type) -> Any:
-    """`given` if it is None, of this kind, or a dict of this kind."""
-    members = given.values() if isinstance(given, Mapping) else [given]
-    for member in members:
-        if member is not None and not isinstance(member, kind):
-            hint = f", perhaps {member.__name__}()" if isinstance(member, type) else ""
-            raise TypeError(f"{what}: wanted a {kind.__name__}{hint}, received {type(member).__name__}")
-    return given
 
 
 def _batch_size(where: str, given: Any) -> int:

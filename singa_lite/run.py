@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from singa_lite.autograd import BackwardPass, cast, no_grad
+from singa_lite.contexts import in_own_context
+from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer import Layer
 from singa_lite.ops.op import Edge, Op
 from singa_lite.ops.shape import Identity
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.unique import Unique
+
+
+def nothing() -> None:
+    """What is called before a change that nobody wants to know of."""
 
 
 class Node(NamedTuple):
@@ -47,16 +55,27 @@ class Run(Unique):
     Each input of a layer passes a port, an Identity on the tape: there a layer's part of the tape begins, and the
     derivative by that layer's input can be read off. A walk ends at the ports of the net's inputs: what made these, as
     another net may have, keeps its tape. stopped_at: the layer at which a walk back stands, "" before its first
-    gradients and after its end. has_moved: whether a layer may have moved its state.
+    gradients and after its end. What it is given is checked by whoever makes it.
+
+    training: layers train, those before the layer `freeze` aside; else nothing is kept for a walk back. moving: called
+    before a layer may move its state.
     """
 
-    def __init__(self, nodes: list[Node], device: Any, dtype: Any, training: bool, freeze: str | None) -> None:
+    def __init__(
+        self,
+        nodes: list[Node],
+        device: Device,
+        dtype: np.dtype[Any],
+        training: bool,
+        freeze: str | None,
+        moving: Callable[[], object] = nothing,
+    ) -> None:
         self.nodes = nodes
         self.device = device
         self.dtype = dtype
         self.training = training
         self.stopped_at = ""
-        self.has_moved = False
+        self._moving = moving
         names = [node.layer.name for node in nodes]
         self._frozen = frozenset(names[: names.index(freeze)]) if freeze is not None else frozenset()
         self._ports: dict[str, list[Op]] = {}
@@ -64,7 +83,18 @@ class Run(Unique):
         parameters = (p for node in nodes for p in node.layer.parameters.values())
         self._places = {id(p): place for place, p in enumerate(parameters)}
 
+    @in_own_context
     def forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> Any:
+        """The outputs: one alone, or {layer: output} if there are several or some are wanted in `output` too.
+
+        inputs: {input layer: batch}, emptied on the way.
+        """
+        if self.training:
+            return self._forward(inputs, output)
+        with no_grad():
+            return self._forward(inputs, output)
+
+    def _forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> Any:
         """All layers in order; each output is let go of as soon as its last consumer has run."""
         self._check_frozen_inputs(inputs)
         uses = Counter(source for node in self.nodes for source in node.sources)
@@ -107,7 +137,8 @@ class Run(Unique):
                 with no_grad():
                     result = layer.forward(False, *_cast(inputs, layer.dtype))
             else:
-                self.has_moved |= bool(layer.states)
+                if layer.states:
+                    self._moving()
                 result = layer.forward(True, *_cast(self._through_ports(layer.name, inputs), layer.dtype))
         outputs = list(result) if isinstance(result, list | tuple) else [result]
         if not outputs or not all(isinstance(output, Tensor) for output in outputs):

@@ -37,7 +37,7 @@ FLOORS = (
     ("data", "initializer", "regularizer", "schedule", "target", "topology"),
     ("layer", "loss", "metric", "optimizer"),
     ("run",),
-    ("layer_graph", "layer_rows"),
+    ("layer_graph", "layer_rows", "open_forward"),
     ("watch",),
     ("batch_plan", "recorded_steps"),
     ("training",),

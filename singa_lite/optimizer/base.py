@@ -17,6 +17,7 @@ from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
 from singa_lite.ops.op import common_device
+from singa_lite.optimizer.one_step import OneStep
 from singa_lite.regularizer import Constraint, Regularizer
 from singa_lite.tensor import Shape, Tensor, from_numpy
 
@@ -150,6 +151,14 @@ class Optimizer:
     def restore_step(self, step: int) -> None:
         """Go on after `step` steps, as a snapshot says; the next update begins the step after it."""
         self._step, self._begun = whole("restore_step", step, 0), False
+
+    def end_step(self) -> None:
+        """The step that has begun, if one has, is over: the next update begins another."""
+        self._begun = False
+
+    def one_step(self) -> OneStep:
+        """A `with` block around a step, which does not count if the block fails before it is kept."""
+        return OneStep(self)
 
     def begin_step(self) -> None:
         """Begin the next step: write the schedule's rate where the kernels read it.

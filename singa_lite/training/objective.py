@@ -117,14 +117,22 @@ class Objective:
             return next(iter(values.values()))
         return values or None
 
-    def backward(self) -> Outputs:
+    def backward(self) -> dict[str, Tensor]:
         """The derivatives of `loss` by the outputs."""
-        if len(self.outputs) == 1:
-            return self.losses[self.outputs[0]].backward()
         return {name: loss.backward() for name, loss in self.losses.items()}
 
     def _named(self, out: Outputs) -> dict[str, Tensor]:
         return out if isinstance(out, dict) else {self.outputs[0]: out}
+
+
+def of_kind(what: str, given: Any, kind: type) -> Any:
+    """`given` if it is None, of this kind, or a dict of this kind. TypeError for anything else."""
+    members = given.values() if isinstance(given, Mapping) else [given]
+    for member in members:
+        if member is not None and not isinstance(member, kind):
+            hint = f", perhaps {member.__name__}()" if isinstance(member, type) else ""
+            raise TypeError(f"{what}: wanted a {kind.__name__}{hint}, received {type(member).__name__}")
+    return given
 
 
 def _checked(what: str, name: str, given: Any, kind: type) -> Any:

@@ -1,0 +1,43 @@
+"""OneStep: a step of an optimizer as a `with` block, which counts only if it was kept."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Protocol
+
+
+class Counting(Protocol):
+    """What the block needs of an optimizer."""
+
+    @property
+    def step(self) -> int: ...
+
+    def restore_step(self, step: int) -> None: ...
+
+
+class OneStep:
+    """The count of steps is put back at the end of the block, however it ends, unless `keep` was called inside.
+
+    Either way the step is over then, so that an update which follows begins another one. is_kept: whether `keep` was
+    called. is_whole: whether the block came to its end, with all of the step done or nothing of it; an interrupt may
+    come before it does.
+    """
+
+    def __init__(self, optimizer: Counting) -> None:
+        self._optimizer = optimizer
+        self._before = optimizer.step
+        self.is_kept = False
+        self.is_whole = False
+
+    def keep(self) -> None:
+        """Parameters or state change from now on: the step counts, also if it fails."""
+        self.is_kept = True
+
+    def __enter__(self) -> OneStep:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._optimizer.restore_step(self._optimizer.step if self.is_kept else self._before)
+        self.is_whole = kind is None or not self.is_kept

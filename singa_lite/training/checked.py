@@ -1,0 +1,60 @@
+"""What a user gives a net to train on, checked once against its layers and its objective, before anything changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from singa_lite.checks import whole
+from singa_lite.errors import GraphError
+from singa_lite.layer_graph import LayerGraph
+from singa_lite.training import batch, samples
+from singa_lite.training.objective import Objective
+from singa_lite.training.samples import Samples
+
+
+def inputs(layers: LayerGraph, x: Any) -> dict[str, dict[str, Any]]:
+    """A batch as a step without targets takes it."""
+    return {"input": batch.checked_inputs(x, layers.input_shapes(), layers.dtype)}
+
+
+def inputs_and_targets(layers: LayerGraph, objective: Objective, x: Any, y: Any) -> dict[str, dict[str, Any]]:
+    """A batch and its targets by layer, as a step takes them."""
+    feeds = inputs(layers, x)
+    count = next(iter(feeds["input"].values())).shape[0]
+    wanted = {name: (count, *layers.output_shapes(name)[0]) for name in objective.outputs}
+    return feeds | {"target": objective.targets(y, wanted, layers.dtype)}
+
+
+def warn_of_nan(feeds: Mapping[str, Mapping[str, Any]]) -> None:
+    """Warn of inputs, then of targets, that hold NaN or infinity."""
+    for kind, arrays in feeds.items():
+        batch.warn_of_nan({f"{kind} of layer {name!r}": array for name, array in arrays.items()})
+
+
+def data(where: str, layers: LayerGraph, objective: Objective, x: Any, y: Any, batch_size: int) -> Samples:
+    """The data of `fit` or `evaluate`: shapes, dtypes, counts, and the values of targets in memory."""
+    batch_size = whole(f"{where} batch_size", batch_size, 1)
+    arrays = samples.checked_inputs(where, x, layers.input_shapes(), layers.dtype)
+    count = next(iter(arrays.values())).shape[0]
+    targets = samples.checked_targets(where, y, objective.outputs, count)
+    shapes = {name: layers.output_shapes(name)[0] for name in targets}
+    objective.check_data(targets, shapes, layers.dtype, batch_size)
+    return Samples(arrays, targets, batch_size, (not isinstance(x, Mapping), not isinstance(y, Mapping)))
+
+
+def data_to_predict(layers: LayerGraph, x: Any, batch_size: int) -> Samples:
+    """The data of `predict`, which have no targets."""
+    arrays = samples.checked_inputs("predict", x, layers.input_shapes(), layers.dtype)
+    return Samples(arrays, None, whole("predict batch_size", batch_size, 1), (not isinstance(x, Mapping), True))
+
+
+def single_outputs(layers: LayerGraph) -> None:
+    """GraphError unless each of the last layers has one output."""
+    for name in layers.output_names():
+        count = len(layers.output_shapes(name))
+        if count > 1:
+            raise GraphError(
+                f"wanted a net whose last layers have one output each, received {name!r} "
+                f"with {count} outputs; use forward() and backward()"
+            )

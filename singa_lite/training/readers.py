@@ -1,0 +1,43 @@
+"""Readers: what reads a net's parameters beside its training steps, as a checkpoint in the background does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from singa_lite.arena import Pause
+
+
+class Readers:
+    """Those that read parameters now, and those that will at the next step. Each is known by where to wait for it."""
+
+    def __init__(self) -> None:
+        self._next: list[Callable[[], Pause]] = []
+        self._reading: list[Pause] = []
+
+    def at_next_step(self, begin: Callable[[], Pause]) -> None:
+        """Let something begin to read when the next step begins. See `FeedForwardNet.beside_next_step`."""
+        self._next.append(begin)
+
+    def begin(self) -> Pause | None:
+        """Begin what is to run beside the step that begins now; where to wait for it, None: nowhere."""
+        if not self._next:
+            return None
+        several, self._next = self._next, []
+        for begin in several:
+            self.note(begin())
+        return Pause.of_all(self._reading)
+
+    def note(self, pause: Pause) -> None:
+        """Note what reads parameters, before it begins, so that nothing writes them under its hands."""
+        if pause not in self._reading:
+            self._reading.append(pause)
+
+    def end(self, give_up: bool = True) -> None:
+        """Nothing reads parameters any more when this returns. give_up: what has not begun to, need not."""
+        while self._reading:
+            reader = self._reading[0]
+            if give_up:
+                reader.end()
+            else:
+                reader.wait()
+            self._reading.remove(reader)

@@ -1,0 +1,87 @@
+"""Trainer: training steps, each of them whole, or as if it had never been, or noted as left before its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from singa_lite.contexts import in_own_context
+from singa_lite.graph import Graph
+from singa_lite.recorded_steps import Feeds
+from singa_lite.tensor import Tensor
+from singa_lite.training.readers import Readers
+from singa_lite.training.step import Forms, Steps
+from singa_lite.training.step_functions import TrainStep
+from singa_lite.unique import Unique
+
+Seen = TypeVar("Seen")
+
+LEFT_WITHIN = "(somewhere within it: running statistics may have moved, and some layers may be updated)"
+LEFT_PLANNING = "(while a step was being planned: the count of steps may be off by one)"
+
+#: The trainer whose step the present call is a part of.
+_under_way: ContextVar[Trainer | None] = ContextVar("under_way", default=None)
+
+
+class Trainer(Unique):
+    """Trains. steps: how a batch is done, exchanged when a net is compiled or moved; readers: see `Readers`."""
+
+    def __init__(self, steps: Steps, readers: Readers) -> None:
+        self.steps = steps
+        self._readers = readers
+        self._left_at = ""
+        self._step: TrainStep | None = None
+
+    @property
+    def left_at(self) -> str:
+        """Where the last step was left, so that some layers are updated and others are not; "" after whole steps.
+
+        A layer's name, or text in parentheses. It is noted when a step begins, as an interrupt leaves no time for it,
+        and is seen from outside of it alone.
+        """
+        layer = self._step.stopped_at if self._step is not None else ""
+        return layer or ("" if self.under_way else self._left_at)
+
+    @left_at.setter
+    def left_at(self, where: str) -> None:
+        self._left_at = where
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the present call is a part of a training step."""
+        return _under_way.get() is self
+
+    def forget(self) -> None:
+        """Whatever was left counts as whole from now on."""
+        self._step = None
+        self._left_at = ""
+
+    @in_own_context
+    def train(self, step: TrainStep, feeds: Feeds) -> tuple[Tensor, Any]:
+        """One batch: forward, loss, and each layer's update as soon as its gradients are there; (loss, metric)."""
+        _under_way.set(self)
+        block = step.optimizer.one_step()
+        self._step, self._left_at = step, LEFT_WITHIN
+        try:
+            with block:
+                results = self.steps.train(step, feeds, self._readers.begin(), block.keep)
+        finally:
+            self._readers.end(give_up=False)  # also of a step that ended before its pause
+            if block.is_whole:
+                self.forget()
+        loss, metric = self.steps.own(results)
+        return loss, metric
+
+    @in_own_context
+    def look(self, step: TrainStep, forms: Forms, ask: Callable[[Graph], Seen]) -> Seen:
+        """As `Steps.look`; the count of steps stays as it is."""
+        _under_way.set(self)
+        block = step.optimizer.one_step()
+        self._step, self._left_at = step, LEFT_PLANNING
+        try:
+            with block:  # never kept
+                return self.steps.look(step, forms, ask)
+        finally:
+            if block.is_whole:
+                self.forget()
