@@ -47,7 +47,7 @@ FLOORS = (
     ("__main__",),
 )
 
-BESIDE = ("kernels.interface", "kernels.kernel_set", "kernels.built")
+BESIDE = ("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.routine")
 
 # Folders that can be read alone: all that they may import of the project from outside themselves.
 CLOSED = {

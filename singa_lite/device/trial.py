@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from singa_lite.kernels.cuda_kernels.nan_probe import Values
-from singa_lite.kernels.cuda_kernels.routine import BoundBy, Function, Routine
+from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.kernel_set import Form
 from singa_lite.runtime.cuda import Cuda
 
@@ -44,7 +44,7 @@ class GpuTrial:
         scratch = None
         if nbytes:
             scratch = self._array(Form((nbytes,), np.dtype(np.uint8), (1,)), nbytes, regions)
-        BoundBy(routine, _NoKernels()).bind(forms, arrays, scratch)()
+        routine.bind(forms, arrays, scratch)()
         return self._runtime.read(arrays[-1])
 
     def _placed(self, form: Form, value: Any, regions: list[Any]) -> Any:
@@ -55,11 +55,3 @@ class GpuTrial:
     def _array(self, form: Form, nbytes: int, regions: list[Any]) -> Any:
         regions.append(self._runtime.pool.take(nbytes))
         return self._runtime.view(regions[-1].memory, form.shape, form.dtype, form.strides, 0)
-
-
-class _NoKernels:
-    """The loader of a routine that has library calls alone."""
-
-    def function(self, file: str, kernel: str, types: tuple[tuple[str, str], ...]) -> Function:
-        """None is wanted."""
-        raise RuntimeError(f"a trial of a library: wanted no kernel of ours, received {kernel} of {file}")

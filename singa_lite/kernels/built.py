@@ -5,22 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Form, Forms, Launch, Settings
+from singa_lite.kernels.routine import Routine
 from singa_lite.unique import Unique
-
-
-class Routine(Protocol):
-    """What one kernel call does. scratch_bytes: of its temporaries."""
-
-    @property
-    def scratch_bytes(self) -> int: ...
-
-    def bind(self, forms: Forms, arrays: tuple[Any, ...], scratch: Any) -> Launch:
-        """The call over these arrays. forms: those that the routine was built with."""
-
 
 #: Makes the routine for the tensors' forms (positional, None where left out) and settings; None: this set cannot.
 Builder = Callable[..., Any]
@@ -61,20 +51,20 @@ class BuiltKernel(Unique):
             raise ValueError(f"{self.build.__name__}: wanted {wanted} bytes of scratch, received {given}")
         return built[1].bind(built[0], arrays, scratch)
 
-    def _routine(self, forms: Forms, settings: Settings) -> tuple[Forms, Routine] | None:
+    def _routine(self, forms: Forms, settings: Settings) -> tuple[Forms, Routine[Any]] | None:
         key = tuple(None if form is None else form.key for form in forms), tuple(settings.items())
         found = self._built.get(key, _MISSING)
         if found is _MISSING:
             found = self._built[key] = self._new(forms, settings)
             self._forget_oldest()
-        return cast(tuple[Forms, Routine] | None, found)
+        return cast(tuple[Forms, Routine[Any]] | None, found)
 
     def _forget_oldest(self) -> None:
         with suppress(StopIteration, RuntimeError):  # another thread does the same at the same time
             while len(self._built) > MOST_ROUTINES:
                 self._built.pop(next(iter(self._built)), None)
 
-    def _new(self, forms: Forms, settings: Settings) -> tuple[Forms, Routine] | None:
+    def _new(self, forms: Forms, settings: Settings) -> tuple[Forms, Routine[Any]] | None:
         if any(form is not None and form.size == 0 for form in forms):
             return None
         routine = self.attempt(forms, settings)
@@ -93,16 +83,3 @@ def builders(*modules: ModuleType) -> dict[str, Builder]:
         for name, builder in vars(module).items()
         if name in SIGNATURES and getattr(builder, "__module__", None) == module.__name__
     }
-
-
-def row(launches: list[Launch]) -> Launch:
-    """The launches one after the other."""
-    if len(launches) == 1:
-        return launches[0]
-    several = tuple(launches)
-
-    def run() -> None:
-        for launch in several:
-            launch()
-
-    return run

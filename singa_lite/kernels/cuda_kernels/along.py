@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from singa_lite.kernels.cuda_kernels.elementwise import mapped
-from singa_lite.kernels.cuda_kernels.routine import KernelLaunch, Routine, Value
+from singa_lite.kernels.cuda_kernels.routine import Routine, Value
 from singa_lite.kernels.kernel_set import Form
 
 
@@ -27,11 +26,4 @@ def mapped_along(
     strides = tuple(vector.strides[0] if i == axis else 0 for i in range(y.ndim))
     seen = Form(shape, vector.dtype, strides)
     routine = mapped(file, kernel, y, *others, seen, values=values, types=types)
-    if routine is None:
-        return None
-    return Routine([_with(launch, seen, vector) for launch in routine.launches])
-
-
-def _with(launch: KernelLaunch, seen: Form, vector: Form) -> KernelLaunch:
-    """The launch over the vector where it had the form that the vector is seen in."""
-    return replace(launch, arguments=tuple(vector if given is seen else given for given in launch.arguments))
+    return None if routine is None else routine.over({seen: vector})

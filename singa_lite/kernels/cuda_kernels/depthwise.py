@@ -8,9 +8,10 @@ import numpy as np
 
 from singa_lite.kernels.cuda_kernels.filter_sums import splits_for, sum_of_splits
 from singa_lite.kernels.cuda_kernels.images import Struct, divisor, images, in_packs, places, struct, vector
-from singa_lite.kernels.cuda_kernels.routine import Routine, Temporary, blocks
+from singa_lite.kernels.cuda_kernels.routine import Routine, blocks
 from singa_lite.kernels.cuda_kernels.walk import walk
 from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.routine import Temporary
 from singa_lite.strides import ordered_strides
 
 FILE = "depthwise.cu"

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.kernels.cuda_kernels.images import images, places
-from singa_lite.kernels.cuda_kernels.routine import Routine, Temporary, blocks
+from singa_lite.kernels.cuda_kernels.routine import Routine, blocks
 from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.routine import Temporary
 
 #: Blocks that keep a GPU busy.
 BLOCKS = 512

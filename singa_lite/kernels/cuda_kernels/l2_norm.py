@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from singa_lite.kernels.cuda_kernels.plane import Plane, computed, partial_results, pass_blocks, plane, spread, warps
-from singa_lite.kernels.cuda_kernels.routine import Routine, Temporary
+from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.cuda_kernels.walk import walk
 from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.routine import Temporary
 
 FILE = "l2_norm.cu"
 SAMPLES = (0,)

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, Temporary, blocks
+from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, walk
 from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.routine import Temporary
 from singa_lite.strides import memory_order
 
 #: Threads side by side along kept axes, at most: a warp's loads lie in a row.

@@ -14,10 +14,11 @@ from singa_lite.kernels.cuda_kernels.elementwise import mapped
 from singa_lite.kernels.cuda_kernels.matrix import MOST, Matrix, matrix
 from singa_lite.kernels.cuda_kernels.nan_probe import NanProbe, Question, Trial
 from singa_lite.kernels.cuda_kernels.product import Multiplication, Multiplier, by_rows
-from singa_lite.kernels.cuda_kernels.routine import THREADS, Operand, Routine, Temporary, blocks
+from singa_lite.kernels.cuda_kernels.routine import THREADS, Operand, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS, HALVES, TYPES
 from singa_lite.kernels.cuda_kernels.walk import walk
 from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.routine import Temporary
 from singa_lite.strides import ordered_strides
 
 #: Epilogues by activation, of a result without a bias and of one with.

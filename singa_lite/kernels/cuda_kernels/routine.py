@@ -1,35 +1,26 @@
-"""Routine: what one kernel call does on a GPU, launches of kernels and calls of libraries over tensors and scratch."""
+"""Routine of this set: launches of kernels and calls of libraries in a row, on a GPU."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import prod
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 
-from singa_lite.kernels.built import Builder, BuiltKernel, row
-from singa_lite.kernels.kernel_set import Form, Forms, Launch
+from singa_lite.kernels import routine as base
+from singa_lite.kernels.built import Builder, BuiltKernel
+from singa_lite.kernels.kernel_set import Form, Forms, Launch, Settings
+from singa_lite.kernels.routine import Binding, Step, Temporary
 
-#: Where temporaries start within the scratch, bytes.
-ALIGNMENT = 256
 #: Threads of a block, where a kernel has no reason for another number.
 THREADS = 256
 #: Most blocks of a kernel whose threads go on to further elements: enough for any GPU.
 MOST_BLOCKS = 4096
 
-
-class Temporary(NamedTuple):
-    """Bytes of the call's scratch, from `offset` on."""
-
-    offset: int
-    nbytes: int
-
-
 #: A tensor of the call, named by the form that its builder was given, a part of the scratch, or None (no tensor).
-Operand = Form | Temporary | None
+Operand = base.Operand | None
 #: What kernels take besides: NumPy scalars and structs (0-d arrays), by value.
 Value = np.generic | np.ndarray[Any, Any]
 
@@ -66,8 +57,33 @@ class Arguments:
 
 
 @dataclass(frozen=True)
-class KernelLaunch:
-    """A launch of a kernel of ours. arguments: operands and values in its order."""
+class Addresses(Binding):
+    """The addresses of a call's tensors. loader: of the kernels, None if the routine has calls of libraries alone."""
+
+    loader: Loader | None
+
+    def __getitem__(self, operand: Operand) -> int:
+        """The operand's address, 0 for a tensor that is left out."""
+        if isinstance(operand, Temporary):
+            return address(self.scratch) + operand.offset
+        return 0 if operand is None else address(self.arrays[id(operand)])
+
+
+@dataclass(frozen=True)
+class CudaStep(Step[Addresses]):
+    """A step of this set. arguments: operands, and values if it launches a kernel of ours, in its order."""
+
+    arguments: tuple[Operand | Value, ...]
+
+    def over(self, tensors: Mapping[Form, Form]) -> Self:
+        """The same step over other tensors, see `Routine.over`."""
+        own = (tensors.get(a, a) if isinstance(a, Form) else a for a in self.arguments)
+        return replace(self, arguments=tuple(own))
+
+
+@dataclass(frozen=True)
+class KernelLaunch(CudaStep):
+    """A launch of a kernel of ours."""
 
     file: str
     kernel: str
@@ -75,27 +91,43 @@ class KernelLaunch:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int
-    arguments: tuple[Operand | Value, ...]
+
+    def bind(self, binding: Addresses) -> Launch:
+        """The compiled kernel over addresses and values."""
+        if binding.loader is None:
+            raise RuntimeError(f"wanted calls of libraries alone, received kernel {self.kernel} of {self.file}")
+        function = binding.loader.function(self.file, self.kernel, self.types)
+        values = [a if isinstance(a, np.generic | np.ndarray) else binding[a] for a in self.arguments]
+        return function.bind(self.grid, self.block, self.shared_bytes, Arguments(values))
 
 
-class _LibraryStep(NamedTuple):
+@dataclass(frozen=True)
+class LibraryStep(CudaStep):
+    """A call of a library."""
+
+    arguments: tuple[Operand, ...]
     call: LibraryCall
-    operands: tuple[Operand, ...]
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Of the call."""
+        return self.call.scratch_bytes
+
+    def bind(self, binding: Addresses) -> Launch:
+        """The call over addresses."""
+        return self.call.bind([binding[operand] for operand in self.arguments], binding.workspace)
 
 
 @dataclass
-class Routine:
-    """Steps done one after the other. Builders of kernels make one for the forms that they are given."""
+class Routine(base.Routine[CudaStep]):
+    """Steps done one after the other. Builders of kernels make one for the forms that they are given.
 
-    steps: list[KernelLaunch | _LibraryStep] = field(default_factory=list)
-    temporary_bytes: int = 0
+    loader: of the kernels, None for calls of libraries alone.
+    """
 
-    def temporary(self, shape: Sequence[int] | int, dtype: Any = "uint8") -> Temporary:
-        """A part of the scratch for an array of this shape and dtype, or for that many bytes."""
-        count = shape if isinstance(shape, int) else prod(shape)
-        made = Temporary(self.temporary_bytes, count * np.dtype(dtype).itemsize)
-        self.temporary_bytes += -(-made.nbytes // ALIGNMENT) * ALIGNMENT
-        return made
+    ALIGNMENT = 256
+
+    loader: Loader | None = None
 
     def launch(
         self,
@@ -109,14 +141,12 @@ class Routine:
     ) -> Routine:
         """A step: a kernel of `file`. types: {name in the source: dtype}, {"T": x.dtype} as a rule. Returns itself."""
         named = tuple((name, np.dtype(dtype).name) for name, dtype in types.items())
-        self.steps.append(
-            KernelLaunch(file, kernel, named, _three(grid), _three(block), shared_bytes, tuple(arguments))
-        )
+        self.steps.append(KernelLaunch(arguments, file, kernel, named, _three(grid), _three(block), shared_bytes))
         return self
 
     def call(self, call: LibraryCall, *operands: Operand) -> Routine:
         """A step: a call of a library over these operands. Returns itself."""
-        self.steps.append(_LibraryStep(call, operands))
+        self.steps.append(LibraryStep(operands, call))
         return self
 
     def then(self, other: Routine) -> Routine:
@@ -127,64 +157,15 @@ class Routine:
 
     def over(self, tensors: Mapping[Form, Form]) -> Routine:
         """The same steps over other tensors. tensors: {form that stands for one in the steps: that tensor's form}."""
-
-        def own(operand: Any) -> Any:
-            return tensors.get(operand, operand) if isinstance(operand, Form) else operand
-
-        steps = [
-            replace(step, arguments=tuple(map(own, step.arguments)))
-            if isinstance(step, KernelLaunch)
-            else step._replace(operands=tuple(map(own, step.operands)))
-            for step in self.steps
-        ]
-        return Routine(steps, self.temporary_bytes)
+        return replace(self, steps=[step.over(tensors) for step in self.steps])
 
     @property
     def launches(self) -> list[KernelLaunch]:
         """The steps that are kernels of ours."""
         return [step for step in self.steps if isinstance(step, KernelLaunch)]
 
-    @property
-    def scratch_bytes(self) -> int:
-        """Bytes of the temporaries, and behind them those of the library call that needs most."""
-        calls = [step.call.scratch_bytes for step in self.steps if isinstance(step, _LibraryStep)]
-        return self.temporary_bytes + max(calls, default=0)
-
-
-@dataclass(frozen=True)
-class BoundBy:
-    """A routine with the loader of its kernels."""
-
-    routine: Routine
-    loader: Loader
-
-    @property
-    def scratch_bytes(self) -> int:
-        """Of the routine."""
-        return self.routine.scratch_bytes
-
-    def bind(self, forms: Forms, arrays: tuple[Any, ...], scratch: Any) -> Launch:
-        """The steps over these arrays."""
-        place = {id(form): address(array) for form, array in zip(forms, arrays, strict=True) if form is not None}
-        base = 0 if scratch is None else address(scratch)
-
-        def resolved(argument: Operand | Value) -> Any:
-            if argument is None:
-                return 0
-            if isinstance(argument, Temporary):
-                return base + argument.offset
-            return place[id(argument)] if isinstance(argument, Form) else argument
-
-        launches = []
-        for step in self.routine.steps:
-            if isinstance(step, KernelLaunch):
-                function = self.loader.function(step.file, step.kernel, step.types)
-                arguments = Arguments([resolved(argument) for argument in step.arguments])
-                launches.append(function.bind(step.grid, step.block, step.shared_bytes, arguments))
-            else:
-                addresses = [resolved(operand) for operand in step.operands]
-                launches.append(step.call.bind(addresses, base + self.routine.temporary_bytes))
-        return row(launches)
+    def _binding(self, arrays: Mapping[int, Any], scratch: Any, rest: Temporary) -> Addresses:
+        return Addresses(arrays, scratch, rest, self.loader)
 
 
 class CudaKernel(BuiltKernel):
@@ -194,10 +175,10 @@ class CudaKernel(BuiltKernel):
         super().__init__(build)
         self._loader = loader
 
-    def attempt(self, forms: Forms, settings: Mapping[str, Any]) -> Any:
+    def attempt(self, forms: Forms, settings: Settings) -> Any:
         """The routine, which knows the loader."""
         routine = self.build(*forms, **settings)
-        return None if routine is None else BoundBy(routine, self._loader)
+        return None if routine is None else replace(routine, loader=self._loader)
 
 
 def address(array: Any) -> int:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.onednn_kernels.library import load
-from singa_lite.kernels.onednn_kernels.primitive import Launch
 
 #: Elements up to which one thread is as fast as several: waking and awaiting the others takes microseconds, and
 #: milliseconds where they share their cores with other busy processes.

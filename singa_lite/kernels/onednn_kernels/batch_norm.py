@@ -18,8 +18,9 @@ from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
 from singa_lite.kernels.onednn_kernels.columns import COLUMNS, Columns
 from singa_lite.kernels.onednn_kernels.images import Images
-from singa_lite.kernels.onednn_kernels.routine import Operand, Routine, Temporary
+from singa_lite.kernels.onednn_kernels.routine import Operand, Routine
 from singa_lite.kernels.onednn_kernels.work import lies
+from singa_lite.kernels.routine import Temporary
 
 Array = np.ndarray[Any, Any]
 

@@ -15,8 +15,9 @@ import numpy as np
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.columns import Columns
-from singa_lite.kernels.onednn_kernels.routine import Operand, Temporary
+from singa_lite.kernels.onednn_kernels.routine import Operand
 from singa_lite.kernels.onednn_kernels.running_sums import ACCUMULATE, SQUARE, Link, RunningSums
+from singa_lite.kernels.routine import Temporary
 
 Array = np.ndarray[Any, Any]
 #: The first pixel and the count of some.

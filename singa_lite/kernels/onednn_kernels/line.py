@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from singa_lite.kernels.kernel_set import Form, Forms
+from singa_lite.kernels.kernel_set import Form, Forms, Launch
 from singa_lite.kernels.onednn_kernels import algorithms as a
-from singa_lite.kernels.onednn_kernels import alone, forms
+from singa_lite.kernels.onednn_kernels import forms
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.primitive import Launch, Primitive
-from singa_lite.kernels.onednn_kernels.routine import Operand, Routine, Temporary
+from singa_lite.kernels.onednn_kernels.primitive import Primitive
+from singa_lite.kernels.onednn_kernels.routine import Operand, Routine, flat
+from singa_lite.kernels.onednn_kernels.work import Work
+from singa_lite.kernels.routine import Temporary, in_order
 
 #: Elements of a piece: four tensors' pieces stay in a cache of 32 MiB from one primitive to the next.
 PIECE = 1 << 20
@@ -83,7 +82,7 @@ class Steps(Routine):
         return self.line if isinstance(operand, Form) else forms.dense((1,))
 
 
-class Line(Routine):
+class Line(Work):
     """Steps of its own, then steps over tensors that lie alike, piece after piece if there are several of these.
 
     size: of each of the tensors, whose forms are alike (`forms.are_alike`). piece: elements that one primitive leaves
@@ -91,8 +90,7 @@ class Line(Routine):
     """
 
     def __init__(self, size: int, piece: int = PIECE) -> None:
-        super().__init__()
-        self.size = size
+        super().__init__(size)
         self.piece = min(size, piece)
         self._over: dict[int, Steps] = {}
 
@@ -114,29 +112,19 @@ class Line(Routine):
         self._over[size] = Steps(size, self.temporary_bytes)
         add(self._over[size])
 
-    def making(self) -> AbstractContextManager[None]:
-        """Where primitives are made: for one thread if there is little to do."""
-        return alone.making() if self._is_small else nullcontext()
-
-    @property
-    def _is_small(self) -> bool:
-        return self.size <= alone.SMALL
-
     @property
     def scratch_bytes(self) -> int:
         """Of the temporaries and the primitive that needs most."""
         return max(super().scratch_bytes, *(steps.scratch_bytes for steps in self._over.values()))
 
-    def bind(self, forms: Forms, arrays: tuple[Any, ...], scratch: Any) -> Launch:
-        """The steps over these arrays. forms: those that the routine was built with."""
-        launches = [super().bind(forms, arrays, scratch)] if self.steps else []
-        lines = [array if array is None or array.size != self.size else _flat(array) for array in arrays]
+    def _launch(self, forms: Forms, arrays: tuple[Any, ...], scratch: Any) -> Launch:
+        launches = [super()._launch(forms, arrays, scratch)] if self.steps else []
+        lines = [array if array is None or array.size != self.size else flat(array) for array in arrays]
         for start in range(0, self.size, self.piece):
             stop = min(start + self.piece, self.size)
             pieces = tuple(line if line is None or line.size != self.size else line[start:stop] for line in lines)
             launches.append(self._over[stop - start].bind(forms, pieces, scratch))
-        launch = launches[0] if len(launches) == 1 else _in_order(launches)
-        return alone.running(launch) if self._is_small else launch
+        return in_order(launches)
 
 
 #: Adds the steps that fill the target from a source that lies as it does; the source may be the target itself.
@@ -161,16 +149,3 @@ def along(target: Form, source: Form, *others: Form, add: Fill) -> Line | None:
 def can_reorder(*tensors: Form) -> bool:
     """Whether the library can copy these: float32 tensors without broadcast axes."""
     return all(forms.are_floats(form) and all(stride > 0 for stride in form.strides) for form in tensors)
-
-
-def _flat(array: Any) -> Any:
-    """The elements of an array without gaps in the order of memory."""
-    return np.lib.stride_tricks.as_strided(array, (array.size,), (array.itemsize,))
-
-
-def _in_order(launches: Sequence[Launch]) -> Launch:
-    def run() -> None:
-        for launch in launches:
-            launch()
-
-    return run

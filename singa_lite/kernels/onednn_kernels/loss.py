@@ -16,7 +16,8 @@ from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.reduction import Stage
-from singa_lite.kernels.onednn_kernels.routine import Operand, Routine, Temporary
+from singa_lite.kernels.onednn_kernels.routine import Operand, Routine
+from singa_lite.kernels.routine import Temporary
 from singa_lite.strides import ordered_strides
 
 Array = np.ndarray[Any, Any]
@@ -132,7 +133,7 @@ def _by_planes(routine: Routine, scores: _Scores, x: Form, top: Operand, total: 
     routine.run(p.Reorder(scores.matrix, turned), {f.SRC: x, f.DST: planes})
     largest = Primitive("binary", a.MAXIMUM, plane, plane, plane)
     for place in range(1, classes):
-        one = Temporary(planes.offset + 4 * rows * place, (rows,), "float32")
+        one = planes.part(rows * place, rows, "float32")
         routine.run(largest, {f.SRC: planes if place == 1 else top, f.SRC_1: one, f.DST: top})
     stage = Stage((1, 1, classes, rows), (classes * rows, classes * rows, rows, 1))
     _normalize(routine, forms.dense((classes, rows)), plane, stage, planes, top, total, planes)

@@ -11,8 +11,9 @@ from singa_lite.kernels.kernel_set import Form
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.routine import Operand, Temporary
+from singa_lite.kernels.onednn_kernels.routine import Operand
 from singa_lite.kernels.onednn_kernels.work import Work
+from singa_lite.kernels.routine import Temporary
 
 Array = np.ndarray[Any, Any]
 Operands = dict[int, Operand]

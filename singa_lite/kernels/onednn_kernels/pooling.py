@@ -13,7 +13,8 @@ from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.routine import Routine, Temporary
+from singa_lite.kernels.onednn_kernels.routine import Routine
+from singa_lite.kernels.routine import Temporary
 
 Array = np.ndarray[Any, Any]
 Pair = tuple[int, int]

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels.library import load
 from singa_lite.unique import Unique
 
-Launch = Callable[[], Any]
 Extents = Sequence[int]
 
 

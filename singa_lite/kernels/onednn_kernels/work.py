@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import numpy as np
-
-from singa_lite.kernels.kernel_set import Form, Forms
+from singa_lite.kernels.kernel_set import Form, Forms, Launch
 from singa_lite.kernels.onednn_kernels import alone
 from singa_lite.kernels.onednn_kernels.forms import FLOAT
-from singa_lite.kernels.onednn_kernels.primitive import Launch, PostOp, Primitive
-from singa_lite.kernels.onednn_kernels.routine import Operand, Routine, Temporary
+from singa_lite.kernels.onednn_kernels.primitive import PostOp, Primitive
+from singa_lite.kernels.onednn_kernels.routine import Operand, Part, Routine
+from singa_lite.kernels.routine import Temporary
 from singa_lite.strides import ordered_strides
 
 
@@ -22,30 +21,32 @@ class Work(Routine):
     def __init__(self, size: int) -> None:
         super().__init__()
         self.size = size
-        self._parts: list[tuple[Form, Form, int]] = []
+
+    def making(self) -> AbstractContextManager[None]:
+        """Primitives made inside are made for as many threads as will run them."""
+        return alone.making() if self._is_small else nullcontext()
 
     def make(
         self, function: str, *arguments: Any, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
     ) -> Primitive:
         """A primitive for as many threads as will run it."""
-        with alone.making() if self._is_small else nullcontext():
+        with self.making():
             return Primitive(function, *arguments, forward=forward, post_ops=post_ops)
 
     def part(self, tensor: Operand, start: int, count: int) -> Operand:
         """An operand: elements of a tensor without gaps, in the order of memory; of a temporary as float32."""
         if isinstance(tensor, Temporary):
-            return Temporary(tensor.offset + start * FLOAT.itemsize, (count,), str(FLOAT))
-        made = Form((count,), tensor.dtype, (tensor.dtype.itemsize,))
-        self._parts.append((made, tensor, start))
-        return made
+            return tensor.part(start, count, FLOAT)
+        return Part(tensor, start, count)
 
     def bind(self, forms: Forms, arrays: tuple[Any, ...], scratch: Any) -> Launch:
         """The steps over these arrays. forms: those that the routine was built with."""
-        place = {id(form): array for form, array in zip(forms, arrays, strict=True) if form is not None}
-        given = tuple(made for made, _, _ in self._parts)
-        parts = tuple(_flat(place[id(tensor)])[start : start + made.size] for made, tensor, start in self._parts)
-        launch = super().bind((*forms, *given), (*arrays, *parts), scratch)
+        launch = self._launch(forms, arrays, scratch)
         return alone.running(launch) if self._is_small else launch
+
+    def _launch(self, forms: Forms, arrays: tuple[Any, ...], scratch: Any) -> Launch:
+        """The steps, by however many threads."""
+        return super().bind(forms, arrays, scratch)
 
     @property
     def _is_small(self) -> bool:
@@ -56,8 +57,3 @@ def lies(tensor: Form, axes: Sequence[int]) -> bool:
     """Whether the elements lie without gaps, the axes in this order, outermost first. Extents of 1 fit any order."""
     wanted = ordered_strides(tensor.shape, axes, tensor.dtype.itemsize)
     return all(e == 1 or a == b for e, a, b in zip(tensor.shape, tensor.strides, wanted, strict=True))
-
-
-def _flat(array: Any) -> Any:
-    """The elements of an array without gaps in the order of memory."""
-    return np.lib.stride_tricks.as_strided(array, (array.size,), (array.itemsize,))
