@@ -58,7 +58,7 @@ def load(net: FeedForwardNet, path: Path, optimizer: bool | None = None, **optio
 
 
 def holds_optimizer(path: Path, found: Tree) -> bool:
-    """Whether a file has a place for the state of an optimizer: those of others, and of weights alone have none."""
+    """Whether a file has a place for an optimizer's state; those of other programs and of weights alone have none."""
     return of_path(path).has_optimizer and not foreign.is_marked(found.attributes)
 
 
