@@ -17,8 +17,7 @@ from functools import partial
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.formats.singa import desc as singa_desc
 from singa_lite.snapshots.formats.singa.names import named
-from singa_lite.snapshots.readers import raw
-from singa_lite.snapshots.readers import tensor_proto
+from singa_lite.snapshots.readers import raw, tensor_proto
 from singa_lite.snapshots.readers.raw import Stored
 from singa_lite.snapshots.readers.tensor_proto import Proto
 from singa_lite.snapshots.tree import Lazy, Tree
