@@ -1,27 +1,45 @@
-"""A net and its optimizer as a tree of arrays by path, and back, strictly. Every format writes and reads this."""
+"""The one noun of all formats: a tree of arrays by path, made when they are asked for, and attributes."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError, SnapshotVersionError
-from singa_lite.net import FeedForwardNet
-from singa_lite.optimizer import Optimizer
-from singa_lite.snapshots.lazy import Lazy as Lazy
 from singa_lite.snapshots.manifest import Attribute
-from singa_lite.tensor import Shape, Tensor, to_numpy
+from singa_lite.tensor import Shape
 
 #: Of the tree's form; a reader refuses a number above its own. 2: with `layers` and a manifest.
 VERSION = 2
 
 Form = tuple[Shape, np.dtype[Any]]
+
+
+class Lazy(NamedTuple):
+    """An array that is made when it is asked for: writers hold one at a time. fetch(): C order, on the host."""
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    fetch: Callable[[], NDArray[Any]]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return prod(self.shape) * self.dtype.itemsize
+
+    def fetched(self, where: str) -> NDArray[Any]:
+        """The array. SnapshotError unless it has the form that was announced. where: file and entry."""
+        array = np.asarray(self.fetch(), order="C")
+        if (array.shape, array.dtype) != (self.shape, self.dtype):
+            raise SnapshotError(
+                f"{where}: wanted {self.shape} {self.dtype}, received {array.shape} {array.dtype} at last"
+            )
+        return array
 
 
 @dataclass
@@ -30,8 +48,8 @@ class Tree:
 
     arrays: {"parameters/<layer>/weight": array, "state/<layer>/running_mean": ...,
     "optimizer/<layer>/weight/velocity": ..., and in a checkpoint "training/..."}; attributes: format, version, entries
-    (how many arrays), layers (JSON: [[name, class], ...] in topological order), wiring (JSON: what surrounds each of
-    them, as `wiring` says), and of a compiled net optimizer ("SGD") and step; path: the file's name, for errors.
+    (how many arrays), layers (JSON: [[name, class], ...] in topological order), wiring (JSON: what surrounds each, as
+    `net_tree.wiring` says), and of a compiled net optimizer ("SGD") and step; path: the file's name, for errors.
     """
 
     arrays: dict[str, Lazy]
@@ -48,105 +66,6 @@ class Tree:
         if entry not in self.arrays:
             raise SnapshotError(f"{self.path}: wanted one of its entries, received {entry!r}")
         return self.arrays[entry].fetch()
-
-
-def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
-    """The tree of a net as it stands. whole_step: SnapshotError after an unfinished one."""
-    if whole_step and net.unfinished_at:
-        raise SnapshotError(
-            f"save: wanted a whole step, but the last backward() was left at layer {net.unfinished_at!r}"
-        )
-    layers = [[node.layer.name, type(node.layer).__name__] for node in net.ordered()]
-    attributes: dict[str, Attribute] = {"format": "singa_lite", "version": VERSION, "layers": json.dumps(layers)}
-    attributes["wiring"] = json.dumps(wiring(net))
-    if net.optimizer is not None:
-        attributes |= {"optimizer": type(net.optimizer).__name__, "step": net.optimizer.step}
-    arrays = {path: Lazy(t.shape, t.dtype, partial(to_numpy, t)) for path, t in tensors(net).items()}
-    return Tree(arrays, attributes | {"entries": len(arrays)})
-
-
-def wiring(net: FeedForwardNet) -> list[dict[str, Any]]:
-    """For each layer, in topological order, what formats need whose layouts depend on what surrounds it.
-
-    inputs, outputs: sample shapes; sources: [[layer, number of its output], ...]; shares: the layer whose parameters it
-    uses, if they are not its own.
-    """
-    found: list[dict[str, Any]] = []
-    for layer, sources in net.ordered():
-        inputs = [net.output_shapes(name)[number] for name, number in sources] or layer.input_sample_shapes
-        entry = {"inputs": inputs, "outputs": net.output_shapes(layer.name), "sources": sources}
-        owner = layer
-        while owner.shared_with is not None:
-            owner = owner.shared_with
-        found.append(entry | ({"shares": owner.name} if owner is not layer else {}))
-    return found
-
-
-def restore(
-    net: FeedForwardNet, snapshot: Tree, optimizer: bool | None, last_check: Callable[[], object] = lambda: None
-) -> None:
-    """Put what a snapshot holds into the net's tensors. optimizer: whether its state too; None: if there is one.
-
-    SnapshotError names the first entry that is missing, extra, or of another shape or dtype. All entries are read
-    once before the first is put in place, so one that cannot be read changes nothing. last_check: called when all that
-    fits, before anything changes; an error of its own changes nothing. Forgets an unfinished step.
-    """
-    check_format(snapshot)
-    receiver = net.optimizer if optimizer is None or optimizer else None
-    if optimizer and receiver is None:
-        raise SnapshotError(f"{snapshot.path}: wanted a compiled net to put the optimizer's state into")
-    step = 0 if receiver is None else _checked_step(snapshot, receiver)
-    updated = [] if receiver is None else _updated(snapshot, net.param_names())
-    wanted = _wanted(net, receiver, updated)
-    _check_entries(snapshot, wanted, ("training/",) if receiver is not None else ("training/", "optimizer/"))
-    for path in wanted:
-        snapshot.read(path)
-    last_check()
-    if receiver is not None:
-        _make_room(net, receiver, updated)
-    net.begin_restore()
-    if receiver is not None:
-        _clear(receiver, updated)
-        receiver.restore_step(step)
-    for path, tensor in (_of_layers(net) | _of_optimizer(receiver, updated)).items():
-        tensor.copy_from_numpy(_read_again(snapshot, path))
-    net.discard_step()
-
-
-def _read_again(snapshot: Tree, path: str) -> NDArray[Any]:
-    """An array that has been read before. One at a time is held, so a file that is changed meanwhile is found late."""
-    try:
-        return snapshot.read(path)
-    except SnapshotError as error:
-        text = "the file was changed while it was read, and the net holds a part of it; load a whole one"
-        raise SnapshotError(f"{error}: {text}") from error
-
-
-def tensors(net: FeedForwardNet) -> dict[str, Tensor]:
-    """All that a net and its optimizer keep, by path."""
-    names = [] if net.optimizer is None else _names(net, net.optimizer)
-    return _of_layers(net) | _of_optimizer(net.optimizer, names)
-
-
-def _of_layers(net: FeedForwardNet) -> dict[str, Tensor]:
-    tensors = {f"parameters/{name}": tensor for name, tensor in net.parameters().items()}
-    return tensors | {f"state/{name}": tensor for name, tensor in net.states().items()}
-
-
-def _of_optimizer(optimizer: Optimizer | None, names: Collection[str]) -> dict[str, Tensor]:
-    """The state of the parameters of these names."""
-    if optimizer is None:
-        return {}
-    return {f"optimizer/{name}/{slot}": t for name in names for slot, t in optimizer.state[name].items()}
-
-
-def _names(net: FeedForwardNet, optimizer: Optimizer) -> list[str]:
-    """The net's parameters that there is state of, in its order. SnapshotError for state of anything else."""
-    parameters = net.parameters()
-    strangers = [key for key in optimizer.state if key not in parameters]
-    if strangers:
-        raise SnapshotError(f"save: wanted optimizer state by names of the net's parameters, received {strangers}")
-    return [name for name in parameters if name in optimizer.state]
 
 
 def check_format(snapshot: Tree) -> None:
@@ -169,77 +88,17 @@ def checked_version(where: str, given: object) -> int:
     return version
 
 
+def step_of(snapshot: Tree) -> int:
+    """The attribute `step`, the optimizer's. SnapshotError for what is no number from 0."""
+    return _number(snapshot.path, "step", snapshot.attributes.get("step"))
+
+
+def entries_of(snapshot: Tree) -> int:
+    """The attribute `entries`, how many arrays were written. SnapshotError for what is no number from 0."""
+    return _number(snapshot.path, "entries", snapshot.attributes.get("entries"))
+
+
 def _number(where: str, name: str, value: object) -> int:
     if not isinstance(value, int) or value < 0:
         raise SnapshotError(f"{where}: attribute {name!r}: wanted a number from 0, received {value!r}")
     return value
-
-
-def _checked_step(snapshot: Tree, optimizer: Optimizer) -> int:
-    """The optimizer's step in the file, once it is clear that the file is of an optimizer of this kind."""
-    wanted, found = type(optimizer).__name__, snapshot.attributes.get("optimizer")
-    if not isinstance(found, str) or found != wanted:
-        raise SnapshotError(
-            f"{snapshot.path}: wanted the state of optimizer {wanted}, received {found}; "
-            "load(path, optimizer=False) takes parameters and state only"
-        )
-    return step_of(snapshot)
-
-
-def step_of(snapshot: Tree) -> int:
-    """The optimizer's step in the file."""
-    return _number(snapshot.path, "step", snapshot.attributes.get("step"))
-
-
-def _updated(snapshot: Tree, parameters: list[str]) -> list[str]:
-    """The parameters that the file has optimizer state of; the others had not been updated when it was written."""
-    heads = {path.rpartition("/")[0] for path in snapshot.arrays}
-    return [name for name in parameters if f"optimizer/{name}" in heads]
-
-
-def _wanted(net: FeedForwardNet, optimizer: Optimizer | None, updated: list[str]) -> dict[str, Form]:
-    wanted: dict[str, Form] = {path: (tensor.shape, tensor.dtype) for path, tensor in _of_layers(net).items()}
-    if optimizer is not None:
-        parameters = net.parameters()
-        for name in updated:
-            for slot in optimizer.slots:
-                wanted[f"optimizer/{name}/{slot}"] = optimizer.slot_form(slot, parameters[name])
-    return wanted
-
-
-def _check_entries(snapshot: Tree, wanted: Mapping[str, Form], ignored: tuple[str, ...]) -> None:
-    """SnapshotError unless the file's entries are those wanted. ignored: beginnings of paths that may be there."""
-    for path, (shape, dtype) in wanted.items():
-        if path not in snapshot.arrays:
-            raise SnapshotError(f"{snapshot.path}: wanted an entry {path!r}, received none of that name")
-        found = snapshot.arrays[path]
-        if found.shape != shape:
-            raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted shape {shape}, received {found.shape}")
-        if found.dtype != dtype:
-            raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted {dtype}, received {found.dtype}")
-    for path in snapshot.arrays:
-        if path not in wanted and not path.startswith(ignored):
-            raise SnapshotError(f"{snapshot.path}: received an entry {path!r}, for which there is no place")
-    entries = _number(snapshot.path, "entries", snapshot.attributes.get("entries"))
-    if len(snapshot.arrays) != entries:
-        raise SnapshotError(f"{snapshot.path}: wanted the {entries} entries written, received {len(snapshot.arrays)}")
-
-
-def _make_room(net: FeedForwardNet, optimizer: Optimizer, names: Collection[str]) -> None:
-    """Let there be state of these parameters, as before if memory runs out."""
-    parameters = net.parameters()
-    fresh = [name for name in names if name not in optimizer.state]
-    try:
-        for name in names:
-            optimizer.state_for(name, parameters[name])
-    except BaseException:
-        for name in fresh:
-            optimizer.state.pop(name, None)
-        raise
-
-
-def _clear(optimizer: Optimizer, names: Collection[str]) -> None:
-    """Set all other state to zeros, as before a first update; the tensors stay, a recorded step may read them."""
-    for key in optimizer.state.keys() - set(names):
-        for tensor in optimizer.state[key].values():
-            tensor.copy_from_numpy(np.zeros(tensor.shape, tensor.dtype))

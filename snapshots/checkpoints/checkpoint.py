@@ -17,7 +17,7 @@ from singa_lite.checks import finite, whole
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
 from singa_lite.notice import warn
-from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots import formats, net_tree, tree
 from singa_lite.snapshots.checkpoints import history
 from singa_lite.snapshots.checkpoints.environment import environment, settings
 from singa_lite.snapshots.tree import Lazy, Tree
@@ -54,7 +54,7 @@ def save(training: Training, path: str | os.PathLike[str]) -> None:
 
 def contents(training: Training) -> Tree:
     """The tree of a training run as it stands. SnapshotError after an unfinished step."""
-    held = tree.of_net(training.net)
+    held = net_tree.of_net(training.net)
     text = json.dumps(_told(training), default=_plain).encode()
     if len(text) > _MOST:
         raise SnapshotError(f"checkpoint: wanted at most {_MOST} bytes of {PROGRESS!r}, received {len(text)}")
@@ -78,7 +78,7 @@ def restore(
     threads and settings, as bits then may too.
     """
     where, net, now = os.fsdecode(path), training.net, _told(training)
-    with formats.opened(path, tree.of_net(net, whole_step=False)) as source:
+    with formats.opened(path, net_tree.of_net(net, whole_step=False)) as source:
         told = _read(source)
         progress = _progress(source, told)
         _check_fit(where, training.progress, progress)
@@ -88,7 +88,7 @@ def restore(
             check(tree.step_of(source))
             _warn_of_differences(where, told, now)  # may be an error too
 
-        tree.restore(net, source, optimizer=True, last_check=last_check)
+        net_tree.restore(net, source, optimizer=True, last_check=last_check)
     training.progress = progress
     net.seed = told["seed"]
     net.device.restore_seeds(*told["device_seeds"])

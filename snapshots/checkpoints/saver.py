@@ -12,7 +12,7 @@ from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
 from singa_lite.graph import Pause
 from singa_lite.notice import warn
-from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots import formats, net_tree
 from singa_lite.snapshots.checkpoints import checkpoint
 from singa_lite.snapshots.checkpoints.background import Copying, HostCopy, Writer
 from singa_lite.snapshots.checkpoints.folder import Folder
@@ -53,7 +53,7 @@ class Saver:
         memory does not grow when the first checkpoint is due, perhaps hours later.
         """
         if self._writer.background:
-            self._copy.reserve(tree.tensors(training.net))
+            self._copy.reserve(net_tree.tensors(training.net))
         contents, file = checkpoint.contents(training), self._folder.probe()
         small = {path: lazy for path, lazy in contents.arrays.items() if lazy.nbytes <= _SMALL}
         write = formats.writer(file)
@@ -111,7 +111,7 @@ class Saver:
         contents, file = checkpoint.contents(training), self._folder.file(training.net.optimizer.step)
         copying = Copying(contents, _nothing, frozenset())
         if self._writer.background:
-            copying = self._copy.begin(contents, tree.tensors(training.net))
+            copying = self._copy.begin(contents, net_tree.tensors(training.net))
         copied = Event()
         claims: dict[str, bool] = {}  # whether it is copied: whoever asks first decides, as setdefault is done at once
 

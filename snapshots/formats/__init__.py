@@ -12,7 +12,7 @@ from typing import Any
 
 from singa_lite.errors import SnapshotError
 from singa_lite.net import FeedForwardNet
-from singa_lite.snapshots import foreign, tree
+from singa_lite.snapshots import foreign, net_tree
 from singa_lite.snapshots.formats.table import Path
 from singa_lite.snapshots.formats.table import of_path as of_path
 from singa_lite.snapshots.tree import Tree
@@ -20,7 +20,7 @@ from singa_lite.snapshots.tree import Tree
 
 def save(net: FeedForwardNet, path: Path, *, weights_only: bool = False, **options: Any) -> None:
     """Write the net, in the format of the path's suffix. SnapshotError after an unfinished step, and as `write`."""
-    write(tree.of_net(net), path, weights_only=weights_only, **options)
+    write(net_tree.of_net(net), path, weights_only=weights_only, **options)
 
 
 def write(contents: Tree, path: Path, *, weights_only: bool = False, **options: Any) -> None:
@@ -46,19 +46,19 @@ def writer(path: Path) -> Callable[..., None]:
 
 
 def load(net: FeedForwardNet, path: Path, optimizer: bool | None = None, **options: Any) -> None:
-    """Read the net, as `tree.restore` says. optimizer: None: if the net has one and the file has its state.
+    """Read the net, as `net_tree.restore` says. optimizer: None: if the net has one and the file has its state.
 
     A file that `holds_optimizer` says has no place for it leaves it as it is.
     """
     of_path(path, options)  # what is wrong with the call is told before what is wrong with the net
-    with opened(path, tree.of_net(net, whole_step=False), **options) as found:
+    with opened(path, net_tree.of_net(net, whole_step=False), **options) as found:
         if optimizer is None and not holds_optimizer(path, found):
             optimizer = False
-        tree.restore(net, found, optimizer)
+        net_tree.restore(net, found, optimizer)
 
 
 def holds_optimizer(path: Path, found: Tree) -> bool:
-    """Whether a file has a place for an optimizer's state; those of other programs and of weights alone have none."""
+    """Whether the file has a place for the optimizer's state: one of another program, or of weights alone, has none."""
     return of_path(path).has_optimizer and not foreign.is_marked(found.attributes)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import singa_files
 from singa_lite import FeedForwardNet, layers, loss, optimizer
-from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots import formats, net_tree
 from singa_lite.snapshots.formats.table import FORMATS
 
 #: A suffix of each format that is written, and of each that keeps all of a net and its optimizer.
@@ -41,7 +41,7 @@ def singas(mark: str, encode: Callable[[dict[str, np.ndarray]], bytes]) -> Calla
     """Writes `small_net` as SINGA would. mark: in its names, see `singa_files`."""
 
     def write(path: Path) -> None:
-        arrays = {entry: lazy.fetch() for entry, lazy in tree.of_net(small_net()).arrays.items()}
+        arrays = {entry: lazy.fetch() for entry, lazy in net_tree.of_net(small_net()).arrays.items()}
         path.write_bytes(encode(singa_files.of_tree(arrays, mark)))
 
     return write

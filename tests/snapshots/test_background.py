@@ -14,7 +14,7 @@ from nets import state_of
 from resume_run import BATCH, NETS, Kill, Killed, data, fit, images, outcome
 from singa_lite import SnapshotError, device
 from singa_lite.fit import Callback, Training
-from singa_lite.snapshots import Checkpoint, formats, tree
+from singa_lite.snapshots import Checkpoint, formats, net_tree, tree
 from singa_lite.snapshots.checkpoints.background import HostCopy, Writer
 from singa_lite.snapshots.checkpoints.folder import checkpoints, step_of
 from singa_lite.tensor import to_numpy
@@ -160,7 +160,7 @@ def test_a_writer_does_one_thing_at_a_time():
 
 
 def copied_now(copy: HostCopy, net: Any) -> tree.Tree:
-    copying = copy.begin(tree.of_net(net), tree.tensors(net))
+    copying = copy.begin(net_tree.of_net(net), net_tree.tensors(net))
     copying.finish()
     return copying.contents
 
@@ -168,9 +168,9 @@ def copied_now(copy: HostCopy, net: Any) -> tree.Tree:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_copy_is_of_now_in_any_layout_and_its_memory_serves_again(dtype):
     net, copy = trained("Adam", dtype=dtype, on=device.new_cpu()), HostCopy()
-    contents = tree.of_net(net)
+    contents = net_tree.of_net(net)
     wanted = {path: lazy.fetch() for path, lazy in contents.arrays.items()}
-    copying = copy.begin(contents, tree.tensors(net))
+    copying = copy.begin(contents, net_tree.tensors(net))
     assert copying.read_later == {net.parameters()[name].block for name in net.parameters()} | {
         tensor.block for slots in net.optimizer.state.values() for tensor in slots.values()
     }
@@ -194,5 +194,5 @@ def test_another_net_gets_another_copy():
     copy = HostCopy()
     for net in (make_net(), make_net(dtype="float64")):
         found = copied_now(copy, net)
-        for path, lazy in tree.of_net(net).arrays.items():
+        for path, lazy in net_tree.of_net(net).arrays.items():
             np.testing.assert_array_equal(found.arrays[path].fetch(), lazy.fetch())

@@ -18,7 +18,7 @@ from nets import state_of
 from singa_files import native
 from singa_lite import FeedForwardNet, layers, tensor
 from singa_lite import __main__ as program
-from singa_lite.snapshots import command, formats, tree
+from singa_lite.snapshots import command, formats, net_tree
 from snapshot_nets import make_net, trained
 
 
@@ -113,7 +113,7 @@ def test_diff_tells_attributes_that_one_file_alone_has(tmp_path, capsys, first, 
 
 
 def test_diff_asks_no_attributes_of_files_that_have_none(tmp_path, capsys, saved):
-    arrays = {path: lazy.fetch() for path, lazy in tree.of_net(trained()).arrays.items()}
+    arrays = {path: lazy.fetch() for path, lazy in net_tree.of_net(trained()).arrays.items()}
     np.savez(tmp_path / "theirs.npz", **arrays)
     assert said(capsys, "diff", saved, tmp_path / "theirs.npz") == (0, [], "")
 
@@ -143,7 +143,7 @@ def test_bad_files_are_one_line_on_standard_error(tmp_path, capsys, monkeypatch,
 
 def test_convert_tells_what_it_leaves_out(tmp_path, capsys, saved):
     target = tmp_path / "net.weights.h5"
-    arrays = len(tree.of_net(trained()).arrays)
+    arrays = len(net_tree.of_net(trained()).arrays)
     assert said(capsys, "convert", saved, tmp_path / "net.npz")[1] == [f"{tmp_path / 'net.npz'}: {arrays} arrays"]
     status, (line,), _ = said(capsys, "convert", saved, target)
     with formats.opened(target) as written:

@@ -6,7 +6,7 @@ import pytest
 
 from format_cases import CASES
 from singa_lite import SnapshotError
-from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots import formats, net_tree, tree
 from singa_lite.snapshots.formats.table import FORMATS, of_path
 
 SUFFIXES = [suffix for one in FORMATS for suffix in one.suffixes]
@@ -25,7 +25,7 @@ def test_a_suffix_leads_to_its_format(one):
 def test_an_open_file_is_a_tree_whose_arrays_are_as_announced(tmp_path, case):
     path, net = tmp_path / f"x{case.suffix}", case.make(8)
     case.write(path)
-    with formats.opened(path, tree.of_net(net)) as found:
+    with formats.opened(path, net_tree.of_net(net)) as found:
         assert isinstance(found, tree.Tree)
         assert (found.path, found.attributes["entries"]) == (str(path), len(found.arrays))
         for entry, lazy in found.arrays.items():

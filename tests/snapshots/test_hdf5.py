@@ -19,7 +19,7 @@ import pytest
 import in_process
 from nets import state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer, tensor
-from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots import formats, net_tree
 from snapshot_nets import OPTIMIZERS, batches, make_net, train, trained
 
 
@@ -99,7 +99,7 @@ def test_the_file_by_h5py(saved):
         assert file["optimizer/conv/weight/count"][()] == 3
         assert file["state/drop/random"].dtype == np.uint64
     manifest = json.loads(written)
-    assert manifest["attributes"] == tree.of_net(net).attributes
+    assert manifest["attributes"] == net_tree.of_net(net).attributes
     assert manifest["entries"]["parameters/conv/weight"] == [
         *(list(wanted.shape), "float32", hashlib.sha256(wanted.tobytes()).hexdigest())
     ]
@@ -107,7 +107,7 @@ def test_the_file_by_h5py(saved):
 
 
 def test_the_source_of_a_file(saved):
-    wanted = tree.of_net(trained())
+    wanted = net_tree.of_net(trained())
     with formats.opened(saved) as source:
         assert source.path == str(saved)
         assert source.attributes == wanted.attributes
@@ -140,7 +140,7 @@ def test_many_layers(tmp_path):
 
 def write_version_1(net: FeedForwardNet, path: Path) -> None:
     """As the first version of this format was written."""
-    contents = tree.of_net(net)
+    contents = net_tree.of_net(net)
     kept = {name: contents.attributes[name] for name in ("format", "entries", "optimizer", "step")}
     with h5py.File(path, "w") as file:
         file.attrs.update(kept | {"version": 1})
@@ -254,7 +254,7 @@ def test_names_of_layers(tmp_path, name):
 @pytest.mark.parametrize("name", [".", "a\0b"])
 def test_a_name_that_hdf5_cannot_store(saved, name):
     """No layer can have it; a tree that is made by hand can."""
-    contents, before = tree.of_net(make_net("Adam")), saved.read_bytes()
+    contents, before = net_tree.of_net(make_net("Adam")), saved.read_bytes()
     contents.arrays = {f"parameters/{name}/weight": next(iter(contents.arrays.values()))}
     with pytest.raises(SnapshotError, match=r"net\.h5: cannot be written.*entry 'parameters/.*/weight'"):
         formats.write(contents, saved)
@@ -520,7 +520,7 @@ def test_the_file_is_hardly_larger_than_its_arrays(tmp_path):
     wide.add(layers.Dense("b", 400))
     for net in (make_net(), trained(), wide):
         net.save(tmp_path / "net.h5")
-        sizes = [entry.nbytes for entry in tree.of_net(net).arrays.values()]
+        sizes = [entry.nbytes for entry in net_tree.of_net(net).arrays.values()]
         assert (tmp_path / "net.h5").stat().st_size < 1.01 * sum(sizes) + 8192 + 2048 * len(sizes)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from nets import state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, names
-from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots import formats, net_tree, tree
 from singa_lite.snapshots.formats import native
 from singa_lite.snapshots.formats.keras import weights
 from snapshot_nets import trained
@@ -32,7 +32,7 @@ def deep(*called: str, seed: int = 1) -> FeedForwardNet:
 
 def with_array(array: np.ndarray[Any, Any]) -> tree.Tree:
     """The tree of a net of one layer, whose weight is another array."""
-    contents = tree.of_net(deep("a"))
+    contents = net_tree.of_net(deep("a"))
     contents.arrays["parameters/a/weight"] = tree.Lazy(array.shape, array.dtype, lambda: array.copy())
     return contents
 
@@ -113,27 +113,27 @@ def test_a_dtype_that_hdf5_has_not_is_not_written(path, dtype):
 
 
 def test_a_manifest_that_would_cost_too_much_is_not_written(tmp_path):
-    contents = tree.of_net(deep("a"))
+    contents = net_tree.of_net(deep("a"))
     contents.attributes["layers"] = "[]" * 500_000
     assert_not_written(contents, tmp_path / "net.h5", "could not be read: the manifest: would take about")
 
 
 def test_an_attribute_that_is_no_plain_value_is_not_written(tmp_path):
-    contents = tree.of_net(deep("a"))
+    contents = net_tree.of_net(deep("a"))
     contents.attributes["own"] = [1]  # type: ignore[assignment]
     assert_not_written(contents, tmp_path / "net.h5", "could not be read: attribute 'own': wanted a text or a finite")
 
 
 @pytest.mark.usefixtures("names_of_any_length")
 def test_a_name_that_no_text_of_keras_s_layout_can_have_is_not_written(tmp_path):
-    contents = tree.of_net(deep("x" * 70_000))
+    contents = net_tree.of_net(deep("x" * 70_000))
     assert_not_written(contents, tmp_path / "net.weights.h5", "could not be read: .* a text of 70000 bytes")
     native.save(contents, tmp_path / "net.h5")
 
 
 @pytest.mark.usefixtures("names_of_any_length")
 def test_a_name_that_is_too_long_for_the_reader_is_not_written(tmp_path):
-    contents = tree.of_net(deep("x" * (2**20 + 1)))
+    contents = net_tree.of_net(deep("x" * (2**20 + 1)))
     assert_not_written(contents, tmp_path / "net.h5", "could not be read: .* a name of 1048577 bytes")
 
 

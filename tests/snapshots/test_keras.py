@@ -21,7 +21,7 @@ import skips
 import snapshot_nets
 from keras_files import remade
 from singa_lite import FeedForwardNet, Layer, SnapshotError, layers, snapshots
-from singa_lite.snapshots import foreign, formats, tree
+from singa_lite.snapshots import foreign, formats, net_tree, tree
 from singa_lite.snapshots.formats.keras import net as keras_net
 from singa_lite.snapshots.formats.keras import orders as keras_orders
 from singa_lite.tensor import to_numpy
@@ -40,7 +40,7 @@ def net_of(*added: Layer, seed: int = 3, dtype: str = "float32") -> FeedForwardN
 def randomized(net: FeedForwardNet, seed: int = 1) -> FeedForwardNet:
     """All floats of the net at random, variances above zero."""
     rng = np.random.default_rng(seed)
-    for name, tensor in tree.tensors(net).items():
+    for name, tensor in net_tree.tensors(net).items():
         if tensor.dtype.kind == "f":
             tensor.copy_from_numpy(rng.uniform(0.5 if "var" in name else -1, 1.5, tensor.shape).astype(tensor.dtype))
     return net
@@ -210,7 +210,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Path:
         np.savez(folder / f"{name}.npz", **{f"{number}": array for number, array in enumerate(last.values())})
         if make is not grouped:
             snapshots.save(net, folder / f"{name}.ours.weights.h5")
-    (folder / "graphs.json").write_text(json.dumps([tree.of_net(graph(seed)).attributes for seed in GRAPHS]))
+    (folder / "graphs.json").write_text(json.dumps([net_tree.of_net(graph(seed)).attributes for seed in GRAPHS]))
     script = Path(__file__).with_name("keras_models.py")
     done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -509,7 +509,7 @@ def test_plain_features_may_be_cut(path):
 
 
 def test_a_name_that_hdf5_cannot_store(path):
-    contents = tree.of_net(net_of(layers.Dense("ab", 5, input_sample_shape=(3,))))
+    contents = net_tree.of_net(net_of(layers.Dense("ab", 5, input_sample_shape=(3,))))
     contents.arrays = {entry.replace("ab", "a\0b"): lazy for entry, lazy in contents.arrays.items()}
     contents.attributes["layers"] = json.dumps([["a\0b", "Dense"]])  # no layer can have it; a tree can
     with pytest.raises(SnapshotError, match="its name cannot be written"):
@@ -519,7 +519,7 @@ def test_a_name_that_hdf5_cannot_store(path):
 
 @pytest.mark.parametrize("missing", ["layers", "wiring"])
 def test_a_tree_that_tells_nothing_of_its_layers(missing, path):
-    contents = tree.of_net(two())
+    contents = net_tree.of_net(two())
     del contents.attributes[missing]
     with pytest.raises(SnapshotError, match=f"attributes 'layers' and 'wiring'.*{missing}"):
         formats.write(contents, path)
@@ -663,7 +663,7 @@ def test_a_full_disk_changes_nothing(path):
 
 def test_bfloat16_is_written_as_keras_does(path):
     bfloat16 = skips.library("ml_dtypes").bfloat16
-    contents = tree.of_net(two())
+    contents = net_tree.of_net(two())
     array = uniform(3, 5).astype(bfloat16)
     contents.arrays["parameters/a/weight"] = tree.Lazy((3, 5), array.dtype, lambda: array)
     formats.write(contents, path)
@@ -752,7 +752,7 @@ def test_a_file_alone_that_does_not_tell(groups, wanted, path):
 
 
 def described(net: FeedForwardNet) -> dict[str, keras_net.Note]:
-    return keras_net.notes("here", tree.of_net(net).attributes)
+    return keras_net.notes("here", net_tree.of_net(net).attributes)
 
 
 def test_the_order_of_a_functional():
@@ -823,7 +823,7 @@ def test_layer_normalization_over_images(shape, path):
 )
 def test_a_tree_whose_arrays_are_no_such_layer_s(name, shape, path):
     conv = layers.Conv2D("conv", 3, (2, 3), 1, "valid", groups=3, input_sample_shape=(3, 3, 7))
-    contents = tree.of_net(net_of(conv, layers.Flatten("flat"), layers.Dense("dense", 2)))
+    contents = net_tree.of_net(net_of(conv, layers.Flatten("flat"), layers.Dense("dense", 2)))
     contents.arrays[f"parameters/{name}"] = tree.Lazy(shape, np.dtype("f4"), lambda: np.zeros(shape, "f4"))
     with pytest.raises(SnapshotError, match=f"the shape {re.escape(str(shape))} of"):
         formats.write(contents, path)

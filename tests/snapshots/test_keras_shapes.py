@@ -13,7 +13,7 @@ import pytest
 
 from keras_files import assert_refused, remade
 from singa_lite import FeedForwardNet, Layer, SnapshotError, layers, snapshots
-from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots import formats, net_tree, tree
 from singa_lite.snapshots.formats import native
 
 
@@ -95,7 +95,7 @@ def test_a_shape_that_no_such_layer_has_names_the_entry(made, entry, shape, path
     remade(path, lambda contents: contents["entries"][entry].__setitem__(0, list(shape)))
     wanted = rf"layer 'a' \({kind.__name__}\) has no form in Keras: the shape .* of '{entry}'"
     assert_refused(path, wanted)
-    contents = tree.of_net(net_of_one(kind("a", **options)))
+    contents = net_tree.of_net(net_of_one(kind("a", **options)))
     contents.arrays[entry] = tree.Lazy(shape, np.dtype("f4"), lambda: np.zeros(shape, "f4"))
     native.save(contents, path.with_name("net.h5"))
     with formats.opened(path.with_name("net.h5")) as source, pytest.raises(SnapshotError, match=wanted):

@@ -17,7 +17,7 @@ import pytest
 
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, tensor
-from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots import formats, net_tree
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.formats import npz
 from singa_lite.snapshots.readers import raw, zip_directory, zip_member
@@ -103,7 +103,7 @@ def test_the_file_by_numpy(saved):
     with np.load(saved, allow_pickle=False) as file:
         found = {name: bits(file[name]) for name in file.files}
     assert zipfile.ZipFile(saved).testzip() is None
-    assert set(found) == {*tree.of_net(net).arrays, "manifest", "manifest_sha256"}
+    assert set(found) == {*net_tree.of_net(net).arrays, "manifest", "manifest_sha256"}
     assert found["parameters/dense/weight"] == bits(net.parameters()["dense/weight"])
     assert found["state/drop/random"] == bits(net.states()["drop/random"])
 
@@ -213,7 +213,7 @@ def test_big_endian_numbers(tmp_path):
 def test_state_that_it_lacks_stays(tmp_path):
     net, other = trained(), make_net("Adam", seed=8)
     key = bits(other.states()["drop/random"])
-    contents = tree.of_net(net).arrays
+    contents = net_tree.of_net(net).arrays
     given = {p: lazy.fetch() for p, lazy in contents.items() if not p.startswith("optimizer/") and "random" not in p}
     np.savez(tmp_path / "x.npz", **given)
     formats.load(other, tmp_path / "x.npz", optimizer=False)

@@ -16,7 +16,7 @@ import pytest
 import skips
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer, tensor
-from singa_lite.snapshots import formats, tree
+from singa_lite.snapshots import formats, net_tree
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.readers import safetensors
 from singa_lite.snapshots.tree import Lazy, Tree
@@ -420,7 +420,7 @@ def test_names_of_other_types(tmp_path, names):
 
 def test_a_tree_that_does_not_tell_its_layers(tmp_path):
     """As one read from an old snapshot: what the layers are is seen by what they have."""
-    contents = tree.of_net(trained())
+    contents = net_tree.of_net(trained())
     del contents.attributes["layers"]
     formats.write(contents, tmp_path / "x.safetensors")
     found = library.load_file(tmp_path / "x.safetensors")
@@ -680,7 +680,7 @@ def test_an_error_at_any_write(saved, monkeypatch):
         write(file, data)
 
     monkeypatch.setattr(output, "write_all", failing)
-    writes = len(tree.of_net(net).arrays) + 1  # and the header
+    writes = len(net_tree.of_net(net).arrays) + 1  # and the header
     for number in range(writes):
         allowed = number
         calls.clear()

@@ -12,7 +12,7 @@ import pytest
 import skips
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, tensor
-from singa_lite.snapshots import command, formats, tree
+from singa_lite.snapshots import command, formats, net_tree
 from singa_lite.snapshots.formats.safetensors import torch_names
 from singa_lite.snapshots.formats.safetensors.place import Place
 from singa_lite.snapshots.tree import Lazy, Tree
@@ -243,7 +243,7 @@ def test_random_state_stays_where_the_origin_had_none(tmp_path, second):
     other.load(tmp_path / f"b{second}")
     assert bits(other.states()["drop/random"]) == key
     assert bits(other.parameters()["dense/weight"]) == bits(net.parameters()["dense/weight"])
-    with formats.opened(tmp_path / f"b{second}", tree.of_net(other)) as source:
+    with formats.opened(tmp_path / f"b{second}", net_tree.of_net(other)) as source:
         assert source.attributes.get("entries") == len(source.shapes) == 3
         assert bits(source.read("state/drop/random")) == key
 
@@ -251,7 +251,7 @@ def test_random_state_stays_where_the_origin_had_none(tmp_path, second):
 def test_random_state_that_a_file_of_ours_has_lost_is_missed(tmp_path):
     net = FeedForwardNet(seed=1)
     net.add(layers.Dropout("drop", 0.5, input_sample_shape=(3,)))
-    contents = tree.of_net(net)
+    contents = net_tree.of_net(net)
     del contents.arrays["state/drop/random"]
     formats.write(contents, tmp_path / "a.h5")
     with pytest.raises(SnapshotError, match=r"wanted an entry 'state/drop/random', received none"):

@@ -1,4 +1,4 @@
-"""The tree of a net: what it holds, and strict restoring from any source; here from a dict."""
+"""The tree of a net: what it holds, and strict restoring from any tree; here from a dict."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 from nets import explicit_step, forward_and_loss, state_of
 from singa_lite import FeedForwardNet, Layer, OutOfMemoryError, SnapshotError, Tensor, device, layers, loss, optimizer
 from singa_lite import tensor as tensors
-from singa_lite.snapshots import tree
+from singa_lite.snapshots import net_tree
 from snapshot_nets import OPTIMIZERS, batches, every_tensor, make_net, train, trained
 
 
 class Memory:
-    """A snapshot in memory, as `tree.restore` takes one. A read fails once `reads` have been done."""
+    """A snapshot in memory, as `net_tree.restore` takes one. A read fails once `reads` have been done."""
 
     def __init__(self, net: FeedForwardNet) -> None:
-        contents = tree.of_net(net)
+        contents = net_tree.of_net(net)
         self.path = "memory.x"
         self.arrays: dict[str, Any] = {path: entry.fetch() for path, entry in contents.arrays.items()}
         self.attributes: dict[str, Any] = dict(contents.attributes)
@@ -43,7 +43,7 @@ LAYERS = [
 
 
 def test_paths_of_a_net_that_is_not_compiled():
-    contents = tree.of_net(make_net())
+    contents = net_tree.of_net(make_net())
     assert set(contents.arrays) == {
         *(f"parameters/{name}" for name in ("conv/weight", "conv/bias", "norm/gamma", "norm/beta")),
         *(f"parameters/{name}" for name in ("dense/weight", "dense/bias", "first/weight", "first/bias")),
@@ -57,7 +57,7 @@ def test_paths_of_a_net_that_is_not_compiled():
 
 def test_paths_of_an_optimizer():
     net = trained("SGD with momentum", steps=2)
-    contents = tree.of_net(net)
+    contents = net_tree.of_net(net)
     mine = {path for path in contents.arrays if path.startswith("optimizer/")}
     assert mine == {f"optimizer/{name}/{slot}" for name in net.param_names() for slot in ("velocity", "count")}
     attributes = dict(contents.attributes)
@@ -74,11 +74,11 @@ def test_paths_of_an_optimizer():
 
 def test_arrays_are_made_when_they_are_asked_for():
     net = make_net("Adam")
-    contents = tree.of_net(net)
+    contents = net_tree.of_net(net)
     beta = net.parameters()["norm/beta"]
     beta.copy_from_numpy(np.full(3, 7, "f4"))
     assert np.array_equal(contents.arrays["parameters/norm/beta"].fetch(), [7, 7, 7])
-    for path, entry in tree.of_net(trained()).arrays.items():
+    for path, entry in net_tree.of_net(trained()).arrays.items():
         array = entry.fetch()
         assert (array.shape, array.dtype, array.nbytes) == (entry.shape, entry.dtype, entry.nbytes), path
         assert array.flags.c_contiguous
@@ -86,9 +86,9 @@ def test_arrays_are_made_when_they_are_asked_for():
 
 def test_an_entry_is_read_from_where_it_lies_and_one_that_is_not_there_is_named():
     net = trained()
-    contents = tree.of_net(net)
+    contents = net_tree.of_net(net)
     contents.path = "memory.x"
-    assert contents.shapes == {path: (t.shape, t.dtype) for path, t in tree.tensors(net).items()}
+    assert contents.shapes == {path: (t.shape, t.dtype) for path, t in net_tree.tensors(net).items()}
     net.parameters()["norm/beta"].copy_from_numpy(np.full(3, 7, "f4"))
     assert np.array_equal(contents.read("parameters/norm/beta"), [7, 7, 7])
     with pytest.raises(SnapshotError, match=r"memory\.x: wanted one of its entries, received 'parameters/no'"):
@@ -102,7 +102,7 @@ def test_optimizer_state_that_belongs_to_no_name_of_the_net_is_refused(key):
     stranger.name = "nobody/weight"
     net.optimizer.update(key, stranger, tensors.ones((2, 3)))
     with pytest.raises(SnapshotError, match=r"save: wanted optimizer state by names.*nobody/weight"):
-        tree.of_net(net)
+        net_tree.of_net(net)
 
 
 # ---- half a step
@@ -129,7 +129,7 @@ def test_half_a_step_is_refused(count, layer, close):
     if close:
         walk.close()
     with pytest.raises(SnapshotError, match=f"save: wanted a whole step.*left at layer '{layer}'"):
-        tree.of_net(net)
+        net_tree.of_net(net)
 
 
 def test_restoring_clears_half_a_step():
@@ -137,9 +137,9 @@ def test_restoring_clears_half_a_step():
     before, source = state_of(net), Memory(net)
     half_a_step(net, 2).close()
     assert state_of(net) != before
-    tree.restore(net, source, None)
+    net_tree.restore(net, source, None)
     assert state_of(net) == before
-    tree.of_net(net)
+    net_tree.of_net(net)
     whole = trained()
     assert train(net, batches(2)) == train(whole, batches(2))
     assert state_of(net) == state_of(whole)
@@ -152,7 +152,7 @@ def test_a_refused_restore_leaves_half_a_step_as_it_is():
     half_a_step(net, 2).close()
     before = state_of(net)
     with pytest.raises(SnapshotError, match="version"):
-        tree.restore(net, source, None)
+        net_tree.restore(net, source, None)
     assert net.unfinished_at == "dense"
     assert state_of(net) == before
 
@@ -162,7 +162,7 @@ def test_a_forward_without_its_backward_is_whole_and_forgotten():
     x, y = batches(1)[0]
     dy = forward_and_loss(net, x, y)
     source = Memory(net)
-    tree.restore(net, source, None)
+    net_tree.restore(net, source, None)
     with pytest.raises(RuntimeError, match="wanted forward"):
         net.backward(dy)
 
@@ -173,7 +173,7 @@ def test_a_forward_without_its_backward_is_whole_and_forgotten():
 def test_tensors_stay_and_values_change():
     net, other = trained(), trained(seed=8, steps=1)
     kept = every_tensor(net)
-    tree.restore(net, Memory(other), None)
+    net_tree.restore(net, Memory(other), None)
     assert [id(entry) for entry in every_tensor(net)] == [id(entry) for entry in kept]
     assert state_of(net) == state_of(other)
 
@@ -184,7 +184,7 @@ def test_a_source_from_before_the_first_step_starts_the_optimizer_anew(compiled)
     source = Memory(make_net(compiled, seed=8))
     assert not [path for path in source.arrays if path.startswith("optimizer/")]
     net, wanted = trained(compiled), make_net(compiled, seed=8)
-    tree.restore(net, source, None)
+    net_tree.restore(net, source, None)
     assert net.optimizer.step == 0
     assert train(net, batches(2)) == train(wanted, batches(2))
     assert state_of(net) == state_of(wanted)
@@ -198,7 +198,7 @@ def test_a_frozen_layer_has_no_optimizer_state_and_gets_none():
 
     net, other = frozen(3), frozen(8)
     train(net, batches(2))
-    tree.restore(other, Memory(net), None)
+    net_tree.restore(other, Memory(net), None)
     assert state_of(other) == state_of(net)
     assert set(other.optimizer.state) == {"dense/weight", "dense/bias", "first/weight", "first/bias"}
 
@@ -206,7 +206,7 @@ def test_a_frozen_layer_has_no_optimizer_state_and_gets_none():
 def test_the_optimizer_may_be_left_out():
     source, net = Memory(trained("SGD")), trained("Adam", seed=8, steps=1)
     before = state_of(net)
-    tree.restore(net, source, False)
+    net_tree.restore(net, source, False)
     after = state_of(net)
     changed = {name for name in after if after[name] != before[name]}
     assert changed == {name for name in before if name.startswith(("conv:", "norm:", "drop:", "dense:", "first:"))} | {
@@ -218,17 +218,17 @@ def test_the_optimizer_may_be_left_out():
 
 def test_a_net_that_is_not_compiled_takes_parameters_and_state():
     source, net = Memory(trained("Adam")), make_net(seed=8)
-    tree.restore(net, source, None)
+    net_tree.restore(net, source, None)
     wanted = make_net()
-    tree.restore(wanted, Memory(trained("Adam")), False)
+    net_tree.restore(wanted, Memory(trained("Adam")), False)
     assert state_of(net) == state_of(wanted)
     with pytest.raises(SnapshotError, match=r"memory\.x: wanted a compiled net"):
-        tree.restore(net, source, True)
+        net_tree.restore(net, source, True)
 
 
 def test_from_one_device_to_another():
     net, other = trained(), trained(seed=8, on=device.new_cpu(), steps=1)
-    tree.restore(other, Memory(net), None)
+    net_tree.restore(other, Memory(net), None)
     assert state_of(other) == state_of(net)
     assert {entry.device for entry in every_tensor(other)} == {other.device}
 
@@ -324,13 +324,13 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(name):
     change(source)
     before = state_of(net)
     with pytest.raises(SnapshotError, match=rf"^memory\.x: .*{message}"):
-        tree.restore(net, source, None)
+        net_tree.restore(net, source, None)
     assert state_of(net) == before
 
 
 def test_the_table_starts_from_a_source_that_fits():
     net = trained(seed=8, steps=2)
-    tree.restore(net, Memory(trained()), None)
+    net_tree.restore(net, Memory(trained()), None)
     assert state_of(net) == state_of(trained())
 
 
@@ -347,7 +347,7 @@ def test_optimizers_that_differ(written, reading, message):
     source, net = Memory(trained(written)), trained(reading, seed=8)
     before = state_of(net)
     with pytest.raises(SnapshotError, match=message):
-        tree.restore(net, source, None)
+        net_tree.restore(net, source, None)
     assert state_of(net) == before
 
 
@@ -355,7 +355,7 @@ def test_a_net_of_another_dtype():
     source, net = Memory(trained(dtype="float64")), trained()
     before = state_of(net)
     with pytest.raises(SnapshotError, match="entry 'parameters/conv/weight': wanted float32, received float64"):
-        tree.restore(net, source, None)
+        net_tree.restore(net, source, None)
     assert state_of(net) == before
 
 
@@ -365,7 +365,7 @@ def test_an_entry_that_cannot_be_read_changes_nothing():
     for reads in range(len(source.arrays)):
         source.reads = reads
         with pytest.raises(SnapshotError, match="cannot be read"):
-            tree.restore(net, source, None)
+            net_tree.restore(net, source, None)
         assert state_of(net) == before, f"after {reads} reads"
 
 
@@ -374,7 +374,7 @@ def test_a_file_that_changes_between_looking_and_taking_is_told():
     source = Memory(trained())
     source.reads = len(source.arrays) + 2
     with pytest.raises(SnapshotError, match="the file was changed while it was read, and the net holds a part of it"):
-        tree.restore(make_net("Adam", seed=8), source, None)
+        net_tree.restore(make_net("Adam", seed=8), source, None)
 
 
 def test_too_little_memory_for_the_optimizer_s_state_changes_nothing():
@@ -392,11 +392,11 @@ def test_too_little_memory_for_the_optimizer_s_state_changes_nothing():
     pool.release_free()
     pool.set_limit(pool.total + 2 * 1100 * 300 * 4 - 64)
     with pytest.raises(OutOfMemoryError):
-        tree.restore(other, source, None)
+        net_tree.restore(other, source, None)
     assert state_of(other) == before
     assert not other.optimizer.state
     pool.set_limit(None)
-    tree.restore(other, source, None)
+    net_tree.restore(other, source, None)
     assert state_of(other) == state_of(net)
 
 
@@ -427,7 +427,7 @@ def test_state_of_any_dtype_and_shape():
     net, other = counting(), counting()
     for entry in net.states().values():
         entry.copy_from_numpy(np.ones(entry.shape, entry.dtype))
-    tree.restore(other, Memory(net), None)
+    net_tree.restore(other, Memory(net), None)
     assert state_of(other) == state_of(net) != state_of(counting())
 
 
@@ -437,4 +437,4 @@ def test_a_net_without_parameters():
     net.compile(optimizer.Adam())
     source = Memory(net)
     assert not source.arrays
-    tree.restore(net, source, None)
+    net_tree.restore(net, source, None)

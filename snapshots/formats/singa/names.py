@@ -46,7 +46,7 @@ def named(where: str, found: Mapping[str, Lazy], like: Tree | None) -> Tree:
     """The arrays of a file by the tree's paths. found: by the file's names. where: the file.
 
     like: the net's tree; each of its parameters and running statistics takes the array of its name, in its shape. What
-    nothing takes stays under a path of its own, at which `tree.restore` stops. Without like, all paths come from the
+    nothing takes stays under a path of its own, at which restoring stops. Without like, all paths come from the
     names, and shapes are as they are stored: a convolution's weight has two axes. SnapshotError for two arrays with
     one path, and for what `like` has and the file has not.
     """
@@ -101,7 +101,7 @@ def _taken(where: str, found: Mapping[str, Lazy], like: Tree) -> Iterator[tuple[
 
 
 def _fitted(stored: Lazy, wanted: Lazy) -> Lazy:
-    """A file's array in the form that the net has it in, if it can be; else as it is, for `tree.restore` to refuse."""
+    """A file's array in the form that the net has it in, if it can be; else as it is, for restoring to refuse."""
     shape, axes = _arrangement(stored.shape, wanted.shape)
     wider = stored.dtype.kind == "f" and np.can_cast(stored.dtype, wanted.dtype, "safe")
     dtype = wanted.dtype if wider else stored.dtype
