@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sysconfig
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import build_cache
 from singa_lite.kernels.cuda_kernels import source
 from singa_lite.kernels.cuda_kernels.routine import Arguments
 
@@ -25,6 +25,8 @@ HERE = Path(__file__).resolve().parent
 BARRIER = re.compile(r"__sync(threads|warp)|__shfl|__ballot_sync|__any_sync")
 SHARED = re.compile(r"__shared__ ([^;]+);")
 BLOCK_BARRIER = "__syncthreads();"
+#: Of every library.
+FLAGS = ("-std=c++17", "-fPIC", "-w", "-fno-math-errno", "-fno-gnu-unique")
 LINE = re.compile(r'#line (\d+) "(.*)"')
 #: Where headers of CUDA may be: the wheels nvidia-cuda-runtime and nvidia-cuda-crt, or an installed toolkit.
 INCLUDES = (
@@ -111,7 +113,7 @@ def library(file: str, types: tuple[tuple[str, str], ...], build: Build = PLAIN)
 
 
 def compiled(file: str, types: tuple[tuple[str, str], ...], build: Build = PLAIN) -> Path:
-    """The library's file; compiled unless an equal source was before."""
+    """The library's file; compiled unless the cache has it."""
     program = source.program(file, dict(types))
     options = [] if BARRIER.search(program) else ["-DNO_BARRIERS"]
     if build.without is not None:
@@ -121,13 +123,9 @@ def compiled(file: str, types: tuple[tuple[str, str], ...], build: Build = PLAIN
     text += "\n" + "\n".join(f"EXPORT_KERNEL({name})" for name in source.kernels(file)) + "\n"
     options += ["-fsanitize=address", "-g", "-O1"] if build.sanitized else ["-O2"]
     options += ["-ffp-contract=fast", "-mfma"] if build.fused else ["-ffp-contract=off"]
-    header = (HERE / "cuda_on_host.h").read_text()
-    name = hashlib.sha256("\0".join([text, header, *options]).encode()).hexdigest()[:24]
-    folder = cache_folder()
-    made = folder / f"{Path(file).stem}-{name}.so"
-    if not made.exists():
-        _compile(text, options, made)
-    return made
+    options = [*FLAGS, *options]
+    made_of = [text, *options, *surroundings()]
+    return build_cache.entry(f"{Path(file).stem}.so", made_of, lambda made: _compile(text, options, made))
 
 
 def _poisoned(declaration: re.Match[str]) -> str:
@@ -147,24 +145,30 @@ def without_barrier(program: str, file: str, line: int) -> str:
     return program
 
 
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: one of this user's own, as others could put theirs into a shared one."""
-    folder = Path(tempfile.gettempdir()) / f"singa_lite_kernels_on_host_{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
+@cache
+def surroundings() -> tuple[str, ...]:
+    """What else is compiled in: the compiler, and the contents of all headers that a source can reach."""
+    probe = '#include "cuda_on_host.h"\n#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n'
+    rule = gcc(*FLAGS, "-fsanitize=address", "-M", "-x", "c++", "-", given=probe).stdout
+    headers = [word for word in rule.split() if word.startswith("/")]
+    version = gcc("-v").stderr
+    return version, *(hashlib.sha256(Path(header).read_bytes()).hexdigest() for header in headers)
+
+
+def gcc(*options: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    """g++ with these options, finding CUDA's headers. RuntimeError with its words if it fails."""
+    command = ["g++", *options, *[f"-I{folder}" for folder in (HERE, *INCLUDES) if folder.exists()]]
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # sanitize no compiler
+    done = subprocess.run(command, input=given, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stderr[:4000]}")
+    return done
 
 
 def _compile(text: str, options: list[str], made: Path) -> None:
-    includes = [f"-I{folder}" for folder in (HERE, *INCLUDES) if folder.exists()]
-    with tempfile.TemporaryDirectory(dir=made.parent) as work:
-        code = Path(work) / "kernels.cpp"
-        code.write_text(text)
-        flags = ["-std=c++17", "-fPIC", "-shared", "-w", "-fno-math-errno", "-fno-gnu-unique", "-Wl,-Bsymbolic"]
-        command = ["g++", *flags, *options, *includes, str(code), "-o", f"{work}/kernels.so"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(command)}\n{done.stderr[:4000]}")
-        os.replace(f"{work}/kernels.so", made)
+    code = made.with_suffix(".cpp")
+    code.write_text(text)
+    gcc("-shared", "-Wl,-Bsymbolic", *options, str(code), "-o", str(made))
 
 
 def host_bytes(address: int, nbytes: int) -> np.ndarray:

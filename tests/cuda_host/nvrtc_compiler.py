@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from host_loader import INCLUDES, cache_folder
+import build_cache
+from host_loader import INCLUDES
 
+#: Headers that a source can reach.
+HEADERS = ("*.h", "*.hpp", "crt/*", "nv/**/*")
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 _MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
@@ -44,19 +45,25 @@ def missing() -> str:
 
 
 def compiled(text: str, name: str, architecture: str) -> list[Usage]:
-    """What the kernels of a source take, once it is machine code; compiled unless an equal source was before.
+    """What the kernels of a source take, once it is machine code; compiled unless the cache has what was said of it.
 
     architecture: sm_90, say. RuntimeError with the compiler's words.
     """
     options = ["--std=c++17", "-default-device", "-ftz=true", f"-arch={architecture}", "--ptxas-options=-v"]
-    key = "\0".join([text, name, *options, str(_nvrtc().getVersion())])
-    kept = cache_folder() / f"{Path(name).stem}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.log"
-    if not kept.exists():
-        log = _compile(text, name, options)
-        with tempfile.NamedTemporaryFile("w", dir=kept.parent, delete=False) as file:
-            file.write(log)
-        os.replace(file.name, kept)
-    return usages(kept.read_text())
+
+    def make(path: Path) -> None:
+        path.write_text(_compile(text, name, options))
+
+    made_of = [text, name, *options, *_surroundings()]
+    kept = build_cache.entry(f"{Path(name).stem}.log", made_of, make)
+    return usages(build_cache.contents(kept).decode())
+
+
+@cache
+def _surroundings() -> tuple[str, ...]:
+    """What else is compiled in: the compiler and the contents of headers."""
+    headers = [path for folder in INCLUDES for part in HEADERS for path in sorted(folder.glob(part)) if path.is_file()]
+    return str(_nvrtc().getVersion()), *(hashlib.sha256(path.read_bytes()).hexdigest() for path in headers)
 
 
 def _compile(text: str, name: str, options: list[str]) -> str:

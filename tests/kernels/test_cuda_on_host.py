@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import build_cache
 import host_loader
 from host_loader import HostLoader
 from singa_lite.kernels.cuda_kernels.routine import Arguments
@@ -102,14 +103,8 @@ extern "C" __global__ void high(unsigned a, unsigned b, unsigned long long c, un
 
 @pytest.fixture(scope="module")
 def folder() -> Path:
-    """Two sources, of kernels that wait for each other's threads and of kernels that do not.
-
-    Their place is always the same, so that they are compiled once.
-    """
-    path = host_loader.cache_folder()
-    (path / "waits.cu").write_text(SOURCE)
-    (path / "plain.cu").write_text(NO_BARRIERS)
-    return path
+    """Two sources, of kernels that wait for each other's threads and of kernels that do not."""
+    return build_cache.sources({"waits.cu": SOURCE, "plain.cu": NO_BARRIERS})
 
 
 def launch(folder: Path, kernel: str, *arguments: Any, grid: Any = 1, block: Any = WARP, shared: int = 0) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import build_cache
 import host_loader
 import sanitized
 import sanitized_calls
@@ -135,8 +136,8 @@ WRONG = ("write_behind", "read_behind", "read_before", "vector_behind", "shared_
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of what was written while each kernel ran."""
-    folder, source = tmp_path_factory.mktemp("planted"), host_loader.cache_folder() / "planted.cu"
-    source.write_text(PLANTED)  # always in the same place, so that it is compiled once
+    folder = tmp_path_factory.mktemp("planted")
+    source = build_cache.sources({"planted.cu": PLANTED}) / "planted.cu"  # where it is compiled once
     done = sanitized.python("-c", LAUNCHES, str(source), str(folder), "inside", *WRONG)
     assert done.returncode == 0, done.stderr
     return folder
