@@ -50,6 +50,7 @@ from singa_lite.ops.normalization import layer_norm as layer_norm
 from singa_lite.ops.normalization import lrn as lrn
 from singa_lite.ops.op import Edge, Op
 from singa_lite.ops.op import no_grad as no_grad
+from singa_lite.ops.operators import put_on_tensor
 from singa_lite.ops.pooling import avg_pool2d as avg_pool2d
 from singa_lite.ops.pooling import global_avg_pool2d as global_avg_pool2d
 from singa_lite.ops.pooling import max_pool2d as max_pool2d
@@ -61,6 +62,8 @@ from singa_lite.ops.shape import split as split
 from singa_lite.ops.shape import transpose as transpose
 from singa_lite.ops.upsample import upsample_nearest as upsample_nearest
 from singa_lite.tensor import Tensor, full
+
+put_on_tensor()
 
 Finished = list[tuple[Tensor, Tensor]]
 

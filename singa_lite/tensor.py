@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -46,13 +46,14 @@ class DeviceLike(Protocol):
 #: What a function takes for a device: a Device, "cpu" or "cuda:0", or None for the default one.
 Placement = DeviceLike | str | None
 
-#: What the floors above lend to this one, so that imports run down only: `device_of` and the arithmetic.
-_lent: dict[str, Callable[..., Any]] = {}
+#: What finds the device that is named, or the default one: `device.get`, which the devices set.
+_find: Callable[[DeviceLike | str | None], DeviceLike] | None = None
 
 
-def lend(**functions: Callable[..., Any]) -> None:
-    """Give this module functions of a floor above: `device_of(placement)`, and `add(a, b)` and the like."""
-    _lent.update(functions)
+def find_devices_by(find: Callable[[DeviceLike | str | None], DeviceLike]) -> None:
+    """Say how a placement is found, as devices are made of floors above this one."""
+    global _find
+    _find = find
 
 
 class Block(Unique):
@@ -299,47 +300,23 @@ class Tensor(Unique):
             return f"<Tensor{name} given back>"
         return f"<Tensor{name} {self.shape} {self.dtype} on {self.device.name}>"
 
-    def __add__(self, other: Any) -> Tensor:
-        return _arithmetic("add", self, other)
-
-    def __radd__(self, other: Any) -> Tensor:
-        return _arithmetic("add", other, self)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return _arithmetic("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return _arithmetic("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return _arithmetic("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return _arithmetic("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return _arithmetic("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return _arithmetic("divide", other, self)
-
-    def __pow__(self, exponent: float) -> Tensor:
-        return _arithmetic("power", self, exponent)
-
-    def __neg__(self) -> Tensor:
-        return _arithmetic("multiply", self, -1)
-
-    def __matmul__(self, other: Any) -> Tensor:
-        return _arithmetic("matmul", self, other)
-
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return _arithmetic("matmul", other, self)
+    # Operators are operations, a floor above: `ops/operators.py` puts them here.
+    __add__: ClassVar[Operator]
+    __radd__: ClassVar[Operator]
+    __sub__: ClassVar[Operator]
+    __rsub__: ClassVar[Operator]
+    __mul__: ClassVar[Operator]
+    __rmul__: ClassVar[Operator]
+    __truediv__: ClassVar[Operator]
+    __rtruediv__: ClassVar[Operator]
+    __matmul__: ClassVar[Operator]
+    __rmatmul__: ClassVar[Operator]
+    __pow__: ClassVar[Operator]
+    __neg__: ClassVar[Callable[[Tensor], Tensor]]
 
 
-def _arithmetic(name: str, left: Any, right: Any) -> Tensor:
-    beside = left if isinstance(left, Tensor) else right
-    result: Tensor = _lent[name](operand(left, beside), operand(right, beside))
-    return result
+#: What stands between a tensor and another one, a number, or an array.
+Operator = Callable[[Tensor, Any], Tensor]
 
 
 def operand(given: Any, beside: Tensor) -> Any:
@@ -407,8 +384,9 @@ def checked_shape(where: str, given: Any, what: str = "shape") -> Shape:
 
 def _holder(device: Placement) -> DeviceLike:
     """The device that a placement stands for."""
-    holder: DeviceLike = _lent["device_of"](device)
-    return holder
+    if _find is None:
+        raise GraphError("wanted the package singa_lite to be imported, which says what devices there are")
+    return _find(device)
 
 
 def empty(shape: Sequence[int], dtype: DTypeLike = np.float32, device: Placement = None) -> Tensor:

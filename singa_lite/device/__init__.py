@@ -12,7 +12,7 @@ from singa_lite.device.cpu import new_cpu as new_cpu
 from singa_lite.device.cuda import cuda as cuda
 from singa_lite.device.cuda import new_cuda as new_cuda
 from singa_lite.errors import DeviceError
-from singa_lite.tensor import lend
+from singa_lite.tensor import find_devices_by
 from singa_lite.threads import set_threads as set_threads
 from singa_lite.threads import threads as threads
 
@@ -45,4 +45,4 @@ def _named(where: str, wanted: str) -> Device:
     raise DeviceError(f"{where}: wanted 'cpu' or 'cuda:<number>', received {wanted!r}")
 
 
-lend(device_of=get)
+find_devices_by(get)

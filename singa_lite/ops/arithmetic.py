@@ -13,7 +13,7 @@ from singa_lite.checks import flag, is_int, real
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.ops.shape import numbers, reshaped
-from singa_lite.tensor import Shape, Tensor, lend, operand
+from singa_lite.tensor import Shape, Tensor, operand
 
 
 class _Broadcasting(Op):
@@ -293,6 +293,3 @@ def _axes(shape: Shape, axes: int | Sequence[int] | None) -> tuple[int, ...]:
         if not -len(shape) <= axis < len(shape):
             raise ShapeError(f"axes: wanted values from {-len(shape)} to {len(shape) - 1}, received {axis}")
     return tuple(sorted({axis % len(shape) for axis in given}))
-
-
-lend(add=add, subtract=subtract, multiply=multiply, divide=divide, power=power)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op
 from singa_lite.ops.shape import checked_axis
-from singa_lite.tensor import Tensor, lend
+from singa_lite.tensor import Tensor
 
 
 class _Product(Op):
@@ -109,6 +109,3 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ weight + bias. x: (n, in); weight: (in, out); bias: (out,); result (n, out)."""
     result: Tensor = Linear()(x, weight, bias)
     return result
-
-
-lend(matmul=matmul)
