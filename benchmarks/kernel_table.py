@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from singa_lite.kernels.interface.update import AdamHyper, Hyper, SgdHyper
 from singa_lite.kernels.interface.window import Window
 
 Shape = tuple[int, ...]
@@ -207,11 +208,10 @@ def _losses() -> Iterator[Case]:
 def _updates() -> Iterator[Case]:
     for title, size in (("4 M", 4 << 20), ("VGG16 dense1, 103 M", 25088 * 4096)):
         one = (size,)
-        common = {"weight_decay": 0.0, "lr_mult": 1.0}
-        settings = {"momentum": 0.9, "dampening": 0.0, "nesterov": False, **common}
+        hyper: Hyper = SgdHyper(momentum=0.9, dampening=0.0, nesterov=False, weight_decay=0.0, lr_mult=1.0)
         state = {"velocity": one, "count": ()}
-        yield Case(title, "sgd", {"gradient": one, "rate": (), "value": one, **state}, settings, "value")
-        settings = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-8, **common, "weight_decay": 0.01}
+        yield Case(title, "sgd", {"gradient": one, "rate": (), "value": one, **state}, {"hyper": hyper}, "value")
+        hyper = AdamHyper(beta_1=0.9, beta_2=0.999, epsilon=1e-8, weight_decay=0.01, decoupled=True, lr_mult=1.0)
         state = {"first_moment": one, "second_moment": one, "count": ()}
         tensors = {"gradient": one, "rate": (), "value": one, **state}
-        yield Case(title, "adam", tensors, {**settings, "decoupled": True}, "value")
+        yield Case(title, "adam", tensors, {"hyper": hyper}, "value")

@@ -252,7 +252,7 @@ def _step(optimizer: torch.optim.Optimizer, value: torch.nn.Parameter, t: Tensor
 def sgd(t: Tensors, s: Settings) -> Operation:
     """The optimizer's step on one parameter, its state as the case has it."""
     value = torch.nn.Parameter(t["value"])
-    optimizer = torch.optim.SGD([value], 0.001, s["momentum"])
+    optimizer = torch.optim.SGD([value], 0.001, s["hyper"].momentum)
     optimizer.state[value]["momentum_buffer"] = t["velocity"]
     return _step(optimizer, value, t)
 
@@ -261,7 +261,7 @@ def sgd(t: Tensors, s: Settings) -> Operation:
 def adam(t: Tensors, s: Settings) -> Operation:
     """AdamW's step on one parameter, its state as the case has it."""
     value = torch.nn.Parameter(t["value"])
-    optimizer = torch.optim.AdamW([value], 0.001, weight_decay=s["weight_decay"])
+    optimizer = torch.optim.AdamW([value], 0.001, weight_decay=s["hyper"].weight_decay)
     state = {"step": torch.tensor(float(t["count"])), "exp_avg": t["first_moment"], "exp_avg_sq": t["second_moment"]}
     optimizer.state[value].update(state)
     return _step(optimizer, value, t)

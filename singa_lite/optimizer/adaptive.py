@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from singa_lite.checks import finite_above_zero, fraction
+from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper
 from singa_lite.optimizer.base import LearningRate, Optimizer
 from singa_lite.regularizer import Constraint, Regularizer
 
@@ -14,6 +15,7 @@ class RMSProp(Optimizer):
     """
 
     kernel = "rms_prop"
+    hyper = RmsPropHyper
     kernel_slots = ("square_average", "count")
 
     def __init__(
@@ -40,6 +42,7 @@ class AdaGrad(Optimizer):
     """
 
     kernel = "ada_grad"
+    hyper = AdaGradHyper
     kernel_slots = ("square_sum", "count")
 
     def __init__(
@@ -63,6 +66,7 @@ class Adam(Optimizer):
     """
 
     kernel = "adam"
+    hyper = AdamHyper
     kernel_slots = ("first_moment", "second_moment", "count")
     decoupled = False
 

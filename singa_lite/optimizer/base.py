@@ -16,6 +16,7 @@ from singa_lite.checks import at_least_zero, whole
 from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
+from singa_lite.kernels.interface.update import Hyper
 from singa_lite.ops.op import common_device
 from singa_lite.optimizer.one_step import OneStep
 from singa_lite.regularizer import Constraint, Regularizer
@@ -48,6 +49,8 @@ class Optimizer:
     """
 
     kernel: str
+    #: The kernel's one setting, made of `settings` and the parameter's rule.
+    hyper: type[Hyper]
     #: The kernel's state arguments in order; `slots` has those that this optimizer keeps.
     kernel_slots: tuple[str, ...]
     #: Attributes that a recorded step reads at each replay or does not use: all others are options, as they were then.
@@ -195,6 +198,7 @@ class Optimizer:
         if not self._begun or key in self._updated:
             self.begin_step()
         rule = self._rule(value.name if name is None else name)
+        hyper = self.hyper(**self.settings, weight_decay=self.weight_decay * rule.decay_mult, lr_mult=rule.lr_mult)
         with value.device.scope(Phase.UPDATE):
             if rule.constraint is not None:
                 rule.constraint.apply(gradient)
@@ -206,9 +210,7 @@ class Optimizer:
                 self.rate(value.device),
                 value,
                 *(state.get(slot) for slot in self.kernel_slots),
-                **self.settings,
-                weight_decay=self.weight_decay * rule.decay_mult,
-                lr_mult=rule.lr_mult,
+                hyper=hyper,
             )
         self._updated.add(key)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from singa_lite.checks import flag, fraction, share
+from singa_lite.kernels.interface.update import SgdHyper
 from singa_lite.optimizer.base import LearningRate, Optimizer
 from singa_lite.regularizer import Constraint, Regularizer
 
@@ -16,6 +17,7 @@ class SGD(Optimizer):
     """
 
     kernel = "sgd"
+    hyper = SgdHyper
     kernel_slots = ("velocity", "count")
 
     def __init__(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from kernel_case import Case, Tensors, garbage
+from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.interface.window import Window
 
 Made = tuple[Tensors, dict[str, Any]]
@@ -233,7 +235,7 @@ def build_dropout(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
 PARAMETERS = (5, 7, 11), (57, 83, 129)
 
 
-def update(states: int, count: int = 0, has_state: bool = True, **settings: Any) -> Case:
+def update(hyper: Hyper, states: int, count: int = 0, has_state: bool = True) -> Case:
     """An optimizer's update with so many state tensors of the value's shape, after `count` earlier ones."""
 
     def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
@@ -241,7 +243,7 @@ def update(states: int, count: int = 0, has_state: bool = True, **settings: Any)
         gradient, value = normal(rng, shape, dtype), normal(rng, shape, dtype)
         state = [positive(rng, shape, dtype) if has_state else None for _ in range(states)]
         rate, counter = np.array(0.03, np.float64), np.array(count, np.int64)
-        return [gradient, rate, value, *state, counter], {**settings, "lr_mult": 0.5}
+        return [gradient, rate, value, *state, counter], {"hyper": hyper}
 
     return Case(build)
 
@@ -261,8 +263,8 @@ def clip(threshold: float) -> Case:
     return Case(build)
 
 
-SGD: dict[str, Any] = {"momentum": 0.9, "dampening": 0.0, "nesterov": False, "weight_decay": 0.01}
-ADAM: dict[str, Any] = {"beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-3, "weight_decay": 0.1}
+SGD = SgdHyper(momentum=0.9, dampening=0.0, nesterov=False, weight_decay=0.01, lr_mult=0.5)
+ADAM = AdamHyper(beta_1=0.9, beta_2=0.99, epsilon=1e-3, weight_decay=0.1, decoupled=False, lr_mult=0.5)
 
 CASES: dict[str, Case] = {
     **{
@@ -307,14 +309,14 @@ CASES: dict[str, Case] = {
     "uniform": random(low=-1.5, high=2.5),
     "normal": random(mean=0.7, std=2.0),
     "truncated_normal": random(mean=0.7, std=2.0),
-    "sgd": update(1, 3, **SGD),
-    "sgd:first": update(1, **{**SGD, "dampening": 0.3}),
-    "sgd:nesterov": update(1, 3, **{**SGD, "nesterov": True, "dampening": 0.3}),
-    "sgd:plain": update(1, 3, has_state=False, **{**SGD, "momentum": 0.0, "weight_decay": 0.0}),
-    "rms_prop": update(1, 3, rho=0.9, epsilon=1e-3, weight_decay=0.01),
-    "ada_grad": update(1, 3, epsilon=1e-3, weight_decay=0.01),
-    "adam": update(2, 3, decoupled=False, **ADAM),
-    "adam:decoupled": update(2, decoupled=True, **ADAM),
+    "sgd": update(SGD, 1, 3),
+    "sgd:first": update(replace(SGD, dampening=0.3), 1),
+    "sgd:nesterov": update(replace(SGD, nesterov=True, dampening=0.3), 1, 3),
+    "sgd:plain": update(replace(SGD, momentum=0.0, weight_decay=0.0), 1, 3, has_state=False),
+    "rms_prop": update(RmsPropHyper(rho=0.9, epsilon=1e-3, weight_decay=0.01, lr_mult=0.5), 1, 3),
+    "ada_grad": update(AdaGradHyper(epsilon=1e-3, weight_decay=0.01, lr_mult=0.5), 1, 3),
+    "adam": update(ADAM, 2, 3),
+    "adam:decoupled": update(replace(ADAM, decoupled=True), 2),
     "add_scaled": Case(build_add_scaled),
     "clip_elements": clip(0.5),
     "clip_norm": clip(3.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,17 +94,17 @@ def test_more_elements_than_threads(cuda, monkeypatch, name, states, settings):
     check(cuda, name, settings, arguments(states, (5003,)))
 
 
-@pytest.mark.parametrize("settings", [SGD, {**SGD, "dampening": 0.5}], ids=["plain", "dampening"])
-def test_the_first_velocity_is_the_gradient_whatever_it_held(cuda, settings):
+@pytest.mark.parametrize("hyper", [SGD, replace(SGD, dampening=0.5)], ids=["plain", "dampening"])
+def test_the_first_velocity_is_the_gradient_whatever_it_held(cuda, hyper):
     gradient, value, velocity = normal(3, 5), np.zeros((3, 5), np.float32), np.full((3, 5), NAN, np.float32)
-    run(cuda, "sgd", [gradient, np.array(2.0), value, velocity, np.array(0)], settings)
+    run(cuda, "sgd", [gradient, np.array(2.0), value, velocity, np.array(0)], {"hyper": hyper})
     np.testing.assert_array_equal(velocity, gradient)
     np.testing.assert_array_equal(value, -gradient)
 
 
 def test_without_decay_an_infinite_value_stays(cuda):
     value = np.full(5, INF, np.float32)
-    run(cuda, "sgd", [normal(5), np.array(2.0), value, None, np.array(0)], {**SGD, "momentum": 0.0})
+    run(cuda, "sgd", [normal(5), np.array(2.0), value, None, np.array(0)], {"hyper": replace(SGD, momentum=0.0)})
     np.testing.assert_array_equal(value, INF)
 
 
@@ -161,5 +162,5 @@ def test_clip_norm_of_extremes(cuda, y, wanted):
 
 def test_other_forms_are_left_to_the_next_set():
     gradient, *others = arguments(0, (6, 5))
-    assert update.sgd(*forms_of([gradient, *others]), **SGD) is not None
-    assert update.sgd(*forms_of([gradient.astype(np.float64), *others]), **SGD) is None
+    assert update.sgd(*forms_of([gradient, *others]), hyper=SGD) is not None
+    assert update.sgd(*forms_of([gradient.astype(np.float64), *others]), hyper=SGD) is None

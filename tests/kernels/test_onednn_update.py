@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from test_onednn_linear import normal
 
 from kernel_case import run
 from nets import bits
+from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.kernel_set import KernelSet, forms_of
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.kernels.onednn_kernels import alone, line
@@ -18,29 +20,34 @@ from singa_lite.kernels.onednn_kernels import alone, line
 Array = np.ndarray
 Settings = dict[str, Any]
 
-SGD: Settings = {"momentum": 0.9, "dampening": 0.0, "nesterov": False, "weight_decay": 0.0, "lr_mult": 0.5}
-SQUARES: Settings = {"epsilon": 1e-3, "weight_decay": 0.0, "lr_mult": 0.5}
-ADAM: Settings = {**SQUARES, "beta_1": 0.9, "beta_2": 0.99, "decoupled": False}
+SGD = SgdHyper(momentum=0.9, dampening=0.0, nesterov=False, weight_decay=0.0, lr_mult=0.5)
+RMS_PROP = RmsPropHyper(rho=0.9, epsilon=1e-3, weight_decay=0.0, lr_mult=0.5)
+ADA_GRAD = AdaGradHyper(epsilon=1e-3, weight_decay=0.0, lr_mult=0.5)
+ADAM = AdamHyper(beta_1=0.9, beta_2=0.99, epsilon=1e-3, weight_decay=0.0, decoupled=False, lr_mult=0.5)
 DECAY = {"weight_decay": 0.1}
 
-#: {case: (kernel, tensors of state, settings)}.
-UPDATES: dict[str, tuple[str, int, Settings]] = {
-    "sgd": ("sgd", 0, {**SGD, "momentum": 0.0}),
-    "sgd decay": ("sgd", 0, {**SGD, **DECAY, "momentum": 0.0}),
+#: {case: (kernel, tensors of state, hyperparameters)}.
+UPDATES: dict[str, tuple[str, int, Hyper]] = {
+    "sgd": ("sgd", 0, replace(SGD, momentum=0.0)),
+    "sgd decay": ("sgd", 0, replace(SGD, **DECAY, momentum=0.0)),
     "momentum": ("sgd", 1, SGD),
-    "momentum decay": ("sgd", 1, {**SGD, **DECAY}),
-    "dampening": ("sgd", 1, {**SGD, **DECAY, "dampening": 0.3}),
-    "nesterov": ("sgd", 1, {**SGD, "nesterov": True}),
-    "nesterov decay": ("sgd", 1, {**SGD, **DECAY, "nesterov": True}),
-    "rms_prop": ("rms_prop", 1, {**SQUARES, "rho": 0.9}),
-    "rms_prop decay": ("rms_prop", 1, {**SQUARES, **DECAY, "rho": 0.9}),
-    "ada_grad": ("ada_grad", 1, SQUARES),
-    "ada_grad decay": ("ada_grad", 1, {**SQUARES, **DECAY}),
+    "momentum decay": ("sgd", 1, replace(SGD, **DECAY)),
+    "dampening": ("sgd", 1, replace(SGD, **DECAY, dampening=0.3)),
+    "nesterov": ("sgd", 1, replace(SGD, nesterov=True)),
+    "nesterov decay": ("sgd", 1, replace(SGD, **DECAY, nesterov=True)),
+    "rms_prop": ("rms_prop", 1, RMS_PROP),
+    "rms_prop decay": ("rms_prop", 1, replace(RMS_PROP, **DECAY)),
+    "ada_grad": ("ada_grad", 1, ADA_GRAD),
+    "ada_grad decay": ("ada_grad", 1, replace(ADA_GRAD, **DECAY)),
     "adam": ("adam", 2, ADAM),
-    "adam decay": ("adam", 2, {**ADAM, **DECAY}),
-    "adam_w": ("adam", 2, {**ADAM, **DECAY, "decoupled": True}),
+    "adam decay": ("adam", 2, replace(ADAM, **DECAY)),
+    "adam_w": ("adam", 2, replace(ADAM, **DECAY, decoupled=True)),
 }
-every_update = pytest.mark.parametrize("name, states, settings", UPDATES.values(), ids=UPDATES)
+every_update = pytest.mark.parametrize(
+    "name, states, settings",
+    [(name, states, {"hyper": hyper}) for name, states, hyper in UPDATES.values()],
+    ids=UPDATES,
+)
 
 
 def c_order(a: Array) -> Array:
@@ -110,10 +117,10 @@ def test_a_tensor_is_updated_alike_as_a_whole_and_by_rows(onednn, name, states, 
         assert bits(a) == bits(b)
 
 
-@pytest.mark.parametrize("settings", [SGD, {**SGD, "dampening": 0.5}], ids=["plain", "dampening"])
-def test_the_first_update_takes_the_gradient_whatever_the_velocity_held(onednn, settings):
+@pytest.mark.parametrize("hyper", [SGD, replace(SGD, dampening=0.5)], ids=["plain", "dampening"])
+def test_the_first_update_takes_the_gradient_whatever_the_velocity_held(onednn, hyper):
     gradient, value, velocity = normal(3, 5), np.zeros((3, 5), np.float32), np.full((3, 5), np.nan, np.float32)
-    run(onednn, "sgd", [gradient, np.array(2.0), value, velocity, np.array(0)], settings)
+    run(onednn, "sgd", [gradient, np.array(2.0), value, velocity, np.array(0)], {"hyper": hyper})
     np.testing.assert_array_equal(velocity, gradient)
     np.testing.assert_array_equal(value, -gradient)
 
@@ -156,7 +163,7 @@ def test_other_forms_are_left_to_the_next_set(onednn):
     gaps = [a if a is None or a.ndim == 0 else a[:, 1:3] for a in call]
     double = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in call]
     for refused in (other_order, gaps, double):
-        assert not serves(onednn, "sgd", refused, SGD)
+        assert not serves(onednn, "sgd", refused, {"hyper": SGD})
     assert not serves(onednn, "add_scaled", [call[0], other_order[0]], {"alpha": 1.0})
     assert not serves(onednn, "clip_elements", [gaps[0]], {"threshold": 1.0})
 

@@ -10,6 +10,7 @@ import pytest
 
 import skips
 from kernel_case import run
+from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 #: Larger than what the kernels update at a time.
@@ -55,6 +56,7 @@ def adam(g: Array, value: Array, lr: float, t: int, state: State, s: Settings) -
     return value - lr * first / (np.sqrt(second) + s["epsilon"])
 
 
+HYPER: dict[str, Any] = {"sgd": SgdHyper, "rms_prop": RmsPropHyper, "ada_grad": AdaGradHyper, "adam": AdamHyper}
 ADAM = {"beta_1": 0.8, "beta_2": 0.9, "epsilon": 1e-6, "weight_decay": 0.1}
 
 #: (formula, state tensors, settings, PyTorch's optimizer with its arguments).
@@ -117,10 +119,11 @@ def values_after_each_step(
     state = {key: np.zeros(SHAPE, dtype) for key in states}
     rate, count = np.array(0.0), np.array(0, np.int64)
     tensors = list(state.values()) if states else [None]
+    hyper = HYPER[name](**settings, lr_mult=lr_mult)
     values = []
     for lr, gradient in zip(RATES, gradients, strict=True):
         rate[...] = lr
-        run(NUMPY, name, [gradient, rate, value, *tensors, count], {**settings, "lr_mult": lr_mult})
+        run(NUMPY, name, [gradient, rate, value, *tensors, count], {"hyper": hyper})
         values.append(value.copy())
     assert count == STEPS
     return values, state

@@ -11,6 +11,7 @@ from singa_lite.kernels.cuda_kernels.elementwise import mapped
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, walk
+from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.kernel_set import Form
 
 FILE = "update.cu"
@@ -40,78 +41,41 @@ class _Rates(NamedTuple):
 
 
 def sgd(
-    gradient: Form,
-    rate: Form,
-    value: Form,
-    velocity: Form | None,
-    count: Form,
-    *,
-    momentum: float,
-    dampening: float,
-    nesterov: bool,
-    weight_decay: float,
-    lr_mult: float,
+    gradient: Form, rate: Form, value: Form, velocity: Form | None, count: Form, *, hyper: SgdHyper
 ) -> Routine | None:
     """Without momentum there is no velocity, and a tensor less to go over."""
-    tensors, rates = _Tensors(gradient, rate, value, count), _Rates(lr_mult)
+    tensors, rates = _Tensors(gradient, rate, value, count), _Rates(hyper.lr_mult)
     if velocity is None:
-        return _updated("sgd_plain", tensors, (), rates, weight_decay)
-    return _updated("sgd_momentum", tensors, (velocity,), rates, weight_decay, momentum, dampening, nesterov)
+        return _updated("sgd_plain", tensors, (), rates, hyper.weight_decay)
+    settings = hyper.weight_decay, hyper.momentum, hyper.dampening, hyper.nesterov
+    return _updated("sgd_momentum", tensors, (velocity,), rates, *settings)
 
 
 def rms_prop(
-    gradient: Form,
-    rate: Form,
-    value: Form,
-    square_average: Form,
-    count: Form,
-    *,
-    rho: float,
-    epsilon: float,
-    weight_decay: float,
-    lr_mult: float,
+    gradient: Form, rate: Form, value: Form, square_average: Form, count: Form, *, hyper: RmsPropHyper
 ) -> Routine | None:
     """The gradient by the root of the average of its squares."""
-    tensors = _Tensors(gradient, rate, value, count)
-    return _updated("rms_prop", tensors, (square_average,), _Rates(lr_mult), weight_decay, rho, epsilon)
+    tensors, rates = _Tensors(gradient, rate, value, count), _Rates(hyper.lr_mult)
+    return _updated("rms_prop", tensors, (square_average,), rates, hyper.weight_decay, hyper.rho, hyper.epsilon)
 
 
 def ada_grad(
-    gradient: Form,
-    rate: Form,
-    value: Form,
-    square_sum: Form,
-    count: Form,
-    *,
-    epsilon: float,
-    weight_decay: float,
-    lr_mult: float,
+    gradient: Form, rate: Form, value: Form, square_sum: Form, count: Form, *, hyper: AdaGradHyper
 ) -> Routine | None:
     """The gradient by the root of the sum of its squares."""
-    tensors = _Tensors(gradient, rate, value, count)
-    return _updated("ada_grad", tensors, (square_sum,), _Rates(lr_mult), weight_decay, epsilon)
+    tensors, rates = _Tensors(gradient, rate, value, count), _Rates(hyper.lr_mult)
+    return _updated("ada_grad", tensors, (square_sum,), rates, hyper.weight_decay, hyper.epsilon)
 
 
 def adam(
-    gradient: Form,
-    rate: Form,
-    value: Form,
-    first_moment: Form,
-    second_moment: Form,
-    count: Form,
-    *,
-    beta_1: float,
-    beta_2: float,
-    epsilon: float,
-    weight_decay: float,
-    decoupled: bool,
-    lr_mult: float,
+    gradient: Form, rate: Form, value: Form, first_moment: Form, second_moment: Form, count: Form, *, hyper: AdamHyper
 ) -> Routine | None:
     """Bias corrections are numbers of the step."""
     tensors = _Tensors(gradient, rate, value, count)
-    apart, coupled = (weight_decay, 0.0) if decoupled else (0.0, weight_decay)
-    rates = _Rates(lr_mult, apart, beta_1, beta_2)
-    return _updated("adam", tensors, (first_moment, second_moment), rates, coupled, beta_1, beta_2, epsilon)
+    apart = hyper.weight_decay - hyper.coupled_decay
+    rates = _Rates(hyper.lr_mult, apart, hyper.beta_1, hyper.beta_2)
+    settings = hyper.coupled_decay, hyper.beta_1, hyper.beta_2, hyper.epsilon
+    return _updated("adam", tensors, (first_moment, second_moment), rates, *settings)
 
 
 def add_scaled(x: Form, y: Form, *, alpha: float) -> Routine | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from singa_lite.kernels.interface.signature import Facts, Read, Update, kernel
 
 BY_ELEMENTS = Facts(by_elements=True)
@@ -11,20 +13,55 @@ BY_ELEMENTS = Facts(by_elements=True)
 # lr = rate * lr_mult. g = gradient + weight_decay * value, but for decoupled decay.
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hyper:
+    """Hyperparameters that all kinds of update share: one setting of a kernel, hashable."""
+
+    weight_decay: float
+    lr_mult: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SgdHyper(Hyper):
+    """Those of `sgd`."""
+
+    momentum: float
+    dampening: float
+    nesterov: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RmsPropHyper(Hyper):
+    """Those of `rms_prop`."""
+
+    rho: float
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaGradHyper(Hyper):
+    """Those of `ada_grad`."""
+
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdamHyper(Hyper):
+    """Those of `adam`."""
+
+    beta_1: float
+    beta_2: float
+    epsilon: float
+    decoupled: bool
+
+    @property
+    def coupled_decay(self) -> float:
+        """The weight decay that goes into g."""
+        return 0.0 if self.decoupled else self.weight_decay
+
+
 @kernel(BY_ELEMENTS)
-def sgd(
-    gradient: Read,
-    rate: Read,
-    value: Update,
-    velocity: Update | None,
-    count: Update,
-    *,
-    momentum: float,
-    dampening: float,
-    nesterov: bool,
-    weight_decay: float,
-    lr_mult: float,
-) -> None:
+def sgd(gradient: Read, rate: Read, value: Update, velocity: Update | None, count: Update, *, hyper: SgdHyper) -> None:
     """velocity = momentum * velocity + (1 - dampening) * g, or g where t = 1; value -= lr * step.
 
     step = velocity, or g + momentum * velocity if nesterov, or g where momentum = 0 (velocity is None then).
@@ -33,31 +70,14 @@ def sgd(
 
 @kernel(BY_ELEMENTS)
 def rms_prop(
-    gradient: Read,
-    rate: Read,
-    value: Update,
-    square_average: Update,
-    count: Update,
-    *,
-    rho: float,
-    epsilon: float,
-    weight_decay: float,
-    lr_mult: float,
+    gradient: Read, rate: Read, value: Update, square_average: Update, count: Update, *, hyper: RmsPropHyper
 ) -> None:
     """square_average = rho * square_average + (1 - rho) * g**2; value -= lr * g / (sqrt(square_average) + epsilon)."""
 
 
 @kernel(BY_ELEMENTS)
 def ada_grad(
-    gradient: Read,
-    rate: Read,
-    value: Update,
-    square_sum: Update,
-    count: Update,
-    *,
-    epsilon: float,
-    weight_decay: float,
-    lr_mult: float,
+    gradient: Read, rate: Read, value: Update, square_sum: Update, count: Update, *, hyper: AdaGradHyper
 ) -> None:
     """square_sum += g**2; value -= lr * g / (sqrt(square_sum) + epsilon)."""
 
@@ -71,12 +91,7 @@ def adam(
     second_moment: Update,
     count: Update,
     *,
-    beta_1: float,
-    beta_2: float,
-    epsilon: float,
-    weight_decay: float,
-    decoupled: bool,
-    lr_mult: float,
+    hyper: AdamHyper,
 ) -> None:
     """m = beta_1 * m + (1 - beta_1) * g; v = beta_2 * v + (1 - beta_2) * g**2;
 

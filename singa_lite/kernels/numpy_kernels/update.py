@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.pieces import Part
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, Bytes, blocks, bytes_for, carve, scratch
@@ -18,32 +19,21 @@ _TWO = Temporaries(floats=2)
 
 @scratch(_TWO.bytes)
 def sgd(
-    gradient: Array,
-    rate: Array,
-    value: Array,
-    velocity: Array | None,
-    count: Array,
-    *,
-    momentum: float,
-    dampening: float,
-    nesterov: bool,
-    weight_decay: float,
-    lr_mult: float,
-    scratch: Bytes,
+    gradient: Array, rate: Array, value: Array, velocity: Array | None, count: Array, *, hyper: SgdHyper, scratch: Bytes
 ) -> None:
     """torch.optim.SGD's step."""
-    is_first, lr = _count_up(count) == 1, float(rate) * lr_mult
+    is_first, lr = _count_up(count) == 1, float(rate) * hyper.lr_mult
     arrays = (gradient, value) if velocity is None else (gradient, value, velocity)
     for piece, target, *state, decayed, temporary in _TWO.blocks(scratch, *arrays):
-        step = _decayed(piece, target, weight_decay, decayed)
+        step = _decayed(piece, target, hyper.weight_decay, decayed)
         for moving in state:
             if is_first:
                 np.copyto(moving, step)
             else:
-                np.multiply(moving, momentum, out=moving)
-                _add_scaled(moving, step, 1 - dampening, temporary)
-            if nesterov:
-                np.multiply(moving, momentum, out=temporary)
+                np.multiply(moving, hyper.momentum, out=moving)
+                _add_scaled(moving, step, 1 - hyper.dampening, temporary)
+            if hyper.nesterov:
+                np.multiply(moving, hyper.momentum, out=temporary)
                 step = np.add(temporary, step, out=decayed)
             else:
                 step = moving
@@ -58,40 +48,28 @@ def rms_prop(
     square_average: Array,
     count: Array,
     *,
-    rho: float,
-    epsilon: float,
-    weight_decay: float,
-    lr_mult: float,
+    hyper: RmsPropHyper,
     scratch: Bytes,
 ) -> None:
     """torch.optim.RMSprop's step, alpha called rho."""
     _count_up(count)
     for piece, target, average, decayed, temporary in _TWO.blocks(scratch, gradient, value, square_average):
-        g = _decayed(piece, target, weight_decay, decayed)
-        np.multiply(average, rho, out=average)
-        _add_scaled_square(average, g, 1 - rho, temporary)
-        _subtract_ratio(target, g, average, float(rate) * lr_mult, 1.0, epsilon, temporary)
+        g = _decayed(piece, target, hyper.weight_decay, decayed)
+        np.multiply(average, hyper.rho, out=average)
+        _add_scaled_square(average, g, 1 - hyper.rho, temporary)
+        _subtract_ratio(target, g, average, float(rate) * hyper.lr_mult, 1.0, hyper.epsilon, temporary)
 
 
 @scratch(_TWO.bytes)
 def ada_grad(
-    gradient: Array,
-    rate: Array,
-    value: Array,
-    square_sum: Array,
-    count: Array,
-    *,
-    epsilon: float,
-    weight_decay: float,
-    lr_mult: float,
-    scratch: Bytes,
+    gradient: Array, rate: Array, value: Array, square_sum: Array, count: Array, *, hyper: AdaGradHyper, scratch: Bytes
 ) -> None:
     """torch.optim.Adagrad's step."""
     _count_up(count)
     for piece, target, total, decayed, temporary in _TWO.blocks(scratch, gradient, value, square_sum):
-        g = _decayed(piece, target, weight_decay, decayed)
+        g = _decayed(piece, target, hyper.weight_decay, decayed)
         _add_scaled_square(total, g, 1.0, temporary)
-        _subtract_ratio(target, g, total, float(rate) * lr_mult, 1.0, epsilon, temporary)
+        _subtract_ratio(target, g, total, float(rate) * hyper.lr_mult, 1.0, hyper.epsilon, temporary)
 
 
 @scratch(_TWO.bytes)
@@ -103,28 +81,23 @@ def adam(
     second_moment: Array,
     count: Array,
     *,
-    beta_1: float,
-    beta_2: float,
-    epsilon: float,
-    weight_decay: float,
-    decoupled: bool,
-    lr_mult: float,
+    hyper: AdamHyper,
     scratch: Bytes,
 ) -> None:
     """torch.optim.Adam's step, or AdamW's if decoupled."""
-    t, lr = _count_up(count), float(rate) * lr_mult
-    shrink, coupled_decay = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
+    t, lr = _count_up(count), float(rate) * hyper.lr_mult
+    shrink = 1 - lr * hyper.weight_decay if hyper.decoupled else 1.0
     arrays = gradient, value, first_moment, second_moment
     for piece, target, first, second, decayed, temporary in _TWO.blocks(scratch, *arrays):
         if shrink != 1:
             np.multiply(target, shrink, out=target)
-        g = _decayed(piece, target, coupled_decay, decayed)
-        np.multiply(first, beta_1, out=first)
-        _add_scaled(first, g, 1 - beta_1, temporary)
-        np.multiply(second, beta_2, out=second)
-        _add_scaled_square(second, g, 1 - beta_2, temporary)
-        step = lr / (1 - beta_1**t)
-        _subtract_ratio(target, first, second, step, sqrt(1 - beta_2**t), epsilon, temporary)
+        g = _decayed(piece, target, hyper.coupled_decay, decayed)
+        np.multiply(first, hyper.beta_1, out=first)
+        _add_scaled(first, g, 1 - hyper.beta_1, temporary)
+        np.multiply(second, hyper.beta_2, out=second)
+        _add_scaled_square(second, g, 1 - hyper.beta_2, temporary)
+        step = lr / (1 - hyper.beta_1**t)
+        _subtract_ratio(target, first, second, step, sqrt(1 - hyper.beta_2**t), hyper.epsilon, temporary)
 
 
 @scratch(_ONE.bytes)

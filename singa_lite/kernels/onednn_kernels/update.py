@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.kernel_set import Form
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import forms
@@ -27,17 +28,7 @@ def _times(operand: Operand) -> Link:
 
 
 def sgd(
-    gradient: Form,
-    rate: Form,
-    value: Form,
-    velocity: Form | None,
-    count: Form,
-    *,
-    momentum: float,
-    dampening: float,
-    nesterov: bool,
-    weight_decay: float,
-    lr_mult: float,
+    gradient: Form, rate: Form, value: Form, velocity: Form | None, count: Form, *, hyper: SgdHyper
 ) -> Routine | None:
     """At the first update the velocity starts from zeros, whatever it held, and takes the whole gradient."""
     if not forms.are_alike(value, gradient, *(() if velocity is None else (velocity,))):
@@ -46,55 +37,36 @@ def sgd(
     numbers = step, share, decay, ahead = line.numbers(4)
 
     def begin(rate: Array, count: Array, velocity: Array | None, *numbers: Array) -> None:
-        is_first, lr = _count_up(count) == 1, float(rate) * lr_mult
+        is_first, lr = _count_up(count) == 1, float(rate) * hyper.lr_mult
         if is_first and velocity is not None:
             velocity.fill(0)
-        _write(numbers, -lr, 1.0 if is_first else 1 - dampening, weight_decay, -lr * momentum)
+        _write(numbers, -lr, 1.0 if is_first else 1 - hyper.dampening, hyper.weight_decay, -lr * hyper.momentum)
 
     def add(steps: Steps) -> None:
-        g = _decayed(gradient, value, decay, weight_decay)
+        g = _decayed(gradient, value, decay, hyper.weight_decay)
         if velocity is not None:
-            steps.chain(velocity, *g, _times(share), ("sum", momentum))
-        if velocity is None or nesterov:
+            steps.chain(velocity, *g, _times(share), ("sum", hyper.momentum))
+        if velocity is None or hyper.nesterov:
             steps.chain(value, *g, _times(step), _ADDED)
         if velocity is not None:
-            steps.chain(value, velocity, _times(ahead if nesterov else step), _ADDED)
+            steps.chain(value, velocity, _times(ahead if hyper.nesterov else step), _ADDED)
 
     line.call(begin, rate, count, velocity, *numbers)
     return line.each(add)
 
 
 def rms_prop(
-    gradient: Form,
-    rate: Form,
-    value: Form,
-    square_average: Form,
-    count: Form,
-    *,
-    rho: float,
-    epsilon: float,
-    weight_decay: float,
-    lr_mult: float,
+    gradient: Form, rate: Form, value: Form, square_average: Form, count: Form, *, hyper: RmsPropHyper
 ) -> Routine | None:
     """Two steps by the gradient, or three with weight decay."""
-    return _scaled_by_squares(
-        gradient, rate, value, square_average, count, rho, 1 - rho, epsilon, weight_decay, lr_mult
-    )
+    return _scaled_by_squares(gradient, rate, value, square_average, count, hyper, hyper.rho, 1 - hyper.rho)
 
 
 def ada_grad(
-    gradient: Form,
-    rate: Form,
-    value: Form,
-    square_sum: Form,
-    count: Form,
-    *,
-    epsilon: float,
-    weight_decay: float,
-    lr_mult: float,
+    gradient: Form, rate: Form, value: Form, square_sum: Form, count: Form, *, hyper: AdaGradHyper
 ) -> Routine | None:
     """The squares add up; else as `rms_prop`."""
-    return _scaled_by_squares(gradient, rate, value, square_sum, count, 1.0, 1.0, epsilon, weight_decay, lr_mult)
+    return _scaled_by_squares(gradient, rate, value, square_sum, count, hyper, 1.0, 1.0)
 
 
 def _scaled_by_squares(
@@ -103,11 +75,9 @@ def _scaled_by_squares(
     value: Form,
     square: Form,
     count: Form,
+    hyper: RmsPropHyper | AdaGradHyper,
     kept: float,
     share: float,
-    epsilon: float,
-    weight_decay: float,
-    lr_mult: float,
 ) -> Routine | None:
     """square = kept * square + share * g**2; value -= lr * g / (sqrt(square) + epsilon)."""
     if not forms.are_alike(value, gradient, square):
@@ -117,54 +87,41 @@ def _scaled_by_squares(
 
     def begin(rate: Array, count: Array, *numbers: Array) -> None:
         _count_up(count)
-        lr = float(rate) * lr_mult
-        _write(numbers, -lr, weight_decay, -lr * weight_decay, 1.0)
+        lr = float(rate) * hyper.lr_mult
+        _write(numbers, -lr, hyper.weight_decay, -lr * hyper.weight_decay, 1.0)
 
     def add(steps: Steps) -> None:
-        steps.chain(square, *_squared(gradient, value, decay, weight_decay), _share(share), ("sum", kept))
-        if weight_decay != 0:
-            _add_ratio(steps, value, decay_step, value, square, correction, epsilon)
-        _add_ratio(steps, value, step, gradient, square, correction, epsilon)
+        steps.chain(square, *_squared(gradient, value, decay, hyper.weight_decay), _share(share), ("sum", kept))
+        if hyper.weight_decay != 0:
+            _add_ratio(steps, value, decay_step, value, square, correction, hyper.epsilon)
+        _add_ratio(steps, value, step, gradient, square, correction, hyper.epsilon)
 
     line.call(begin, rate, count, *numbers)
     return line.each(add)
 
 
 def adam(
-    gradient: Form,
-    rate: Form,
-    value: Form,
-    first_moment: Form,
-    second_moment: Form,
-    count: Form,
-    *,
-    beta_1: float,
-    beta_2: float,
-    epsilon: float,
-    weight_decay: float,
-    decoupled: bool,
-    lr_mult: float,
+    gradient: Form, rate: Form, value: Form, first_moment: Form, second_moment: Form, count: Form, *, hyper: AdamHyper
 ) -> Routine | None:
     """The moments, AdamW's decay if decoupled, then the step."""
     if not forms.are_alike(value, gradient, first_moment, second_moment):
         return None
     line = Line(value.size)
     numbers = step, correction, share, decay, kept = line.numbers(5)
-    coupled_decay = 0.0 if decoupled else weight_decay
 
     def begin(rate: Array, count: Array, *numbers: Array) -> None:
-        t, lr = _count_up(count), float(rate) * lr_mult
-        top, bottom = 1 - beta_1**t, 1 - beta_2**t
-        _write(numbers, -lr / top, 1 / bottom, 1 - beta_1, coupled_decay, 1 - lr * weight_decay)
+        t, lr = _count_up(count), float(rate) * hyper.lr_mult
+        top, bottom = 1 - hyper.beta_1**t, 1 - hyper.beta_2**t
+        _write(numbers, -lr / top, 1 / bottom, 1 - hyper.beta_1, hyper.coupled_decay, 1 - lr * hyper.weight_decay)
 
     def add(steps: Steps) -> None:
-        g = _decayed(gradient, value, decay, coupled_decay)
-        steps.chain(first_moment, *g, _times(share), ("sum", beta_1))
-        squares = _squared(gradient, value, decay, coupled_decay)
-        steps.chain(second_moment, *squares, _share(1 - beta_2), ("sum", beta_2))
-        if weight_decay != coupled_decay:
+        g = _decayed(gradient, value, decay, hyper.coupled_decay)
+        steps.chain(first_moment, *g, _times(share), ("sum", hyper.beta_1))
+        squares = _squared(gradient, value, decay, hyper.coupled_decay)
+        steps.chain(second_moment, *squares, _share(1 - hyper.beta_2), ("sum", hyper.beta_2))
+        if hyper.weight_decay != hyper.coupled_decay:
             steps.chain(value, value, _times(kept))
-        _add_ratio(steps, value, step, first_moment, second_moment, correction, epsilon)
+        _add_ratio(steps, value, step, first_moment, second_moment, correction, hyper.epsilon)
 
     line.call(begin, rate, count, *numbers)
     return line.each(add)
