@@ -86,7 +86,7 @@ class ChannelSums:
         self.work.call(_clear, self._part)
         self.work.repeat(pieces, add)
         self._fold_part(self._sums, index)
-        self._fold_piece(self._products, index)
+        self._fold_piece(self._products, index, pieces[0].length)
 
     def _add_moments(self, index: int, pieces: Sequence[Span], x: Operand, move: Move) -> None:
         """Add the steps of a group: x, moved, is stored nowhere, so it is read for its squares, then for its sum."""
@@ -96,7 +96,7 @@ class ChannelSums:
                 self._accumulate(span, pieces, x, *move(span), ends)
 
             self.work.repeat(pieces, add)
-            self._fold_piece(lines, index)
+            self._fold_piece(lines, index, pieces[0].length)
 
     def _accumulate(
         self,
@@ -111,10 +111,10 @@ class ChannelSums:
         before = [] if span == pieces[0] else [ACCUMULATE]
         self._running.run(form, self.columns.part(x, span), links, [*ends, *before], self._piece)
 
-    def _fold_piece(self, lines: Temporary, index: int) -> None:
-        """Add steps: the piece is added up to one of the lines."""
+    def _fold_piece(self, lines: Temporary, index: int, pixels: int) -> None:
+        """Add steps: the piece is added up to one of the lines. pixels: of a group's first piece, its longest."""
         self.work.call(_clear, self._part)
-        self._running.fold(self._piece, Span(0, self._running.piece), self._running.part, self._part)
+        self._running.fold(self._piece, Span(0, pixels), self._running.part, self._part)
         self._fold_part(lines, index)
 
     def _fold_part(self, lines: Temporary, index: int) -> None:
