@@ -10,6 +10,7 @@ from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channe
 
 from kernel_case import garbage, run
 from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.onednn_kernels import channel_sums, running_sums
 
 Array = np.ndarray
 
@@ -83,6 +84,16 @@ def test_one_nan_in_inference_spoils_its_element_alone(onednn):
 def test_one_value_a_channel(onednn):
     x, c = normal(1, 16), 16
     check(onednn, "batch_norm", [x, *vectors(c, 4), empty(1, c), empty(c), empty(c)], FORWARD)
+
+
+@pytest.mark.parametrize("mean", [0, 1000])
+def test_a_last_group_of_one_short_piece(onednn, monkeypatch, mean):
+    """Five images as pieces of two, groups of two pieces: the last group is one piece, which is one image."""
+    shape, c = (5, 6, 11, 13), 6  # no other test's: a routine once built is kept
+    monkeypatch.setattr(running_sums, "_PIECE", 2 * 6 * 11 * 13)
+    monkeypatch.setattr(channel_sums, "_PIECES", 2)
+    x = (mean + normal(*shape)).astype(np.float32)
+    check(onednn, "batch_norm", [x, *vectors(c, 4), empty(*shape), empty(c), empty(c)], FORWARD, roundings=128)
 
 
 @pytest.mark.parametrize("layout", [channels_last, piece_of_channels_last])

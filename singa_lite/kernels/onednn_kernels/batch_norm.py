@@ -59,7 +59,7 @@ def batch_norm(
         return None
     images = Images(x, y)
     columns = _columns(images, x)
-    sums, count = ChannelSums(columns), columns.rows
+    sums, count = ChannelSums(columns), columns.pixels
     source = images.read(x)
     shift = _add_moments(sums, source)
     share, scale = images.temporary(mean.shape, "float64"), images.temporary(mean.shape, "float32")
@@ -100,7 +100,7 @@ def _add_moments(sums: ChannelSums, x: Operand) -> Temporary:
         shift, times, is_far = results
         np.copyto(variance, squares)
         np.copyto(mean, total)
-        _to_moments(variance, mean, spare, columns.rows)
+        _to_moments(variance, mean, spare, columns.pixels)
         is_far[0] = times[0] < _SHIFTS and _is_far(mean, np.multiply(variance, _NEAR, out=variance), spare)
         times += 1
         if is_far[0]:
@@ -178,7 +178,7 @@ def batch_norm_derivative(
         return None
     images = Images(dy, x, dx)
     columns = _columns(images, x)
-    sums, count = ChannelSums(columns), columns.rows
+    sums, count = ChannelSums(columns), columns.pixels
     source, derivative = images.read(x), images.read(dy)
     _add_gradients(sums, source, derivative, mean, inv_std, dgamma, dbeta)
     scale, slope, offset = (images.temporary(mean.shape, "float32") for _ in range(3))

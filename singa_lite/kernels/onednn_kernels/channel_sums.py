@@ -1,29 +1,33 @@
 """Sums of activations by channels, exact to the last digits of float32 however many terms there are.
 
 A sum in float32 of so many terms as a batch of images has is off by hundreds of roundings, and a variance by all of its
-digits where the mean is large. So a few dozen terms at a time are added up in float32, and what they give in float64.
+digits where the mean is large. So few terms at a time are added up in float32 (`running_sums.py` has the pieces, parts
+and lines), and what they give in float64:
+
+    64 pieces -> piece -> part -> line 0        the channels of all lines, in float64, on the host -> totals
+    64 pieces -> piece -> part -> line 1
+    ...
+
 Where the mean is large, x is moved by it on the way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.columns import Columns
+from singa_lite.kernels.onednn_kernels.columns import Columns, Span
 from singa_lite.kernels.onednn_kernels.routine import Operand
 from singa_lite.kernels.onednn_kernels.running_sums import ACCUMULATE, SQUARE, Link, RunningSums
 from singa_lite.kernels.routine import Temporary
 
 Array = np.ndarray[Any, Any]
-#: The first pixel and the count of some.
-Pixels = tuple[int, int]
 #: How some pixels are moved before they are summed: their form, and what is done with each element in turn.
-Move = Callable[[int, int], tuple[p.Form, Sequence[Link]]]
+Move = Callable[[Span], tuple[p.Form, Sequence[Link]]]
 
 #: Pieces that are added up in float32. The error of the whole grows with the root.
 _PIECES = 1 << 6
@@ -41,83 +45,86 @@ class ChannelSums:
 
     def __init__(self, columns: Columns) -> None:
         self.columns, self.work, self._running = columns, columns.work, RunningSums(columns)
-        piece, part, line = (rows * columns.channels for rows in (self._running.rows, *self._running.part_rows))
+        piece, part, line = (
+            pixels * columns.channels for pixels in (self._running.piece, self._running.part, self._running.line)
+        )
         self._piece, self._part = (self.work.temporary((size,), "float32") for size in (piece, part))
-        self._shares = list(_shares(columns.rows, self._running.rows))
-        self._products, self._sums = (self.work.temporary((len(self._shares), line), "float32") for _ in range(2))
+        self._groups = _groups(columns.pixels, self._running.piece)
+        self._products, self._sums = (self.work.temporary((len(self._groups), line), "float32") for _ in range(2))
         self.totals = Totals(*(self.work.temporary((columns.channels,), "float64") for _ in range(2)))
 
     def add(self, x: Operand, other: Operand | None = None, move: Move | None = None) -> None:
         """Add the steps. other: x as moved if None; move: how x is moved, not at all if None."""
         self.work.call(_clear, self._products, self._sums)
-        for place, pieces in enumerate(self._shares):
+        for index, pieces in enumerate(self._groups):
             if move is not None and other is None:
-                self._add_moments(place, pieces, x, move)
+                self._add_moments(index, pieces, x, move)
             else:
-                self._add_products(place, pieces, x, x if other is None else other, move or self._as_it_lies)
+                self._add_products(index, pieces, x, x if other is None else other, move or self._as_it_lies)
         self.work.call(self._add_up, self._products, self.totals.products)
         self.work.call(self._add_up, self._sums, self.totals.sums)
 
-    def _add_products(self, place: int, pieces: Sequence[Pixels], x: Operand, other: Operand, move: Move) -> None:
-        """Add steps: the other tensor is read again while it is in the caches."""
-        running = self._running
+    def less(self, shift: Operand) -> Move:
+        """Moves x by a vector of channels: what it is less the shift."""
+        columns = self.columns
+        link = Link(a.SUBTRACT, columns.vector_form, columns.vector(shift))
+        return lambda span: (columns.part_form(span.length), [link])
 
-        def add(pixels: Pixels) -> None:
-            form, links = move(*pixels)
-            by = Link(a.MULTIPLY, form, running.pixels(other, *pixels))
-            self._accumulate(pixels, pieces, x, form, [*links, by])
-            running.fold(other, *pixels, running.part_rows[0], self._part)
+    def _as_it_lies(self, span: Span) -> tuple[p.Form, Sequence[Link]]:
+        """Moves nothing."""
+        return self.columns.part_form(span.length), ()
+
+    def _add_products(self, index: int, pieces: Sequence[Span], x: Operand, other: Operand, move: Move) -> None:
+        """Add the steps of a group. The other tensor is read again while it is in the caches, into the part at once."""
+
+        def add(span: Span) -> None:
+            form, links = move(span)
+            by = Link(a.MULTIPLY, form, self.columns.part(other, span))
+            self._accumulate(span, pieces, x, form, [*links, by])
+            self._running.fold(other, span, self._running.part, self._part)
 
         self.work.call(_clear, self._part)
         self.work.repeat(pieces, add)
-        self._fold_part(self._sums, place)
-        self._fold_piece(self._products, place)
+        self._fold_part(self._sums, index)
+        self._fold_piece(self._products, index, pieces[0].length)
 
-    def _add_moments(self, place: int, pieces: Sequence[Pixels], x: Operand, move: Move) -> None:
-        """Add steps: what is moved is nowhere stored, so that x is read for its squares, then for its sum."""
+    def _add_moments(self, index: int, pieces: Sequence[Span], x: Operand, move: Move) -> None:
+        """Add the steps of a group: x, moved, is stored nowhere, so it is read for its squares, then for its sum."""
         for ends, lines in (([SQUARE], self._products), ([], self._sums)):
 
-            def add(pixels: Pixels, ends: Sequence[p.PostOp] = ends) -> None:
-                self._accumulate(pixels, pieces, x, *move(*pixels), ends)
+            def add(span: Span, ends: Sequence[p.PostOp] = ends) -> None:
+                self._accumulate(span, pieces, x, *move(span), ends)
 
             self.work.repeat(pieces, add)
-            self._fold_piece(lines, place)
-
-    def _fold_piece(self, lines: Temporary, place: int) -> None:
-        """Add steps: the piece is added up to one of the lines."""
-        self.work.call(_clear, self._part)
-        self._running.fold(self._piece, 0, self._running.rows, self._running.part_rows[0], self._part)
-        self._fold_part(lines, place)
-
-    def _fold_part(self, lines: Temporary, place: int) -> None:
-        part, line = self._running.part_rows
-        self._running.fold(self._part, 0, part, line, self._running.pixels(lines, place * line, line))
+            self._fold_piece(lines, index, pieces[0].length)
 
     def _accumulate(
         self,
-        pixels: Pixels,
-        pieces: Sequence[Pixels],
+        span: Span,
+        pieces: Sequence[Span],
         x: Operand,
         form: p.Form,
         links: Sequence[Link],
         ends: Sequence[p.PostOp] = (),
     ) -> None:
-        """Add a step: what comes of some pixels of x is added to those before, the first ones are stored."""
-        before = [] if pixels == pieces[0] else [ACCUMULATE]
-        source = self._running.pixels(x, *pixels)
-        self._running.run(form, source, links, [*ends, *before], self._piece)
+        """Add a step: what comes of this piece of x is stored if it is the first one, else added to those before."""
+        before = [] if span == pieces[0] else [ACCUMULATE]
+        self._running.run(form, self.columns.part(x, span), links, [*ends, *before], self._piece)
 
-    def _as_it_lies(self, start: int, count: int) -> tuple[p.Form, Sequence[Link]]:
-        return self.columns.piece_form(count), ()
+    def _fold_piece(self, lines: Temporary, index: int, pixels: int) -> None:
+        """Add steps: the piece is added up to one of the lines. pixels: of a group's first piece, its longest."""
+        self.work.call(_clear, self._part)
+        self._running.fold(self._piece, Span(0, pixels), self._running.part, self._part)
+        self._fold_part(lines, index)
 
-    def less(self, shift: Operand) -> Move:
-        """Moves by a vector of channels."""
-        columns = self.columns
-        link = Link(a.SUBTRACT, columns.vector_form, columns.vector(shift))
-        return lambda start, count: (columns.piece_form(count), [link])
+    def _fold_part(self, lines: Temporary, index: int) -> None:
+        """Add steps: the part is added up to one of the lines."""
+        line = self._running.line
+        target = self.columns.part(lines, Span(index * line, line))
+        self._running.fold(self._part, Span(0, self._running.part), line, target)
 
     def _add_up(self, lines: Array, total: Array) -> None:
-        """A step: the sums of a channel in all the lines."""
+        """A step on the host: the sums of a channel in all the lines."""
         columns = self.columns
         if columns.lie_last:
             np.add.reduce(lines.reshape(-1, columns.channels), axis=0, dtype=np.float64, out=total)
@@ -131,10 +138,9 @@ def _clear(*lines: Array) -> None:
         line.fill(0)
 
 
-def _shares(rows: int, step: int) -> Iterator[list[Pixels]]:
+def _groups(pixels: int, piece: int) -> list[list[Span]]:
     """Pieces of so many pixels, the last one shorter, in about equal groups of at most `_PIECES`."""
-    pieces = [(start, min(step, rows - start)) for start in range(0, rows, step)]
+    pieces = [Span(start, min(piece, pixels - start)) for start in range(0, pixels, piece)]
     count = -(-len(pieces) // _PIECES)
     each = -(-len(pieces) // count)
-    for first in range(0, len(pieces), each):
-        yield pieces[first : first + each]
+    return [pieces[first : first + each] for first in range(0, len(pieces), each)]

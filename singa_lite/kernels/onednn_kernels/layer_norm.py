@@ -16,7 +16,7 @@ from singa_lite.kernels.onednn_kernels import forms
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
-from singa_lite.kernels.onednn_kernels.columns import Columns
+from singa_lite.kernels.onednn_kernels.columns import Columns, Span
 from singa_lite.kernels.onednn_kernels.moments import (
     Operands,
     add_variance,
@@ -99,10 +99,10 @@ def layer_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Fo
     work, features = Work(x.size), dgamma.size
     sums = ChannelSums(Columns(work, (mean.size, features, 1, 1), True))
 
-    def move(start: int, count: int) -> tuple[p.Form, list[Link]]:
-        column = forms.dense((count, 1))
-        average, scale = (work.part(vector, start, count) for vector in (mean, inv_std))
-        return forms.dense((count, features)), [Link(a.SUBTRACT, column, average), Link(a.MULTIPLY, column, scale)]
+    def move(rows: Span) -> tuple[p.Form, list[Link]]:
+        matrix, column = forms.dense((rows.length, features)), forms.dense((rows.length, 1))
+        average, scale = (work.part(vector, *rows) for vector in (mean, inv_std))
+        return matrix, [Link(a.SUBTRACT, column, average), Link(a.MULTIPLY, column, scale)]
 
     sums.add(x, dy, move)
     for total, gradient in zip(sums.totals, (dgamma, dbeta), strict=True):

@@ -1,6 +1,12 @@
-"""Sums of activations piece upon piece, element by element, and of the parts of a piece.
+"""Running sums of activations: pieces are added up element by element, then parts of the sum, then lines of a part.
 
-A pass over memory from the front to the back is as fast as memory is, if what is added to stays in the caches.
+    tensor:  | piece | piece | piece | ...      many pieces become a sum as long as one of them, 2**18 elements;
+    piece:   | part | part |  ...  | part |     its 7 parts become one, and
+    part:    | line | line |  ...  | line |     the 7 lines of that become one:
+    line:    a 49th of a piece, few enough numbers to be added up in float64
+
+Each pass goes through memory from the front to the back, which is as fast as memory is, and what it adds to is small
+enough to stay in the caches. The sums of single channels, which would jump through memory, are left to the end.
 """
 
 from __future__ import annotations
@@ -11,14 +17,14 @@ from typing import Any, NamedTuple
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.columns import Columns
+from singa_lite.kernels.onednn_kernels.columns import Columns, Span
 from singa_lite.kernels.onednn_kernels.primitive import PostOp, Primitive
 from singa_lite.kernels.onednn_kernels.routine import Operand
 
-#: Elements of a piece: its sum, and what is added to it, stay in the caches of the cores.
+#: Elements of a piece at most: its sum, and what is added to it, stay in the caches of the cores.
 _PIECE = 1 << 18
-#: Parts of a piece, and parts of those. Each begins where as many channels do, often at the same place of a page, and
-#: of such places the first cache holds eight.
+#: Parts of a piece, and lines of a part. They are read side by side, and often begin at the same place of a page; of
+#: such places the first cache holds eight: seven that are read, and the sum.
 _PARTS = 7
 
 #: Post-ops: the result is added to what is there; it is squared.
@@ -27,7 +33,7 @@ SQUARE: PostOp = ("eltwise", a.SQUARE, 0.0, 0.0)
 
 
 class Link(NamedTuple):
-    """What is done with each element of a piece: an algorithm of two operands, the second one of this form."""
+    """What is done with each element of some pixels: an algorithm of two operands, the second one of this form."""
 
     algorithm: int
     form: p.Form
@@ -35,20 +41,17 @@ class Link(NamedTuple):
 
 
 class RunningSums:
-    """Adds steps over pieces of `rows` pixels, their parts and the parts of those, of `part_rows` pixels."""
+    """Adds steps that sum activations. piece, part, line: pixels of each."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns, self._work = columns, columns.work
-        units = min(columns.rows // columns.unit, max(1, _PIECE // (columns.channels * columns.unit)))
-        parts = -(-units // _PARTS)
-        self.rows, *self.part_rows = (count * columns.unit for count in (units, parts, -(-parts // _PARTS)))
-        #: With the forms, which are told apart by where they are.
+        units = min(columns.pixels // columns.unit, max(1, _PIECE // (columns.channels * columns.unit)))
+        units_of_part = -(-units // _PARTS)
+        self.piece = units * columns.unit
+        self.part = units_of_part * columns.unit
+        self.line = -(-units_of_part // _PARTS) * columns.unit
+        #: By algorithms, post-ops and which forms they take. Forms have no hash: they are told apart by `id`, and kept.
         self._made: dict[Any, tuple[Primitive, tuple[p.Form, ...]]] = {}
-
-    def pixels(self, tensor: Operand, start: int, count: int) -> Operand:
-        """So many pixels of a tensor from that one on."""
-        channels = self._columns.channels
-        return self._work.part(tensor, start * channels, count * channels)
 
     def run(
         self, form: p.Form, source: Operand, links: Sequence[Link], ends: Sequence[PostOp], target: Operand
@@ -65,17 +68,22 @@ class RunningSums:
         operands |= {f.post_op(index): link.operand for index, link in enumerate(others)}
         self._work.run(self._made[key][0], operands)
 
-    def fold(self, tensor: Operand, start: int, count: int, part: int, total: Operand) -> None:
-        """Add steps: so many pixels of a tensor from that one on are added to the total, `part` of them at a time."""
-        whole, rest = divmod(count, part)
-        if whole:
-            self._add_up(tensor, range(start, start + whole * part, part), part, total)
-        if rest:
-            self._add_up(tensor, [start + whole * part], rest, total)
+    def fold(self, tensor: Operand, span: Span, pixels: int, total: Operand) -> None:
+        """Add steps: the span of a tensor is cut into parts of so many pixels, which are added to the total.
 
-    def _add_up(self, tensor: Operand, starts: Sequence[int], count: int, total: Operand) -> None:
-        form = self._columns.piece_form(count)
-        first, *others = (self.pixels(tensor, start, count) for start in starts)
+        The last part may be shorter. It is added to the front of the total.
+        """
+        whole, rest = divmod(span.length, pixels)
+        parts = [Span(span.start + index * pixels, pixels) for index in range(whole)]
+        if parts:
+            self._add_up(tensor, parts, total)
+        if rest:
+            self._add_up(tensor, [Span(span.start + whole * pixels, rest)], total)
+
+    def _add_up(self, tensor: Operand, parts: Sequence[Span], total: Operand) -> None:
+        """Add a step: the total and these parts of one length become the total."""
+        form = self._columns.part_form(parts[0].length)
+        first, *others = (self._columns.part(tensor, part) for part in parts)
         if others:
             self.run(form, first, [Link(a.ADD, form, other) for other in others], [ACCUMULATE], total)
         else:
