@@ -1,8 +1,11 @@
 """One BLAS thread for all tests: theirs are small matrices, for which threads that wait for each other cost more
 than they do, many times so where other processes want the cores. CuPy keeps its files in a folder of the tests' own.
-A test that is skipped without a word of what would bring it back has failed."""
+Bytecode is kept, and the collector passes over what pytest itself holds. A test that is skipped without a word of what
+would bring it back has failed."""
 
+import gc
 import os
+import sys
 import tempfile
 
 import pytest
@@ -14,6 +17,16 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 user = getattr(os, "getuid", int)()
 os.environ.setdefault("CUPY_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"singa_lite_cupy_{user}"))
+
+# Else each worker compiles all tests anew, and each of the many processes that tests start all of the package.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+
+def pytest_collection_finish():
+    """Keep 20,000 collected tests, some 400,000 objects, out of each later gc.collect(), which many tests call."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_make_parametrize_id(val):
