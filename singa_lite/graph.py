@@ -19,11 +19,10 @@ from singa_lite.operation import Instruction as Instruction
 from singa_lite.operation import Operand, Role
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
-from singa_lite.passes.fuse import fused
-from singa_lite.passes.linear_gradient import joined
 from singa_lite.passes.lower import Placed, lower, prove, unshared
-from singa_lite.passes.pool_first import pool_first
-from singa_lite.passes.tiles import tiled
+from singa_lite.passes.pipeline import rewriting, through
+from singa_lite.passes.program import Program
+from singa_lite.passes.target import Target
 from singa_lite.profile import Profile, measure
 from singa_lite.tensor import Block, Tensor
 from singa_lite.unique import Unique
@@ -55,8 +54,8 @@ class Graph(Unique):
     operations: in the order of recording. A block of bytes is an input, parameter or state if it had its bytes
     before, an output if somebody still holds a tensor over it when the graph first runs, else an intermediate:
     only these are placed in the arena, and their bytes may be used again within the step. fuse: whether operations
-    may be replaced by equivalent ones that need less (an activation within the operation before it, a large gradient
-    made and applied by tiles); SINGA_LITE_FUSE=off says no for all graphs.
+    may be replaced by equivalent ones that need less: the passes of `passes/pipeline.py` that rewrite;
+    SINGA_LITE_FUSE=off says no for all graphs.
     """
 
     def __init__(self, device: Any, arena: Arena | None = None, fuse: bool = True) -> None:
@@ -206,7 +205,8 @@ class Graph(Unique):
     def scratch_bytes(self) -> list[int]:
         """Of each operation, as it would run in the recorded order; nothing is placed for it."""
         self._check_whole()
-        return [instruction.scratch_bytes for instruction in self._rewritten()[0]]
+        rewritten = through(self._record(), rewriting(self.fuse))
+        return [instruction.scratch_bytes for instruction in rewritten.instructions]
 
     def _tile_rows(self, placed: Placed) -> list[Row]:
         """The blocks that fusion made."""
@@ -289,18 +289,9 @@ class Graph(Unique):
         if not self._placed:
             self._hold_outputs()
         self._check_written()
-        instructions, sizes = self._rewritten()
-        alignment, kernels = self.device.runtime.alignment, self.device.kernels
         if os.environ.get("SINGA_LITE_PLAN", "") == "off":
-            return unshared(instructions, sizes, alignment)
-        return lower(
-            instructions,
-            sizes,
-            search=search,
-            parallel=order == "dependencies",
-            strides_matter=(kernels.strides_matter, kernels.inner_strides_matter),
-            alignment=alignment,
-        )
+            return unshared(self._record(), fuse=self.fuse)
+        return lower(self._record(), fuse=self.fuse, parallel=order == "dependencies", search=search)
 
     def _hold_outputs(self) -> None:
         """From now on: which blocks are outputs is decided by who is held when the graph is first planned."""
@@ -310,19 +301,11 @@ class Graph(Unique):
             if self.blocks[number].died is None:  # it could not say so, as an interrupt ended its `__del__`
                 self.blocks[number].died = len(self.instructions)
 
-    def _rewritten(self) -> tuple[list[Instruction], dict[int, int]]:
-        """The record, fused if that is wanted, and {intermediate block: bytes}."""
+    def _record(self) -> Program:
+        """The record as a program for the device."""
         sizes = {n: b.nbytes for n, b in enumerate(self.blocks) if self.role(n) is Role.INTERMEDIATE}
-        if not self.fuse:
-            return self.instructions, sizes
-        kernels = self.device.kernels
-        instructions, sizes = pool_first(self.instructions, sizes, kernels.scratch_bytes, len(self.blocks))
-        instructions = fused(instructions, sizes, kernels.fusions, kernels.scratch_bytes)
-        next_block = 1 + max((len(self.blocks) - 1, *sizes))
-        instructions, sizes = tiled(
-            instructions, sizes, kernels.scratch_bytes, next_block, tile_bytes=kernels.tile_bytes
-        )
-        return joined(instructions, kernels.fusions, kernels.scratch_bytes), sizes
+        target = Target.of(self.device.kernels, self.device.runtime.alignment)
+        return Program(tuple(self.instructions), sizes, target, len(self.blocks))
 
     def _check_whole(self) -> None:
         if self.recording:

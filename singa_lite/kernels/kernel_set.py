@@ -9,7 +9,7 @@ from math import prod
 from types import ModuleType
 from typing import Any, Protocol
 
-from singa_lite.kernels.interface import INNER_STRIDES_MATTER, SIGNATURES, STRIDES_MATTER
+from singa_lite.kernels.interface import SIGNATURES, Facts
 
 #: Scratch bytes from the forms of the kernel's tensors and its settings.
 ScratchRule = Callable[..., int]
@@ -80,9 +80,10 @@ class KernelSet:
 
     layouts: {kind of tensor: its axes from the outermost to the innermost}, as the kernels like them best; C order
     where a kind is not named. Kinds: "image" (n, c, h, w), "filters" (k, c / groups, kh, kw). fusions: (kernel,
-    activation) that `interface.FUSED` has a kernel for, and that this set does in one go. strides_matter,
-    inner_strides_matter: as the constants of the interface, for this set and its fallback. tile_bytes: of the gradient
-    of a large weight that is made and applied at a time, what a cache of the processor holds.
+    activation) that the interface has a kernel for, `Facts.activated`, and that this set does in one go.
+    strides_matter: kernels of this set whose results any stride may change, beside those of which the interface says so
+    and those of the fallback. tile_bytes: of the gradient of a large weight that is made and applied at a time, what a
+    cache of the processor holds.
     """
 
     def __init__(
@@ -92,8 +93,7 @@ class KernelSet:
         fallback: KernelSet | None = None,
         layouts: Mapping[str, Axes] | None = None,
         fusions: Collection[tuple[str, str]] = (),
-        strides_matter: Collection[str] = STRIDES_MATTER,
-        inner_strides_matter: Collection[str] = INNER_STRIDES_MATTER,
+        strides_matter: Collection[str] = (),
         tile_bytes: int = 1 << 20,
     ) -> None:
         self.name = name
@@ -101,8 +101,9 @@ class KernelSet:
         self.fallback = fallback
         self.layouts = dict(layouts or {})
         self.fusions = frozenset(fusions)
-        self.strides_matter = frozenset(strides_matter)
-        self.inner_strides_matter = frozenset(inner_strides_matter)
+        below = frozenset(fallback.strides_matter if fallback is not None else ())
+        self.strides_matter = below.union(strides_matter, _named(lambda facts: facts.strides_matter))
+        self.inner_strides_matter = self.strides_matter | _named(lambda facts: facts.inner_strides_matter)
         self.tile_bytes = tile_bytes
 
     def __getitem__(self, name: str) -> Kernel:
@@ -128,6 +129,11 @@ class KernelSet:
     def prepare(self, name: str, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
         """Bind the kernel to its arrays and scratch; the result runs it, as often as wanted."""
         return self.choose(name, forms_of(arrays), settings).prepare(arrays, scratch, settings)
+
+
+def _named(has: Callable[[Facts], bool]) -> frozenset[str]:
+    """The kernels of the interface of which that holds."""
+    return frozenset(name for name, signature in SIGNATURES.items() if has(signature.facts))
 
 
 def forms_of(tensors: Sequence[Any]) -> Forms:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
-from singa_lite.kernels.interface import INNER_STRIDES_MATTER, STRIDES_MATTER
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
 from singa_lite.strides import laid_out, memory_order
 from singa_lite.tensor import Shape
 
 
-def assembled_in_place(
-    program: Program, outer: Collection[str] = STRIDES_MATTER, inner: Collection[str] = INNER_STRIDES_MATTER
-) -> Program:
+def assembled_in_place(program: Program) -> Program:
     """Leave out each copy of a whole block into a piece of another; the first block becomes that piece.
 
     That holds for the pieces of a concatenation, and for chains of them (a densely connected net: all in one
@@ -24,18 +22,17 @@ def assembled_in_place(
     after the copy. The other block must be written by such copies only, each to bytes of its own, and its axes lie
     in the same order.
 
-    outer: kernels whose results may depend on any strides, so that no operand of theirs moves; inner: those and
-    more, where other strides change than that of axis 0. All others need the same scratch for any strides: it stays
-    as it was recorded.
+    The target says which kernels' results may depend on any strides, so that no operand of theirs moves, and which may
+    where other strides change than that of axis 0. What moves asks it again for scratch. A whole that is there from its
+    first piece on may cost more than the copies: the program as it was is a rival of the result.
     """
-    return _Assembly(program, outer, inner).result()
+    return _Assembly(program).result()
 
 
 class _Assembly:
-    def __init__(self, program: Program, outer: Collection[str], inner: Collection[str]) -> None:
+    def __init__(self, program: Program) -> None:
         self.program = program
-        self.outer = outer
-        self.inner = inner
+        self.target = program.target
         self.instructions: list[Instruction | None] = list(program.instructions)
         self.uses: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self.writers: dict[int, set[int]] = defaultdict(set)
@@ -53,8 +50,11 @@ class _Assembly:
         for place, instruction in enumerate(self.program.instructions):
             if instruction.kernel == "copy":
                 self._try(place)
-        kept = [instruction for instruction in self.instructions if instruction is not None]
-        return self.program.with_instructions(kept) if len(kept) < len(self.instructions) else self.program
+        kept = tuple(instruction for instruction in self.instructions if instruction is not None)
+        if len(kept) == len(self.instructions):
+            return self.program
+        copying = replace(self.program, order=f"{self.program.order}, with copies")
+        return replace(self.program, instructions=kept, rivals=(*self.program.rivals, copying))
 
     def _try(self, place: int) -> None:
         instruction = self.instructions[place]
@@ -89,7 +89,8 @@ class _Assembly:
         if any(writer > place for writer in self.writers[part.block]):
             return False
         uses = [(user, position) for user, position in self.uses[part.block] if user != place]
-        particular = self.outer if part.strides[1:] == piece.strides[1:] else self.inner
+        outer_alone = part.strides[1:] == piece.strides[1:]
+        particular = self.target.strides_matter if outer_alone else self.target.inner_strides_matter
         return all(self._is_plain(user, position, part, particular) for user, position in uses)
 
     def _is_alone(self, place: int, piece: Operand) -> bool:
@@ -132,7 +133,7 @@ class _Assembly:
         offset = piece.offset + sum(index * stride for index, stride in zip(begin, piece.strides, strict=True))
         moved = Operand(piece.block, operand.shape, operand.dtype, piece.strides, offset)
         operands = (*instruction.operands[:position], moved, *instruction.operands[position + 1 :])
-        self.instructions[user] = instruction.with_operands(operands)
+        self.instructions[user] = self.target.call(instruction, instruction.kernel, operands, instruction.settings)
 
 
 def _lie_alike(operand: Operand, strides: Shape) -> bool:

@@ -14,4 +14,4 @@ def without_dead(program: Program) -> Program:
         if any(block in needed or block not in program.sizes for block in written):
             needed.update(operand.block for operand in instruction.reads)
             kept.append(instruction)
-    return program.with_instructions(kept[::-1])
+    return program.with_instructions(kept[::-1]) if len(kept) < len(program.instructions) else program

@@ -2,56 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-
-from singa_lite.kernels.interface import FUSED, SIGNATURES
+from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand
-from singa_lite.passes.tiles import ScratchRule
+from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
 
-#: Kernels that a kernel set does in one go: (name, activation).
-Fusions = Collection[tuple[str, str]]
 
-
-def fused(
-    instructions: Sequence[Instruction], sizes: dict[int, int], fusions: Fusions, scratch: ScratchRule
-) -> list[Instruction]:
+def fused(program: Program) -> Program:
     """Give each operation that an activation follows the activation, if the kernel set does the two in one go.
 
     The result of the first must be a whole intermediate block that nothing but the activation reads, and the
-    activation's a block that is new there. sizes: {intermediate block: bytes}.
+    activation's a block that is new there.
     """
-    uses = Uses(instructions).places
-    result: list[Instruction | None] = list(instructions)
-    for place, instruction in enumerate(instructions):
-        kernel = FUSED.get(instruction.kernel)
-        if kernel is None:
-            continue
-        y = instruction.operands[SIGNATURES[instruction.kernel].tensors.index("y")]
-        if y is None or y.block not in sizes or len(uses[y.block]) != 2:
-            continue
-        follower = uses[y.block][1]
-        activation = instructions[follower]
-        if (instruction.kernel, activation.kernel) not in fusions or activation.settings:
-            continue
-        target = activation.operands[1]
-        if activation.operands[0] != y or target is None or not _is_new(target, y, follower, uses, sizes):
-            continue
-        result[place] = _joined(instruction, kernel, activation.kernel, y, target, scratch)
-        result[follower] = None
-    return [instruction for instruction in result if instruction is not None]
+    uses = Uses(program.instructions).places
+    result: list[Instruction | None] = list(program.instructions)
+    for place, instruction in enumerate(program.instructions):
+        follower = _activation(program, uses, instruction)
+        if follower:
+            result[place] = _joined(program, instruction, program.instructions[follower])
+            result[follower] = None
+    kept = [instruction for instruction in result if instruction is not None]
+    return program.with_instructions(kept) if len(kept) < len(result) else program
 
 
-def _is_new(target: Operand, y: Operand, place: int, uses: dict[int, list[int]], sizes: dict[int, int]) -> bool:
+def _activation(program: Program, uses: dict[int, list[int]], instruction: Instruction) -> int:
+    """The place of the activation that can be done with the instruction; 0 if there is none."""
+    signature = SIGNATURES[instruction.kernel]
+    if not signature.facts.activated:
+        return 0
+    y = instruction.operands[signature.tensors.index("y")]
+    if y is None or y.block not in program.sizes or len(uses[y.block]) != 2:
+        return 0
+    follower = uses[y.block][1]
+    activation = program.instructions[follower]
+    if (instruction.kernel, activation.kernel) not in program.target.fusions or activation.settings:
+        return 0
+    target = activation.operands[1]
+    fits = activation.operands[0] == y and target is not None and _is_new(program, target, y, follower, uses)
+    return follower if fits else 0
+
+
+def _is_new(program: Program, target: Operand, y: Operand, place: int, uses: dict[int, list[int]]) -> bool:
     """Whether the activation's result may be written where y was: a whole block, first used there, that lies as y."""
-    whole = target.offset == 0 and sizes.get(target.block, target.nbytes) == target.nbytes
+    whole = target.offset == 0 and program.sizes.get(target.block, target.nbytes) == target.nbytes
     return whole and uses[target.block][0] == place and target[1:] == y[1:]
 
 
-def _joined(
-    instruction: Instruction, kernel: str, activation: str, y: Operand, target: Operand, scratch: ScratchRule
-) -> Instruction:
-    operands = tuple(target if operand is y or operand == y else operand for operand in instruction.operands)
-    settings = {**instruction.settings, "activation": activation}
-    nbytes = scratch(kernel, operands, settings)
-    return Instruction(instruction.number, kernel, operands, settings, instruction.phase, instruction.layer, nbytes)
+def _joined(program: Program, instruction: Instruction, activation: Instruction) -> Instruction:
+    y, target = activation.operands
+    operands = tuple(target if operand == y else operand for operand in instruction.operands)
+    settings = {**instruction.settings, "activation": activation.kernel}
+    return program.target.call(instruction, SIGNATURES[instruction.kernel].facts.activated, operands, settings)

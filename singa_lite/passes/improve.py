@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from singa_lite.passes.dependencies import predecessors, successors
@@ -30,7 +31,7 @@ def improved(program: Program) -> Program:
     later, or is kept for its last reader, which may come earlier. Such moves are tried, those of the largest
     blocks first, and kept if the floor falls.
     """
-    placed = in_place(program)
+    given, placed = program, in_place(program)
     best, trials = floor(placed), min(TRIALS, 1 + INSTRUCTIONS_WALKED // (1 + len(program.instructions)))
     while trials > 0 and program.instructions:
         live = live_bytes(placed)
@@ -44,10 +45,10 @@ def improved(program: Program) -> Program:
                 found = candidate, lowered
                 break
         if found is None:
-            return program
+            break
         program, placed = found
         best = floor(placed)
-    return program
+    return program if program is given else replace(program, order=f"{given.order}, improved")
 
 
 def _moves(program: Program, peak: int) -> Iterator[Move]:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-
-from singa_lite.operation import Instruction, Operand
-from singa_lite.passes.tiles import ScratchRule
+from singa_lite.operation import Instruction
+from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
 
 #: What a kernel set does in one go: the product x^T @ dy, and the sums of dy over its rows.
 PAIR = ("matmul", "bias_gradient")
 
 
-def joined(
-    instructions: Sequence[Instruction], fusions: Collection[tuple[str, str]], scratch: ScratchRule
-) -> list[Instruction]:
+def joined(program: Program) -> Program:
     """Put `linear_gradient` in the place of the first of each such pair, if the kernel set has it."""
-    if PAIR not in fusions:
-        return list(instructions)
+    if PAIR not in program.target.fusions:
+        return program
+    instructions = program.instructions
     uses = Uses(instructions)
     products = {i.operands[1]: place for place, i in enumerate(instructions) if _is_gradient(i)}
     result: list[Instruction | None] = list(instructions)
@@ -30,8 +27,8 @@ def joined(
         first, second = sorted((product, place))
         if _may_move_up(instructions[second], first, second, uses):
             result[second] = None
-            result[first] = _one(instructions[product], sums, scratch)
-    return [instruction for instruction in result if instruction is not None]
+            result[first] = _one(program, instructions[product], sums)
+    return program.with_instructions([instruction for instruction in result if instruction is not None])
 
 
 def _is_gradient(instruction: Instruction) -> bool:
@@ -51,8 +48,6 @@ def _may_move_up(instruction: Instruction, first: int, place: int, uses: Uses) -
     return not any(first <= use < place for operand in instruction.writes for use in uses.places[operand.block])
 
 
-def _one(product: Instruction, sums: Instruction, scratch: ScratchRule) -> Instruction:
+def _one(program: Program, product: Instruction, sums: Instruction) -> Instruction:
     x, dy, dweight = product.operands
-    operands: tuple[Operand | None, ...] = (x, dy, dweight, sums.operands[1])
-    nbytes = scratch("linear_gradient", operands, {})
-    return Instruction(product.number, "linear_gradient", operands, {}, product.phase, product.layer, nbytes)
+    return program.target.call(product, "linear_gradient", (x, dy, dweight, sums.operands[1]), {})

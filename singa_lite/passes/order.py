@@ -1,15 +1,24 @@
-"""Orders in which a program may run, to find one that needs less memory. The recorded order always competes."""
+"""The order in which a program needs least memory, of several. The recorded order always competes."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from singa_lite.passes.dependencies import predecessors, successors
-from singa_lite.passes.program import Program
+from singa_lite.passes.in_place import in_place
+from singa_lite.passes.program import Program, floor
 
 #: Gives the instruction that is ready a number; the smallest goes next.
 Priority = Callable[[int], float]
+
+
+def in_least_order(program: Program) -> Program:
+    """The order, or the rival, whose floor after in-place writing is lowest; the order given where others only tie."""
+    candidates = [replace(candidate, order=name) for name, candidate in orders(program)]
+    least = min((*candidates, *program.rivals), key=lambda candidate: floor(in_place(candidate)))
+    return replace(least, rivals=())
 
 
 def orders(program: Program) -> Iterator[tuple[str, Program]]:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from singa_lite.memory.problem import Request
 from singa_lite.operation import Instruction
 from singa_lite.passes.dependencies import ancestors, predecessors, successors
 from singa_lite.passes.program import Program
+
+
+def in_waves(program: Program) -> Program:
+    """In `ready_order`. Nothing is written in place afterwards, as any order of a wave may change who reads last."""
+    instructions = tuple(ready_order(program.instructions))
+    return replace(program, instructions=instructions, order="dependencies", rivals=())
 
 
 def ready_order(instructions: Sequence[Instruction]) -> list[Instruction]:

@@ -8,14 +8,13 @@ tensor, which the layer behind keeps anyway, so the one before pooling, often fo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand
-from singa_lite.passes.tiles import ScratchRule
+from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
-
-#: Activations that rise and are flat only where they pass nothing back.
-_ACTIVATIONS = ("relu", "relu6")
 
 
 class _Places(NamedTuple):
@@ -27,30 +26,24 @@ class _Places(NamedTuple):
     derivative: int
 
 
-def pool_first(
-    instructions: Sequence[Instruction], sizes: dict[int, int], scratch: ScratchRule, next_block: int
-) -> tuple[list[Instruction], dict[int, int]]:
-    """Exchange each ReLU, and its derivative, with the max pooling behind it, if nothing else uses its result.
-
-    sizes: {intermediate block: bytes}; next_block: the number from which on blocks are not in use. Returns the
-    instructions and the sizes with those of the new blocks.
-    """
-    uses, sizes = Uses(instructions), dict(sizes)
-    result: list[list[Instruction]] = [[instruction] for instruction in instructions]
-    for place, instruction in enumerate(instructions):
-        places = _found(place, instructions, uses, sizes) if instruction.kernel == "max_pool2d" else None
+def pool_first(program: Program) -> Program:
+    """Exchange each ReLU, and its derivative, with the max pooling behind it, if nothing else uses its result."""
+    exchange = _Exchange(program)
+    for place, instruction in enumerate(program.instructions):
+        places = _found(place, program, exchange.uses, exchange.sizes) if instruction.kernel == "max_pool2d" else None
         if places is not None:
-            next_block = _exchange(places, instructions, result, sizes, scratch, next_block)
-    return [instruction for some in result for instruction in some], sizes
+            exchange.do(places)
+    return exchange.result()
 
 
-def _found(place: int, instructions: Sequence[Instruction], uses: Uses, sizes: dict[int, int]) -> _Places | None:
+def _found(place: int, program: Program, uses: Uses, sizes: dict[int, int]) -> _Places | None:
+    instructions = program.instructions
     y, pooled, index = instructions[place].operands
     if y is None or pooled is None or y.block not in sizes or len(uses.writers[y.block]) != 1:
         return None
     first = uses.writers[y.block][0]
     activation = instructions[first]
-    if activation.kernel not in _ACTIVATIONS or activation.operands[1] != y:
+    if not SIGNATURES[activation.kernel].facts.commutes_with_max or activation.operands[1] != y:
         return None
     x = activation.operands[0]
     if x is None or x.block == y.block or uses.is_written(x.block, first, place):
@@ -90,41 +83,56 @@ def _way_back(
     return before, place
 
 
-def _exchange(
-    places: _Places,
-    instructions: Sequence[Instruction],
-    result: list[list[Instruction]],
-    sizes: dict[int, int],
-    scratch: ScratchRule,
-    next_block: int,
-) -> int:
-    """Put the exchanged instructions into `result`, the new blocks into `sizes`; the next free number of a block."""
+class _Exchange:
+    """The program's instructions and sizes with what has been exchanged so far."""
 
-    def like(operand: Operand) -> Operand:
-        nonlocal next_block
-        made = operand._replace(block=next_block, offset=0)
-        sizes[next_block], next_block = operand.nbytes, next_block + 1
-        return made
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.uses = Uses(program.instructions)
+        self.sizes = dict(program.sizes)
+        self.next_block = program.next_block
+        self.made: dict[int, list[Instruction]] = {}  # place: what stands there instead
 
-    def over(instruction: Instruction, *operands: Operand | None) -> Instruction:
-        moved = instruction.with_operands(operands)
-        moved.scratch_bytes = scratch(moved.kernel, operands, moved.settings)
-        return moved
+    def result(self) -> Program:
+        if not self.made:
+            return self.program
+        kept = (self.made.get(place, [given]) for place, given in enumerate(self.program.instructions))
+        made = tuple(instruction for some in kept for instruction in some)
+        return replace(self.program, instructions=made, sizes=self.sizes)
 
-    activation, pooling = instructions[places.activation], instructions[places.pooling]
-    x, (y, pooled, index) = activation.operands[0], pooling.operands
-    if y is None or pooled is None:
-        return next_block
-    raw = like(pooled)
-    result[places.activation] = []
-    result[places.pooling] = [over(pooling, x, raw, index), over(activation, raw, pooled)]
-    del sizes[y.block]
-    if places.derivative >= 0:
+    def do(self, places: _Places) -> None:
+        """Exchange the activation with the pooling, and the derivatives with each other if there are any."""
+        instructions = self.program.instructions
+        activation, pooling = instructions[places.activation], instructions[places.pooling]
+        x, (y, pooled, index) = activation.operands[0], pooling.operands
+        if y is None or pooled is None:
+            return
+        raw = self._like(pooled)
+        self.made[places.activation] = []
+        self.made[places.pooling] = [self._over(pooling, x, raw, index), self._over(activation, raw, pooled)]
+        del self.sizes[y.block]
+        if places.derivative >= 0:
+            self._exchange_back(places, pooled, index)
+
+    def _exchange_back(self, places: _Places, pooled: Operand, index: Operand | None) -> None:
+        instructions = self.program.instructions
         derivative, spread = instructions[places.derivative], instructions[places.pooling_derivative]
         given, dx, dy = spread.operands[0], derivative.operands[2], derivative.operands[0]
-        if given is not None and dy is not None:
-            masked = like(given)
-            result[places.pooling_derivative] = []
-            result[places.derivative] = [over(derivative, given, pooled, masked), over(spread, masked, index, dx)]
-            del sizes[dy.block]
-    return next_block
+        if given is None or dy is None:
+            return
+        masked = self._like(given)
+        self.made[places.pooling_derivative] = []
+        self.made[places.derivative] = [
+            self._over(derivative, given, pooled, masked),
+            self._over(spread, masked, index, dx),
+        ]
+        del self.sizes[dy.block]
+
+    def _like(self, operand: Operand) -> Operand:
+        """A block of its own for what lies as the operand."""
+        made = operand._replace(block=self.next_block, offset=0)
+        self.sizes[made.block], self.next_block = operand.nbytes, self.next_block + 1
+        return made
+
+    def _over(self, instruction: Instruction, *operands: Operand | None) -> Instruction:
+        return self.program.target.call(instruction, instruction.kernel, operands, instruction.settings)

@@ -8,29 +8,39 @@ from typing import NamedTuple
 
 from singa_lite.memory.problem import Request
 from singa_lite.operation import Instruction
-
-#: Bytes; offsets in a CPU's arena are multiples of it (a cache line, and the widest vector register).
-ALIGNMENT = 64
+from singa_lite.passes.target import PLAIN, Target
 
 
 @dataclass(frozen=True)
 class Program:
     """Instructions in the order to run them. sizes: {intermediate block: bytes}; all other blocks are held.
 
-    alignment: bytes, of all places in the arena.
+    target: the kernels and the memory that it is for. blocks: all blocks of the record have lower numbers, those that
+    no instruction uses too. order: the name of the order. rivals: other forms of the program, which compete with it
+    when an order is chosen.
     """
 
     instructions: tuple[Instruction, ...]
     sizes: dict[int, int]
-    alignment: int = ALIGNMENT
+    target: Target = PLAIN
+    blocks: int = 0
+    order: str = "recorded"
+    rivals: tuple[Program, ...] = ()
+
+    @property
+    def next_block(self) -> int:
+        """A number that no block has, nor any above it."""
+        used = (o.block for i in self.instructions for o in i.operands if o is not None)
+        return 1 + max((self.blocks - 1, *self.sizes, *used))
 
     def with_instructions(self, instructions: Sequence[Instruction]) -> Program:
         """The same blocks under other instructions."""
         return replace(self, instructions=tuple(instructions))
 
     def rounded(self, nbytes: int) -> int:
-        """nbytes rounded up to the alignment."""
-        return -(-nbytes // self.alignment) * self.alignment
+        """nbytes rounded up to the target's alignment."""
+        alignment = self.target.alignment
+        return -(-nbytes // alignment) * alignment
 
 
 class Lifespan(NamedTuple):
@@ -60,13 +70,12 @@ def requests(program: Program) -> list[Request]:
 
     The id is "b<block>", or "s<number of the instruction>" for scratch.
     """
-    spans = lifespans(program)
+    spans, alignment = lifespans(program), program.target.alignment
     wanted = [
-        Request(f"b{b}", s.lower, s.upper, program.rounded(program.sizes[b]), program.alignment)
-        for b, s in spans.items()
+        Request(f"b{b}", s.lower, s.upper, program.rounded(program.sizes[b]), alignment) for b, s in spans.items()
     ]
     wanted += [
-        Request(f"s{instruction.number}", step, step + 1, program.rounded(instruction.scratch_bytes), program.alignment)
+        Request(f"s{instruction.number}", step, step + 1, program.rounded(instruction.scratch_bytes), alignment)
         for step, instruction in enumerate(program.instructions)
         if instruction.scratch_bytes
     ]

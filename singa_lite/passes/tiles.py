@@ -2,65 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
-from singa_lite.kernels.interface import ELEMENT_WISE_UPDATES
+from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand
+from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
 from singa_lite.strides import laid_out, memory_order
 
-#: Bytes of a tile's gradient: it stays in the second-level cache between the product and the update.
-TILE_BYTES = 1 << 20
 #: Gradients of fewer tiles stay whole: they fit into the caches as they are.
 LEAST_TILES = 4
 
-#: Scratch bytes of a kernel for operands and settings, as `KernelSet.scratch_bytes`.
-ScratchRule = Callable[[str, tuple[Operand | None, ...], Any], int]
 
-
-def tiled(
-    instructions: Sequence[Instruction],
-    sizes: dict[int, int],
-    scratch: ScratchRule,
-    next_block: int,
-    least_bytes: int | None = None,
-    tile_bytes: int = TILE_BYTES,
-) -> tuple[list[Instruction], dict[int, int]]:
+def tiled(program: Program) -> Program:
     """Split each product that only makes a large gradient, and the update that it is for, into tiles of both.
 
-    That holds for a matrix product into a whole intermediate block of at least `least_bytes` (default: four tiles)
-    that only element-wise updates use, standing one behind the other. The tiles are cut along the outermost axis of
-    the gradient, so the sums over the batch are whole in each, and every element is updated once, with the same count
-    of updates. sizes: {intermediate block: bytes}; next_block: the number from which on blocks are not in use;
-    tile_bytes: of a tile's gradient, at most. Returns the instructions and the sizes with those of the tiles; new
-    instructions are numbered behind the others.
+    That holds for a matrix product into a whole intermediate block of at least LEAST_TILES tiles that only element-wise
+    updates use, standing one behind the other. The tiles are cut along the outermost axis of the gradient, so the sums
+    over the batch are whole in each, and every element is updated once, with the same count of updates. A tile stays in
+    the cache between the product and the update: its gradient has at most the target's `tile_bytes`. New instructions
+    are numbered behind the others.
     """
-    least_bytes = LEAST_TILES * tile_bytes if least_bytes is None else least_bytes
-    return _Tiling(list(instructions), dict(sizes), scratch, next_block, least_bytes, tile_bytes).result()
+    return _Tiling(program).result()
 
 
 class _Tiling:
-    def __init__(
-        self,
-        instructions: list[Instruction],
-        sizes: dict[int, int],
-        scratch: ScratchRule,
-        next_block: int,
-        least_bytes: int,
-        tile_bytes: int,
-    ) -> None:
-        self.instructions = instructions
-        self.sizes = sizes
-        self.scratch = scratch
-        self.least_bytes = least_bytes
-        self.tile_bytes = tile_bytes
-        self.next_number = 1 + max((i.number for i in instructions), default=0)
-        self.next_block = next_block
-        self.uses = Uses(instructions)
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.instructions = program.instructions
+        self.sizes = dict(program.sizes)
+        self.tile_bytes = program.target.tile_bytes
+        self.next_number = 1 + max((i.number for i in program.instructions), default=0)
+        self.next_block = program.next_block
+        self.uses = Uses(program.instructions)
 
-    def result(self) -> tuple[list[Instruction], dict[int, int]]:
+    def result(self) -> Program:
         moved: dict[int, list[Instruction]] = {}  # place of the last update: the tiles in the place of all
         for place, instruction in enumerate(self.instructions):
             updates = self._updates(place, instruction)
@@ -68,9 +47,10 @@ class _Tiling:
                 moved |= {place: [], **{update: [] for update in updates[:-1]}}
                 moved[updates[-1]] = list(self._tiles(instruction, [self.instructions[update] for update in updates]))
         if not moved:
-            return self.instructions, self.sizes
+            return self.program
         kept = [moved.get(place, [instruction]) for place, instruction in enumerate(self.instructions)]
-        return [instruction for some in kept for instruction in some], self.sizes
+        made = tuple(instruction for some in kept for instruction in some)
+        return replace(self.program, instructions=made, sizes=self.sizes)
 
     def _updates(self, place: int, product: Instruction) -> list[int]:
         """Places of the updates that use up the gradient which the product makes; none where it must stay whole."""
@@ -84,14 +64,14 @@ class _Tiling:
             return []
         for user in users:
             instruction = self.instructions[user]
-            if instruction.kernel not in ELEMENT_WISE_UPDATES or not _is_whole(instruction, gradient):
+            if not SIGNATURES[instruction.kernel].facts.by_elements or not _is_whole(instruction, gradient):
                 return []
         changed = any(self.uses.is_written(block, place, users[-1]) for block in (a.block, b.block))
         return [] if changed else users
 
     def _is_large(self, gradient: Operand) -> bool:
         size = self.sizes.get(gradient.block, 0)
-        return len(gradient.shape) == 2 and size >= self.least_bytes and size == gradient.nbytes
+        return len(gradient.shape) == 2 and size >= LEAST_TILES * self.tile_bytes and size == gradient.nbytes
 
     def _tiles(self, product: Instruction, updates: Sequence[Instruction]) -> Iterator[Instruction]:
         gradient = product.writes[0]
@@ -151,8 +131,7 @@ class _Tiling:
     ) -> Instruction:
         kernel, settings = kernel or model.kernel, model.settings if settings is None else settings
         number, self.next_number = self.next_number, self.next_number + 1
-        nbytes = self.scratch(kernel, operands, settings)
-        return Instruction(number, kernel, operands, settings, model.phase, model.layer, nbytes)
+        return self.program.target.call(model, kernel, operands, settings, number)
 
 
 def _is_whole(instruction: Instruction, gradient: Operand) -> bool:

@@ -52,7 +52,6 @@ class OnGpu(KernelSet):
             made.layouts,
             made.fusions,
             made.strides_matter,
-            made.inner_strides_matter,
         )
         self.on = on
 

@@ -65,5 +65,4 @@ def _over_numpy(name: str, made: KernelSet) -> OverNumPy:
         made.layouts,
         made.fusions,
         made.strides_matter,
-        made.inner_strides_matter,
     )

@@ -14,7 +14,11 @@ from hypothesis import strategies as st
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.operation import Instruction, Operand, Phase
 from singa_lite.passes.program import Program
+from singa_lite.passes.target import Target
 from singa_lite.tensor import contiguous_strides
+
+#: The reference kernels, on a CPU.
+TARGET = Target.of(NUMPY, 64)
 
 #: (kernel, operands, settings), before it gets its number.
 Call = tuple[str, tuple[Operand | None, ...], dict[str, Any]]
@@ -128,7 +132,7 @@ def instructions(*calls: Call) -> tuple[Instruction, ...]:
 def program(*calls: Call, held: Sequence[int]) -> Program:
     """The calls as a program; blocks not in `held` are intermediates, as large as their largest operand."""
     made = instructions(*calls)
-    return Program(made, {block: size for block, size in extents(made).items() if block not in held})
+    return Program(made, {block: size for block, size in extents(made).items() if block not in held}, TARGET)
 
 
 def extents(made: Sequence[Instruction]) -> dict[int, int]:

@@ -35,7 +35,6 @@ from programs import (
     update,
     whole,
 )
-from singa_lite.kernels.interface import INNER_STRIDES_MATTER, STRIDES_MATTER
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.operation import Operand
 from singa_lite.passes.concat import assembled_in_place
@@ -166,10 +165,11 @@ def test_kernels_named_as_particular_keep_their_operands(axis, outer, inner, lef
         double(start, a), tanh(start, b), copy(a, part(joined, axis, 0, shape[axis])),
         copy(b, part(joined, axis, shape[axis], both[axis])), copy(joined, whole(1, *both)), held=[0, 1],
     )  # fmt: skip
-    made = assembled_in_place(given_, outer, inner)
+    given_ = replace(given_, target=replace(given_.target, strides_matter=outer, inner_strides_matter=inner))
+    made = assembled_in_place(given_)
     assert_same(given_, made)
     assert copies_left(made) == left
-    placed = lower(given_.instructions, given_.sizes, strides_matter=(outer, inner))
+    placed = lower(given_)
     assert_same(given_, placed.program, placed.places)
     assert set(copies_left(placed.program)) >= set(left)
 
@@ -356,7 +356,7 @@ def along(array: np.ndarray, axis: int, order: Sequence[int]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), CHANNELS_LAST, KERNELS_LAST])
-@pytest.mark.parametrize("key", [key for key in CASES if key.split(":")[0] not in STRIDES_MATTER])
+@pytest.mark.parametrize("key", [key for key in CASES if key.split(":")[0] not in NUMPY.strides_matter])
 def test_a_piece_gives_equal_bits(key, order):
     """What the pass relies on, for all kernels but those named and the reference set; of others only axis 0."""
     name = key.split(":")[0]
@@ -372,7 +372,7 @@ def test_a_piece_gives_equal_bits(key, order):
     wanted = after({})
     for place, array in enumerate(tensors):
         for axis in range(0 if array is None else array.ndim):
-            if axis and name in INNER_STRIDES_MATTER:
+            if axis and name in NUMPY.inner_strides_matter:
                 continue
             for found, expected in zip(after({place: along(array, axis, axes[place])}), wanted, strict=True):
                 assert found is None or np.array_equal(found, expected, equal_nan=True), (place, axis)

@@ -70,7 +70,7 @@ def test_the_candidates_by_name_and_the_recorded_one_first():
 def test_a_better_order_is_found():
     """One branch after the other needs one large value at a time, as recorded all of them live at once."""
     made = program(*branches(5, 20), held=[0, 1, 2])
-    placed = lower(made.instructions, made.sizes)
+    placed = lower(made)
     assert placed.recorded_floor > 5 * 1600
     assert placed.plan.floor < 2 * 1600
     assert placed.order != "recorded"
@@ -82,7 +82,7 @@ def test_the_recorded_order_wins_a_tie():
         double(whole(0, 3, 4), whole(10, 3, 4)), relu(whole(10, 3, 4), whole(11, 3, 4)),
         copy(whole(11, 3, 4), whole(1, 3, 4)), held=[0, 1],
     )  # fmt: skip
-    assert lower(made.instructions, made.sizes).order == "recorded"
+    assert lower(made).order == "recorded"
 
 
 def test_a_whole_made_in_place_may_cost_more_than_copies():
@@ -102,12 +102,12 @@ def test_a_whole_made_in_place_may_cost_more_than_copies():
         copy(joined, whole(3, 3, 100)),
         held=[0, 1, 2, 3],
     )
-    assert lower(made.instructions, made.sizes).plan.floor <= placed_floor(made)
+    assert lower(made).plan.floor <= placed_floor(made)
 
 
 def test_nothing_to_order():
     assert [candidate.instructions for _, candidate in orders(Program((), {}))] == [()] * len(NAMES)
-    assert lower([], {}).arena_bytes == 0
+    assert lower(Program((), {})).arena_bytes == 0
 
 
 @thorough
@@ -130,7 +130,7 @@ def test_the_improved_order_is_valid_and_no_worse(made: Program):
 @thorough
 @given(random_programs)
 def test_the_chosen_program_gives_the_recorded_results_in_no_more_than_the_recorded_floor(made: Program):
-    placed = lower(made.instructions, made.sizes)
+    placed = lower(made)
     assert_same(made, placed.program, placed.places)
     assert placed.plan.floor == floor(placed.program) <= placed_floor(made) <= placed.recorded_floor
     assert placed.arena_bytes >= placed.plan.floor

@@ -128,7 +128,7 @@ def test_a_plan_for_one_order_breaks_in_another_and_a_parallel_one_does_not():
         tanh(square, wide[1]), matmul(wide[1], column, narrow[1]),
         add(*narrow, whole(2, 20, 1)), held=HELD,
     )  # fmt: skip
-    serial, parallel = (lower(made.instructions, made.sizes, parallel=parallel) for parallel in (False, True))
+    serial, parallel = (lower(made, parallel=parallel) for parallel in (False, True))
     assert serial.arena_bytes < parallel.arena_bytes
     assert not correct_in_any_order(serial, made, range(20))
     assert correct_in_any_order(parallel, made, range(20))
@@ -148,12 +148,12 @@ def ladder(rungs: int) -> list[Call]:
 @pytest.mark.parametrize("rungs", [1, 2, 7])
 def test_ladders(rungs):
     made = program(*ladder(rungs), held=HELD)
-    assert correct_in_any_order(lower(made.instructions, made.sizes, parallel=True), made, range(30))
+    assert correct_in_any_order(lower(made, parallel=True), made, range(30))
 
 
 def test_the_dependency_order_is_kept_by_name():
     made = program(*BRANCHES, held=HELD)
-    assert lower(made.instructions, made.sizes, parallel=True).order == "dependencies"
+    assert lower(made, parallel=True).order == "dependencies"
 
 
 def test_a_planted_fault_in_a_parallel_plan_is_found(monkeypatch):
@@ -164,13 +164,13 @@ def test_a_planted_fault_in_a_parallel_plan_is_found(monkeypatch):
     monkeypatch.setattr(module, "plan", lambda wanted, *, conflicts, **limits: honest(wanted, **limits))
     made = program(*BRANCHES[:2], tanh(A, C), copy(C, SECOND), tanh(B, D), copy(D, RESULT), held=HELD)
     with pytest.raises(PlanError, match="overlap"):
-        lower(made.instructions, made.sizes, parallel=True)
+        lower(made, parallel=True)
 
 
 @thorough
 @given(random_programs, st.randoms(use_true_random=False))
 def test_random_programs_in_any_order_give_the_recorded_results(made: Program, source):
-    placed = lower(made.instructions, made.sizes, parallel=True)
+    placed = lower(made, parallel=True)
     start = start_of(made)
     wanted = bits(run(made, start))
     for _ in range(3):

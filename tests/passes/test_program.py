@@ -6,7 +6,8 @@ from hypothesis import given
 
 from programs import add, call, copy, double, fill, part, program, random_programs, relu, thorough, turned, whole
 from singa_lite.memory.problem import floor as floor_of_requests
-from singa_lite.passes.program import ALIGNMENT, Lifespan, Program, floor, lifespans, live_bytes, requests
+from singa_lite.passes.program import Lifespan, Program, floor, lifespans, live_bytes, requests
+from singa_lite.passes.target import PLAIN, Target
 
 INPUT, RESULT = whole(0, 3, 4), whole(1, 3, 4)
 A, B = whole(10, 3, 4), whole(11, 3, 4)  # 48 bytes, 64 in the arena
@@ -15,8 +16,8 @@ WIDE = whole(12, 5, 8)  # 160 bytes, 192 in the arena
 
 def test_sizes_are_whole_lines():
     assert [Program((), {}).rounded(n) for n in (0, 1, 63, 64, 65)] == [0, 64, 64, 64, 128]
-    assert [Program((), {}, 512).rounded(n) for n in (0, 1, 512, 513)] == [0, 512, 512, 1024]
-    assert ALIGNMENT == 64
+    assert [Program((), {}, Target(alignment=512)).rounded(n) for n in (0, 1, 512, 513)] == [0, 512, 512, 1024]
+    assert PLAIN.alignment == 64
 
 
 def test_a_lifespan_goes_from_the_first_use_to_behind_the_last():

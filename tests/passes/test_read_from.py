@@ -79,7 +79,7 @@ class Planned:
 
     @classmethod
     def of(cls, made: Program) -> Planned:
-        placed = lower(made.instructions, made.sizes)
+        placed = lower(made)
         return cls(placed.recorded, placed.program, dict(placed.places), placed.scratch)
 
     def check(self) -> None:

@@ -25,7 +25,6 @@ from singa_lite.kernels.cuda_kernels import (
     update,
 )
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Loader
-from singa_lite.kernels.interface import INNER_STRIDES_MATTER, STRIDES_MATTER
 from singa_lite.kernels.kernel_set import Kernel, KernelSet
 
 #: Channels innermost: what cuDNN is fastest with.
@@ -69,8 +68,7 @@ def cuda(
 def _properties(channels_last: bool) -> dict[str, Any]:
     return {
         "layouts": LAYOUTS if channels_last else {},
-        "strides_matter": STRIDES_MATTER | SUMS.keys(),
-        "inner_strides_matter": INNER_STRIDES_MATTER | SUMS.keys(),
+        "strides_matter": SUMS.keys(),
         "tile_bytes": TILE_BYTES,
     }
 

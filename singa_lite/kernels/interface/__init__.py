@@ -20,19 +20,13 @@ from singa_lite.kernels.interface import (
     reduction,
     update,
 )
-from singa_lite.kernels.interface.fused import FUSED as FUSED
-from singa_lite.kernels.interface.signature import INNER_STRIDES_MATTER as INNER_STRIDES_MATTER
 from singa_lite.kernels.interface.signature import SIGNATURES as SIGNATURES
-from singa_lite.kernels.interface.signature import STRIDES_MATTER as STRIDES_MATTER
+from singa_lite.kernels.interface.signature import Facts as Facts
 from singa_lite.kernels.interface.signature import Signature as Signature
-from singa_lite.kernels.interface.update import ELEMENT_WISE_UPDATES as ELEMENT_WISE_UPDATES
 
 __all__ = [
-    "ELEMENT_WISE_UPDATES",
-    "FUSED",
-    "INNER_STRIDES_MATTER",
     "SIGNATURES",
-    "STRIDES_MATTER",
+    "Facts",
     "Signature",
     "activation",
     "convolution",

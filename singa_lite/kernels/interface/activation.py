@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Read, Write, kernel
+from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
+
+COMMUTES_WITH_MAX = Facts(commutes_with_max=True)
 
 
-@kernel(y="x")
+@kernel(COMMUTES_WITH_MAX, y="x")
 def relu(x: Read, y: Write) -> None:
     """y = max(x, 0), NaN for NaN and 0.0 for -0.0, so that what is fused gives equal bits. Equal shapes."""
 
@@ -15,7 +17,7 @@ def relu_derivative(dy: Read, y: Read, dx: Write) -> None:
     """dx = dy where y > 0, else 0."""
 
 
-@kernel(y="x")
+@kernel(COMMUTES_WITH_MAX, y="x")
 def relu6(x: Read, y: Write) -> None:
     """y = min(max(x, 0), 6), NaN for NaN and 0.0 for -0.0."""
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Read, Write, kernel
+from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
 
 # Shapes of all three: x (n, c, h, w); weight (k, c / groups, kh, kw); y (n, k, oh, ow) with
 # oh = (h + top + bottom - dilation_h * (kh - 1) - 1) // stride_h + 1, and ow likewise.
 # stride, dilation: (height, width); pad: (top, bottom, left, right), zeros; groups divides c and k.
 
 
-@kernel()
+@kernel(Facts(inner_strides_matter=True, activated="conv2d_activation"))
 def conv2d(
     x: Read,
     weight: Read,
@@ -24,7 +24,7 @@ def conv2d(
     """y = x convolved with weight, plus bias (k,)."""
 
 
-@kernel()
+@kernel(Facts(inner_strides_matter=True))
 def conv2d_derivative(
     dy: Read,
     weight: Read,
@@ -38,7 +38,7 @@ def conv2d_derivative(
     """dx = derivative of sum(dy * y) by x."""
 
 
-@kernel()
+@kernel(Facts(inner_strides_matter=True))
 def conv2d_gradient(
     x: Read,
     dy: Read,

@@ -5,10 +5,7 @@ activation: the name of an activation without settings, such as "relu". y is the
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Read, Write, kernel
-
-#: {kernel: the one that has an activation besides}.
-FUSED = {"conv2d": "conv2d_activation", "linear": "linear_activation"}
+from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
 
 
 @kernel()
@@ -32,7 +29,7 @@ def linear_activation(x: Read, weight: Read, bias: Read | None, y: Write, *, act
     """y = activation(x @ weight + bias)."""
 
 
-@kernel()
+@kernel(Facts(strides_matter=True))
 def linear_gradient(x: Read, dy: Read, dweight: Write, dbias: Write) -> None:
     """dweight = x^T @ dy; dbias = sum of dy over its rows.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Read, Write, kernel
+from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
 
 
-@kernel()
+@kernel(Facts(strides_matter=True))
 def reduce_sum(x: Read, y: Write, *, axes: tuple[int, ...], alpha: float) -> None:
     """y = alpha * sum of x along `axes`.
 

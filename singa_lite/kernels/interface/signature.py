@@ -20,13 +20,36 @@ class Write:
 
 
 @dataclass(frozen=True)
+class Facts:
+    """What the passes may take for granted of a kernel, whatever kernel set does it.
+
+    strides_matter: it may sum in another order, and so round otherwise, where tensors have other strides.
+    inner_strides_matter: the same, but not where only the stride of axis 0 is larger than the extents need. Of any
+    other kernel results are the same for all such strides, bit for bit. activated: the kernel that applies an
+    activation besides, "" if there is none. by_elements: an update that treats each element of a gradient by itself,
+    whatever piece of the gradient it is given. commutes_with_max: an activation f with max(f(a), f(b)) = f(max(a, b)),
+    to the bit, that is flat only where it passes nothing back.
+    """
+
+    strides_matter: bool = False
+    inner_strides_matter: bool = False
+    activated: str = ""
+    by_elements: bool = False
+    commutes_with_max: bool = False
+
+
+#: Of most kernels.
+NONE = Facts()
+
+
+@dataclass(frozen=True)
 class Signature:
     """One kernel of the interface.
 
     tensors: names of the tensor arguments in order; roles: the role of each ("Read", "Update", "Write");
     optional: names that may be None; settings: names of the plain values, all passed by keyword;
     overwrites: {output: inputs whose bytes that output may share, if shapes and dtypes are equal};
-    doc: shapes and formula.
+    facts: what else holds in every kernel set; doc: shapes and formula.
     """
 
     name: str
@@ -35,24 +58,19 @@ class Signature:
     optional: frozenset[str]
     settings: tuple[str, ...]
     overwrites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    facts: Facts = NONE
     doc: str = ""
 
-
-#: Kernels that may sum in another order, and so round otherwise, where tensors have other strides: of a tensor of any
-#: other kernel the outermost stride may be larger than its extents need, and the result is the same, bit for bit.
-STRIDES_MATTER = frozenset({"matmul", "linear", "linear_gradient", "reduce_sum", "clip_norm"})
-
-#: The same for strides of any axis.
-INNER_STRIDES_MATTER = STRIDES_MATTER | {"conv2d", "conv2d_derivative", "conv2d_gradient"}
 
 #: Every kernel by name. Filled by the modules of this folder, complete once the folder is imported.
 SIGNATURES: dict[str, Signature] = {}
 
 
-def kernel(**overwrites: str) -> Callable[[Callable[..., None]], Signature]:
+def kernel(facts: Facts = NONE, /, **overwrites: str) -> Callable[[Callable[..., None]], Signature]:
     """Enter the decorated stub into `SIGNATURES`; its annotations give the roles, its docstring the shapes.
 
-    overwrites: output name = the input names, separated by spaces, whose bytes it may share.
+    facts: what else holds in every kernel set. overwrites: output name = the input names, separated by spaces, whose
+    bytes it may share.
     """
     shared = {output: tuple(inputs.split()) for output, inputs in overwrites.items()}
 
@@ -66,6 +84,7 @@ def kernel(**overwrites: str) -> Callable[[Callable[..., None]], Signature]:
             optional=frozenset(p.name for p in tensors if "None" in str(p.annotation)),
             settings=tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY),
             overwrites=shared,
+            facts=facts,
             doc=inspect.getdoc(stub) or "",
         )
         SIGNATURES[signature.name] = signature

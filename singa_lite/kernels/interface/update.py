@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Read, Update, kernel
+from singa_lite.kernels.interface.signature import Facts, Read, Update, kernel
 
-#: Kernels that treat each element of a gradient by itself, whatever piece of it they are given.
-ELEMENT_WISE_UPDATES = frozenset({"sgd", "rms_prop", "ada_grad", "adam", "add_scaled", "clip_elements"})
+BY_ELEMENTS = Facts(by_elements=True)
 
 # gradient, value and all state of an element-wise kind: one shape. rate: float64 (), the learning rate, read anew
 # at each run. count: int64 (), updates of this parameter so far; the kernel adds one first and calls the result t.
 # lr = rate * lr_mult. g = gradient + weight_decay * value, but for decoupled decay.
 
 
-@kernel()
+@kernel(BY_ELEMENTS)
 def sgd(
     gradient: Read,
     rate: Read,
@@ -32,7 +31,7 @@ def sgd(
     """
 
 
-@kernel()
+@kernel(BY_ELEMENTS)
 def rms_prop(
     gradient: Read,
     rate: Read,
@@ -48,7 +47,7 @@ def rms_prop(
     """square_average = rho * square_average + (1 - rho) * g**2; value -= lr * g / (sqrt(square_average) + epsilon)."""
 
 
-@kernel()
+@kernel(BY_ELEMENTS)
 def ada_grad(
     gradient: Read,
     rate: Read,
@@ -63,7 +62,7 @@ def ada_grad(
     """square_sum += g**2; value -= lr * g / (sqrt(square_sum) + epsilon)."""
 
 
-@kernel()
+@kernel(BY_ELEMENTS)
 def adam(
     gradient: Read,
     rate: Read,
@@ -86,16 +85,16 @@ def adam(
     """
 
 
-@kernel()
+@kernel(BY_ELEMENTS)
 def add_scaled(x: Read, y: Update, *, alpha: float) -> None:
     """y += alpha * x. Equal shapes."""
 
 
-@kernel()
+@kernel(BY_ELEMENTS)
 def clip_elements(y: Update, *, threshold: float) -> None:
     """y = min(max(y, -threshold), threshold), element by element."""
 
 
-@kernel()
+@kernel(Facts(strides_matter=True))
 def clip_norm(y: Update, *, threshold: float) -> None:
     """y *= threshold / norm where norm = sqrt(sum of y**2) exceeds threshold; else y stays."""

@@ -41,6 +41,5 @@ def onednn(fallback: KernelSet) -> KernelSet:
         fallback,
         layouts={"image": forms.CHANNELS_LAST, "filters": forms.KERNELS_LAST},
         fusions=[(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS],
-        strides_matter=fallback.strides_matter | kernels.keys(),
-        inner_strides_matter=fallback.inner_strides_matter | kernels.keys(),
+        strides_matter=kernels.keys(),
     )

@@ -1,0 +1,67 @@
+"""The pipeline: what a record goes through on its way to a plan, from the first pass to the last.
+
+A pass is a function from program to program, in a file of its own. It is named here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from singa_lite.passes.concat import assembled_in_place
+from singa_lite.passes.dead import without_dead
+from singa_lite.passes.fuse import fused
+from singa_lite.passes.improve import improved
+from singa_lite.passes.in_place import in_place
+from singa_lite.passes.linear_gradient import joined
+from singa_lite.passes.order import in_least_order
+from singa_lite.passes.parallel import in_waves
+from singa_lite.passes.pool_first import pool_first
+from singa_lite.passes.program import Program
+from singa_lite.passes.tiles import tiled
+
+
+class Pass(NamedTuple):
+    """A step of the pipeline. brings: what is better behind it.
+
+    rewrites: whether it puts other calls in the place of recorded ones. parallel: True where only those plans go
+    through it whose instructions may run at the same time, False where only the others do, None where all do.
+    """
+
+    name: str
+    run: Callable[[Program], Program]
+    brings: str
+    rewrites: bool = False
+    parallel: bool | None = None
+
+
+#: In this order. Those that rewrite stand first.
+PASSES = (
+    Pass("pool_first", pool_first, "what goes into a max pooling is not kept for its activation", rewrites=True),
+    Pass("fuse", fused, "an activation is applied within the operation before it", rewrites=True),
+    Pass("tiles", tiled, "a large gradient never exists whole", rewrites=True),
+    Pass("linear_gradient", joined, "gradients of weight and bias read the derivative once", rewrites=True),
+    Pass("dead", without_dead, "nothing is done that nobody uses"),
+    Pass("concat", assembled_in_place, "producers write straight into their piece of a concatenation"),
+    Pass("waves", in_waves, "what may run at the same time stands together", parallel=True),
+    Pass("order", in_least_order, "the order of lowest floor, of several", parallel=False),
+    Pass("improve", improved, "single instructions leave the peak", parallel=False),
+    Pass("in_place", in_place, "outputs are written over inputs that die there", parallel=False),
+)
+
+
+def rewriting(fuse: bool = True) -> list[Pass]:
+    """The passes that rewrite, none where nothing is to be fused."""
+    return [one for one in PASSES if one.rewrites and fuse]
+
+
+def planning(parallel: bool = False) -> list[Pass]:
+    """The passes that move, order and leave out what the others have left. parallel: for which plans."""
+    return [one for one in PASSES if not one.rewrites and one.parallel in (None, parallel)]
+
+
+def through(program: Program, passes: Iterable[Pass]) -> Program:
+    """The program behind these passes."""
+    for one in passes:
+        program = one.run(program)
+    return program

@@ -1,0 +1,68 @@
+"""Target: what passes may ask of the kernels and the memory that a program is made for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.operation import Instruction, Operand
+
+#: Scratch bytes of a kernel for operands and settings, as `KernelSet.scratch_bytes`.
+ScratchRule = Callable[[str, Sequence[Operand | None], Mapping[str, Any]], int]
+
+
+def _none(kernel: str, operands: Sequence[Operand | None], settings: Mapping[str, Any]) -> int:
+    """Kernels that work without scratch."""
+    return 0
+
+
+@dataclass(frozen=True)
+class Target:
+    """Facts on a kernel set and on the memory of its device; by default kernels that fuse nothing, on a CPU.
+
+    fusions: (kernel, activation) that are done in one go, and `linear_gradient.PAIR`. scratch_bytes: the rule.
+    strides_matter: kernels whose results may depend on any strides of their operands; inner_strides_matter: those, and
+    those on any but that of axis 0. tile_bytes: of a large gradient that is made and applied at a time. alignment:
+    bytes, of all places in the arena; by default a cache line, and the widest vector register.
+    """
+
+    fusions: Collection[tuple[str, str]] = frozenset()
+    scratch_bytes: ScratchRule = _none
+    strides_matter: Collection[str] = frozenset()
+    inner_strides_matter: Collection[str] = frozenset()
+    tile_bytes: int = 1 << 20
+    alignment: int = 64
+
+    @classmethod
+    def of(cls, kernels: KernelSet, alignment: int) -> Target:
+        """That of a device with these kernels, whose arena has this alignment."""
+        return cls(
+            kernels.fusions,
+            kernels.scratch_bytes,
+            kernels.strides_matter,
+            kernels.inner_strides_matter,
+            kernels.tile_bytes,
+            alignment,
+        )
+
+    def call(
+        self,
+        model: Instruction,
+        kernel: str,
+        operands: tuple[Operand | None, ...],
+        settings: Mapping[str, Any],
+        number: int | None = None,
+    ) -> Instruction:
+        """What a pass puts in the place of an instruction, with the scratch that it needs here.
+
+        number: its own, where it does not keep that of the model.
+        """
+        nbytes = self.scratch_bytes(kernel, operands, settings)
+        number = model.number if number is None else number
+        return Instruction(number, kernel, operands, settings, model.phase, model.layer, nbytes)
+
+
+#: Kernels that fuse nothing and work without scratch, on a CPU.
+PLAIN = Target()
