@@ -198,7 +198,7 @@ class Graph(Unique):
         rows = [
             Row(self._name(number), block.layer, self.role(number), block.nbytes, number)
             for number, block in enumerate(self.blocks)
-            if number in placed.recorded.sizes or self.role(number) is not Role.INTERMEDIATE
+            if number in placed.rewritten.sizes or self.role(number) is not Role.INTERMEDIATE
         ]
         return MemoryPlan(placed, [*rows, *self._tile_rows(placed)], self.eager_bytes)
 
@@ -209,14 +209,14 @@ class Graph(Unique):
         return [instruction.scratch_bytes for instruction in rewritten.instructions]
 
     def _tile_rows(self, placed: Placed) -> list[Row]:
-        """The blocks that fusion made."""
+        """The blocks that rewriting made."""
         rows = {}
-        for instruction in placed.recorded.instructions:
+        for instruction in placed.rewritten.instructions:
             for operand in instruction.writes:
                 if operand.block >= len(self.blocks):
                     name = instruction.kernel
                     rows[operand.block] = Row(
-                        name, instruction.layer, Role.INTERMEDIATE, placed.recorded.sizes[operand.block], operand.block
+                        name, instruction.layer, Role.INTERMEDIATE, placed.rewritten.sizes[operand.block], operand.block
                     )
         return list(rows.values())
 

@@ -16,7 +16,7 @@ from singa_lite.passes.read_from import check_reads
 
 
 class Row(NamedTuple):
-    """A block of the step, as it was recorded."""
+    """A block of the step, as it was recorded or rewritten."""
 
     name: str
     layer: str
@@ -45,11 +45,12 @@ class MemoryPlan:
     """The plan of a recorded step.
 
     arena_bytes: of the arena, which holds every intermediate and all scratch. floor_bytes: the largest sum of live
-    bytes in the chosen order; no arena is smaller. recorded_floor_bytes: the same for the step as recorded.
-    unshared_bytes: the sum with bytes of its own for each. eager_bytes: the high water of doing each operation at
-    once. by_role: {role: bytes}, of the blocks outside the arena as they are, of the intermediates their sum.
-    rows: what lies in the arena. beside: {other step of `fit`: bytes of the arena that it needs}; overhead_bytes: what
-    the pool adds; both of plans that `plan_batch` makes, which answer for `fit`.
+    bytes in the chosen order; no arena is smaller. recorded_floor_bytes: the same for the step as recorded, before any
+    pass. unshared_bytes: of the step as recorded, the sum with bytes of its own for each block and all scratch.
+    eager_bytes: the high water of doing each operation at once. by_role: {role: bytes}, of the blocks outside the arena
+    as they are, of the intermediates their sum. rows: what lies in the arena. beside: {other step of `fit`: bytes of
+    the arena that it needs}; overhead_bytes: what the pool adds; both of plans that `plan_batch` makes, which answer for
+    `fit`.
     """
 
     beside: Mapping[str, int] = MappingProxyType({})
@@ -125,7 +126,7 @@ class MemoryPlan:
         """Prove the plan once more. PlanError names what is wrong."""
         placed = self.placed
         check(requests(placed.program), placed.plan.offsets, placed.plan.arena)
-        check_reads(placed.recorded, placed.program, placed.places)
+        check_reads(placed.rewritten, placed.program, placed.places)
 
     def summary(self) -> str:
         """The plan in words and a table of what is live at the peak."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from singa_lite.memory.check import check
 from singa_lite.memory.planner import plan
 from singa_lite.memory.problem import Plan
-from singa_lite.passes.dead import without_dead
 from singa_lite.passes.parallel import conflicts
 from singa_lite.passes.pipeline import planning, rewriting, through
 from singa_lite.passes.program import Program, floor, requests
@@ -27,12 +26,15 @@ MOST_SECONDS = 20.0
 class Placed:
     """A program with a place for each block.
 
-    recorded: the program behind what rewrites, dead instructions left out; program: behind all passes; places: {block:
-    offset in the arena}; scratch: {number of an instruction: offset of its scratch}; recorded_floor: that of
-    `recorded`; seconds: {stage: time it took}.
+    recorded: the step as it was recorded, before any pass. rewritten: the program behind the passes that rewrite. The
+    proof begins here and not at the record: other calls stand in it, which compute the same by other arithmetic, so no
+    byte of theirs can be traced to a write of the record. That these agree in value is tested, pass by pass. program:
+    the one behind all passes, as it runs. places: {block: offset in the arena}; scratch: {number of an instruction:
+    offset of its scratch}; recorded_floor: that of `recorded`; seconds: {stage: time it took}.
     """
 
     recorded: Program
+    rewritten: Program
     program: Program
     plan: Plan
     places: dict[int, int]
@@ -41,11 +43,13 @@ class Placed:
     seconds: dict[str, float]
 
     @classmethod
-    def of(cls, recorded: Program, program: Program, plan: Plan, seconds: dict[str, float]) -> Placed:
+    def of(
+        cls, recorded: Program, rewritten: Program, program: Program, plan: Plan, seconds: dict[str, float]
+    ) -> Placed:
         """By the offsets of a plan of `requests(program)`."""
         places = {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == "b"}
         scratch = {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == "s"}
-        return cls(recorded, program, plan, places, scratch, floor(recorded), seconds)
+        return cls(recorded, rewritten, program, plan, places, scratch, floor(recorded), seconds)
 
     @property
     def arena_bytes(self) -> int:
@@ -67,7 +71,7 @@ def lower(recorded: Program, *, fuse: bool = True, parallel: bool = False, searc
     the same plan.
     """
     with _collector_paused():
-        return _lower(_rewritten(recorded, fuse), parallel, search)
+        return _lower(recorded, fuse, parallel, search)
 
 
 @contextmanager
@@ -82,13 +86,10 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _rewritten(recorded: Program, fuse: bool) -> Program:
-    return without_dead(through(recorded, rewriting(fuse)))
-
-
-def _lower(recorded: Program, parallel: bool, search: bool) -> Placed:
+def _lower(recorded: Program, fuse: bool, parallel: bool, search: bool) -> Placed:
+    rewritten = through(recorded, rewriting(fuse))
     start = time.perf_counter()
-    program = through(recorded, planning(parallel))
+    program = through(rewritten, planning(parallel))
     passed = time.perf_counter()
     wanted = requests(program)
     pairs = conflicts(program, wanted) if parallel else None
@@ -98,26 +99,28 @@ def _lower(recorded: Program, parallel: bool, search: bool) -> Placed:
     check(wanted, placed.offsets, placed.arena, conflicts=pairs)
     checked = time.perf_counter()
     seconds = {"passes": passed - start, "placement": planned - passed, "check": checked - planned}
-    return Placed.of(recorded, program, placed, seconds)
+    return Placed.of(recorded, rewritten, program, placed, seconds)
 
 
 def prove(placed: Placed) -> None:
-    """PlanError unless every read of the placed program gets what it got in the record, byte for byte.
+    """PlanError unless every read of the placed program gets what it got in the rewritten one, byte for byte.
 
     Wanted before it runs. The time goes with the number of pieces that differ in writer or spacing, as a rule not
     with the batch, see `read_from`.
     """
     start = time.perf_counter()
     with _collector_paused():
-        check_reads(placed.recorded, placed.program, placed.places)
+        check_reads(placed.rewritten, placed.program, placed.places)
     placed.seconds["proof"] = time.perf_counter() - start
 
 
 def unshared(recorded: Program, *, fuse: bool = True) -> Placed:
-    """The same record with bytes of its own for every block: what sharing is compared with."""
-    program = _rewritten(recorded, fuse)
+    """The rewritten program, in order, with bytes of its own for every block: what sharing is compared with."""
+    rewritten = through(recorded, rewriting(fuse))
+    program = through(rewritten, (one for one in planning() if one.name == "dead"))
     offsets, top = {}, 0
     for request in requests(program):
         offsets[request.id] = top
         top += program.rounded(request.size)
-    return Placed.of(program, program, Plan(offsets, top, floor(program), False, 0.0, "unshared"), {})
+    apart = Plan(offsets, top, floor(program), False, 0.0, "unshared")
+    return Placed.of(recorded, rewritten, program, apart, {})

@@ -19,32 +19,32 @@ from singa_lite.passes.program import Program
 from singa_lite.tensor import Shape
 
 
-def check_reads(recorded: Program, planned: Program, places: Mapping[int, int]) -> None:
-    """PlanError unless the planned program leaves in each held block, byte for byte, what the recorded one does.
+def check_reads(rewritten: Program, planned: Program, places: Mapping[int, int]) -> None:
+    """PlanError unless the planned program leaves in each held block, byte for byte, what the rewritten one does.
 
     places: {block: offset in the arena} for the planned program; blocks that are not in it have bytes of their own
-    there too, as every block has for the recorded one. Each planned instruction must be a recorded one, once, read
-    what that reads, and write over what it reads only as its kernel allows.
+    there too, as every block has for the rewritten one. Each planned instruction must stand in that one, once, read
+    what it reads there, and write over what it reads only as its kernel allows.
 
     A byte is named by the instruction that wrote it, and by its place among the elements written, counted in the
     order of memory: the axes sorted by falling stride, see `axis_order`. That place is a function of the element's
     indices, the shape and the order of the axes alone. A planned operand must have the shape and the axis order of
-    the recorded one, whatever its strides and offset: then equal places are equal elements, of what is written and
+    the rewritten one, whatever its strides and offset: then equal places are equal elements, of what is written and
     of what is read, so that moved and restrided operands compare equal. Elements that are read repeatedly, along an
     axis of stride 0, count once; the same axes are such axes in both programs. Copies that the plan left out are seen
     through: what a copy wrote is named by what it read, if both have one axis order, so one place for each element.
 
     Where the planned program first writes to a block in the arena, the block's bytes are taken to hold nothing that
     anybody wrote: so others of that place cannot be read through it, nor later through the blocks that lay there.
-    Bytes of an intermediate that nobody wrote in the record either have no value to keep.
+    Bytes of an intermediate that nobody wrote in the rewritten program either have no value to keep.
     """
-    originals = {i.number: i for i in recorded.instructions}
+    originals = {i.number: i for i in rewritten.instructions}
     for instruction in planned.instructions:
         original = originals.pop(instruction.number, None)
         if original is None:
-            raise PlanError(f"{_called(instruction)}: wanted a recorded one, and only once")
+            raise PlanError(f"{_called(instruction)}: wanted one of the rewritten program, and only once")
         _check_call(original, instruction, places)
-    wanted, wanted_memory = _sources(recorded, {}, originals.keys())
+    wanted, wanted_memory = _sources(rewritten, {}, originals.keys())
     found, memory = _sources(planned, places, ())
     for instruction in planned.instructions:
         pairs = zip(found[instruction.number], wanted[instruction.number], strict=True)
@@ -54,7 +54,7 @@ def check_reads(recorded: Program, planned: Program, places: Mapping[int, int]) 
                     f"{_called(instruction)}, read {position}: wanted the bytes written as {expected[:3]}, "
                     f"received {received[:3]}"
                 )
-    for block in (wanted_memory.keys() | memory.keys()) - recorded.sizes.keys() - {-1}:
+    for block in (wanted_memory.keys() | memory.keys()) - rewritten.sizes.keys() - {-1}:
         left, left_wanted = (m[block].pieces() if block in m else [] for m in (memory, wanted_memory))
         if not are_same(left, left_wanted):
             raise PlanError(f"held block {block}: wanted it left written as {left_wanted[:3]}, received {left[:3]}")

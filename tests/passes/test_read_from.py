@@ -80,7 +80,7 @@ class Planned:
     @classmethod
     def of(cls, made: Program) -> Planned:
         placed = lower(made)
-        return cls(placed.recorded, placed.program, dict(placed.places), placed.scratch)
+        return cls(placed.rewritten, placed.program, dict(placed.places), placed.scratch)
 
     def check(self) -> None:
         """Both proofs, as they run on every plan."""
