@@ -48,9 +48,9 @@ class MemoryPlan:
     bytes in the chosen order; no arena is smaller. recorded_floor_bytes: the same for the step as recorded, before any
     pass. unshared_bytes: of the step as recorded, the sum with bytes of its own for each block and all scratch.
     eager_bytes: the high water of doing each operation at once. by_role: {role: bytes}, of the blocks outside the arena
-    as they are, of the intermediates their sum. rows: what lies in the arena. beside: {other step of `fit`: bytes of
-    the arena that it needs}; overhead_bytes: what the pool adds; both of plans that `plan_batch` makes, which answer for
-    `fit`.
+    as they are, of the intermediates their sum. gains: {pass: bytes by which it lowered the floor}. rows: what lies in
+    the arena. beside: {other step of `fit`: bytes of the arena that it needs}; overhead_bytes: what the pool adds; both
+    of plans that `plan_batch` makes, which answer for `fit`.
     """
 
     beside: Mapping[str, int] = MappingProxyType({})
@@ -61,6 +61,7 @@ class MemoryPlan:
         self.arena_bytes = placed.plan.arena
         self.floor_bytes = placed.plan.floor
         self.recorded_floor_bytes = placed.recorded_floor
+        self.gains = dict(placed.gains)
         self.eager_bytes = eager_bytes
         self.proved = placed.plan.proved
         self.order = placed.order
@@ -137,6 +138,7 @@ class MemoryPlan:
             f"arena      {_mib(self.arena_bytes)}, {proof} for this order",
             f"floor      {_mib(self.floor_bytes)} (gap {self.gap_bytes:,} bytes), as recorded "
             f"{_mib(self.recorded_floor_bytes)}",
+            f"gained     {self._gained()}",
             f"unshared   {_mib(self.unshared_bytes)}, eager high water {_mib(self.eager_bytes)}",
             "outside    " + ", ".join(f"{role} {_mib(nbytes)}" for role, nbytes in held.items()),
             *(
@@ -152,6 +154,11 @@ class MemoryPlan:
             lines.append(f"live at the peak, step {peak} ({at.kernel}, layer {at.layer!r}):")
         lines += [f"  {_mib(r.nbytes)}  {r.kind:10}  {r.layer} {r.name}" for r in self.at_peak()[:20]]
         return "\n".join(lines)
+
+    def _gained(self) -> str:
+        """What each pass took from the floor, in words."""
+        told = [f"{name} {_mib(nbytes)}" for name, nbytes in self.gains.items() if nbytes]
+        return ", ".join(told) or "nothing by any pass"
 
     def to_html(self, path: str) -> None:
         """Write one self-contained page: the arena as rectangles of time and offset, and the live bytes above."""

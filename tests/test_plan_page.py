@@ -73,7 +73,7 @@ def placed(program: Program, offsets: dict[str, int], arena: int, proved: bool =
     plan = Plan(offsets, arena, floor(program), proved, 0.0, "by hand")
     places = {int(name[1:]): offset for name, offset in offsets.items() if name[0] == "b"}
     scratch = {int(name[1:]): offset for name, offset in offsets.items() if name[0] == "s"}
-    return Placed(program, program, program, plan, places, scratch, floor(program), {})
+    return Placed(program, program, program, plan, places, scratch, floor(program), {}, {})
 
 
 def side_by_side(count: int) -> MemoryPlan:

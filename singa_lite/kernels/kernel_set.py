@@ -102,7 +102,7 @@ class KernelSet:
         self.layouts = dict(layouts or {})
         self.fusions = frozenset(fusions)
         below = frozenset(fallback.strides_matter if fallback is not None else ())
-        self.strides_matter = below.union(strides_matter, _named(lambda facts: facts.strides_matter))
+        self.strides_matter: frozenset[str] = below.union(strides_matter, _named(lambda facts: facts.strides_matter))
         self.inner_strides_matter = self.strides_matter | _named(lambda facts: facts.inner_strides_matter)
         self.tile_bytes = tile_bytes
 

@@ -30,7 +30,8 @@ class Placed:
     proof begins here and not at the record: other calls stand in it, which compute the same by other arithmetic, so no
     byte of theirs can be traced to a write of the record. That these agree in value is tested, pass by pass. program:
     the one behind all passes, as it runs. places: {block: offset in the arena}; scratch: {number of an instruction:
-    offset of its scratch}; recorded_floor: that of `recorded`; seconds: {stage: time it took}.
+    offset of its scratch}; recorded_floor: that of `recorded`; gains: {pass: bytes by which it lowered the floor};
+    seconds: {stage: time it took}.
     """
 
     recorded: Program
@@ -40,16 +41,23 @@ class Placed:
     places: dict[int, int]
     scratch: dict[int, int]
     recorded_floor: int
+    gains: dict[str, int]
     seconds: dict[str, float]
 
     @classmethod
     def of(
-        cls, recorded: Program, rewritten: Program, program: Program, plan: Plan, seconds: dict[str, float]
+        cls,
+        recorded: Program,
+        rewritten: Program,
+        program: Program,
+        plan: Plan,
+        gains: dict[str, int],
+        seconds: dict[str, float],
     ) -> Placed:
         """By the offsets of a plan of `requests(program)`."""
         places = {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == "b"}
         scratch = {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == "s"}
-        return cls(recorded, rewritten, program, plan, places, scratch, floor(recorded), seconds)
+        return cls(recorded, rewritten, program, plan, places, scratch, floor(recorded), gains, seconds)
 
     @property
     def arena_bytes(self) -> int:
@@ -87,9 +95,10 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _lower(recorded: Program, fuse: bool, parallel: bool, search: bool) -> Placed:
-    rewritten = through(recorded, rewriting(fuse))
+    gains: dict[str, int] = {}
+    rewritten = through(recorded, rewriting(fuse), gains)
     start = time.perf_counter()
-    program = through(rewritten, planning(parallel))
+    program = through(rewritten, planning(parallel), gains)
     passed = time.perf_counter()
     wanted = requests(program)
     pairs = conflicts(program, wanted) if parallel else None
@@ -99,7 +108,7 @@ def _lower(recorded: Program, fuse: bool, parallel: bool, search: bool) -> Place
     check(wanted, placed.offsets, placed.arena, conflicts=pairs)
     checked = time.perf_counter()
     seconds = {"passes": passed - start, "placement": planned - passed, "check": checked - planned}
-    return Placed.of(recorded, rewritten, program, placed, seconds)
+    return Placed.of(recorded, rewritten, program, placed, gains, seconds)
 
 
 def prove(placed: Placed) -> None:
@@ -116,11 +125,12 @@ def prove(placed: Placed) -> None:
 
 def unshared(recorded: Program, *, fuse: bool = True) -> Placed:
     """The rewritten program, in order, with bytes of its own for every block: what sharing is compared with."""
-    rewritten = through(recorded, rewriting(fuse))
-    program = through(rewritten, (one for one in planning() if one.name == "dead"))
+    gains: dict[str, int] = {}
+    rewritten = through(recorded, rewriting(fuse), gains)
+    program = through(rewritten, (one for one in planning() if one.name == "dead"), gains)
     offsets, top = {}, 0
     for request in requests(program):
         offsets[request.id] = top
         top += program.rounded(request.size)
     apart = Plan(offsets, top, floor(program), False, 0.0, "unshared")
-    return Placed.of(recorded, rewritten, program, apart, {})
+    return Placed.of(recorded, rewritten, program, apart, gains, {})

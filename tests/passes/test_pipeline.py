@@ -1,0 +1,95 @@
+"""The pipeline is one table: each pass of it can be left out by name, and says what it gains."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from programs import add, assert_same, copy, double, fill, part, program, random_programs, relu, tanh, thorough, whole
+from singa_lite.passes.lower import lower, unshared
+from singa_lite.passes.pipeline import PASSES, planning, rewriting
+from singa_lite.passes.program import Program, floor
+from singa_lite.passes.read_from import check_reads
+
+NAMES = [one.name for one in PASSES]
+SWITCH = "SINGA_LITE_PASSES"
+
+
+def some() -> Program:
+    """What several passes gain from: nobody uses 11, 13 is a concatenation, and 14 may lie where 13 was."""
+    start, result = whole(0, 3, 40), whole(1, 3, 80)
+    joined = whole(13, 3, 80)
+    return program(
+        double(start, whole(10, 3, 40)),
+        fill(whole(11, 30, 40)),
+        tanh(whole(10, 3, 40), whole(12, 3, 40)),
+        copy(whole(10, 3, 40), part(joined, 1, 0, 40)),
+        copy(whole(12, 3, 40), part(joined, 1, 40, 80)),
+        relu(joined, whole(14, 3, 80)),
+        add(joined, whole(14, 3, 80), whole(15, 3, 80)),
+        copy(whole(15, 3, 80), result),
+        held=[0, 1],
+    )
+
+
+def test_each_pass_has_a_name_of_its_own_and_those_that_rewrite_stand_first():
+    assert len(set(NAMES)) == len(NAMES)
+    assert [one.rewrites for one in PASSES] == sorted((one.rewrites for one in PASSES), reverse=True)
+    assert all(one.brings and one.name.isidentifier() for one in PASSES)
+
+
+def test_every_plan_goes_through_the_passes_that_are_for_it():
+    for parallel in (False, True):
+        wanted = [one.name for one in PASSES if one.parallel in (None, parallel)]
+        assert [one.name for one in (*rewriting(), *planning(parallel))] == wanted
+        assert list(lower(some(), parallel=parallel).gains) == wanted
+    assert rewriting(fuse=False) == []
+
+
+def test_the_gains_are_those_of_the_passes_and_add_up():
+    placed = lower(some())
+    gains = {name: nbytes for name, nbytes in placed.gains.items() if nbytes}
+    assert gains.keys() >= {"dead", "in_place"}
+    assert sum(gains.values()) == placed.recorded_floor - placed.plan.floor
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_pass_can_be_left_out(name, monkeypatch):
+    whole_gains = lower(some()).gains | lower(some(), parallel=True).gains
+    monkeypatch.setenv(SWITCH, f" -{name} ")
+    for parallel in (False, True):
+        placed = lower(some(), parallel=parallel)
+        assert name not in placed.gains
+        assert placed.gains.keys() < whole_gains.keys()
+        assert_same(some(), placed.program, placed.places)
+        check_reads(placed.rewritten, placed.program, placed.places)
+
+
+def test_several_passes_can_be_left_out(monkeypatch):
+    monkeypatch.setenv(SWITCH, ",".join(f"-{name}" for name in NAMES))
+    placed = lower(some())
+    assert placed.gains == {}
+    assert placed.program is placed.rewritten is placed.recorded
+    assert placed.plan.floor == placed.recorded_floor
+    assert unshared(some()).program.instructions == some().instructions
+
+
+@pytest.mark.parametrize("text", ["concat", "-concatenation", "-concat;-in_place", "+concat", "off", "-"])
+def test_anything_else_is_refused(text, monkeypatch):
+    monkeypatch.setenv(SWITCH, text)
+    with pytest.raises(ValueError, match=f"{SWITCH}: wanted some of '-pool_first,.*received '") as error:
+        lower(some())
+    assert repr(text) in str(error.value)
+
+
+def test_a_plan_begins_at_the_record():
+    placed = lower(some())
+    assert placed.recorded.instructions == some().instructions
+    assert placed.recorded_floor == floor(some())
+
+
+@thorough
+@given(random_programs)
+def test_gains_of_random_programs_add_up(made: Program):
+    placed = lower(made)
+    assert sum(placed.gains.values()) == placed.recorded_floor - placed.plan.floor
