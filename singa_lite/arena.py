@@ -16,6 +16,7 @@ from singa_lite.fences import Fence, beside
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.lower import Placed
 from singa_lite.runtime.runtime import Replay
+from singa_lite.step_device import StepDevice
 from singa_lite.tensor import Block
 from singa_lite.unique import Unique
 
@@ -30,7 +31,7 @@ _TAKEN = (
 class Arena(Unique):
     """Bytes from a device's pool. Programs never run at the same time, so the largest one's need is enough."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: StepDevice) -> None:
         self.device = device
         self.block: Block | None = None
         self._bound: WeakSet[Bound] = WeakSet()
@@ -41,6 +42,13 @@ class Arena(Unique):
     def nbytes(self) -> int:
         """Bytes held."""
         return self.block.nbytes if self.block is not None else 0
+
+    @property
+    def span(self) -> Block:
+        """The bytes of an arena that has any. GraphError for one that has none."""
+        if self.block is None:
+            raise GraphError("binding a step: wanted an arena with bytes, received one that has none")
+        return self.block
 
     def reserve(self, nbytes: int) -> None:
         """Make room for a program of this size. If the span must grow, all programs are bound anew."""
@@ -138,8 +146,7 @@ class Bound(Unique):
         launches, names = self.launches(), [_name(i) for i in self.placed.program.instructions]
         if self.checked:
             launches, names = self._poisoned(self._fenced(launches), names)
-        replay: Replay = self.arena.device.replay(launches, names)
-        return replay
+        return self.arena.device.replay(launches, names)
 
     def _first_write(self, blocks: Collection[Block]) -> int:
         """The place of the first launch that writes one of these blocks."""
@@ -190,20 +197,19 @@ class Bound(Unique):
         scratch = None
         if instruction.scratch_bytes:
             scratch = self._bytes(self.placed.scratch[instruction.number], instruction.scratch_bytes)
-        launch: Launch = device.kernels.prepare(instruction.kernel, arrays, scratch, instruction.settings)
-        return launch
+        return device.kernels.prepare(instruction.kernel, arrays, scratch, instruction.settings)
 
     def _array(self, operand: Operand) -> Any:
         offset = operand.offset
         if operand.block in self.placed.places:
-            block = self.arena.block
+            block = self.arena.span
             offset += self.placed.places[operand.block]
         else:
             block = self.blocks[operand.block]
         return self.arena.device.view(block, operand.shape, operand.dtype, operand.strides, offset)
 
     def _bytes(self, offset: int, nbytes: int) -> Any:
-        return self.arena.device.view(self.arena.block, (nbytes,), "uint8", (1,), offset)
+        return self.arena.device.view(self.arena.span, (nbytes,), "uint8", (1,), offset)
 
     def _poison(self, blocks: Sequence[int]) -> list[Launch]:
         """Fill these blocks with 0xFF, NaN in every float type: a read of them would show."""

@@ -27,7 +27,7 @@ class Feed:
 
     def bind(self, span: Block) -> None:
         """Let the blocks lie in this span, which they keep alive: somebody may hold a tensor over one of them."""
-        part = span.device.runtime.part  # type: ignore[attr-defined]  # which every real device has
+        part = self.buffer.arena.device.runtime.part
         for block, offset in zip(self.blocks, self.offsets, strict=True):
             block.memory = part(span.memory, offset, block.nbytes)
             block.set_give(partial(_let_go, span))
@@ -69,7 +69,7 @@ class FeedBuffer:
 
     def rounded(self, nbytes: int) -> int:
         """Bytes up to where the next block may begin."""
-        alignment: int = self.arena.device.runtime.alignment
+        alignment = self.arena.device.runtime.alignment
         return -(-nbytes // alignment) * alignment
 
     def feed(self, blocks: Sequence[Block]) -> Feed:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 from weakref import ReferenceType, ref
 
 from singa_lite import threads
@@ -24,6 +23,7 @@ from singa_lite.passes.program import Program
 from singa_lite.passes.target import Target
 from singa_lite.reports.dot import to_dot
 from singa_lite.reports.profile import Profile, measure
+from singa_lite.step_device import StepDevice
 from singa_lite.tensor import Block, Tensor
 from singa_lite.unique import Unique
 
@@ -58,7 +58,7 @@ class Graph(Unique):
     SINGA_LITE_FUSE=off says no for all graphs.
     """
 
-    def __init__(self, device: Any, arena: Arena | None = None, fuse: bool = True) -> None:
+    def __init__(self, device: StepDevice, arena: Arena | None = None, fuse: bool = True) -> None:
         self.device = device
         self.fuse = fuse and os.environ.get("SINGA_LITE_FUSE", "") != "off"
         self.arena = arena if arena is not None else Arena(device)

@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike
 from singa_lite import initializer, names
 from singa_lite.autograd import cast
 from singa_lite.checks import is_int
+from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.table import Table
 from singa_lite.tensor import Shape, Tensor, from_numpy, full
@@ -24,7 +25,7 @@ SampleShape = Shape | list[Shape]
 class Context(NamedTuple):
     """What a net gives its layers: where their tensors live, of which dtype, and the seed of their numbers."""
 
-    device: Any
+    device: Device
     dtype: np.dtype[Any]
     seed: int
 
@@ -234,7 +235,7 @@ class Layer:
         self.get_output_sample_shape()
         return list(self.parameters.values())
 
-    def to_device(self, device: Any) -> None:
+    def to_device(self, device: Device) -> None:
         """Move parameters and state. device: a Device."""
         context = self._placed()
         if self.shared_with is not None:  # it may come after this layer, and must have moved by then

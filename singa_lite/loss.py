@@ -11,6 +11,7 @@ import numpy as np
 from singa_lite import autograd
 from singa_lite.checks import above_zero, flag
 from singa_lite.contexts import in_own_context
+from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.graph import Phase
 from singa_lite.ops.loss import (
@@ -41,7 +42,7 @@ class _Taped(NamedTuple):
     mark: Identity
     shape: Shape
     dtype: np.dtype[Any]
-    device: Any
+    device: Device
 
 
 class Loss(Criterion, ABC):

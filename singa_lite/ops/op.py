@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from itertools import count
 from typing import Any, NamedTuple
 
+from singa_lite.device import Device
 from singa_lite.errors import DeviceError, GraphError
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.unique import Unique
@@ -48,7 +49,7 @@ class Op(Unique):
 
     forward: Callable[..., Any]
 
-    device: Any
+    device: Device
     #: Places of inputs that may be left out.
     optional: tuple[int, ...] = ()
     needs: tuple[bool, ...] = ()

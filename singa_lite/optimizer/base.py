@@ -14,6 +14,7 @@ import numpy as np
 from singa_lite import schedule
 from singa_lite.checks import at_least_zero, whole
 from singa_lite.contexts import in_own_context
+from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
 from singa_lite.kernels.interface.update import Hyper
@@ -179,7 +180,7 @@ class Optimizer:
         self._step += 1
         self._begun = True
 
-    def rate(self, device: Any) -> Tensor:
+    def rate(self, device: Device) -> Tensor:
         """The learning rate of this step on a device: float64 (), overwritten when a step begins."""
         if device not in self._rates:
             self._rates[device] = from_numpy(np.float64(self._rate), device)
@@ -237,7 +238,7 @@ class Optimizer:
             _move(state, value.device)
         return state
 
-    def to_device(self, device: Any) -> None:
+    def to_device(self, device: Device) -> None:
         """Move the state of all parameters."""
         for state in self.state.values():
             _move(state, device)
@@ -296,5 +297,5 @@ def _called(name: str | None, value: Tensor) -> str:
     return repr(name or value.name or "without a name")
 
 
-def _move(state: dict[str, Tensor], device: Any) -> None:
+def _move(state: dict[str, Tensor], device: Device) -> None:
     state.update({slot: tensor.to_device(device) for slot, tensor in state.items()})

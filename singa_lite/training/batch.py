@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from singa_lite.arrays import check_detached, dtype_of, host_array, is_plain, on_host, says_form
+from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.notice import warn
 from singa_lite.tensor import Shape, Tensor, as_tensor, to_numpy
@@ -82,7 +83,7 @@ def checked_inputs(x: Any, sample_shapes: Mapping[str, Shape], dtype: np.dtype[A
     return arrays
 
 
-def as_tensors(arrays: Mapping[str, Any], device: Any) -> dict[str, Tensor]:
+def as_tensors(arrays: Mapping[str, Any], device: Device) -> dict[str, Tensor]:
     """Each array as a tensor on the device; one that is there already is not copied."""
     return {name: as_tensor(array, device) for name, array in arrays.items()}
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any, Protocol
 
+from singa_lite.device import Device
 from singa_lite.tensor import Tensor
 from singa_lite.training.progress import Mean
 from singa_lite.training.samples import Samples
@@ -14,7 +15,7 @@ from singa_lite.training.samples import Samples
 class Evaluable(Protocol):
     """What the loops need of a net."""
 
-    device: Any
+    device: Device
 
     def evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]: ...
 
