@@ -15,24 +15,24 @@ _MARK = "foreign"
 
 
 def attributes(entries: int, like: Tree | None) -> dict[str, Any]:
-    """Those of a snapshot with that many arrays and no optimizer, marked. layers: those of `like`."""
+    """Attributes of a marked tree with that many arrays and no optimizer. `layers` is that of `like`."""
     found: dict[str, Any] = {"format": "singa_lite", "version": VERSION, "entries": entries, _MARK: True}
     layers = None if like is None else like.attributes.get("layers")
     return found if layers is None else found | {"layers": layers}
 
 
 def tree_of(path: str, arrays: dict[str, Lazy], like: Tree | None) -> Tree:
-    """The tree of such a file, which has these arrays. path: its name."""
+    """A marked tree of these arrays. path: the file's name; like: as for `attributes`."""
     return Tree(arrays, attributes(len(arrays), like), path)
 
 
 def mark(contents: Tree) -> None:
-    """Say of a tree that it comes from such a file."""
+    """Mark a tree as one of another program's file."""
     contents.attributes[_MARK] = True
 
 
 def weights(contents: Tree) -> Tree:
-    """What other programs have of a tree: parameters and running statistics."""
+    """A marked tree of what other programs keep: parameters and running statistics."""
     arrays = {
         path: lazy
         for path, lazy in contents.arrays.items()
@@ -45,12 +45,12 @@ def weights(contents: Tree) -> Tree:
 
 
 def is_marked(attributes: Mapping[str, Any]) -> bool:
-    """Whether a tree of these attributes comes from such a file."""
+    """Whether these attributes mark a tree as one of another program's file."""
     return attributes.get(_MARK) is True
 
 
 def kept(present: Collection[str], like: Tree | None) -> dict[str, Lazy]:
-    """State of `like` that is no number and not in the file: the keys of random streams."""
+    """State of `like` that holds no floats and is not among `present`: the keys of random streams."""
     if like is None:
         return {}
     return {
@@ -61,7 +61,7 @@ def kept(present: Collection[str], like: Tree | None) -> dict[str, Lazy]:
 
 
 def completed(found: Tree, like: Tree) -> Tree:
-    """An opened tree with what is `kept` of `like` beside it if it is marked; itself if nothing is."""
+    """Adds to a marked tree what is `kept` of `like`. Any other tree is given back as it is."""
     missing = kept(found.arrays, like) if is_marked(found.attributes) else {}
     if not missing:
         return found

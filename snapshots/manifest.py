@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError, SnapshotVersionError
 from singa_lite.snapshots.readers import guarded_json
+from singa_lite.snapshots.readers.hdf5 import guarded
 from singa_lite.snapshots.readers.state import State
 from singa_lite.tensor import Shape
 
@@ -66,14 +67,14 @@ class Manifest:
             self._checked[path] = state
 
     def to_bytes(self) -> bytes:
-        """As JSON, the same text for the same contents."""
+        """The manifest as JSON; equal contents give equal bytes."""
         entries = {path: [list(e.shape), e.dtype, e.sha256] for path, e in self.entries.items()}
         contents = {"manifest": VERSION, "attributes": self.attributes, "entries": entries}
         return json.dumps(contents, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
     @property
     def sha256(self) -> str:
-        """Of the whole: of this text, which has the digest of every array."""
+        """The SHA-256 of `to_bytes`, which has the digest of every array."""
         return sha256(self.to_bytes()).hexdigest()
 
 
@@ -98,8 +99,21 @@ def read(where: str, data: bytes, wanted: Any, size: int) -> Manifest:
         raise SnapshotError(f"{where}: wanted a manifest of version {VERSION}, received {error!r}") from error
 
 
+def in_hdf5(file: guarded.File, entry: str, sha256: str, group: str = "") -> Manifest:
+    """The manifest that an HDF5 file has as a dataset of bytes, with its digest as an attribute `sha256` of a group.
+
+    SnapshotError unless both are there and agree.
+    """
+    if entry not in file.datasets:
+        raise SnapshotError(f"{file.path}: wanted an entry {entry!r}, received none of that name")
+    stored = file.datasets[entry]
+    if stored.dtype != np.uint8:
+        raise SnapshotError(f"{file.path}: wanted a manifest of bytes, received {stored.shape} {stored.dtype}")
+    return read(file.path, file.read(entry).tobytes(), file.attribute(sha256, group), file.size)
+
+
 def plain(where: str, given: Mapping[str, Any]) -> dict[str, Attribute]:
-    """Attributes of a file, each a text, a finite number, a truth value or None. SnapshotError names another one."""
+    """A copy of a file's attributes. SnapshotError names one that is no text, finite number, truth value or None."""
     for name, value in given.items():
         if type(value) not in (str, int, float, bool, NoneType) or (type(value) is float and not isfinite(value)):
             raise SnapshotError(

@@ -55,7 +55,7 @@ def _target(shown: str) -> str:
 
 @contextmanager
 def _created(temporary: str, target: str) -> Iterator[FileIO]:
-    """A new file that nobody may read who may not read the one to be replaced; in the end, of its permissions."""
+    """Creates a file with no more permissions than the one it replaces, then gives it the same."""
     if not os.path.exists(target):
         with open(temporary, "x+b", buffering=0) as file:
             leftovers.hold(file.fileno())

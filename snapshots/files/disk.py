@@ -1,4 +1,4 @@
-"""The file that HDF5 writes through: errors are kept from it, and told when it is done."""
+"""The file that HDF5 writes through: it hides errors from HDF5, and raises them when HDF5 is done."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Disk(FileIO):
-    """What HDF5 writes through. The first error is kept; nothing is written after it; `check` and the end raise it.
+    """Keeps the first error, writes nothing after it, and raises it in `check` and at the end.
 
     It must not reach HDF5, which writes much of a file only when it closes it: there h5py drops errors, or the
     process dies of them (h5py issues 914 and 1120).

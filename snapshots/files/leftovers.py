@@ -1,4 +1,4 @@
-"""What killed savers leave behind, removed when the same file is next saved; never a file of a saver that is alive.
+"""Removes what killed savers left behind when the same file is next saved, never a file of a saver that is alive.
 
 A saver holds a lock on its temporary file, which the system drops with the process. A file is removed if its lock is
 free, and only an hour after its last write, for file systems that do not tell other machines of locks.
@@ -33,7 +33,7 @@ def temporary_name(name: str) -> str:
 
 
 def hold(handle: int) -> None:
-    """Tell others that this temporary file is in use, until it is closed. Where there are no locks, age must do."""
+    """Lock this temporary file until it is closed, so that no saver removes it. Without locks, its age protects it."""
     if sys.platform != "win32":
         with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -54,13 +54,13 @@ def _is_temporary(found: str, name: str) -> bool:
 
 
 def _stem(name: str) -> str:
-    """The name, or where it would grow longer than a file's name may be, a short one in its place."""
+    """The name, or its digest where the name and our digits would be too long for the file system."""
     encoded = os.fsencode(name)
     return name if len(encoded) <= _LONGEST else sha256(encoded).hexdigest()
 
 
 def _remove_if_dead(path: str) -> None:
-    """Remove a file of nobody. OSError for what is no file, is locked, or cannot be locked at all."""
+    """Remove a file that no saver holds. OSError for what is no file, is locked, or cannot be locked at all."""
     handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     try:
         found = os.fstat(handle)

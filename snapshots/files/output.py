@@ -41,7 +41,7 @@ def write_array(file: FileIO, array: NDArray[Any]) -> None:
 
 @contextmanager
 def writing(entry: str, total: int) -> Iterator[None]:
-    """An OSError of the system in this block, with the entry and all the bytes that the file needs."""
+    """Add to an OSError of this block which entry was being written, and how many bytes the whole file needs."""
     try:
         yield
     except SnapshotError:
@@ -71,13 +71,13 @@ def copied(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _runs(array: NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Where pieces of less than a MiB begin and end on the first axis: there are three of them at a time."""
+    """Where pieces begin and end on the first axis. Each is a quarter of `_PIECE`: three of them exist at a time."""
     rows = max(_ROWS, _PIECE // 4 * len(array) // max(1, array.nbytes))
     return ((start, start + rows) for start in range(0, len(array), rows))
 
 
 def _turned(array: NDArray[Any]) -> NDArray[Any]:
-    """The same values, in memory of which a copy in C order is quick.
+    """The same values, laid out so that a copy of them in C order is quick.
 
     In a transposed array with extents of 2**n, all that is read one after the other lies in the same few lines of the
     cache. A copy in the order of memory, with rows that are a little longer, is five times as fast to read so.

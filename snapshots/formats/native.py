@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import manifest, tree
 from singa_lite.snapshots.files.atomic import replacing
-from singa_lite.snapshots.files.beside import Beside
 from singa_lite.snapshots.files.disk import Disk
+from singa_lite.snapshots.files.saver_threads import SaverThreads
 from singa_lite.snapshots.manifest import Attribute, Manifest
 from singa_lite.snapshots.readers.hdf5 import guarded
 from singa_lite.snapshots.tree import Lazy, Tree
@@ -49,13 +49,13 @@ def save(contents: Tree, path: str | bytes | os.PathLike[str]) -> None:
 def _write_all(contents: Tree, target: FileIO) -> None:
     made = Manifest(dict(contents.attributes))
     with (
-        Beside(made, target.fileno()) as beside,
+        SaverThreads(made, target.fileno()) as threads,
         Disk(target) as disk,
         h5py.File(disk, "w", libver="earliest") as file,
     ):
         for name, lazy in contents.arrays.items():
             array = lazy.fetch()
-            with beside.entering(name, array):
+            with threads.entering(name, array):
                 _write(file, name, array)
             del array  # before the next one is fetched
             disk.check()
@@ -118,17 +118,11 @@ def _read(file: guarded.File, path: str, known: Manifest | None) -> NDArray[Any]
 
 def _checked_manifest(file: guarded.File) -> Manifest:
     """The manifest. SnapshotError unless it is whole and has just the names that the file has."""
-    datasets = file.datasets
-    if _MANIFEST not in datasets:
-        raise SnapshotError(f"{file.path}: wanted an entry {_MANIFEST!r}, received none of that name")
-    stored = datasets[_MANIFEST]
-    if stored.dtype != np.uint8:
-        raise SnapshotError(f"{file.path}: wanted a manifest of bytes, received {stored.shape} {stored.dtype}")
-    found = manifest.read(file.path, file.read(_MANIFEST).tobytes(), file.attribute(_SHA256), file.size)
+    found = manifest.in_hdf5(file, _MANIFEST, _SHA256)
     for path in found.entries:
-        if path not in datasets:
+        if path not in file.datasets:
             raise SnapshotError(f"{file.path}: wanted an entry {path!r}, received none of that name")
-    for path in datasets:
+    for path in file.datasets:
         if path not in found.entries and path != _MANIFEST:
             raise SnapshotError(f"{file.path}: received an entry {path!r}, for which there is no place")
     return found

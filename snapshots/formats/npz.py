@@ -22,7 +22,7 @@ from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import foreign, manifest
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.files.atomic import replacing
-from singa_lite.snapshots.files.beside import Beside
+from singa_lite.snapshots.files.saver_threads import SaverThreads
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_directory, zip_member
 from singa_lite.snapshots.readers.npy import Head
@@ -54,10 +54,10 @@ def save(contents: Tree, path: str | os.PathLike[str]) -> None:
     total = sum(lazy.nbytes + _OVERHEAD for lazy in contents.arrays.values())
     raw.allow(shown, "the list of members, when it is read", zip_directory.cost(len(contents.arrays) + 2), total)
     known = Manifest(contents.attributes)
-    with replacing(path) as file, _archive(file) as archive, Beside(known, file.fileno()) as beside:
+    with replacing(path) as file, _archive(file) as archive, SaverThreads(known, file.fileno()) as threads:
         for entry, lazy in contents.arrays.items():
             array = lazy.fetched(f"{shown}: entry {entry!r}")
-            with beside.entering(entry, array):
+            with threads.entering(entry, array):
                 _write(archive, entry, member_name(entry), array, total)
             del array  # before the next one is fetched
         raw.allow(shown, "the manifest, when it is read", guarded_json.cost(known.to_bytes()), total)

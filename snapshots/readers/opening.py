@@ -1,4 +1,4 @@
-"""Opening a file that is to be read, whatever lies at its path."""
+"""Opens a file to be read, and refuses what is no ordinary file."""
 
 from __future__ import annotations
 

@@ -34,11 +34,11 @@ class Stored:
         self.size = self.deserved = os.fstat(file.fileno()).st_size
 
     def state(self) -> State:
-        """Another one if the file was changed since."""
+        """The file's state, which differs once the file was changed."""
         return state_of(self._file)
 
     def read(self, what: str, offset: int, count: int) -> Bytes:
-        """So many bytes at an offset. SnapshotError, before anything is allocated, if they are not in the file."""
+        """Read so many bytes at an offset. SnapshotError, before memory is taken, if the file does not have them."""
         if offset < 0 or count < 0 or offset + count > self.size:
             raise SnapshotError(
                 f"{self.path}: {what}: wanted bytes {offset} to {offset + count}, received a file of {self.size}"
@@ -80,7 +80,7 @@ def allow(where: str, what: str, count: int, size: int, room: int | None = None,
 
 
 def check_shape(where: str, shape: Shape, dtype: np.dtype[Any]) -> None:
-    """SnapshotError for a shape that NumPy does not have: of 2**63 bytes, counted as if no extent were 0."""
+    """SnapshotError for a shape that NumPy refuses: one of 2**63 bytes or more, where an extent of 0 counts as 1."""
     if dtype.itemsize * prod(max(1, extent) for extent in shape) >= 1 << 63:
         raise SnapshotError(f"{where}: wanted a shape of less than 2**63 bytes, received {str(shape)[:100]}")
 

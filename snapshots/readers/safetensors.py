@@ -64,7 +64,7 @@ class Header(NamedTuple):
 
 
 def read(stored: Stored) -> Header:
-    """The header of a file, once all of it is proved: nothing of the arrays is read."""
+    """Reads and checks the whole header of a file, and nothing of its arrays."""
     text = _text(stored)
     start = 8 + len(text)
     contents = guarded_json.loads(stored, "the header", text)
@@ -79,7 +79,7 @@ def read(stored: Stored) -> Header:
 
 
 def encoded(where: str, text: str) -> bytes:
-    """A text in UTF-8. SnapshotError for halves of characters, which JSON can tell, and which nothing can write."""
+    """A text in UTF-8. SnapshotError for a lone surrogate, which JSON can hold and UTF-8 cannot."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:

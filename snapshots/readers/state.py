@@ -1,4 +1,4 @@
-"""What tells that a file was changed while it is open."""
+"""The state of an open file, by which a change is noticed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class State(NamedTuple):
 
 
 def state_of(file: FileIO) -> State:
-    """Another one if the file was changed since."""
+    """The file's state, which differs once the file was changed."""
     found = os.fstat(file.fileno())
     return State(found.st_size, found.st_mtime_ns, found.st_ctime_ns)

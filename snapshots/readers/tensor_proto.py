@@ -137,7 +137,7 @@ class _Head:
 
 
 def _strides(head: _Head, shape: Shape, layout: list[int]) -> tuple[int, ...] | None:
-    """What field 3 says, in elements: one value is the old bool, as many as there are axes are strides.
+    """The strides in field 3, in elements. One value is the old bool; as many values as there are axes are strides.
 
     For one axis either means nothing. None: C order.
     """

@@ -86,7 +86,7 @@ def _directory(stored: Stored) -> tuple[int, int, int]:
 
 
 def _directory64(stored: Stored, before: int, small: tuple[int, int, int]) -> tuple[int, int, int, int]:
-    """Where the record of large archives begins, and number, size and begin of the directory that it tells."""
+    """From the end record of 64 bits: where it begins, and the directory's number of members, size and offset."""
     disk, at, disks = _fields(stored, "the end locator", _LOCATOR, b"PK\6\7", before)
     record = _fields(stored, "the end record of 64 bits", _END64, b"PK\6\6", before - _END64.size)
     length, _, _, here, there, count, total, size, begin = record
@@ -122,7 +122,7 @@ def _entry(stored: Stored, what: str, listed: bytes, at: int) -> tuple[tuple[int
 
 
 def _member(stored: Stored, what: str, fields: tuple[int, ...], name: bytes, extra: bytes, here: int) -> Member:
-    """A member, once its local header, which must be at `here`, says the same as the directory."""
+    """A member of the directory. SnapshotError unless its local header is at `here` and says the same."""
     _, _, flags, method, _, _, crc, packed, size, *_, offset = fields
     what = f"{what}, {name!r}"
     size, packed, offset = _large(stored, what, extra, (size, packed, offset))
@@ -143,7 +143,7 @@ def _member(stored: Stored, what: str, fields: tuple[int, ...], name: bytes, ext
 
 
 def _large(stored: Stored, what: str, extra: bytes, small: tuple[int, ...]) -> list[int]:
-    """The numbers, those of 32 ones replaced by the ones of 64 bits in the extra fields."""
+    """The numbers, where each that is 0xFFFFFFFF is replaced by one of 64 bits in the extra fields."""
     blocks: dict[int, bytes] = {}
     at = 0
     while at < len(extra):

@@ -50,7 +50,7 @@ def _inflated(stored: Stored, what: str, member: Member) -> Bytes:
 
 
 def _pieces(stored: Stored, what: str, member: Member) -> Iterator[bytes]:
-    """What becomes of a deflated member. SnapshotError unless all its packed bytes are needed, and no more.
+    """Inflates a member piece by piece. SnapshotError unless the stream ends with the member's last packed byte.
 
     Bytes may still come of what zlib has taken already, so it is asked until it has come to its end.
     """

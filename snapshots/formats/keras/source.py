@@ -29,7 +29,7 @@ def tree_of(file: guarded.File, like: Tree | None) -> Tree:
 
     SnapshotError for arrays for which there is no place, and for a damaged manifest.
     """
-    known = _manifest(file) if OURS in file.groups else None
+    known = manifest.in_hdf5(file, MANIFEST, "sha256", OURS) if OURS in file.groups else None
     arrays: dict[str, Lazy] = {}
     for group in _groups(file, known, like):
         for number, variable in enumerate(group.variables):
@@ -120,13 +120,3 @@ def _check_written(where: str, groups: list[Group], made: Manifest) -> None:
     for path in made.entries:
         if path not in placed:
             raise SnapshotError(f"{where}: received an entry {path!r}, for which there is no place")
-
-
-def _manifest(file: guarded.File) -> Manifest:
-    """The manifest of a file of ours. SnapshotError unless it is whole."""
-    if MANIFEST not in file.datasets:
-        raise SnapshotError(f"{file.path}: wanted an entry {MANIFEST!r}, received none of that name")
-    stored = file.datasets[MANIFEST]
-    if stored.dtype != np.uint8:
-        raise SnapshotError(f"{file.path}: wanted a manifest of bytes, received {stored.shape} {stored.dtype}")
-    return manifest.read(file.path, file.read(MANIFEST).tobytes(), file.attribute("sha256", OURS), file.size)

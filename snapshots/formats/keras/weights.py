@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.snapshots.files.atomic import replacing
-from singa_lite.snapshots.files.beside import Beside
 from singa_lite.snapshots.files.disk import Disk
+from singa_lite.snapshots.files.saver_threads import SaverThreads
 from singa_lite.snapshots.formats.keras.groups import Group, Variable, told
 from singa_lite.snapshots.formats.keras.net import is_chain, notes
 from singa_lite.snapshots.formats.keras.source import MANIFEST, OURS, tree_of
@@ -66,7 +66,7 @@ def _write_all(contents: Tree, groups: list[Group], kind: str, target: FileIO) -
     """kind: the model's class in Keras, in snake case."""
     made = Manifest({name: contents.attributes[name] for name in _KEPT if name in contents.attributes})
     with (
-        Beside(made, target.fileno()) as beside,
+        SaverThreads(made, target.fileno()) as threads,
         Disk(target) as disk,
         h5py.File(disk, "w", libver="earliest") as file,
     ):
@@ -77,7 +77,7 @@ def _write_all(contents: Tree, groups: list[Group], kind: str, target: FileIO) -
                 array = contents.arrays[variable.path].fetch()
                 if array.dtype.name == "bfloat16":
                     array = array.view("V2")
-                with beside.entering(variable.path, array):
+                with threads.entering(variable.path, array):
                     _write(file, f"{group.path}/vars/{number}", variable, array)
                 del array  # before the next one is fetched
                 disk.check()

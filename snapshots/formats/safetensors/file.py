@@ -17,7 +17,7 @@ from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import manifest
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.files.atomic import replacing
-from singa_lite.snapshots.files.beside import Beside
+from singa_lite.snapshots.files.saver_threads import SaverThreads
 from singa_lite.snapshots.formats.safetensors import header as tensors_header
 from singa_lite.snapshots.formats.safetensors import torch_names
 from singa_lite.snapshots.formats.safetensors.place import Place
@@ -49,11 +49,11 @@ def save(contents: Tree, path: str | os.PathLike[str], *, names: Names | None = 
     size, total = len(header), len(header) + sum(lazy.nbytes for lazy in contents.arrays.values())
     raw.allow(shown, "the header, when it is read", guarded_json.cost(header), total)
     written = Manifest(contents.attributes)
-    with replacing(path) as file, Beside(written, file.fileno()) as beside:
+    with replacing(path) as file, SaverThreads(written, file.fileno()) as threads:
         file.seek(size)
         for entry in entries:
             array = contents.arrays[entry].fetched(f"{shown}: entry {entry!r}")
-            with output.writing(entry, total), beside.entering(entry, array):
+            with output.writing(entry, total), threads.entering(entry, array):
                 output.write_array(file, places[entry].stored(array))
             del array  # before the next one is fetched
         file.seek(0)

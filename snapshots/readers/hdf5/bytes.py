@@ -22,7 +22,7 @@ _PATHS = 4 << 20
 
 
 class Bytes:
-    """A file's bytes, and which of them were taken. What a file cannot have is a ValueError."""
+    """Reads a file's bytes, and notes which part each belongs to. ValueError for what no honest file has."""
 
     def __init__(self, file: FileIO) -> None:
         self.length = os.fstat(file.fileno()).st_size
@@ -31,7 +31,7 @@ class Bytes:
         self._taken = self._named = 0
 
     def take(self, address: int, length: int, magic: bytes = b"") -> bytes:
-        """Bytes that become those of one part, which begins with `magic`."""
+        """Read bytes and claim them for one part, which must begin with `magic`."""
         self.claim(address, length)
         data = self.peek(address, length)
         if data[: len(magic)] != magic:
@@ -39,7 +39,7 @@ class Bytes:
         return data
 
     def peek(self, address: int, length: int) -> bytes:
-        """Bytes that belong to nobody yet, or to somebody already."""
+        """Read bytes without claiming them."""
         self._check(address, length)
         self._file.seek(address)
         data = self._file.read(length)
@@ -48,7 +48,10 @@ class Bytes:
         return data
 
     def claim(self, address: int, length: int) -> None:
-        """Let bytes be those of one part. What is seen at once: that no other begins there, and that all have room."""
+        """Give bytes to one part. ValueError if another part begins there, or if all parts are larger than the file.
+
+        Whether two parts overlap is looked at once, in the end: see `check_overlap`.
+        """
         self._check(address, length)
         if length == 0:
             return
@@ -61,12 +64,12 @@ class Bytes:
         self._parts[address] = address + length
 
     def expect(self, count: int) -> None:
-        """ValueError if so many parts more would be too many for the file."""
+        """ValueError if the file is too small for so many more parts."""
         if len(self._parts) + count > _FIRST + self.length // _EACH:
             raise ValueError(f"{len(self._parts) + count} parts and more in a file of {self.length} bytes")
 
     def name(self, path: str) -> None:
-        """Let an entry have this path. ValueError if all together take more memory than the file deserves."""
+        """Count the path of an entry. ValueError if all paths take more memory than the file deserves."""
         self._named += sys.getsizeof(path)
         if self._named > 2 * self.length + _PATHS:
             raise ValueError(f"paths of {self._named} bytes and more in a file of {self.length}")

@@ -40,7 +40,7 @@ def opened(path: str | bytes | os.PathLike[str]) -> Iterator[File]:
 
 @contextmanager
 def written(where: str, file: FileIO) -> Iterator[File]:
-    """What was just written, as it will be read, so that no limit of the reader's is forgotten by a writer.
+    """Opens a file that was just written, so that a writer fails where the reader would.
 
     where: the name in the errors, which say what could not be read.
     """
@@ -114,11 +114,11 @@ class File:
         return array
 
     def state(self) -> State:
-        """Another one if the file was changed since."""
+        """The file's state, which differs once the file was changed."""
         return state_of(self._file)
 
     def _at(self, path: str) -> Object:
-        """An object again: its attributes are not kept."""
+        """Reads an object again, since its attributes are not kept."""
         if not path:
             return self._root
         if path not in self.datasets and path not in self.groups:
@@ -135,7 +135,7 @@ class File:
             return objects.object_at(self._bytes, symbol.address)
 
     def _members(self, path: str, group: Object) -> list[Symbol]:
-        """What a group holds, under whole paths, the last name first."""
+        """The members of a group under whole paths, in the reverse order of their names."""
         head = f"{path}/" if path else ""
         found: list[Symbol] = []
         with self._reading(f"{_entry(path)}the list of entries cannot be read"):
@@ -147,7 +147,7 @@ class File:
 
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:
-        """ValueError and OSError as a SnapshotError that names the file."""
+        """Turns a ValueError or OSError of this block into a SnapshotError that names the file."""
         try:
             yield
         except SnapshotError:

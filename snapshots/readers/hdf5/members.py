@@ -40,7 +40,7 @@ def members(data: Bytes, group: Object) -> Iterator[Symbol]:
 
 
 def _rows(data: Bytes, tree: int) -> Iterator[tuple[int, int, int]]:
-    """Of each member of a group where its name and its object are, and of what kind it is."""
+    """For each member of a group: where its name is, where its object is, and its kind."""
     total = 0
     for node in _leaves(data, tree):
         (count,) = parts.unpack("6xH", data.peek(node, 8))
@@ -59,7 +59,7 @@ def _names(data: Bytes, address: int) -> bytes:
 
 
 def _name(names: bytes, at: int, left: int) -> bytes:
-    """The name that begins there. left: bytes of the names that no other has."""
+    """The name that begins there. left: bytes of names that no member has taken yet."""
     end = names.index(b"\0", at)
     if end - at > _NAME:
         raise ValueError(f"a name of {end - at} bytes, of which {_NAME} are read")

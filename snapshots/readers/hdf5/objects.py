@@ -70,7 +70,7 @@ def root_of(data: Bytes) -> int:
 
 
 def object_at(data: Bytes, address: int) -> Object:
-    """The group or dataset whose header lies there. ValueError for anything else, and for what it may not have."""
+    """The group or dataset whose header lies there. ValueError for others, and for messages that are refused."""
     found: dict[int, bytes] = {}
     attributes: dict[str, parts.Attribute] = {}
     for message in _messages(data, address):
@@ -108,7 +108,7 @@ def _messages(data: Bytes, address: int) -> Iterator[parts.Message]:
 
 
 def _stored(data: Bytes, found: Mapping[int, bytes]) -> Stored:
-    """Where a dataset lies. ValueError unless just the bytes that it claims are there, and belong to it alone."""
+    """Where a dataset lies. ValueError unless its bytes are as many as its shape wants, and belong to no other part."""
     address, length = parts.contiguous(found[parts.LAYOUT])
     stored = Stored(parts.shape(found[parts.DATASPACE]), parts.dtype(found[parts.DATATYPE]), address)
     if prod(size for size in stored.shape if size) * stored.dtype.itemsize >= 2**62:
@@ -123,7 +123,7 @@ def _stored(data: Bytes, found: Mapping[int, bytes]) -> Stored:
 
 
 def text_at(data: Bytes, length: int, address: int, index: int) -> bytes:
-    """The text of this number in a heap of texts, of which an attribute says length, address and number."""
+    """A text in a heap of texts. An attribute says its length, the heap's address and the text's number."""
     if length > _TEXT:
         raise ValueError(f"a text of {length} bytes, of which {_TEXT} are read")
     if length == 0:

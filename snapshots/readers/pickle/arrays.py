@@ -127,7 +127,7 @@ class Array:
 
 
 def called(stored: Stored, what: Global, given: tuple[Any, ...]) -> Span | DType | Array | None:
-    """What a call would make; None for one that NumPy does not write."""
+    """Describes what a call in the pickle would make. None for a call that NumPy does not write."""
     if what.name == "_reconstruct" and len(given) == 3 and given[:2] == (GLOBALS["numpy", "ndarray"], (0,)):
         return Array()
     if what.name == "dtype" and len(given) == 3 and isinstance(given[0], Span):
@@ -160,7 +160,7 @@ def text(stored: Stored, span: Any) -> str:
 
 
 def _data(stored: Stored, span: Span) -> bytes | Bytes:
-    """A string's bytes; of what is read to make them, nothing is kept. ValueError for one that is no bytes."""
+    """A string's bytes. Copies that are made on the way are dropped. ValueError for a text that is no bytes."""
     data = stored.read("an array's numbers", span.start, span.size)
     if span.coding == "bytes":
         return data
@@ -174,7 +174,7 @@ def _data(stored: Stored, span: Span) -> bytes | Bytes:
 
 
 def _characters(data: memoryview, coding: str) -> str:
-    """The characters, which are all bytes: of others, each would take four bytes."""
+    """The characters. ValueError for one beyond Latin-1, with which each would take two or four bytes of memory."""
     if coding == "utf-8":
         if len(data) and int(np.frombuffer(data, np.uint8).max()) > _LATIN_1:
             raise ValueError("a character that is no byte")
@@ -185,7 +185,7 @@ def _characters(data: memoryview, coding: str) -> str:
 
 
 def _unescaped(data: bytes | memoryview) -> bytes:
-    """The bytes of which Python 2's repr is in `data`, with its quotes."""
+    """Undoes Python 2's repr of bytes, which is in `data` with its quotes."""
     if len(data) < 2 or data[0] != data[-1] or data[0] not in b"'\"":
         raise ValueError("a string without its quotes")
     inside = data[1:-1]

@@ -1,4 +1,4 @@
-"""What a saver does in threads beside its writing: hash the array that is written, and bring to the disk what is."""
+"""Threads beside a saver's writing: one hashes the array that is written, one brings written bytes to the disk."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from singa_lite.snapshots.manifest import Manifest
 _LARGE = 1 << 20
 
 
-class Beside:
-    """Two threads of one saver. handle: of the new file. An error of theirs is raised by `entering` or at the end."""
+class SaverThreads:
+    """Two threads of one saver. handle: of the new file. `entering` or the end raises an error of a thread."""
 
     def __init__(self, known: Manifest, handle: int) -> None:
         self._known, self._handle = known, handle
@@ -43,11 +43,11 @@ class Beside:
             self._synced = self._threads.submit(os.fsync, self._handle)
 
     def _check(self) -> None:
-        """Raise the error of the last fsync: the system tells it once, and not again in the end."""
+        """Raise the error of the last fsync. The system tells an error once: a later fsync would not repeat it."""
         if self._synced is not None:
             self._synced.result()
 
-    def __enter__(self) -> Beside:
+    def __enter__(self) -> SaverThreads:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
