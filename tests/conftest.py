@@ -1,12 +1,13 @@
 """One BLAS thread for all tests: theirs are small matrices, for which threads that wait for each other cost more
 than they do, many times so where other processes want the cores. CuPy keeps its files in a folder of the tests' own.
-Bytecode is kept, and the collector passes over what pytest itself holds. A test that is skipped without a word of what
-would bring it back has failed."""
+Bytecode is kept, the collector passes over what pytest itself holds, and workers begin with files that take longest.
+A test that is skipped without a word of what would bring it back has failed."""
 
 import gc
 import os
 import sys
 import tempfile
+from collections import Counter
 
 import pytest
 
@@ -21,6 +22,36 @@ os.environ.setdefault("CUPY_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"si
 # Else each worker compiles all tests anew, and each of the many processes that tests start all of the package.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+
+#: Files of few tests that take long. Each is one worker's; by the number of tests, as pytest-xdist has it, they would
+#: come last, and one worker would wait for the other.
+LONG = (
+    "test_random_graphs.py",
+    "test_interrupts.py",
+    "test_examples.py",
+    "test_write_errors.py",
+    "test_random_nets.py",
+    "test_checkpoint_memory.py",
+    "test_mutations.py",
+    "test_wheel.py",
+    "test_cuda_sanitized.py",
+    "test_cuda_barriers.py",
+)
+
+
+def pytest_configure(config):
+    """Leave the order of files to the next function."""
+    if hasattr(config.option, "loadscopereorder"):  # where pytest-xdist is
+        config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(config, items):
+    """For workers: files that take long first, then those of many tests, so that the last ones are short."""
+    if hasattr(config, "workerinput"):
+        counts = Counter(item.path for item in items)
+        ranks = {name: rank for rank, name in enumerate(LONG)}
+        items.sort(key=lambda item: (ranks.get(item.path.name, len(LONG)), -counts[item.path]))
 
 
 def pytest_collection_finish():

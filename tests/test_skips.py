@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,12 @@ def test_packages_are_named_as_pip_knows_them():
     with pytest.raises(pytest.skip.Exception, match=r"wants no_such_module\.part, pip install no_such_module"):
         skips.library("no_such_module.part")
     assert skips.library("json").loads("1") == 1
+
+
+def test_files_that_workers_begin_with_are_there():
+    named = set(re.findall(r'^    "(test_\w+\.py)",$', CONFTEST.read_text(), re.MULTILINE))
+    assert "test_random_graphs.py" in named
+    assert named <= {path.name for path in CONFTEST.parent.rglob("test_*.py")}
 
 
 WHOLE = 'import pytest\npytest.skip("not now", allow_module_level=True)\n'

@@ -1,4 +1,4 @@
-"""What holds in every test of snapshots: whatever goes wrong, files are closed."""
+"""What every test of snapshots checks, that files are closed whatever goes wrong; and a file that many begin with."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from snapshot_nets import trained
 
 DESCRIPTORS = Path("/proc/self/fd")
 
@@ -19,3 +21,19 @@ def every_file_is_closed(tmp_path: Path) -> Iterator[None]:
         found = [os.path.realpath(entry) for entry in DESCRIPTORS.iterdir()]
         left = [path for path in found if path.startswith(os.path.realpath(tmp_path))]
         assert not left, f"left open: {left}"
+
+
+@pytest.fixture(scope="session")
+def bytes_of_trained(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What a snapshot of `trained()` holds; it is trained once."""
+    path = tmp_path_factory.mktemp("trained") / "net.h5"
+    trained().save(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def saved(tmp_path: Path, bytes_of_trained: bytes) -> Path:
+    """A snapshot of `trained()`, Adam after three steps."""
+    path = tmp_path / "net.h5"
+    path.write_bytes(bytes_of_trained)
+    return path

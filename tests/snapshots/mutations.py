@@ -1,4 +1,4 @@
-"""Damaged snapshots of every format, read in a process of its own: `python mutations.py CASE FIRST LAST STEP FOLDER`.
+"""Damaged snapshots of every format, read in a process of its own: `mutations.py CASE FOLDER FIRST:LAST:STEP ...`.
 
 It loads each into a net and prints one line of JSON a finding, and the number of each mutation before it is read, so
 that a crash has a name. `format_cases` is the table of formats; `mutation` numbers what is done to their files.
@@ -12,7 +12,8 @@ import random
 import resource
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ def zeroed(data: bytes, at: int, rng: random.Random) -> bytes:
 KINDS = (flipped, flipped, field_set, field_set, text_set, text_put, cut_out, repeated, copied_over, swapped, zeroed)
 
 
-def findings(case: Case, numbers: range, folder: Path) -> Iterator[str]:
+def findings(case: Case, numbers: Iterable[int], folder: Path) -> Iterator[str]:
     """What is wrong, for each mutation where something is."""
     whole, damaged = folder / f"whole{case.suffix}", folder / f"damaged{case.suffix}"
     case.write(whole)
@@ -193,10 +194,11 @@ def _say(line: dict[str, Any]) -> None:
     print(json.dumps(line), flush=True)
 
 
-def main(name: str, first: str, last: str, step: str, folder: str) -> None:
+def main(name: str, folder: str, *ranges: str) -> None:
     """Read the mutations of these numbers, and say what was found."""
+    numbers = chain.from_iterable(range(*map(int, text.split(":"))) for text in ranges)
     warnings.simplefilter("error")
-    for found in findings(CASES[name], range(int(first), int(last), int(step)), Path(folder)):
+    for found in findings(CASES[name], numbers, Path(folder)):
         _say({"found": found})
     _say({"done": True})
 

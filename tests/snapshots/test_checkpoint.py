@@ -419,11 +419,18 @@ WRONG = {
 }
 
 
+@pytest.fixture(scope="module")
+def seventh(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint of a run that was killed behind step 7."""
+    folder = tmp_path_factory.mktemp("seventh")
+    killed(folder, 7, keep=1)
+    return latest(folder)
+
+
 @pytest.mark.parametrize("name", WRONG)
-def test_hand_made_ones_are_refused(tmp_path, name):
+def test_hand_made_ones_are_refused(tmp_path, seventh, name):
     """With digests that hold, so by what they say."""
-    killed(tmp_path, 7, keep=1)
-    contents, file = tree_of(latest(tmp_path)), tmp_path / "made.h5"
+    contents, file = tree_of(seventh), tmp_path / "made.h5"
     WRONG[name](contents)
     formats.write(Tree(contents.arrays, contents.attributes | {"entries": len(contents.arrays)}), file)
     net = images("Adam")

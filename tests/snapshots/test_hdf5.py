@@ -9,6 +9,7 @@ import random
 import sys
 import tracemalloc
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,6 @@ from nets import state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer, tensor
 from singa_lite.snapshots import formats, net_tree
 from snapshot_nets import OPTIMIZERS, batches, make_net, train, trained
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    """A snapshot of `trained()`, Adam after three steps."""
-    path = tmp_path / "net.h5"
-    trained().save(path)
-    return path
-
 
 # ---- round trips, bit for bit
 
@@ -152,8 +144,14 @@ def write_version_1(net: FeedForwardNet, path: Path) -> None:
 def unverified(tmp_path: Path) -> Path:
     """A snapshot of `trained()` of version 1."""
     path = tmp_path / "old.h5"
-    write_version_1(trained(), path)
+    write_version_1(once_trained(), path)
     return path
+
+
+@cache
+def once_trained() -> FeedForwardNet:
+    """`trained()` for many tests, which only read it."""
+    return trained()
 
 
 def test_version_1_is_read(unverified):
@@ -282,8 +280,14 @@ def test_a_path_that_is_not_utf8(tmp_path):
 # ---- bad files: one clear error, and the net as it was
 
 
+@cache
+def refusing() -> FeedForwardNet:
+    """A net that only bad files are loaded into, so that it stays as it is."""
+    return trained(seed=8, steps=1)
+
+
 def assert_refused(path: Path, message: str, net: FeedForwardNet | None = None, **options: Any) -> None:
-    net = trained(seed=8, steps=1) if net is None else net
+    net = refusing() if net is None else net
     before = state_of(net)
     with pytest.raises(SnapshotError, match=message) as caught:
         net.load(path, **options)

@@ -31,14 +31,6 @@ from snapshot_nets import make_net, number_in, set_all, trained
 KILLS = int(os.environ.get("SINGA_LITE_TEST_KILLS", "200"))
 
 
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    """A snapshot of `trained()`, Adam after three steps."""
-    path = tmp_path / "net.h5"
-    trained().save(path)
-    return path
-
-
 # ---- writing fails
 
 
