@@ -25,6 +25,8 @@ OPTIMIZERS = {
     "ada_grad": lambda: optimizer.AdaGrad(lr=0.01),
     "l2": lambda: optimizer.SGD(lr=0.05, regularizer=regularizer.L2Regularizer(0.02)),
 }
+#: Those whose step does not shrink with the gradient.
+DIVIDE_BY_SIZE = ("adam", "adamw", "rms_prop", "ada_grad")
 
 
 def wide_net(kernels: str, make: Any, fuse: bool) -> FeedForwardNet:
@@ -60,7 +62,12 @@ def test_a_large_gradient_by_tiles_trains_alike(kernels, name):
     for (parameter, value), other in zip(fused.parameters().items(), whole.param_values(), strict=True):
         # The sums over the batch of 7 are whole in each tile: they differ by their own rounding at most.
         got, wanted = tensor.to_numpy(value), tensor.to_numpy(other)
-        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6 * np.abs(wanted).max(), err_msg=parameter)
+        apart = np.abs(got - wanted)
+        # A gradient that cancels to a rounding of 0 is another one then, and those that divide by its size take a step
+        # of any length up to the rate for it. Tiles at a wrong place would show in every element.
+        few = 1e-3 if name in DIVIDE_BY_SIZE else 0
+        assert np.mean(apart > 1e-6 * np.abs(wanted).max()) <= few, parameter
+        assert apart.max() <= 0.01, parameter
     for parameter, state in fused.optimizer.state.items():
         assert int(state["count"]) == int(whole.optimizer.state[parameter]["count"]) == 3
 
