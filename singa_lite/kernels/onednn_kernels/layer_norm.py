@@ -48,7 +48,7 @@ def layer_norm(
         return None
     work, rows, features = Work(x.size), mean.size, gamma.size
     made = cache(lambda count: forward(work, "layer", f.FORWARD_TRAINING, _rows(count, gamma), epsilon, _AFFINE))
-    moved = cache(lambda count: _by_rows(work, (count, features), a.SUBTRACT))
+    moved = cache(lambda count: _less_first(work, count, features))
     step = min(rows, max(1, _PIECE // features))
     if is_slow(made(step)):
         return None
@@ -69,11 +69,10 @@ def layer_norm(
     return work
 
 
-def _by_rows(work: Work, shape: tuple[int, int], first: int, *others: int) -> Primitive:
-    """A matrix by these algorithms and a number for each row, one after the other."""
-    matrix, column = forms.dense(shape), forms.dense((shape[0], 1))
-    post_ops = [("binary", algorithm, column) for algorithm in others]
-    return work.make("binary", first, matrix, column, matrix, post_ops=post_ops)
+def _less_first(work: Work, rows: int, features: int) -> Primitive:
+    """A matrix less a number for each row."""
+    matrix, column = forms.dense((rows, features)), forms.dense((rows, 1))
+    return work.make("binary", a.SUBTRACT, matrix, column, matrix)
 
 
 def layer_norm_derivative(dy: Form, x: Form, gamma: Form, mean: Form, inv_std: Form, dx: Form) -> Routine | None:
