@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
+from singa_lite.ops import operators
 from singa_lite.ops.activation import elu as elu
 from singa_lite.ops.activation import gelu as gelu
 from singa_lite.ops.activation import leaky_relu as leaky_relu
@@ -50,7 +51,6 @@ from singa_lite.ops.normalization import layer_norm as layer_norm
 from singa_lite.ops.normalization import lrn as lrn
 from singa_lite.ops.op import Edge, Op
 from singa_lite.ops.op import no_grad as no_grad
-from singa_lite.ops.operators import put_on_tensor
 from singa_lite.ops.pooling import avg_pool2d as avg_pool2d
 from singa_lite.ops.pooling import global_avg_pool2d as global_avg_pool2d
 from singa_lite.ops.pooling import max_pool2d as max_pool2d
@@ -63,7 +63,7 @@ from singa_lite.ops.shape import transpose as transpose
 from singa_lite.ops.upsample import upsample_nearest as upsample_nearest
 from singa_lite.tensor import Tensor, full
 
-put_on_tensor()
+operators.put_on_tensor()
 
 Finished = list[tuple[Tensor, Tensor]]
 
