@@ -8,11 +8,9 @@ from os import PathLike
 from typing import Any, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.errors import GraphError, ShapeError
-
-Array = NDArray[Any]
 
 #: Kinds of NumPy dtypes that a tensor can have: bool, signed, unsigned, float.
 KINDS = "biuf"

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from singa_lite.array_types import Array as Array
 from singa_lite.arrays import KINDS, check_detached, numbers, on_host
-from singa_lite.arrays import Array as Array
 from singa_lite.checks import is_int, real, whole
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.strides import memory_order, ordered_strides

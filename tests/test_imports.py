@@ -19,7 +19,7 @@ from package_source import PACKAGE, module_files
 # Lowest first. A name is a module, or a folder with all that is in it; "" is singa_lite/__init__.py itself.
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
-    ("errors", "checks", "contexts", "machine", "names", "notice", "unique"),
+    ("array_types", "errors", "checks", "contexts", "machine", "names", "notice", "unique"),
     ("arrays", "fences", "memory", "sizes", "strides", "table", "threads"),
     ("kernels",),
     ("runtime",),
@@ -55,9 +55,9 @@ CLOSED = {
     "memory": ("errors", "unique"),
     "snapshots.readers": ("errors",),
     "kernels.interface": ("errors",),
-    "kernels.numpy_kernels": ("errors", "kernels.interface", "kernels.kernel_set"),
-    "kernels.onednn_kernels": ("errors", "strides", "unique", *BESIDE),
-    "kernels.cuda_kernels": ("errors", "strides", *BESIDE),
+    "kernels.numpy_kernels": ("array_types", "errors", "kernels.interface", "kernels.kernel_set"),
+    "kernels.onednn_kernels": ("array_types", "errors", "strides", "unique", *BESIDE),
+    "kernels.cuda_kernels": ("array_types", "errors", "strides", *BESIDE),
 }
 
 # Folders that are entered by one door: from outside, only what stands in `__init__.py` is imported.
