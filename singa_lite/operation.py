@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import prod
 from typing import Any, NamedTuple, TypeVar
@@ -84,7 +84,8 @@ class Operand(NamedTuple):
 class Instruction:
     """A recorded kernel call, as `Operation`; it holds no tensor, so it keeps no block alive.
 
-    number: its place in the record, kept through every reordering.
+    number: its place in the record, kept through every reordering. repeats: the number of the instruction whose results
+    it makes again, bit for bit; None where it is no repeat.
     """
 
     number: int
@@ -94,6 +95,7 @@ class Instruction:
     phase: Phase
     layer: str
     scratch_bytes: int
+    repeats: int | None = None
 
     @property
     def reads(self) -> list[Operand]:
@@ -108,8 +110,26 @@ class Instruction:
     def with_operands(self, operands: tuple[Operand | None, ...]) -> Instruction:
         """The same call over other operands. (dataclasses.replace takes five times as long.)"""
         return Instruction(
-            self.number, self.kernel, operands, self.settings, self.phase, self.layer, self.scratch_bytes
+            self.number, self.kernel, operands, self.settings, self.phase, self.layer, self.scratch_bytes, self.repeats
         )
+
+    @property
+    def by_name(self) -> dict[str, Operand | None]:
+        """Its operands by the names that the interface gives them."""
+        return dict(zip(SIGNATURES[self.kernel].tensors, self.operands, strict=True))
+
+
+def again(instruction: Instruction) -> Instruction:
+    """The call that makes results of a recorded one again: the same, or the one that `Facts.again` names.
+
+    Its operands lie over the blocks of the recorded call; those that it reads may be some that the recorded call wrote.
+    """
+    kernel = SIGNATURES[instruction.kernel].facts.again
+    if not kernel:
+        return replace(instruction, repeats=instruction.number)
+    by_name = instruction.by_name
+    operands = tuple(by_name[name] for name in SIGNATURES[kernel].tensors)
+    return replace(instruction, kernel=kernel, operands=operands, settings={}, repeats=instruction.number)
 
 
 def _of_roles(kernel: str, arguments: Sequence[Argument | None], roles: frozenset[str]) -> list[Argument]:

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.memory.problem import PlanError
-from singa_lite.operation import Instruction, Operand
+from singa_lite.operation import Instruction, Operand, again
 from singa_lite.passes.boxes import Box, cut
 from singa_lite.passes.contents import Contents, Piece, are_same, renamed
 from singa_lite.passes.program import Program
@@ -24,7 +24,9 @@ def check_reads(rewritten: Program, planned: Program, places: Mapping[int, int])
 
     places: {block: offset in the arena} for the planned program; blocks that are not in it have bytes of their own
     there too, as every block has for the rewritten one. Each planned instruction must stand in that one, once, read
-    what it reads there, and write over what it reads only as its kernel allows.
+    what it reads there, and write over what it reads only as its kernel allows. A repeat must be `again` of one that
+    stands there: where it reads what that one read, and of what that one wrote what that one wrote, it writes the same,
+    so its bytes are named as those of the original.
 
     A byte is named by the instruction that wrote it, and by its place among the elements written, counted in the
     order of memory: the axes sorted by falling stride, see `axis_order`. That place is a function of the element's
@@ -38,16 +40,13 @@ def check_reads(rewritten: Program, planned: Program, places: Mapping[int, int])
     anybody wrote: so others of that place cannot be read through it, nor later through the blocks that lay there.
     Bytes of an intermediate that nobody wrote in the rewritten program either have no value to keep.
     """
+    left_out = _check_calls(rewritten, planned, places)
     originals = {i.number: i for i in rewritten.instructions}
+    wanted, wanted_memory = _sources(rewritten, {}, left_out, originals)
+    found, memory = _sources(planned, places, (), originals)
     for instruction in planned.instructions:
-        original = originals.pop(instruction.number, None)
-        if original is None:
-            raise PlanError(f"{_called(instruction)}: wanted one of the rewritten program, and only once")
-        _check_call(original, instruction, places)
-    wanted, wanted_memory = _sources(rewritten, {}, originals.keys())
-    found, memory = _sources(planned, places, ())
-    for instruction in planned.instructions:
-        pairs = zip(found[instruction.number], wanted[instruction.number], strict=True)
+        expected_reads = _expected(instruction, originals, wanted)
+        pairs = zip(found[instruction.number], expected_reads, strict=True)
         for position, (received, expected) in enumerate(pairs):
             if not are_same(received, expected):
                 raise PlanError(
@@ -58,6 +57,41 @@ def check_reads(rewritten: Program, planned: Program, places: Mapping[int, int])
         left, left_wanted = (m[block].pieces() if block in m else [] for m in (memory, wanted_memory))
         if not are_same(left, left_wanted):
             raise PlanError(f"held block {block}: wanted it left written as {left_wanted[:3]}, received {left[:3]}")
+
+
+def _check_calls(rewritten: Program, planned: Program, places: Mapping[int, int]) -> Collection[int]:
+    """PlanError unless each call is one of the rewritten program, once, or a repeat of one. Those that were left out."""
+    originals = {i.number: i for i in rewritten.instructions}
+    left, numbers = set(originals), set[int]()
+    for instruction in planned.instructions:
+        number = instruction.number if instruction.repeats is None else instruction.repeats
+        original = originals.get(number)
+        if original is None or instruction.number in numbers:
+            raise PlanError(f"{_called(instruction)}: wanted one of the rewritten program, and only once")
+        numbers.add(instruction.number)
+        if instruction.repeats is None:
+            left.discard(number)
+        elif instruction.number in originals:
+            raise PlanError(f"{_called(instruction)}: wanted a number of its own for a repeat")
+        _check_call(original if instruction.repeats is None else again(original), instruction, places)
+    return left
+
+
+def _expected(
+    instruction: Instruction, originals: Mapping[int, Instruction], wanted: Mapping[int, list[list[Piece]]]
+) -> list[list[Piece]]:
+    """For each read of a planned instruction, who wrote its bytes in the rewritten program."""
+    if instruction.repeats is None:
+        return wanted[instruction.number]
+    original = originals[instruction.repeats]
+    written = {id(operand): [(name, box.seen(1, 1)) for box in boxes(operand)] for name, operand in _named(original)}
+    read = dict(zip(map(id, original.reads), wanted[original.number], strict=True))
+    return [(written | read)[id(operand)] for operand in again(original).reads]
+
+
+def _named(instruction: Instruction) -> list[tuple[int, Operand]]:
+    """Each operand that it writes, with the number by which the bytes are known."""
+    return [(instruction.number * 8 + index, operand) for index, operand in enumerate(instruction.writes)]
 
 
 @lru_cache(maxsize=1024)
@@ -114,7 +148,7 @@ def _overlap(a: Operand, b: Operand, places: Mapping[int, int]) -> bool:
 
 
 def _sources(
-    program: Program, places: Mapping[int, int], left_out: Collection[int]
+    program: Program, places: Mapping[int, int], left_out: Collection[int], originals: Mapping[int, Instruction]
 ) -> tuple[dict[int, list[list[Piece]]], dict[int, Contents]]:
     """For each instruction, for each of its reads, who wrote each of its bytes; and who did at the end, by span."""
     memory: dict[int, Contents] = defaultdict(Contents)
@@ -124,15 +158,24 @@ def _sources(
         reads = [_read(memory, operand, places, operand.block in program.sizes) for operand in instruction.reads]
         sources[instruction.number] = reads
         through = instruction.number in left_out and _moves_bytes(instruction)
-        for index, operand in enumerate(instruction.writes):
+        for name, operand in zip(_names(instruction, originals), instruction.writes, strict=True):
             span, base = _span(operand, places)
             if operand.block in new:
                 new.discard(operand.block)
                 memory[span].put(_run(base, program.sizes[operand.block]), ())
             for box in boxes(operand, base):
-                written = renamed(reads[0], box) if through else [(instruction.number * 8 + index, box)]
+                written = renamed(reads[0], box) if through else [(name, box)]
                 memory[span].put(box, written)
     return sources, memory
+
+
+def _names(instruction: Instruction, originals: Mapping[int, Instruction]) -> list[int]:
+    """The number by which the bytes of each of its writes are known: a repeat's are those of the original."""
+    if instruction.repeats is None:
+        return [name for name, _ in _named(instruction)]
+    original = originals[instruction.repeats]
+    names = {id(operand): name for name, operand in _named(original)}
+    return [names[id(operand)] for operand in again(original).writes]
 
 
 def _moves_bytes(instruction: Instruction) -> bool:

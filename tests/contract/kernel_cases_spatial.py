@@ -143,6 +143,7 @@ def batch(name: str, trailing: int = 2, **settings: Any) -> Case:
         blank, spare = garbage(channels, dtype), garbage(channels, dtype)
         tensors: dict[str, Tensors] = {
             "batch_norm": [x, gamma, beta, mean, variance, out, blank, spare],
+            "batch_normalize": [x, gamma, beta, mean, variance, out],
             "batch_norm_inference": [x, gamma, beta, mean, variance, out],
             "batch_norm_derivative": [dy, x, gamma, mean, variance, out, blank, spare],
             "batch_norm_gradient": [dy, x, mean, variance, blank, spare],
@@ -279,6 +280,7 @@ CASES: dict[str, Case] = {
         name + label: batch(name, trailing, **settings)
         for name, settings in {
             "batch_norm": {"momentum": 0.1, "epsilon": 1e-3},
+            "batch_normalize": {},
             "batch_norm_inference": {"epsilon": 1e-3},
             "batch_norm_derivative": {},
             "batch_norm_gradient": {},

@@ -52,6 +52,13 @@ def batch_norm(
     return _normalized(routine, "batch_normalize", x, (mean, inv_std, gamma, beta), y, types)
 
 
+def batch_normalize(x: Form, gamma: Form, beta: Form, mean: Form, inv_std: Form, y: Form) -> Routine | None:
+    """y."""
+    vectors = mean, inv_std, gamma, beta
+    types = types_of((x, y), vectors)
+    return None if types is None else _normalized(Routine(), "batch_normalize", x, vectors, y, types)
+
+
 def batch_norm_inference(
     x: Form, gamma: Form, beta: Form, running_mean: Form, running_var: Form, y: Form, *, epsilon: float
 ) -> Routine | None:

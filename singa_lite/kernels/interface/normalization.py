@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
+from singa_lite.kernels.interface.signature import Facts, Read, Update, Write, kernel
 
 # Batch normalisation: x, y, dy, dx (n, c, ...); the rest (c,). Statistics over all axes but axis 1, m values each.
 # Layer normalisation: x, y, dy, dx (rows..., *shape); gamma, beta (*shape); mean, inv_std (rows...).
 
 
-@kernel(y="x")
+@kernel(Facts(again="batch_normalize"), y="x")
 def batch_norm(
     x: Read,
     gamma: Read,
@@ -22,11 +22,17 @@ def batch_norm(
     momentum: float,
     epsilon: float,
 ) -> None:
-    """y = gamma * (x - mean) * inv_std + beta, inv_std = 1 / sqrt(var + epsilon), mean and var of this batch.
+    """y = gamma * inv_std * (x - mean) + beta, inv_std = 1 / sqrt(var + epsilon), mean and var of this batch.
 
+    y goes by mean and inv_std as they are kept, rounded to their dtype, so that `batch_normalize` gives it again.
     running = (1 - momentum) * running + momentum * batch; the running variance takes var * m / (m - 1)
     (var itself where m = 1). The form of Ioffe and Szegedy, arXiv 1502.03167, with PyTorch's running variance.
     """
+
+
+@kernel(y="x")
+def batch_normalize(x: Read, gamma: Read, beta: Read, mean: Read, inv_std: Read, y: Write) -> None:
+    """y of `batch_norm` by the statistics that it kept, to the bit."""
 
 
 @kernel(y="x")

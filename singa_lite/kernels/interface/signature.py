@@ -28,7 +28,9 @@ class Facts:
     other kernel results are the same for all such strides, bit for bit. activated: the kernel that applies an
     activation besides, "" if there is none. by_elements: an update that treats each element of a gradient by itself,
     whatever piece of the gradient it is given. commutes_with_max: an activation f with max(f(a), f(b)) = f(max(a, b)),
-    to the bit, that is flat only where it passes nothing back.
+    to the bit, that is flat only where it passes nothing back. again: the kernel that gives y again from what this one
+    kept, to the bit, where this one moves state that must move once, or takes longer; its tensors have the names that
+    they have here, and it has no settings. "": the kernel itself.
     """
 
     strides_matter: bool = False
@@ -36,6 +38,7 @@ class Facts:
     activated: str = ""
     by_elements: bool = False
     commutes_with_max: bool = False
+    again: str = ""
 
 
 #: Of most kernels.

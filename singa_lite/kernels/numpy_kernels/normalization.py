@@ -58,7 +58,23 @@ def batch_norm(
         _move(running_var, variance, momentum, count / max(1, count - 1), partial)
     np.copyto(mean, average, casting="same_kind")
     np.copyto(inv_std, invert_std(variance, epsilon), casting="same_kind")
-    np.multiply(gamma, variance, out=scale)
+    _normalize(x, gamma, beta, mean, inv_std, y, scale)
+
+
+@scratch(lambda x, *_: bytes_for(*_channel_parts(x, 0, 1)))
+def batch_normalize(
+    x: Array, gamma: Array, beta: Array, mean: Array, inv_std: Array, y: Array, *, scratch: Bytes
+) -> None:
+    """The last step of `batch_norm`."""
+    _, (scale,) = carve(scratch, *_channel_parts(x, 0, 1))
+    _normalize(x, gamma, beta, mean, inv_std, y, scale)
+
+
+def _normalize(
+    x: Array, gamma: Array, beta: Array, mean: Array, inv_std: Array, y: Array, scale: Array
+) -> None:
+    """y = (x - mean) * scale + beta, scale = gamma * inv_std."""
+    np.multiply(gamma, inv_std, out=scale)
     standardize(x, _per_channel(mean, x), [_per_channel(scale, x)], _per_channel(beta, x), y)
 
 

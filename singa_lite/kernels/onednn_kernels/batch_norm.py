@@ -74,10 +74,20 @@ def batch_norm(
         np.copyto(mean, total, casting="same_kind")
         np.divide(1, np.sqrt(np.add(squares, epsilon, out=squares), out=squares), out=squares)
         np.copyto(inv_std, squares, casting="same_kind")
-        np.multiply(gamma, squares, out=scale)
+        np.multiply(gamma, inv_std, out=scale)
 
     images.call(finish, *sums.totals, shift, share, gamma, running_mean, running_var, mean, inv_std, scale)
     return _normalized(images, source, y, mean, scale, beta)
+
+
+def batch_normalize(x: Form, gamma: Form, beta: Form, mean: Form, inv_std: Form, y: Form) -> Routine | None:
+    """The last step of `batch_norm`."""
+    if not _fit((x, y), gamma, beta, mean, inv_std):
+        return None
+    images = Images(x, y)
+    scale = images.temporary(mean.shape, "float32")
+    images.call(lambda gamma, inv_std, scale: np.multiply(gamma, inv_std, out=scale), gamma, inv_std, scale)
+    return _normalized(images, images.read(x), y, mean, scale, beta)
 
 
 def _add_moments(sums: ChannelSums, x: Operand) -> Temporary:
