@@ -39,7 +39,10 @@ class Repeater:
         self.writers: Mapping[int, list[int]] = uses.writers
         self.steps: Mapping[int, list[int]] = uses.places
         self.again = {s: self._repeatable(i) for s, i in enumerate(self.instructions[: self.start])}
-        self.candidates = {block: self.steps[block] for block in sorted(program.sizes) if self._is_candidate(block)}
+        forward = [block for block in sorted(program.sizes) if self._can_be_made_again(block)]
+        self.candidates = {block: self.steps[block] for block in forward if self.steps[block][-1] >= self.start}
+        #: What only the forward part reads: not there any more behind it, and made again on the way to others.
+        self.passing = {block: PER_CHAIN for block in forward if block not in self.candidates}
         self._next_number = 1 + max((i.number for i in self.instructions), default=0)
         self._valid_until = {s: self._changed(s, i) for s, i in self.again.items() if i is not None}
 
@@ -48,9 +51,9 @@ class Repeater:
         made = again(instruction)
         return made if all(operand.block in self.program.sizes for operand in made.writes) else None
 
-    def _is_candidate(self, block: int) -> bool:
-        writers, steps = self.writers[block], self.steps[block]
-        if not writers or writers[-1] >= self.start or steps[-1] < self.start:
+    def _can_be_made_again(self, block: int) -> bool:
+        writers = self.writers[block]
+        if not writers or writers[-1] >= self.start:
             return False
         repeats = [self.again[writer] for writer in writers]
         return all(i is not None and any(o.block == block for o in i.writes) for i in repeats)
@@ -85,7 +88,8 @@ class Repeater:
 
     def rewritten(self, levels: Mapping[int, int]) -> Program | None:
         """The program that drops these blocks, each as its level says; None where one could not be made again."""
-        return _Rewriting(self, {b: level for b, level in levels.items() if level != KEPT}).result()
+        dropped = {block: level for block, level in levels.items() if level != KEPT}
+        return _Rewriting(self, self.passing | dropped).result()
 
     def can_repeat(self, step: int, now: int) -> bool:
         """Whether what the instruction of the forward part reads is still there, unchanged, before step `now`."""
