@@ -10,13 +10,13 @@ begun several times, from nothing and from even cuts, and with larger and smalle
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from singa_lite.passes.in_place import in_place
-from singa_lite.passes.program import Program, live_bytes
-from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, Repeater
+from singa_lite.passes.program import Program
+from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, Repeater, Schedule
+from singa_lite.passes.sketch import Sketch
 from singa_lite.passes.time_model import seconds
 
 #: Of the excess over the limit, what one round of the search goes for.
@@ -29,13 +29,16 @@ Levels = dict[int, int]
 
 @dataclass
 class Choice:
-    """What is dropped, and what comes of it. seconds: of all repeats; live: bytes at each step, in place."""
+    """What is dropped, and what comes of it.
+
+    live: bytes at each call of the schedule; seconds: of all repeats; position: {step of the program: its call}.
+    """
 
     levels: Levels
-    program: Program
+    schedule: Schedule
     live: list[int]
     seconds: float
-    steps: dict[int, int] = field(default_factory=dict)
+    position: dict[int, int]
 
     @cached_property
     def floor(self) -> int:
@@ -53,7 +56,8 @@ class Search:
     def __init__(self, program: Program) -> None:
         self.repeater = Repeater(program)
         self.sizes = {block: program.rounded(program.sizes[block]) for block in self.repeater.candidates}
-        self.cost = {step: seconds(i) for step, i in self.repeater.again.items() if i is not None}
+        self.sketch = Sketch(self.repeater)
+        self.cost = {step: seconds(i) for step, i in self.repeater.repeats.items()}
         self._known: dict[tuple[tuple[int, int], ...], Choice | None] = {}
 
     def within(self, limit: int) -> Choice:
@@ -83,14 +87,12 @@ class Search:
         return self._known[key]
 
     def _evaluated(self, levels: Levels) -> Choice | None:
-        made = self.repeater.rewritten(levels)
-        if made is None:
+        schedule = self.repeater.schedule(levels)
+        if schedule is None:
             return None
-        extra = sum(seconds(i) for i in made.instructions if i.repeats is not None)
-        originals = (i for i in made.instructions if i.repeats is None)
-        positions = {id(i): s for s, i in enumerate(made.instructions)}
-        steps = {step: positions[id(i)] for step, i in enumerate(originals)}
-        return Choice(levels, made, live_bytes(in_place(made)), extra, steps)
+        extra = sum(self.cost[call.step] for call in schedule.calls if call.is_repeat)
+        position = {call.step: at for at, call in enumerate(schedule.calls) if not call.is_repeat}
+        return Choice(levels, schedule, self.sketch.live_bytes(schedule), extra, position)
 
     def _starts(self) -> list[Levels]:
         """Nothing dropped; and all but every so many values, as even cuts through the program."""
@@ -146,7 +148,7 @@ class Search:
                 continue
             freed = self.sizes[block] * self._within_gap(best, block, over)
             if freed:
-                chain = self.repeater.chain(block, dropped)
+                chain = self.repeater.chain([block], dropped)
                 scores[block] = freed / sum(self.cost[step] for step in chain)
         return sorted(scores, key=lambda block: (-scores[block], block))
 
@@ -159,7 +161,7 @@ class Search:
         steps, start = self.repeater.steps[block], self.repeater.start
         last = max(step for step in steps if step < start)
         first = min(step for step in steps if step >= start)
-        return over[best.steps[first]] - over[best.steps[last] + 1]
+        return over[best.position[first]] - over[best.position[last] + 1]
 
     def _needless_taken_back(self, best: Choice, limit: int) -> Choice:
         """The same with values kept after all where the limit holds without, costliest first, in groups that halve."""
@@ -181,4 +183,4 @@ class Search:
 
     def _own_cost(self, block: int, best: Choice) -> float:
         dropped = self.repeater.passing.keys() | best.levels.keys()
-        return sum(self.cost[step] for step in self.repeater.chain(block, dropped))
+        return sum(self.cost[step] for step in self.repeater.chain([block], dropped))

@@ -13,7 +13,8 @@ here each value is chosen for itself.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from singa_lite.operation import Instruction, Operand, Phase, again
 from singa_lite.passes.program import Program
@@ -23,141 +24,172 @@ from singa_lite.passes.uses import Uses
 #: for a reader of backward, not on the way to another value; made again for each reader.
 KEPT, ONCE, PER_CHAIN, PER_READER = range(4)
 
+#: {block: one of the above}
+Levels = Mapping[int, int]
+
+
+class Call(NamedTuple):
+    """An instruction of the program at its step, or its repeat. moved: {block: the block that stands for it here}."""
+
+    step: int
+    is_repeat: bool
+    moved: Mapping[int, int]
+
+
+@dataclass
+class Schedule:
+    """Calls in the order to run them. copies: the block of the program that each new block is like, in order."""
+
+    calls: list[Call] = field(default_factory=list)
+    copies: list[int] = field(default_factory=list)
+
 
 class Repeater:
-    """Rewrites one program for any choice of what is dropped.
+    """Schedules for one program, for any choice of what is dropped.
 
-    candidates: blocks that can be dropped and made again: intermediates that only repeatable instructions of the
-    forward part write, and that backward reads.
+    start: the first step behind the forward part. repeats: {step: what makes its results again}, of those that can be.
+    candidates: blocks that can be dropped and made again, and that backward reads. passing: those that the forward part
+    alone reads: not there any more behind it, they are made again on the way to others.
     """
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.instructions = program.instructions
-        self.start = next((s for s, i in enumerate(self.instructions) if i.phase is not Phase.FORWARD), 0)
-        uses = Uses(self.instructions)
+        self.start = next((s for s, i in enumerate(program.instructions) if i.phase is not Phase.FORWARD), 0)
+        uses = Uses(program.instructions)
         self.writers: Mapping[int, list[int]] = uses.writers
         self.steps: Mapping[int, list[int]] = uses.places
-        self.again = {s: self._repeatable(i) for s, i in enumerate(self.instructions[: self.start])}
+        self.repeats = self._repeatable()
         forward = [block for block in sorted(program.sizes) if self._can_be_made_again(block)]
-        self.candidates = {block: self.steps[block] for block in forward if self.steps[block][-1] >= self.start}
-        #: What only the forward part reads: not there any more behind it, and made again on the way to others.
-        self.passing = {block: PER_CHAIN for block in forward if block not in self.candidates}
-        self._next_number = 1 + max((i.number for i in self.instructions), default=0)
-        self._valid_until = {s: self._changed(s, i) for s, i in self.again.items() if i is not None}
+        self.candidates = [block for block in forward if self.steps[block][-1] >= self.start]
+        self.passing = {block: PER_CHAIN for block in forward if block not in set(self.candidates)}
+        self.plain = [Call(step, False, {}) for step in range(len(program.instructions))]
+        self.written = {step: tuple({o.block for o in i.writes}) for step, i in self.repeats.items()}
+        self.needs = self._needs(set(forward))
+        self.readers = self._readers(set(self.candidates))
+        self.valid_until = {step: self._changed(step, i) for step, i in self.repeats.items()}
 
-    def _repeatable(self, instruction: Instruction) -> Instruction | None:
-        """What makes its results again; None where it writes what lasts beyond the step, which must move once."""
-        made = again(instruction)
-        return made if all(operand.block in self.program.sizes for operand in made.writes) else None
+    def _repeatable(self) -> dict[int, Instruction]:
+        """By step, all of the forward part but what writes bytes that last beyond the step: these must move once."""
+        made = {step: again(i) for step, i in enumerate(self.program.instructions[: self.start])}
+        return {s: i for s, i in made.items() if all(operand.block in self.program.sizes for operand in i.writes)}
 
     def _can_be_made_again(self, block: int) -> bool:
         writers = self.writers[block]
         if not writers or writers[-1] >= self.start:
             return False
-        repeats = [self.again[writer] for writer in writers]
+        repeats = [self.repeats.get(writer) for writer in writers]
         return all(i is not None and any(o.block == block for o in i.writes) for i in repeats)
+
+    def _needs(self, forward: Collection[int]) -> dict[int, tuple[int, ...]]:
+        """{step: blocks that its repeat reads, of those that can be made again}"""
+        return {step: tuple({o.block for o in i.reads if o.block in forward}) for step, i in self.repeats.items()}
+
+    def _readers(self, candidates: Collection[int]) -> dict[int, list[int]]:
+        """{step of backward: candidates that it reads}"""
+        behind = enumerate(self.program.instructions[self.start :], self.start)
+        read = {step: sorted({o.block for o in i.reads if o.block in candidates}) for step, i in behind}
+        return {step: blocks for step, blocks in read.items() if blocks}
 
     def _changed(self, step: int, repeat: Instruction) -> int:
         """The step of the first write to what it reads, behind its own: until there it can be repeated."""
-        own = {operand.block for operand in repeat.writes}
+        own = set(self.written[step])
         later = (w for o in repeat.reads if o.block not in own for w in self.writers[o.block] if w > step)
-        return min(later, default=len(self.instructions))
+        return min(later, default=len(self.program.instructions))
 
-    def chain(self, block: int, dropped: Collection[int]) -> set[int]:
-        """The steps to repeat so that the block is there again, where all of `dropped` are not."""
+    def chain(self, blocks: Collection[int], *absent: Collection[int]) -> set[int]:
+        """The steps to repeat so that these blocks are there again, where all of `absent` are not."""
         needed: set[int] = set()
-        open_, seen = [block], {block}
-        while open_:
-            for writer in self.writers[open_.pop()]:
-                repeat = self.again[writer]
-                if writer in needed or repeat is None:
+        left, seen = [*blocks], {*blocks}
+        while left:
+            for step in self.writers[left.pop()]:
+                if step in needed:
                     continue
-                needed.add(writer)
-                own = {operand.block for operand in repeat.writes}
-                for operand in repeat.reads:
-                    if (operand.block in dropped or operand.block in own) and operand.block not in seen:
-                        seen.add(operand.block)
-                        open_.append(operand.block)
+                needed.add(step)
+                for block in self.needs[step]:
+                    if block not in seen and (block in self.written[step] or any(block in some for some in absent)):
+                        seen.add(block)
+                        left.append(block)
         return needed
 
-    def written(self, step: int) -> list[Operand]:
-        """What the repeat of this instruction writes."""
-        repeat = self.again[step]
-        return [] if repeat is None else repeat.writes
+    def schedule(self, levels: Levels) -> Schedule | None:
+        """What drops blocks as their levels say; None where one of them could not be made again."""
+        return _Walk(self, self.passing | {b: level for b, level in levels.items() if level != KEPT}).result()
 
-    def rewritten(self, levels: Mapping[int, int]) -> Program | None:
-        """The program that drops these blocks, each as its level says; None where one could not be made again."""
-        dropped = {block: level for block, level in levels.items() if level != KEPT}
-        return _Rewriting(self, self.passing | dropped).result()
+    def rewritten(self, schedule: Schedule) -> Program:
+        """The program of a schedule; repeats have numbers behind all others."""
+        first, number = self.program.next_block, max(i.number for i in self.program.instructions)
+        sizes = self.program.sizes | {first + n: self.program.sizes[b] for n, b in enumerate(schedule.copies)}
+        made = []
+        for call in schedule.calls:
+            instruction = self.program.instructions[call.step]
+            if call.is_repeat:
+                number += 1
+                instruction = self._repeat(instruction, self.repeats[call.step], number)
+            if call.moved:
+                instruction = instruction.with_operands(tuple(_moved(o, call.moved) for o in instruction.operands))
+            made.append(instruction)
+        return replace(self.program, instructions=tuple(made), sizes=sizes)
 
-    def can_repeat(self, step: int, now: int) -> bool:
-        """Whether what the instruction of the forward part reads is still there, unchanged, before step `now`."""
-        return now <= self._valid_until.get(step, -1)
+    def _repeat(self, original: Instruction, repeat: Instruction, number: int) -> Instruction:
+        nbytes = original.scratch_bytes
+        if repeat.kernel != original.kernel:
+            nbytes = self.program.target.scratch_bytes(repeat.kernel, repeat.operands, repeat.settings)
+        return replace(repeat, number=number, scratch_bytes=nbytes)
 
 
-class _Rewriting:
-    """One walk. current: {dropped block: the block that it was made again in, while that is kept}."""
+def _moved(operand: Operand | None, to: Mapping[int, int]) -> Operand | None:
+    return operand._replace(block=to[operand.block]) if operand is not None and operand.block in to else operand
 
-    def __init__(self, of: Repeater, levels: Mapping[int, int]) -> None:
+
+class _Walk:
+    """One walk through the program. current: {dropped block: the block that it was made again in, while it is kept}."""
+
+    def __init__(self, of: Repeater, levels: Levels) -> None:
         self.of = of
         self.levels = levels
-        self.sizes = dict(of.program.sizes)
-        self.made: list[Instruction] = list(of.instructions[: of.start])
+        self.made = Schedule()
         self.current: dict[int, int] = {}
         self.next_block = of.program.next_block
-        self.next_number = of._next_number
 
-    def result(self) -> Program | None:
-        for step in range(self.of.start, len(self.of.instructions)):
-            instruction = self.of.instructions[step]
-            wanted = sorted({o.block for o in instruction.reads if o.block in self.levels})
+    def result(self) -> Schedule | None:
+        done, calls = 0, self.made.calls
+        for step, read in self.of.readers.items():
+            wanted = [block for block in read if block in self.levels]
             if wanted:
-                if not self._make([block for block in wanted if block not in self.current], step):
+                calls += self.of.plain[done:step]
+                done = step + 1
+                absent = [block for block in wanted if block not in self.current]
+                if absent and not self._make(absent, step):
                     return None
-                instruction = instruction.with_operands(tuple(map(self._moved, instruction.operands)))
+                calls.append(Call(step, False, {block: self.current[block] for block in wanted}))
                 for block in wanted:
                     if self.levels[block] == PER_READER:
                         del self.current[block]
-            self.made.append(instruction)
-        return replace(self.of.program, instructions=tuple(self.made), sizes=self.sizes)
+        calls += self.of.plain[done:]
+        return self.made
 
     def _make(self, blocks: list[int], now: int) -> bool:
         """Append the repeats that these blocks need before step `now`; False if what one reads is not there any more."""
-        absent = self.levels.keys() - self.current.keys()
-        needed = set[int]().union(*(self.of.chain(block, absent) for block in blocks))
-        if not all(self.of.can_repeat(step, now) for step in needed):
+        needed = self.of.chain(blocks, self.levels.keys() - self.current.keys())
+        if any(self.of.valid_until[step] < now for step in needed):
             return False
-        written = {operand.block for step in needed for operand in self.of.written(step)}
+        written = {block for step in needed for block in self.of.written[step]}
         whole = {block for block in written if needed.issuperset(self.of.writers[block])}
-        before = dict(self.current)
-        self.current |= {block: self._new_block(block) for block in sorted(whole)}
-        self.made += [self._repeat(step, whole) for step in sorted(needed)]
-        for block in whole.difference(blocks):
-            if self.levels.get(block) != ONCE:
-                del self.current[block]
-                if block in before:
-                    self.current[block] = before[block]
+        here = self.current | {block: self._new_block(block) for block in sorted(whole)}
+        self.made.calls += [self._repeat(step, here, whole) for step in sorted(needed)]
+        for block in whole:
+            if block in blocks or self.levels.get(block) == ONCE:
+                self.current[block] = here[block]
         return True
 
-    def _repeat(self, step: int, whole: Collection[int]) -> Instruction:
-        """The instruction over other blocks. whole: those that are made again as a whole; of others nobody reads it."""
-        repeat = self.of.again[step]
-        assert repeat is not None
-        aside = {o.block: self._new_block(o.block) for o in repeat.writes if o.block not in whole}
-        operands = tuple(o and o._replace(block=aside[o.block]) if o and o.block in aside else self._moved(o) for o in repeat.operands)
-        nbytes = repeat.scratch_bytes
-        if repeat.kernel != self.of.instructions[step].kernel:
-            nbytes = self.of.program.target.scratch_bytes(repeat.kernel, operands, repeat.settings)
-        self.next_number += 1
-        return replace(repeat, number=self.next_number - 1, operands=operands, scratch_bytes=nbytes)
-
-    def _moved(self, operand: Operand | None) -> Operand | None:
-        if operand is None or operand.block not in self.current:
-            return operand
-        return operand._replace(block=self.current[operand.block])
+    def _repeat(self, step: int, here: Mapping[int, int], whole: Collection[int]) -> Call:
+        """The repeat over the blocks that are here. Nobody reads what it writes of blocks that are not made as a whole."""
+        written = self.of.written[step]
+        moved = {block: here[block] for block in self.of.needs[step] if block in here}
+        moved |= {block: here[block] if block in whole else self._new_block(block) for block in written}
+        return Call(step, True, moved)
 
     def _new_block(self, like: int) -> int:
-        self.sizes[self.next_block] = self.sizes[like]
+        self.made.copies.append(like)
         self.next_block += 1
         return self.next_block - 1
