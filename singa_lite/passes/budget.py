@@ -141,14 +141,14 @@ class Search:
     def _ranked(self, best: Choice, level: int, limit: int) -> list[int]:
         """Candidates below this level that free bytes above the limit, by bytes a second, the best first."""
         over = self._over(best, limit)
-        dropped = self.repeater.passing.keys() | best.levels.keys()
+        absent = self.repeater.absent(best.levels)
         scores = {}
         for block in self.repeater.candidates:
             if best.levels.get(block, KEPT) >= level:
                 continue
             freed = self.sizes[block] * self._within_gap(best, block, over)
             if freed:
-                chain = self.repeater.chain([block], dropped)
+                chain = self.repeater.chain([block], self.repeater.candidates[block].behind, absent)
                 scores[block] = freed / sum(self.cost[step] for step in chain)
         return sorted(scores, key=lambda block: (-scores[block], block))
 
@@ -158,10 +158,8 @@ class Search:
 
     def _within_gap(self, best: Choice, block: int, over: list[int]) -> int:
         """How many such steps lie between the block's last use in the forward part and its first one behind."""
-        steps, start = self.repeater.steps[block], self.repeater.start
-        last = max(step for step in steps if step < start)
-        first = min(step for step in steps if step >= start)
-        return over[best.position[first]] - over[best.position[last] + 1]
+        gap = self.repeater.candidates[block]
+        return over[best.position[gap.behind]] - over[best.position[gap.before] + 1]
 
     def _needless_taken_back(self, best: Choice, limit: int) -> Choice:
         """The same with values kept after all where the limit holds without, costliest first, in groups that halve."""
@@ -182,5 +180,5 @@ class Search:
         return best
 
     def _own_cost(self, block: int, best: Choice) -> float:
-        dropped = self.repeater.passing.keys() | best.levels.keys()
-        return sum(self.cost[step] for step in self.repeater.chain([block], dropped))
+        chain = self.repeater.chain([block], self.repeater.candidates[block].behind, self.repeater.absent(best.levels))
+        return sum(self.cost[step] for step in chain)

@@ -1,4 +1,4 @@
-"""Repeats: values of the forward part are dropped after their last use there and made again where backward reads them.
+"""Repeats: values are dropped where they are not used for long, and made again where backward reads them.
 
     kept:      conv1 -- bn1 -- relu1 -- conv2 ...                       ... conv2' relu1' bn1' conv1'
                   |_______|_______|______________________________________________|
@@ -12,17 +12,21 @@ here each value is chosen for itself.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import NamedTuple
 
-from singa_lite.operation import Instruction, Operand, Phase, again
+from singa_lite.operation import Instruction, Operand, again
 from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
 
 #: How a value is held: kept as it is; dropped, and kept from when it is first made again; kept only where it was made
 #: for a reader of backward, not on the way to another value; made again for each reader.
 KEPT, ONCE, PER_CHAIN, PER_READER = range(4)
+
+#: Steps without a use, below which nothing is dropped.
+LEAST_GAP = 8
 
 #: {block: one of the above}
 Levels = Mapping[int, int]
@@ -44,76 +48,93 @@ class Schedule:
     copies: list[int] = field(default_factory=list)
 
 
+class Gap(NamedTuple):
+    """Where a block is not used for the longest time, once it is whole: the steps of the uses before and behind."""
+
+    before: int
+    behind: int
+
+
 class Repeater:
     """Schedules for one program, for any choice of what is dropped.
 
-    start: the first step behind the forward part. repeats: {step: what makes its results again}, of those that can be.
-    candidates: blocks that can be dropped and made again, and that backward reads. passing: those that the forward part
-    alone reads: not there any more behind it, they are made again on the way to others.
+    repeats: {step: what makes its results again}, of those that can be. candidates: {block: its gap} of blocks that can
+    be dropped and made again. passing: all others that can be made again; they are, on the way to candidates, where a
+    repeat reads one behind its last use.
     """
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.start = next((s for s, i in enumerate(program.instructions) if i.phase is not Phase.FORWARD), 0)
         uses = Uses(program.instructions)
         self.writers: Mapping[int, list[int]] = uses.writers
         self.steps: Mapping[int, list[int]] = uses.places
         self.repeats = self._repeatable()
-        forward = [block for block in sorted(program.sizes) if self._can_be_made_again(block)]
-        self.candidates = [block for block in forward if self.steps[block][-1] >= self.start]
-        self.passing = {block: PER_CHAIN for block in forward if block not in set(self.candidates)}
+        gaps = {block: self._gap(block) for block in sorted(program.sizes) if self._can_be_made_again(block)}
+        self.candidates = {block: gap for block, gap in gaps.items() if gap.behind - gap.before >= LEAST_GAP}
+        self.passing = {block: self.steps[block][-1] for block in gaps if block not in self.candidates}
         self.plain = [Call(step, False, {}) for step in range(len(program.instructions))]
         self.written = {step: tuple({o.block for o in i.writes}) for step, i in self.repeats.items()}
-        self.needs = self._needs(set(forward))
-        self.readers = self._readers(set(self.candidates))
+        self.needs = {step: tuple({o.block for o in i.reads if o.block in gaps}) for step, i in self.repeats.items()}
+        self.readers = self._readers()
         self.valid_until = {step: self._changed(step, i) for step, i in self.repeats.items()}
 
     def _repeatable(self) -> dict[int, Instruction]:
-        """By step, all of the forward part but what writes bytes that last beyond the step: these must move once."""
-        made = {step: again(i) for step, i in enumerate(self.program.instructions[: self.start])}
+        """By step, all but what writes bytes that last beyond the program: these must move once."""
+        made = {step: again(i) for step, i in enumerate(self.program.instructions)}
         return {s: i for s, i in made.items() if all(operand.block in self.program.sizes for operand in i.writes)}
 
     def _can_be_made_again(self, block: int) -> bool:
-        writers = self.writers[block]
-        if not writers or writers[-1] >= self.start:
-            return False
-        repeats = [self.repeats.get(writer) for writer in writers]
-        return all(i is not None and any(o.block == block for o in i.writes) for i in repeats)
+        repeats = [self.repeats.get(writer) for writer in self.writers[block]]
+        return bool(repeats) and all(i is not None and any(o.block == block for o in i.writes) for i in repeats)
 
-    def _needs(self, forward: Collection[int]) -> dict[int, tuple[int, ...]]:
-        """{step: blocks that its repeat reads, of those that can be made again}"""
-        return {step: tuple({o.block for o in i.reads if o.block in forward}) for step, i in self.repeats.items()}
+    def _gap(self, block: int) -> Gap:
+        last = self.writers[block][-1]
+        uses = [step for step in self.steps[block] if step >= last]
+        return max((Gap(*pair) for pair in pairwise(uses)), key=lambda gap: gap.behind - gap.before, default=Gap(last, last))
 
-    def _readers(self, candidates: Collection[int]) -> dict[int, list[int]]:
-        """{step of backward: candidates that it reads}"""
-        behind = enumerate(self.program.instructions[self.start :], self.start)
-        read = {step: sorted({o.block for o in i.reads if o.block in candidates}) for step, i in behind}
-        return {step: blocks for step, blocks in read.items() if blocks}
+    def _readers(self) -> dict[int, list[int]]:
+        """{step: candidates that it reads behind their gap}, in order."""
+        read: dict[int, list[int]] = {}
+        for block, gap in self.candidates.items():
+            for step in self.steps[block]:
+                if step >= gap.behind:
+                    read.setdefault(step, []).append(block)
+        return dict(sorted(read.items()))
 
     def _changed(self, step: int, repeat: Instruction) -> int:
-        """The step of the first write to what it reads, behind its own: until there it can be repeated."""
-        own = set(self.written[step])
-        later = (w for o in repeat.reads if o.block not in own for w in self.writers[o.block] if w > step)
+        """The step of the first write to what it reads, its own among them unless that is made again with it.
+
+        Until there it can be repeated.
+        """
+        own = set(self.written[step]).intersection(self.needs[step])
+        later = (w for o in repeat.reads if o.block not in own for w in self.writers[o.block] if w >= step)
         return min(later, default=len(self.program.instructions))
 
-    def chain(self, blocks: Collection[int], *absent: Collection[int]) -> set[int]:
-        """The steps to repeat so that these blocks are there again, where all of `absent` are not."""
+    def chain(self, blocks: Iterable[int], now: int, absent: Mapping[int, int]) -> set[int]:
+        """The steps to repeat so that these blocks are there again at step `now`.
+
+        absent: {block: the step of its last use until it is dropped}.
+        """
         needed: set[int] = set()
-        left, seen = [*blocks], {*blocks}
+        left, seen, never = [*blocks], {*blocks}, len(self.plain)
         while left:
             for step in self.writers[left.pop()]:
                 if step in needed:
                     continue
                 needed.add(step)
                 for block in self.needs[step]:
-                    if block not in seen and (block in self.written[step] or any(block in some for some in absent)):
+                    if block not in seen and (absent.get(block, never) < now or block in self.written[step]):
                         seen.add(block)
                         left.append(block)
         return needed
 
+    def absent(self, dropped: Iterable[int]) -> dict[int, int]:
+        """{block: the step of its last use until it is there no more}, of passing ones and those that are dropped."""
+        return self.passing | {block: self.candidates[block].before for block in dropped}
+
     def schedule(self, levels: Levels) -> Schedule | None:
         """What drops blocks as their levels say; None where one of them could not be made again."""
-        return _Walk(self, self.passing | {b: level for b, level in levels.items() if level != KEPT}).result()
+        return _Walk(self, {block: level for block, level in levels.items() if level != KEPT}).result()
 
     def rewritten(self, schedule: Schedule) -> Program:
         """The program of a schedule; repeats have numbers behind all others."""
@@ -147,6 +168,7 @@ class _Walk:
     def __init__(self, of: Repeater, levels: Levels) -> None:
         self.of = of
         self.levels = levels
+        self.absent = of.absent(levels)
         self.made = Schedule()
         self.current: dict[int, int] = {}
         self.next_block = of.program.next_block
@@ -170,8 +192,10 @@ class _Walk:
 
     def _make(self, blocks: list[int], now: int) -> bool:
         """Append the repeats that these blocks need before step `now`; False if what one reads is not there any more."""
-        needed = self.of.chain(blocks, self.levels.keys() - self.current.keys())
-        if any(self.of.valid_until[step] < now for step in needed):
+        there = {block: self.absent.pop(block) for block in self.current}
+        needed = self.of.chain(blocks, now, self.absent)
+        self.absent |= there
+        if not all(step < now <= self.of.valid_until[step] for step in needed):
             return False
         written = {block for step in needed for block in self.of.written[step]}
         whole = {block for block in written if needed.issuperset(self.of.writers[block])}
