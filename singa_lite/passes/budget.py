@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
+from singa_lite.memory.problem import PlanError
 from singa_lite.passes.program import Program
 from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, Repeater, Schedule
 from singa_lite.passes.sketch import Sketch
@@ -62,9 +63,10 @@ class Search:
 
     def within(self, limit: int) -> Choice:
         """The cheapest choice whose live bytes are at most `limit`; where none was found, that of the lowest floor."""
-        free = self.choice({})
-        if free is None or free.floor <= limit:
-            assert free is not None
+        free = self._evaluated({})
+        if free is None:
+            raise PlanError("wanted a program that runs without repeats")
+        if free.floor <= limit:
             return free
         found = [
             self._needless_taken_back(choice, limit) if choice.floor <= limit else choice
@@ -173,7 +175,7 @@ class Search:
                 if tried is not None and tried.floor <= limit and tried.seconds < best.seconds:
                     best = tried
                 else:
-                    failed += [block for block in blocks[start : start + size]]
+                    failed += blocks[start : start + size]
             if size == 1:
                 return best
             blocks, size = failed, max(1, size // 2)

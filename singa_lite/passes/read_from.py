@@ -53,14 +53,15 @@ def check_reads(rewritten: Program, planned: Program, places: Mapping[int, int])
                     f"{_called(instruction)}, read {position}: wanted the bytes written as {expected[:3]}, "
                     f"received {received[:3]}"
                 )
-    for block in (wanted_memory.keys() | memory.keys()) - rewritten.sizes.keys() - {-1}:
+    used = {operand.block for i in rewritten.instructions for operand in i.operands if operand is not None}
+    for block in (wanted_memory.keys() | memory.keys()) - rewritten.sizes.keys() - (planned.sizes.keys() - used) - {-1}:
         left, left_wanted = (m[block].pieces() if block in m else [] for m in (memory, wanted_memory))
         if not are_same(left, left_wanted):
             raise PlanError(f"held block {block}: wanted it left written as {left_wanted[:3]}, received {left[:3]}")
 
 
 def _check_calls(rewritten: Program, planned: Program, places: Mapping[int, int]) -> Collection[int]:
-    """PlanError unless each call is one of the rewritten program, once, or a repeat of one. Those that were left out."""
+    """Which were left out. PlanError unless each call is one of the rewritten program, once, or a repeat of one."""
     originals = {i.number: i for i in rewritten.instructions}
     left, numbers = set(originals), set[int]()
     for instruction in planned.instructions:

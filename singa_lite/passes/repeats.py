@@ -90,7 +90,9 @@ class Repeater:
     def _gap(self, block: int) -> Gap:
         last = self.writers[block][-1]
         uses = [step for step in self.steps[block] if step >= last]
-        return max((Gap(*pair) for pair in pairwise(uses)), key=lambda gap: gap.behind - gap.before, default=Gap(last, last))
+        return max(
+            (Gap(*pair) for pair in pairwise(uses)), key=lambda gap: gap.behind - gap.before, default=Gap(last, last)
+        )
 
     def _readers(self) -> dict[int, list[int]]:
         """{step: candidates that it reads behind their gap}, in order."""
@@ -191,7 +193,7 @@ class _Walk:
         return self.made
 
     def _make(self, blocks: list[int], now: int) -> bool:
-        """Append the repeats that these blocks need before step `now`; False if what one reads is not there any more."""
+        """Append the repeats that these blocks need before step `now`; False if what one reads is there no more."""
         there = {block: self.absent.pop(block) for block in self.current}
         needed = self.of.chain(blocks, now, self.absent)
         self.absent |= there
@@ -207,7 +209,7 @@ class _Walk:
         return True
 
     def _repeat(self, step: int, here: Mapping[int, int], whole: Collection[int]) -> Call:
-        """The repeat over the blocks that are here. Nobody reads what it writes of blocks that are not made as a whole."""
+        """The repeat over the blocks that are here. What it writes of blocks that are not made whole nobody reads."""
         written = self.of.written[step]
         moved = {block: here[block] for block in self.of.needs[step] if block in here}
         moved |= {block: here[block] if block in whole else self._new_block(block) for block in written}

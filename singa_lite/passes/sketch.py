@@ -33,7 +33,7 @@ class Sketch:
         program = repeater.program
         self.first_new = program.next_block
         self.sizes = {block: program.rounded(nbytes) for block, nbytes in program.sizes.items()}
-        self.plain = [_needs(program, i, i.scratch_bytes) for i in program.instructions]
+        self.plain = {step: _needs(program, i, i.scratch_bytes) for step, i in enumerate(program.instructions)}
         self.repeats = {
             step: _needs(program, i, self._scratch(program, program.instructions[step], i))
             for step, i in repeater.repeats.items()
@@ -46,7 +46,9 @@ class Sketch:
 
     def live_bytes(self, schedule: Schedule) -> list[int]:
         """Bytes live at each call, sizes rounded up to the alignment."""
-        calls = [(self.repeats[call.step] if call.is_repeat else self.plain[call.step], call) for call in schedule.calls]
+        calls = [
+            (self.repeats[call.step] if call.is_repeat else self.plain[call.step], call) for call in schedule.calls
+        ]
         first: dict[int, int] = {}
         last: dict[int, int] = {}
         for at, (needs, call) in enumerate(calls):
@@ -90,7 +92,9 @@ def _pairs(program: Program, instruction: Instruction) -> Iterator[Pair]:
     named = instruction.by_name
     for name, sources in SIGNATURES[instruction.kernel].overwrites.items():
         output = named[name]
-        fitting = tuple(o.block for s in sources if (o := named[s]) is not None and _fits(program, output, o, instruction))
+        fitting = tuple(
+            o.block for s in sources if (o := named[s]) is not None and _fits(program, output, o, instruction)
+        )
         if output is not None and fitting:
             yield output.block, fitting
 

@@ -70,9 +70,7 @@ def batch_normalize(
     _normalize(x, gamma, beta, mean, inv_std, y, scale)
 
 
-def _normalize(
-    x: Array, gamma: Array, beta: Array, mean: Array, inv_std: Array, y: Array, scale: Array
-) -> None:
+def _normalize(x: Array, gamma: Array, beta: Array, mean: Array, inv_std: Array, y: Array, scale: Array) -> None:
     """y = (x - mean) * scale + beta, scale = gamma * inv_std."""
     np.multiply(gamma, inv_std, out=scale)
     standardize(x, _per_channel(mean, x), [_per_channel(scale, x)], _per_channel(beta, x), y)
