@@ -172,10 +172,10 @@ def _free_of_shared(regions: list[int]) -> int:
     """Bytes left over in segments that small regions share, each in the first where it fits, largest first."""
     left: list[int] = []
     for size in sorted((size for size in regions if size < SEGMENT_BYTES), reverse=True):
-        place = next((place for place, room in enumerate(left) if room >= size), len(left))
-        if place == len(left):
+        segment = next((segment for segment, room in enumerate(left) if room >= size), len(left))
+        if segment == len(left):
             left.append(SEGMENT_BYTES)
-        left[place] -= size
+        left[segment] -= size
     return sum(left)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from weakref import ReferenceType, ref
 
 from singa_lite import threads
-from singa_lite.arena import Arena, Bound
+from singa_lite.arena import Arena, Executable
 from singa_lite.arena import Pause as Pause
 from singa_lite.errors import GraphError
 from singa_lite.memory_plan import MemoryPlan, Row
@@ -67,13 +67,13 @@ class Graph(Unique):
         self.open_walks = 0
         self.recording = True
         self.failed = False
-        #: Called before each run: whoever fills the inputs may say that they are not in their places.
+        #: Called before each run: whoever fills the inputs raises there if they are not filled.
         self.check_inputs: Callable[[], None] | None = None
         self._numbers: dict[int, int] = {}
         self._used: set[int] = set()
         self._writes: set[int] | None = None
         self._placed: dict[str, Placed] = {}
-        self._bound: dict[str, Bound] = {}
+        self._executables: dict[str, Executable] = {}
         #: Blocks made while recording that somebody holds: inputs without values yet, and outputs.
         self._fresh: dict[int, Block] = {}
 
@@ -176,8 +176,8 @@ class Graph(Unique):
                 change[block.born] += block.nbytes
                 change[len(self.instructions) + 1 if block.died is None else block.died] -= block.nbytes
         level = most = 0
-        for place, instruction in enumerate(self.instructions):
-            level += change[place]
+        for step, instruction in enumerate(self.instructions):
+            level += change[step]
             most = max(most, level + instruction.scratch_bytes)
         return most
 
@@ -242,10 +242,10 @@ class Graph(Unique):
         """
         if self.check_inputs is not None:
             self.check_inputs()
-        bound = self._bound.get(order)
-        if bound is None or self.device.graph is not None:
-            bound = self._executable(order)
-        bound.run(pause)
+        executable = self._executables.get(order)
+        if executable is None or self.device.graph is not None:
+            executable = self._executable(order)
+        executable.run(pause)
 
     def profile(self, runs: int = 10) -> Profile:
         """Time each operation of the planned step by itself: the median over `runs`, at least 1, in seconds.
@@ -254,18 +254,18 @@ class Graph(Unique):
         """
         if self.check_inputs is not None:
             self.check_inputs()
-        bound = self._executable("recorded")
+        executable = self._executable("recorded")
         threads.settle()
-        return self.arena.alone.run(self._measured, bound, runs)
+        return self.arena.turn.run(self._measured, executable, runs)
 
-    def _measured(self, bound: Bound, runs: int) -> Profile:
+    def _measured(self, executable: Executable, runs: int) -> Profile:
         with self.device.runtime.here():
-            return measure(bound.placed.program.instructions, bound.launches(), runs, self.device.synchronize)
+            return measure(executable.placed.planned.instructions, executable.launches(), runs, self.device.synchronize)
 
-    def _executable(self, order: str) -> Bound:
+    def _executable(self, order: str) -> Executable:
         if not self.recording and self.device.graph is not None:
             raise GraphError("run: wanted no recording on this device meanwhile; run the graph before or after it")
-        if order not in self._bound:
+        if order not in self._executables:
             placed = self._place(order)
             prove(placed)
             for block in self._fresh.values():
@@ -273,11 +273,11 @@ class Graph(Unique):
                     self.device.bind(block)
             held = {number: b.held for number, b in enumerate(self.blocks) if b.held is not None} | self._fresh
             checked = os.environ.get("SINGA_LITE_CHECKED", "") == "1"
-            self._bound[order] = Bound(placed, self.arena, held, checked)
-        return self._bound[order]
+            self._executables[order] = Executable(placed, self.arena, held, checked)
+        return self._executables[order]
 
     def _place(self, order: str) -> Placed:
-        """The placed program of an order; the first call decides which blocks are outputs, and holds them."""
+        """The plan of an order; the first call decides which blocks are outputs, and holds them."""
         if order not in ORDERS:
             raise ValueError(f"order: wanted one of {ORDERS}, received {order!r}")
         if order not in self._placed:

@@ -125,8 +125,8 @@ class Field:
             bounds[waiting] = np.maximum(bounds[waiting], raised)
         return bounds
 
-    def parts(self, i: int) -> list[Indices]:
-        """What is not yet placed, if placing i made it fall into parts that share no section; else one part."""
+    def components(self, i: int) -> list[Indices]:
+        """What is not yet placed, by component: there are several if placing i left some that share no section."""
         first, stop, _ = self._spans[i]
         order = self._by_first[self.least[self._by_first] < self.placed]
         if self.crossing[first : stop - 1].all() or not len(order):
@@ -135,7 +135,7 @@ class Field:
         cuts = np.flatnonzero(self.table.first[order][1:] >= reach[:-1]) + 1
         return [order[a:b] for a, b in pairwise([0, *cuts.tolist(), len(order)])]
 
-    def part(self, members: Indices) -> Field:
+    def component(self, members: Indices) -> Field:
         """A field of these requests alone, which are not yet placed, from their present least offsets on."""
         return Field(self.table.subset(members), self.limit[members], self.least[members], self.room)
 

@@ -52,11 +52,11 @@ def decide(table: Table, capacity: int, budget: Budget) -> Ints | None:
     ExhaustedError if neither is found within the budget.
     """
     offsets = np.zeros(len(table), table.size.dtype)
-    for members in table.parts():
-        part, turn = table.subset(members), 0
+    for members in table.components():
+        component, turn = table.subset(members), 0
         while True:
             try:
-                solution = attempt(part, capacity, turn, budget)
+                solution = attempt(component, capacity, turn, budget)
                 break
             except ExhaustedError:
                 if budget.used_up():
@@ -145,21 +145,21 @@ def solve(field: Field, budget: Budget, offset: int = -1, rank: int = -1) -> Int
 
 
 def _split(field: Field, undo: Undo, budget: Budget, offsets: Ints) -> bool:
-    """Solve the smaller parts that the field has fallen into, each for itself; False if one cannot be.
+    """Solve the smaller components that the field has fallen into, each for itself; False if one cannot be.
 
     The largest stays in the field, unless so little is left of this that a smaller one is worth making.
     """
-    parts = sorted(field.parts(undo.request), key=len)
-    if 2 * len(parts[-1]) > len(field.table) or len(field.table) <= SMALL:
-        parts.pop()
-    for part in parts:
-        members = np.sort(part)
+    components = sorted(field.components(undo.request), key=len)
+    if 2 * len(components[-1]) > len(field.table) or len(field.table) <= SMALL:
+        components.pop()
+    for component in components:
+        members = np.sort(component)
         rank = int(members.searchsorted(undo.request))  # how many have a rank below the request's
         if len(members) == 1:  # rests where it is, if its turn is still to come
             least = int(field.least[members[0]])
             solution = np.array([least]) if (least, -rank) >= (undo.offset, 0) else None
         else:
-            solution = solve(field.part(members), budget, undo.offset, rank - 1)
+            solution = solve(field.component(members), budget, undo.offset, rank - 1)
         if solution is None:
             return False
         offsets[members] = solution

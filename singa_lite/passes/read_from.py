@@ -19,23 +19,23 @@ from singa_lite.passes.program import Program
 from singa_lite.tensor import Shape
 
 
-def check_reads(rewritten: Program, planned: Program, places: Mapping[int, int]) -> None:
+def check_reads(rewritten: Program, planned: Program, offsets: Mapping[int, int]) -> None:
     """PlanError unless the planned program leaves in each held block, byte for byte, what the rewritten one does.
 
-    places: {block: offset in the arena} for the planned program; blocks that are not in it have bytes of their own
+    offsets: {block: offset in the arena} for the planned program; blocks that are not in it have bytes of their own
     there too, as every block has for the rewritten one. Each planned instruction must stand in that one, once, read
     what it reads there, and write over what it reads only as its kernel allows.
 
-    A byte is named by the instruction that wrote it, and by its place among the elements written, counted in the
-    order of memory: the axes sorted by falling stride, see `axis_order`. That place is a function of the element's
+    A byte is named by the instruction that wrote it, and by its index among the bytes written, counted in the
+    order of memory: the axes sorted by falling stride, see `axis_order`. That index is a function of the element's
     indices, the shape and the order of the axes alone. A planned operand must have the shape and the axis order of
-    the rewritten one, whatever its strides and offset: then equal places are equal elements, of what is written and
+    the rewritten one, whatever its strides and offset: then equal indices are equal elements, of what is written and
     of what is read, so that moved and restrided operands compare equal. Elements that are read repeatedly, along an
     axis of stride 0, count once; the same axes are such axes in both programs. Copies that the plan left out are seen
-    through: what a copy wrote is named by what it read, if both have one axis order, so one place for each element.
+    through: what a copy wrote is named by what it read, if both have one axis order, so one index for each element.
 
     Where the planned program first writes to a block in the arena, the block's bytes are taken to hold nothing that
-    anybody wrote: so others of that place cannot be read through it, nor later through the blocks that lay there.
+    anybody wrote: so others at that offset cannot be read through it, nor later through the blocks that lay there.
     Bytes of an intermediate that nobody wrote in the rewritten program either have no value to keep.
     """
     originals = {i.number: i for i in rewritten.instructions}
@@ -43,15 +43,15 @@ def check_reads(rewritten: Program, planned: Program, places: Mapping[int, int])
         original = originals.pop(instruction.number, None)
         if original is None:
             raise PlanError(f"{_called(instruction)}: wanted one of the rewritten program, and only once")
-        _check_call(original, instruction, places)
+        _check_call(original, instruction, offsets)
     wanted, wanted_memory = _sources(rewritten, {}, originals.keys())
-    found, memory = _sources(planned, places, ())
+    found, memory = _sources(planned, offsets, ())
     for instruction in planned.instructions:
         pairs = zip(found[instruction.number], wanted[instruction.number], strict=True)
-        for position, (received, expected) in enumerate(pairs):
+        for index, (received, expected) in enumerate(pairs):
             if not are_same(received, expected):
                 raise PlanError(
-                    f"{_called(instruction)}, read {position}: wanted the bytes written as {expected[:3]}, "
+                    f"{_called(instruction)}, read {index}: wanted the bytes written as {expected[:3]}, "
                     f"received {received[:3]}"
                 )
     for block in (wanted_memory.keys() | memory.keys()) - rewritten.sizes.keys() - {-1}:
@@ -74,7 +74,7 @@ def _called(instruction: Instruction) -> str:
     return f"instruction {instruction.number} ({instruction.kernel}, layer {instruction.layer!r})"
 
 
-def _check_call(original: Instruction, planned: Instruction, places: Mapping[int, int]) -> None:
+def _check_call(original: Instruction, planned: Instruction, offsets: Mapping[int, int]) -> None:
     """PlanError unless it is the same call, and its outputs share bytes with its other operands only as allowed."""
     if original is planned:
         return
@@ -94,38 +94,38 @@ def _check_call(original: Instruction, planned: Instruction, places: Mapping[int
         for other, operand, source in zip(signature.tensors, planned.operands, original.operands, strict=True):
             if operand is None or source is None or other == name or source.block == before.block:
                 continue
-            allowed = other in signature.overwrites.get(name, ()) and _coincide(target, operand, places)
-            if not allowed and _overlap(target, operand, places):
+            allowed = other in signature.overwrites.get(name, ()) and _coincide(target, operand, offsets)
+            if not allowed and _overlap(target, operand, offsets):
                 raise PlanError(f"{_called(planned)}: wanted {name!r} apart from {other!r}, received shared bytes")
 
 
-def _coincide(a: Operand, b: Operand, places: Mapping[int, int]) -> bool:
+def _coincide(a: Operand, b: Operand, offsets: Mapping[int, int]) -> bool:
     """Whether each element of one has the bytes of the same element of the other."""
-    (span, base), (other, other_base) = _span(a, places), _span(b, places)
+    (span, base), (other, other_base) = _span(a, offsets), _span(b, offsets)
     return (span, base + a.offset, a[1:4]) == (other, other_base + b.offset, b[1:4])
 
 
-def _overlap(a: Operand, b: Operand, places: Mapping[int, int]) -> bool:
+def _overlap(a: Operand, b: Operand, offsets: Mapping[int, int]) -> bool:
     """Whether they share a byte."""
-    (span, base), (other, other_base) = _span(a, places), _span(b, places)
+    (span, base), (other, other_base) = _span(a, offsets), _span(b, offsets)
     if span != other:
         return False
     return any(cut(one, two)[0] for one in boxes(a, base) for two in boxes(b, other_base))
 
 
 def _sources(
-    program: Program, places: Mapping[int, int], left_out: Collection[int]
+    program: Program, offsets: Mapping[int, int], left_out: Collection[int]
 ) -> tuple[dict[int, list[list[Piece]]], dict[int, Contents]]:
     """For each instruction, for each of its reads, who wrote each of its bytes; and who did at the end, by span."""
     memory: dict[int, Contents] = defaultdict(Contents)
     sources: dict[int, list[list[Piece]]] = {}
-    new = set(places)
+    new = set(offsets)
     for instruction in program.instructions:
-        reads = [_read(memory, operand, places, operand.block in program.sizes) for operand in instruction.reads]
+        reads = [_read(memory, operand, offsets, operand.block in program.sizes) for operand in instruction.reads]
         sources[instruction.number] = reads
         through = instruction.number in left_out and _moves_bytes(instruction)
         for index, operand in enumerate(instruction.writes):
-            span, base = _span(operand, places)
+            span, base = _span(operand, offsets)
             if operand.block in new:
                 new.discard(operand.block)
                 memory[span].put(_run(base, program.sizes[operand.block]), ())
@@ -144,7 +144,7 @@ def _moves_bytes(instruction: Instruction) -> bool:
 
 
 def boxes(operand: Operand, base: int = 0) -> list[Box]:
-    """The operand's bytes by address in its block, from `base` on, and by place, in bytes, as `axis_order` counts them.
+    """The operand's bytes by address in its block, from `base` on, and by index, in bytes, as `axis_order` counts them.
 
     It is one box, unless elements share bytes or an axis reaches into the steps of another.
     """
@@ -154,28 +154,28 @@ def boxes(operand: Operand, base: int = 0) -> list[Box]:
 
 @lru_cache(maxsize=1024)
 def _boxes(shape: Shape, strides: Shape, itemsize: int) -> list[Box]:
-    found, place = [_run(0, itemsize)] if 0 not in shape else [], itemsize
+    found, index = [_run(0, itemsize)] if 0 not in shape else [], itemsize
     for axis in reversed(axis_order(shape, strides)):
         extent, stride = shape[axis], strides[axis]
         if all(box.end - box.at[0] <= stride for box in found):
-            found = [box.repeated(extent, (stride, place)) for box in found]
+            found = [box.repeated(extent, (stride, index)) for box in found]
         else:
-            copies = [(i * stride, i * place) for i in range(extent)]
+            copies = [(i * stride, i * index) for i in range(extent)]
             found = [Box((box.at[0] + by, box.at[1] + to), box.axes) for by, to in copies for box in found]
-        place *= extent
+        index *= extent
     return found
 
 
 def _run(start: int, length: int) -> Box:
-    """That many bytes one behind the other, by address, and by place among themselves."""
+    """That many bytes one behind the other, by address, and by index among themselves."""
     return Box((start, 0), ()).repeated(length, (1, 1))
 
 
 def _read(
-    memory: Mapping[int, Contents], operand: Operand, places: Mapping[int, int], is_intermediate: bool
+    memory: Mapping[int, Contents], operand: Operand, offsets: Mapping[int, int], is_intermediate: bool
 ) -> list[Piece]:
     """Who wrote what the operand has now; bytes that nobody did are named by the held block that they are in."""
-    span, base = _span(operand, places)
+    span, base = _span(operand, offsets)
     nobody = -1 if is_intermediate else -2 - operand.block
     pieces: list[Piece] = []
     for box in boxes(operand, base):
@@ -185,6 +185,6 @@ def _read(
     return pieces
 
 
-def _span(operand: Operand, places: Mapping[int, int]) -> tuple[int, int]:
+def _span(operand: Operand, offsets: Mapping[int, int]) -> tuple[int, int]:
     """The span of bytes that the block lies in (-1: the arena) and where in it."""
-    return (-1, places[operand.block]) if operand.block in places else (operand.block, 0)
+    return (-1, offsets[operand.block]) if operand.block in offsets else (operand.block, 0)

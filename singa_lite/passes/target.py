@@ -25,7 +25,7 @@ class Target:
     fusions: (kernel, activation) that are done in one go, and `linear_gradient.PAIR`. scratch_bytes: the rule.
     strides_matter: kernels whose results may depend on any strides of their operands; inner_strides_matter: those, and
     those on any but that of axis 0. tile_bytes: of a large gradient that is made and applied at a time. alignment:
-    bytes, of all places in the arena; by default a cache line, and the widest vector register.
+    bytes, which divides all offsets in the arena; by default a cache line, and the widest vector register.
     """
 
     fusions: Collection[tuple[str, str]] = frozenset()
@@ -55,7 +55,7 @@ class Target:
         settings: Mapping[str, Any],
         number: int | None = None,
     ) -> Instruction:
-        """What a pass puts in the place of an instruction, with the scratch that it needs here.
+        """The instruction by which a pass replaces another, with the scratch that it needs here.
 
         number: its own, where it does not keep that of the model.
         """

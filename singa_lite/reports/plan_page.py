@@ -113,10 +113,10 @@ def _told(row: PlacedRow) -> list[str]:
 
 
 def _curves(plan: Plan, scale: int) -> list[Trace]:
-    live, steps = live_bytes(plan.placed.program), len(plan.placed.program.instructions)
+    live, steps = live_bytes(plan.placed.planned), len(plan.placed.planned.instructions)
     told = [
         [i.kernel, escape(i.layer) or "none", f"{level:,}"]
-        for i, level in zip(plan.placed.program.instructions, live, strict=True)
+        for i, level in zip(plan.placed.planned.instructions, live, strict=True)
     ]
     curve = {
         "type": "scatter",
@@ -151,7 +151,7 @@ def _level(name: str, nbytes: int, steps: int, scale: int, line: dict[str, Any])
 
 
 def _layout(plan: Plan, unit: str, scale: int) -> dict[str, Any]:
-    steps, top = len(plan.placed.program.instructions), max(plan.arena_bytes, 1) / scale
+    steps, top = len(plan.placed.planned.instructions), max(plan.arena_bytes, 1) / scale
     axis = {"exponentformat": "none", "zeroline": False, "showgrid": True, "gridcolor": "#eeeeee"}
     return {
         "barmode": "overlay",
@@ -198,7 +198,7 @@ def _outside(plan: Plan) -> str:
 def _peak_title(plan: Plan) -> str:
     if not plan.rows:
         return "Nothing lies in the arena"
-    at = plan.placed.program.instructions[plan.peak_step]
+    at = plan.placed.planned.instructions[plan.peak_step]
     layer = f", layer {escape(at.layer)}" if at.layer else ""
     return f"Live at the peak: step {plan.peak_step} ({at.kernel}{layer}), the dotted line"
 
