@@ -44,6 +44,8 @@ def check_reads(rewritten: Program, planned: Program, offsets: Mapping[int, int]
         if original is None:
             raise PlanError(f"{_called(instruction)}: wanted one of the rewritten program, and only once")
         _check_call(original, instruction, offsets)
+        if original is not instruction:
+            _check_within(instruction, planned.sizes)
     wanted, wanted_memory = _sources(rewritten, {}, originals.keys())
     found, memory = _sources(planned, offsets, ())
     for instruction in planned.instructions:
@@ -72,6 +74,19 @@ def axis_order(shape: Shape, strides: Shape) -> tuple[int, ...]:
 
 def _called(instruction: Instruction) -> str:
     return f"instruction {instruction.number} ({instruction.kernel}, layer {instruction.layer!r})"
+
+
+def _check_within(instruction: Instruction, sizes: Mapping[int, int]) -> None:
+    """PlanError unless its operands stay within their blocks; of an output that nobody reads no read would tell."""
+    for operand in instruction.operands:
+        if operand is None or operand.block not in sizes:
+            continue
+        stop = max((box.end for box in boxes(operand)), default=0)
+        if stop > sizes[operand.block]:
+            raise PlanError(
+                f"{_called(instruction)}: wanted {operand} within its block of {sizes[operand.block]} bytes, "
+                f"received bytes up to {stop}"
+            )
 
 
 def _check_call(original: Instruction, planned: Instruction, offsets: Mapping[int, int]) -> None:

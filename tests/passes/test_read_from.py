@@ -487,6 +487,14 @@ def test_a_partial_overwrite_is_seen():
     assert_found(spoilt, "instruction 3")
 
 
+def test_an_output_that_nobody_reads_stays_within_its_block():
+    column, unused, norm = whole(10, 3, 1), whole(11, 3, 1)._replace(strides=(4, 12)), whole(12, 3)
+    made = unshared(fill(column), normed(column, unused, norm), copy(norm, whole(1, 3)), held=[1])
+    made.check()
+    made.change(1, 1, unused._replace(strides=(12, 4)))
+    assert_found(made, "within its block of 12 bytes, received bytes up to 28")
+
+
 # --- soundness ----------------------------------------------------------------------------------------------
 
 
