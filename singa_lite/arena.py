@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakSet
 
 import numpy as np
@@ -13,14 +13,13 @@ from singa_lite import threads
 from singa_lite.contexts import Turn
 from singa_lite.errors import GraphError
 from singa_lite.fences import Fence, beside
+from singa_lite.kernels.kernel_set import Launch
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.lower import Placed
 from singa_lite.runtime.runtime import Replay
 from singa_lite.step_device import StepDevice
 from singa_lite.tensor import Block
 from singa_lite.unique import Unique
-
-Launch = Callable[[], Any]
 
 _TAKEN = (
     "running a recorded step: wanted its memory for this thread alone, received a step of the same net or graph that "
@@ -169,10 +168,12 @@ class Executable(Unique):
         if instruction.scratch_bytes:
             start = self.placed.scratch[instruction.number]
             written.append((start, start + instruction.scratch_bytes))
-        parts = [self._bytes(start, stop - start) for start, stop in beside(written, self.placed.arena_bytes)]
-        if not all(isinstance(part, np.ndarray) for part in parts):  # a GPU's: compute-sanitizer looks there
+        spans = beside(written, self.placed.arena_bytes)
+        around = [self._bytes(start, stop - start) for start, stop in spans]
+        on_host = [array for array in around if isinstance(array, np.ndarray)]
+        if len(on_host) < len(around):  # a GPU's: compute-sanitizer looks there
             return launch
-        fence = Fence(name, parts)
+        fence = Fence(name, on_host)
 
         def run() -> None:
             fence.note()
@@ -200,7 +201,7 @@ class Executable(Unique):
             scratch = self._bytes(self.placed.scratch[instruction.number], instruction.scratch_bytes)
         return device.kernels.prepare(instruction.kernel, arrays, scratch, instruction.settings)
 
-    def _array(self, operand: Operand) -> Any:
+    def _array(self, operand: Operand) -> object:
         offset = operand.offset
         if operand.block in self.placed.offsets:
             block = self.arena.span
@@ -209,7 +210,7 @@ class Executable(Unique):
             block = self.blocks[operand.block]
         return self.arena.device.view(block, operand.shape, operand.dtype, operand.strides, offset)
 
-    def _bytes(self, offset: int, nbytes: int) -> Any:
+    def _bytes(self, offset: int, nbytes: int) -> object:
         return self.arena.device.view(self.arena.span, (nbytes,), "uint8", (1,), offset)
 
     def _poison(self, blocks: Sequence[int]) -> list[Launch]:

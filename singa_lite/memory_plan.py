@@ -142,8 +142,8 @@ class MemoryPlan:
 
     def _gained(self) -> str:
         """What each pass took from the floor, in words."""
-        told = [f"{name} {_mib(nbytes)}" for name, nbytes in self.gains.items() if nbytes]
-        return ", ".join(told) or "nothing by any pass"
+        gains = [f"{name} {_mib(nbytes)}" for name, nbytes in self.gains.items() if nbytes]
+        return ", ".join(gains) or "nothing by any pass"
 
     def to_html(self, path: str) -> None:
         """Write one self-contained page: the arena as rectangles of time and offset, and the live bytes above."""

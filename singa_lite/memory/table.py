@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from .problem import Request, granule
 
-Ints: TypeAlias = NDArray[Any]  # int64; Python's int as objects where sums of sizes could pass 62 bits
+#: int64; Python's int as objects where sums of sizes could pass 62 bits. Which of the two is known only at run time.
+Ints: TypeAlias = NDArray[Any]
 Indices: TypeAlias = NDArray[np.int64]
 LARGEST = 1 << 60  # sums below it stay far from overflow
 
@@ -112,7 +113,7 @@ def tabulate(requests: Sequence[Request]) -> Table:
     sizes = [-(-request.size // base) * base for request in kept]
     alignments = [request.alignment for request in kept]
     unit = _unit(sizes, set(alignments))
-    dtype: Any = np.int64 if sum(sizes) + sum(alignments) < LARGEST else object
+    dtype: type = np.int64 if sum(sizes) + sum(alignments) < LARGEST else object
     first, stop = _sections(kept)
     return Table(
         np.array(rows, np.int64),

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.kernels.kernel_set import KernelSet, Settings
 from singa_lite.operation import Instruction, Operand
 
 #: Scratch bytes of a kernel for operands and settings, as `KernelSet.scratch_bytes`.
-ScratchRule = Callable[[str, Sequence[Operand | None], Mapping[str, Any]], int]
+ScratchRule = Callable[[str, Sequence[Operand | None], Settings], int]
 
 
-def _none(kernel: str, operands: Sequence[Operand | None], settings: Mapping[str, Any]) -> int:
+def _none(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> int:
     """Kernels that work without scratch."""
     return 0
 
@@ -52,7 +51,7 @@ class Target:
         model: Instruction,
         kernel: str,
         operands: tuple[Operand | None, ...],
-        settings: Mapping[str, Any],
+        settings: Settings,
         number: int | None = None,
     ) -> Instruction:
         """The instruction by which a pass replaces another, with the scratch that it needs here.

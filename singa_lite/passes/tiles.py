@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.kernel_set import Settings
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
@@ -127,7 +127,11 @@ class _Tiling:
         return block
 
     def _instruction(
-        self, model: Instruction, operands: tuple[Operand | None, ...], kernel: str = "", settings: Any = None
+        self,
+        model: Instruction,
+        operands: tuple[Operand | None, ...],
+        kernel: str = "",
+        settings: Settings | None = None,
     ) -> Instruction:
         kernel, settings = kernel or model.kernel, model.settings if settings is None else settings
         number, self.next_number = self.next_number, self.next_number + 1
