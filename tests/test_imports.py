@@ -26,7 +26,7 @@ FLOORS = (
     ("tensor",),
     ("operation",),
     ("passes",),
-    ("placed_row", "step_device"),
+    ("placed_row", "record", "step_device"),
     ("reports",),
     ("arena", "memory_plan"),
     ("feed_buffer", "graph"),
