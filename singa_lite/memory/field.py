@@ -1,8 +1,28 @@
 """What the exact search knows while it stacks requests upward: least offsets, remaining load, open boundaries.
 
-Ideas of MiniMalloc (M. Moffitt, ASPLOS 2023), in own words. In the placement with the smallest sum of offsets,
-read upward, each request lies at its *least* offset: on the highest of the earlier ones that it shares a
-section with. So a search need only choose which request comes next, by ascending (offset, rank).
+Ideas of MiniMalloc (M. Moffitt, ASPLOS 2023), in own words. In the placement with the smallest sum of offsets, read
+upward, each request lies at its *least* offset: on the highest of the earlier ones that it shares a section with (a
+section stands for steps, see `table.py`). So a search need not try offsets at all. It only chooses which request comes
+next, and by ascending (offset, rank) alone, so that each placement is met once:
+
+    offset
+      6 |      C C C C      C shares sections with A and with B, and lies on the higher of the two
+      4 |  . . . . B B      dots: lost, as whatever comes after C lies at 6 or above
+      2 |  A A A . B B
+      0 |  A A A . B B
+           0 1 2 3 4 5      sections
+
+What is left can be seen not to fit long before all is placed, and that is what makes the search fast:
+
+* section inference: in each section, what is not yet placed lies above the least offset of its requests there, so that
+  offset plus all their sizes must not pass the capacity (`possible`);
+* monotonic floor: and above the last offset chosen, since offsets only rise (`_bounds`);
+* dominance: nobody comes next at an offset where another one would fit below it (`candidates`);
+* decomposition: where no request lives across a boundary any more, both sides are problems of their own (`components`).
+
+All of it is kept in arrays by request and by section, changed by each choice and changed back by `Undo`: to make them
+anew for each node would cost more than the node. A request enters in a few operations of NumPy, whatever its number of
+sections, because a search in Python stands or falls with the number of Python's own instructions.
 """
 
 from __future__ import annotations

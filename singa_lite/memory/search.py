@@ -1,4 +1,24 @@
-"""Exact branch and bound, in the manner of MiniMalloc: is there a placement within so many bytes?"""
+"""Exact branch and bound, in the manner of MiniMalloc: is there a placement within so many bytes?
+
+Greedy placements reach the floor of nearly every training step. This search is for the rest, and it is exact: it finds
+a placement, or proves that there is none, so that a plan can say "proved least". `field.py` says how few choices there
+are at each node and how early a dead end is seen; here is how they are gone through.
+
+    decide                      each component of requests, apart from the others in time, for itself
+      attempt 0, 1, 2, ...      rounds: each static order in turn, with twice the nodes of the round before
+        solve                   depth first: which request comes next, by ascending (offset, rank)
+          _split                the field has fallen apart: its smaller components first, each by `solve`
+
+Why rounds: the order that breaks ties, the rank, makes one problem easy and another hopeless, and nobody knows which
+beforehand. As the budget doubles, all rounds together cost a fixed multiple of what the best order alone would take.
+Why components are solved apart: n choices here and m there are n + m nodes, and n * m together. Why nodes end a search,
+and seconds only as a last resort: a plan must not depend on how fast the machine is.
+
+Decisions within a capacity are all that it does. `planner.py` makes a smallest arena of them.
+
+Sources: M. Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS
+2023, which has three static orders where there are five here.
+"""
 
 from __future__ import annotations
 

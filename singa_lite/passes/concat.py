@@ -1,4 +1,27 @@
-"""Concatenation without copies: producers write straight into their piece of the whole."""
+"""Concatenation without copies: producers write straight into their piece of the whole.
+
+A concatenation is recorded as copies, and while it is copied, each block is there twice:
+
+    a -> [AAA]   --copy-->  [AAA|   ]               a -> [AAA|   ]
+    b -> [BBB]   --copy-->  [   |BBB]     becomes   b -> [   |BBB]
+         two blocks, and the whole                       the whole alone, written piece by piece
+
+The blocks of a and b become views of the whole, in the strides of its rows, and the copies go. Where a whole is itself
+copied into a larger one, it becomes a piece in turn, so that all of a densely connected net ends in one block: k layers
+then hold k pieces instead of 1 + 2 + ... + k.
+
+Why a pass, and not layers that are handed views to write into: a layer does not know who takes its output, and what
+decides is all of the block's users, forward and backward, which only the record has.
+
+Why so many conditions: who used the block now uses a view with other strides. That must be possible (no user sees the
+block reshaped), must change no bit (a library may sum in another order for other strides, so the target is asked), and
+must keep every read (each byte of the whole has one writer).
+
+Why the program with the copies stays as a rival: the whole is there from its first piece on, perhaps long before all
+are, and then copies may cost less. Which it is depends on the order, so `order` decides.
+
+Inference engines do this too, for the forward pass (OpenVINO calls it in-place concat).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,21 @@
 """The proof that sharing bytes changes no value: every read still gets the last write it got without sharing.
 
-Bytes are followed in boxes (`boxes.Box`), so the time goes with the number of pieces that differ in their writer or
-in their spacing, and not with their size: the pieces of a concatenation are one box each, for any batch.
+    rewritten, each block with bytes of its own      planned, in one arena
+      1 writes a, bytes 0 to 63                        1 writes a, at 0 to 63
+      2 writes b                                       2 writes b, at 32 to 95
+      3 reads a: all written by 1                      3 reads a: 0 to 31 by 1, 32 to 63 by 2     PlanError
+
+If each read gets, byte for byte, what the same write wrote, then by induction along the program each write writes the
+same values, and so does the step. That needs no thought of why a plan shares bytes: reordering, in-place writing, moved
+pieces of a concatenation and placement are all judged by what they lead to. The proof shares no code with them.
+
+Why not simpler: `memory/check.py` finds blocks that overlap while both are alive, but it believes the lifespans and the
+merged blocks that the passes give it. To run both programs and compare bits shows one step with one batch; the tests do
+it. Caffe2's memonger, whose verifier the idea is from, compares the last writer of each blob by name; here a block
+holds bytes of several writers, and several blocks hold the same bytes. A table of the writer of each byte would be as
+large as the arena. So bytes are followed in boxes (`boxes.Box`): the time goes with the number of pieces that differ in
+their writer or in their spacing, and not with their size. The pieces of a concatenation are one box each, for any
+batch.
 """
 
 from __future__ import annotations
