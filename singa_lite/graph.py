@@ -57,7 +57,7 @@ class Graph(Record):
         return self._plan_of(self._place(order))
 
     def rough_plan(self) -> MemoryPlan:
-        """As `memory_plan`, but blocks are placed in a hurry: the real arena lies between the floor and this one."""
+        """As `memory_plan`, but without exact search: the real arena lies between the floor and this one."""
         return self._plan_of(self._placed.get("recorded") or self._lowered("recorded", search=False))
 
     def _plan_of(self, placed: Placed) -> MemoryPlan:

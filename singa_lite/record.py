@@ -57,7 +57,7 @@ class Record(Unique):
         self._fresh: dict[int, Block] = {}
 
     def enter(self, block: Block) -> None:
-        """Note a block without bytes; it tells the graph when its last tensor dies."""
+        """Note a block without bytes. When its last tensor dies, `_died` is called."""
         number = self._enter(block, RecordedBlock(block.nbytes, fresh=ref(block), born=len(self.instructions)))
         block.set_give(partial(self._died, number, id(block)))
 
@@ -105,7 +105,7 @@ class Record(Unique):
             self.blocks[number].died = len(self.instructions)
 
     def _number(self, block: Block) -> int | None:
-        """The block's number; not that of one which died without a word, as an interrupt ended its `__del__`."""
+        """The block's number. An earlier block may have had the same id, and died unnoticed if an interrupt came."""
         number = self._numbers.get(id(block))
         if number is None:
             return None
@@ -167,11 +167,11 @@ class Record(Unique):
         return Program(tuple(self.instructions), sizes, target, len(self.blocks))
 
     def _hold_outputs(self) -> None:
-        """From now on: which blocks are outputs is decided by who is held when the graph is first planned."""
+        """Decide which blocks are outputs, namely those that somebody holds now, and hold them from here on."""
         alive = {number: b.fresh() for number, b in enumerate(self.blocks) if b.fresh is not None}
         self._fresh = {number: block for number, block in alive.items() if block is not None}
         for number in alive.keys() - self._fresh.keys():
-            if self.blocks[number].died is None:  # it could not say so, as an interrupt ended its `__del__`
+            if self.blocks[number].died is None:  # an interrupt ended its `__del__` before it was noted
                 self.blocks[number].died = len(self.instructions)
 
     def _check_whole(self) -> None:

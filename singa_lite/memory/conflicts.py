@@ -1,4 +1,4 @@
-"""Placement where lifespans do not tell what may share bytes: pairs that must not are given instead."""
+"""Placement by given conflicts, pairs of requests that must not share bytes, where lifespans cannot say it."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ class Undo:
 class Field:
     """Requests still to be placed, in the order of their rank; offsets and sizes in units, lifespans in sections.
 
-    table: the requests. limit: offset above which each cannot lie. least: offset below which it cannot, of the
-    sentinel `placed` for what is placed. room: units that the requests of a section may take together.
+    table: the requests. limit: offset above which each cannot lie. least: offset below which it cannot lie; for those
+    already placed the sentinel `placed`. room: units that the requests of a section may take together.
     load: units not yet placed, by section. crossing: requests not yet placed, by boundary between sections.
     alive: how many are not yet placed.
     """
@@ -70,10 +70,10 @@ class Field:
         self._by_first = np.argsort(table.first, kind="stable")
 
     def candidates(self, offset: int, rank: int) -> Iterator[int]:
-        """Those that may come next, after one at (offset, rank), lowest first; to be read in this same state.
+        """The requests that may come next, after one at (offset, rank), lowest first. Read them in this same state.
 
-        None is at or above the least top of another, which could be put below it (dominance); and of equal
-        requests only the first.
+        None is at or above the least top of another, which could be put below it (dominance). Of equal requests
+        only the first may come.
         """
         least = self.least
         lowest_top = (least + self.table.size).min()
@@ -103,7 +103,7 @@ class Field:
         self._take(i, 1)
 
     def take_back(self, undo: Undo) -> None:
-        """Be as before what `undo` tells of."""
+        """Take back what placing a request changed."""
         for i, offset in [*undo.settled, (undo.request, undo.offset)]:
             self.least[i] = offset
             self._take(i, -1)
@@ -128,8 +128,8 @@ class Field:
     def _bounds(self, undo: Undo) -> Ints:
         """Offsets that what is not yet placed cannot lie below, since all come after the last one.
 
-        Those passed over, whose own turn would have been before it, must be raised by another, that is, lie on
-        its top at least.
+        Some were passed over: their turn would have been before the last one's. Such a request can still be placed once
+        another one has raised it, so it cannot lie below the lowest top of those that share a section with it.
         """
         offset, least = undo.offset, self.least
         bounds = np.maximum(least, offset)

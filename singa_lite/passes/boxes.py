@@ -11,10 +11,15 @@ Axis = tuple[int, ...]
 
 
 class Box(NamedTuple):
-    """Bytes numbered in several spaces at once, say by address and by index in what somebody wrote.
+    """Bytes numbered in several spaces at once, for example by address and by index among the bytes that were written.
 
     at: the number of the first byte in each space; axes: copies of copies of it, outermost first. In the first
     space the bytes rise in this order: the copies along an axis do not reach into each other.
+
+        Box((8, 0), ((3, 16, 4), (4, 1, 1)))    3 rows, 16 apart by address and 4 by index, of 4 bytes each:
+
+        address  8 9 10 11 ... 24 25 26 27 ... 40 41 42 43
+        index    0 1  2  3      4  5  6  7      8  9 10 11
     """
 
     at: tuple[int, ...]
@@ -32,7 +37,7 @@ class Box(NamedTuple):
 
     @property
     def step(self) -> int:
-        """Of the outermost axis, in the first space; 0 for a single byte."""
+        """How far apart the copies along the outermost axis are in the first space; 0 for a single byte."""
         return self.axes[0][1] if self.axes else 0
 
     def seen(self, *spaces: int) -> Box:

@@ -165,7 +165,7 @@ def _lie_alike(operand: Operand, strides: Shape) -> bool:
 
 
 def _falling(*operands: Operand) -> list[int]:
-    """The axes of operands with the same strides, by falling stride; of equal ones, those that tell more first."""
+    """The axes of operands with the same strides, by falling stride; of equal ones, those of larger extent first."""
     strides = operands[0].strides
     extents = [max(extents) for extents in zip(*(operand.shape for operand in operands), strict=True)]
     return sorted((axis for axis, stride in enumerate(strides) if stride), key=lambda a: (-strides[a], -extents[a]))

@@ -45,7 +45,7 @@ class Contents:
         self.starts[reached], self.ends[reached], self.groups[reached] = starts, ends, groups
 
     def get(self, box: Box) -> tuple[list[Piece], list[Box]]:
-        """Who wrote the bytes of a box (address, index), by index; and those that nobody wrote, as in the box."""
+        """The pieces in a box (address, index), numbered by its index; and the bytes that nobody wrote, as boxes."""
         reached = [piece for group in self.groups[self._reached(box)] for piece in group]
         found = [(writer, part.seen(2, 1)) for writer, old in reached for part in cut(old, box)[0]]
         if sum(part.size for _, part in found) == box.size:

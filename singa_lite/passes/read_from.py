@@ -91,7 +91,7 @@ def _called(instruction: Instruction) -> str:
 
 
 def _check_within(instruction: Instruction, sizes: Mapping[int, int]) -> None:
-    """PlanError unless its operands stay within their blocks; of an output that nobody reads no read would tell."""
+    """PlanError unless its operands stay within their blocks: where nobody reads an output, no read would show it."""
     for operand in instruction.operands:
         if operand is None or operand.block not in sizes:
             continue
@@ -165,7 +165,7 @@ def _sources(
 
 
 def _moves_bytes(instruction: Instruction) -> bool:
-    """Whether it is a copy that neither repeats nor converts nor turns."""
+    """Whether it is a copy that neither repeats elements, nor converts them, nor changes the order of the axes."""
     if instruction.kernel != "copy":
         return False
     (x,), (y,) = instruction.reads, instruction.writes
@@ -203,7 +203,7 @@ def _run(start: int, length: int) -> Box:
 def _read(
     memory: Mapping[int, Contents], operand: Operand, offsets: Mapping[int, int], is_intermediate: bool
 ) -> list[Piece]:
-    """Who wrote what the operand has now; bytes that nobody did are named by the held block that they are in."""
+    """Who wrote the bytes that an operand reads. Those that no instruction wrote are named by their held block."""
     span, base = _span(operand, offsets)
     nobody = -1 if is_intermediate else -2 - operand.block
     pieces: list[Piece] = []

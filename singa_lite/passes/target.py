@@ -56,7 +56,7 @@ class Target:
     ) -> Instruction:
         """The instruction by which a pass replaces another, with the scratch that it needs here.
 
-        number: its own, where it does not keep that of the model.
+        number: of the new instruction, by default that of the model, which is the one replaced.
         """
         nbytes = self.scratch_bytes(kernel, operands, settings)
         number = model.number if number is None else number
