@@ -7,12 +7,10 @@ from functools import partial
 from typing import NamedTuple
 from weakref import WeakSet
 
-import numpy as np
-
 from singa_lite import threads
+from singa_lite.checked_launches import CheckedLaunches
 from singa_lite.contexts import Turn
 from singa_lite.errors import GraphError
-from singa_lite.fences import Fence, beside
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.lower import Placed
@@ -144,7 +142,7 @@ class Executable(Unique):
         self.arena.reserve(self.placed.arena_bytes)
         launches, names = self.launches(), [_name(i) for i in self.placed.planned.instructions]
         if self.checked:
-            launches, names = self._poisoned(self._fenced(launches), names)
+            launches, names = CheckedLaunches(self.placed, self.arena.device, self._bytes).around(launches, names)
         return self.arena.device.replay(launches, names)
 
     def _first_write(self, blocks: Collection[Block]) -> int:
@@ -155,43 +153,6 @@ class Executable(Unique):
         instructions = self.placed.planned.instructions
         writing = (step for step, i in enumerate(instructions) if any(o.block in numbers for o in i.writes))
         return next(writing, len(instructions))
-
-    def _fenced(self, launches: list[Launch]) -> list[Launch]:
-        """The launches, each of which raises OverrunError if it wrote beyond its outputs and its scratch."""
-        instructions = self.placed.planned.instructions
-        return [self._fence(i, launch) for i, launch in zip(instructions, launches, strict=True)]
-
-    def _fence(self, instruction: Instruction, launch: Launch) -> Launch:
-        offsets, sizes, name = self.placed.offsets, self.placed.planned.sizes, _name(instruction)
-        blocks = [o.block for o in instruction.writes if o.block in offsets]
-        written = [(offsets[block], offsets[block] + sizes[block]) for block in blocks]
-        if instruction.scratch_bytes:
-            start = self.placed.scratch[instruction.number]
-            written.append((start, start + instruction.scratch_bytes))
-        spans = beside(written, self.placed.arena_bytes)
-        around = [self._bytes(start, stop - start) for start, stop in spans]
-        on_host = [array for array in around if isinstance(array, np.ndarray)]
-        if len(on_host) < len(around):  # a GPU's: compute-sanitizer looks there
-            return launch
-        fence = Fence(name, on_host)
-
-        def run() -> None:
-            fence.note()
-            launch()
-            fence.check()
-            self.arena.device.check_guards(name)
-
-        return run
-
-    def _poisoned(self, launches: list[Launch], names: list[str]) -> tuple[list[Launch], list[str]]:
-        """The same, with fills of the bytes that have died after each."""
-        dying = _dying(self.placed.planned.instructions, self.placed.offsets)
-        pairs = [
-            pair
-            for step, pair in enumerate(zip(launches, names, strict=True))
-            for pair in (pair, *((fill, "fill of dead bytes") for fill in self._poison(dying.get(step, ()))))
-        ]
-        return [launch for launch, _ in pairs], [name for _, name in pairs]
 
     def _launch(self, instruction: Instruction) -> Launch:
         device = self.arena.device
@@ -213,22 +174,6 @@ class Executable(Unique):
     def _bytes(self, offset: int, nbytes: int) -> object:
         return self.arena.device.view(self.arena.span, (nbytes,), "uint8", (1,), offset)
 
-    def _poison(self, blocks: Sequence[int]) -> list[Launch]:
-        """Fill these blocks with 0xFF, NaN in every float type: a read of them would show."""
-        sizes, offsets = self.placed.planned.sizes, self.placed.offsets
-        dead = [self._bytes(offsets[block], sizes[block]) for block in blocks]
-        return [self.arena.device.kernels.prepare("fill", (one,), None, {"value": 0xFF}) for one in dead]
-
 
 def _name(instruction: Instruction) -> str:
     return f"{instruction.kernel!r} of layer {instruction.layer!r}"
-
-
-def _dying(instructions: Sequence[Instruction], offsets: Mapping[int, int]) -> dict[int, list[int]]:
-    """{step: blocks that are used for the last time there}."""
-    last = {o.block: step for step, i in enumerate(instructions) for o in i.operands if o is not None}
-    dying: dict[int, list[int]] = {}
-    for block, step in last.items():
-        if block in offsets:
-            dying.setdefault(step, []).append(block)
-    return dying
