@@ -8,7 +8,7 @@ from typing import Any
 #: Shapes of ResNet-50's normalizations at batch 32, first and last; of rows and heads as transformers have them.
 IMAGES = ((32, 64, 112, 112), (32, 2048, 7, 7))
 ROWS = (4096, 1024)
-HEADS = (8, 16, 512, 64)  # batch, heads, places, width of a head
+HEADS = (8, 16, 512, 64)  # batch, heads, positions, width of a head
 
 
 def channels_last(shape: tuple[int, ...]) -> list[int]:
@@ -74,7 +74,7 @@ def _number(cudnn: Any, graph: Any, name: str) -> Any:
 
 def _outputs(cudnn: Any, results: Any, shapes: list[tuple[int, ...]], strides: Any) -> None:
     """The first of the graph's type, the others float32."""
-    for place, (result, shape) in enumerate(zip(results, shapes, strict=True)):
+    for index, (result, shape) in enumerate(zip(results, shapes, strict=True)):
         result.set_output(True).set_dim(list(shape)).set_stride(strides(shape))
-        if place:
+        if index:
             result.set_data_type(cudnn.data_type.FLOAT)

@@ -32,9 +32,9 @@ def training_step(count: int, seed: int) -> list[Request]:
     end = 4 * layers + 2  # a forward slot a layer, then derivative, gradient and update slots
     requests: list[Request] = []
 
-    def add(kind: str, layer: int, lower: int, upper: int, size: float) -> None:
+    def add(kind: str, layer: int, start: int, stop: int, size: float) -> None:
         rounded = max(int(size) // 64, 1) * 64
-        requests.append(Request(f"{kind}{layer}.{len(requests)}", lower, upper, rounded))
+        requests.append(Request(f"{kind}{layer}.{len(requests)}", start, stop, rounded))
 
     image, channels, skip = 112, 64, -1
     for layer in range(layers):
@@ -69,17 +69,17 @@ def cut_rectangle(count: int, seed: int, steps: int = 2000, units: int = 1024) -
     draw = random.Random(seed)
     pieces = [(0, steps, units)]
     while len(pieces) < count:
-        lower, upper, size = pieces.pop(max(range(len(pieces)), key=lambda i: _area(pieces[i]) * draw.random()))
-        if draw.random() < 0.5 and upper - lower > 1:
-            middle = draw.randint(lower + 1, upper - 1)
-            pieces += [(lower, middle, size), (middle, upper, size)]
+        start, stop, size = pieces.pop(max(range(len(pieces)), key=lambda i: _area(pieces[i]) * draw.random()))
+        if draw.random() < 0.5 and stop - start > 1:
+            middle = draw.randint(start + 1, stop - 1)
+            pieces += [(start, middle, size), (middle, stop, size)]
         elif size > 1:
             part = draw.randint(1, size - 1)
-            pieces += [(lower, upper, part), (lower, upper, size - part)]
+            pieces += [(start, stop, part), (start, stop, size - part)]
         else:
-            pieces.append((lower, upper, size))
+            pieces.append((start, stop, size))
     draw.shuffle(pieces)
-    return [Request(f"piece{i}", lower, upper, size * 1024) for i, (lower, upper, size) in enumerate(pieces)]
+    return [Request(f"piece{i}", start, stop, size * 1024) for i, (start, stop, size) in enumerate(pieces)]
 
 
 def _area(piece: tuple[int, int, int]) -> int:

@@ -1,26 +1,23 @@
-"""Arena: one span of bytes that several placed programs share, and the launches bound to it."""
+"""Arena: one span of bytes that several planned programs share. Executable: such a program, bound to the span."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakSet
 
-import numpy as np
-
 from singa_lite import threads
-from singa_lite.contexts import Alone
+from singa_lite.checked_launches import CheckedLaunches
+from singa_lite.contexts import Turn
 from singa_lite.errors import GraphError
-from singa_lite.fences import Fence, beside
+from singa_lite.kernels.kernel_set import Launch
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.lower import Placed
 from singa_lite.runtime.runtime import Replay
 from singa_lite.step_device import StepDevice
 from singa_lite.tensor import Block
 from singa_lite.unique import Unique
-
-Launch = Callable[[], Any]
 
 _TAKEN = (
     "running a recorded step: wanted its memory for this thread alone, received a step of the same net or graph that "
@@ -34,9 +31,9 @@ class Arena(Unique):
     def __init__(self, device: StepDevice) -> None:
         self.device = device
         self.block: Block | None = None
-        self._bound: WeakSet[Bound] = WeakSet()
-        #: `arena.alone.run(work)`: no other thread may use the bytes meanwhile. GraphError if one does.
-        self.alone = Alone(partial(GraphError, _TAKEN))
+        self._executables: WeakSet[Executable] = WeakSet()
+        #: `arena.turn.run(work)`: no other thread may use the bytes meanwhile. GraphError if one does.
+        self.turn = Turn(partial(GraphError, _TAKEN))
 
     @property
     def nbytes(self) -> int:
@@ -53,7 +50,7 @@ class Arena(Unique):
     def reserve(self, nbytes: int) -> None:
         """Make room for a program of this size. If the span must grow, all programs are bound anew."""
         if nbytes > self.nbytes:
-            self.alone.run(self._grow, nbytes)
+            self.turn.run(self._grow, nbytes)
 
     def _grow(self, nbytes: int) -> None:
         self.release()
@@ -63,20 +60,20 @@ class Arena(Unique):
 
     def release(self) -> None:
         """Forget the launches of all programs, which are bound anew when they next run."""
-        for bound in self._bound:
-            bound.release()
+        for executable in self._executables:
+            executable.release()
 
-    def add(self, bound: Bound) -> None:
-        """Bind a program here when it next runs."""
-        self.reserve(bound.placed.arena_bytes)
-        self._bound.add(bound)
+    def add(self, executable: Executable) -> None:
+        """Make room for an executable, which binds its launches here when it next runs."""
+        self.reserve(executable.placed.arena_bytes)
+        self._executables.add(executable)
 
 
 class Pause(NamedTuple):
     """Where a run waits: before its first launch that writes one of these blocks, `wait` is called, once.
 
-    give_up: called in the place of `wait` where an interrupt has ended the run, perhaps before the reader began: it
-    need not begin any more, and is not reading when this returns. None: `wait` does that too.
+    give_up: called instead of `wait` where an interrupt has ended the run, perhaps before the reader began: it need not
+    begin any more, and is not reading when this returns. None: `wait` does that too.
     """
 
     blocks: Collection[Block]
@@ -98,8 +95,8 @@ class Pause(NamedTuple):
         return cls(frozenset[Block]().union(*(pause.blocks for pause in several)), wait)
 
 
-class Bound(Unique):
-    """A placed program with every launch bound to its bytes. blocks: {held block: Block}."""
+class Executable(Unique):
+    """A planned program with every launch bound to its bytes. blocks: {held block: Block}."""
 
     def __init__(self, placed: Placed, arena: Arena, blocks: Mapping[int, Block], checked: bool = False) -> None:
         self.placed = placed
@@ -112,7 +109,7 @@ class Bound(Unique):
     def run(self, pause: Pause | None = None) -> None:
         """Replay: nothing is allocated or looked up, the launches run one after the other."""
         threads.settle()
-        self.arena.alone.run(self._run, pause)
+        self.arena.turn.run(self._run, pause)
 
     def _run(self, pause: Pause | None) -> None:
         with self.arena.device.runtime.here():
@@ -125,7 +122,7 @@ class Bound(Unique):
     def prepare(self) -> Replay:
         """Bind the launches, if they are not: all that a run needs beside the kernels. Returns what runs them."""
         threads.settle()
-        return self.arena.alone.run(self._prepared)
+        return self.arena.turn.run(self._prepared)
 
     def _prepared(self) -> Replay:
         with self.arena.device.runtime.here():
@@ -135,7 +132,7 @@ class Bound(Unique):
 
     def launches(self) -> list[Launch]:
         """The launches in order, one an instruction."""
-        return [self._launch(instruction) for instruction in self.placed.program.instructions]
+        return [self._launch(instruction) for instruction in self.placed.planned.instructions]
 
     def release(self) -> None:
         """Forget the launches, and with them the bytes; the next run binds anew."""
@@ -143,53 +140,19 @@ class Bound(Unique):
 
     def _bind(self) -> Replay:
         self.arena.reserve(self.placed.arena_bytes)
-        launches, names = self.launches(), [_name(i) for i in self.placed.program.instructions]
+        launches, names = self.launches(), [_name(i) for i in self.placed.planned.instructions]
         if self.checked:
-            launches, names = self._poisoned(self._fenced(launches), names)
+            launches, names = CheckedLaunches(self.placed, self.arena.device, self._bytes).around(launches, names)
         return self.arena.device.replay(launches, names)
 
     def _first_write(self, blocks: Collection[Block]) -> int:
-        """The place of the first launch that writes one of these blocks."""
+        """The index of the first launch that writes one of these blocks."""
         if self.checked:  # launches lie between those of the instructions
             return 0
         numbers = {number for number, block in self.blocks.items() if block in blocks}
-        instructions = self.placed.program.instructions
-        writing = (place for place, i in enumerate(instructions) if any(o.block in numbers for o in i.writes))
+        instructions = self.placed.planned.instructions
+        writing = (step for step, i in enumerate(instructions) if any(o.block in numbers for o in i.writes))
         return next(writing, len(instructions))
-
-    def _fenced(self, launches: list[Launch]) -> list[Launch]:
-        """The launches, each of which raises OverrunError if it wrote beyond its outputs and its scratch."""
-        instructions = self.placed.program.instructions
-        return [self._fence(i, launch) for i, launch in zip(instructions, launches, strict=True)]
-
-    def _fence(self, instruction: Instruction, launch: Launch) -> Launch:
-        places, sizes, name = self.placed.places, self.placed.program.sizes, _name(instruction)
-        written = [(places[o.block], places[o.block] + sizes[o.block]) for o in instruction.writes if o.block in places]
-        if instruction.scratch_bytes:
-            start = self.placed.scratch[instruction.number]
-            written.append((start, start + instruction.scratch_bytes))
-        parts = [self._bytes(start, stop - start) for start, stop in beside(written, self.placed.arena_bytes)]
-        if not all(isinstance(part, np.ndarray) for part in parts):  # a GPU's: compute-sanitizer looks there
-            return launch
-        fence = Fence(name, parts)
-
-        def run() -> None:
-            fence.note()
-            launch()
-            fence.check()
-            self.arena.device.check_guards(name)
-
-        return run
-
-    def _poisoned(self, launches: list[Launch], names: list[str]) -> tuple[list[Launch], list[str]]:
-        """The same with fills of what has died after each."""
-        dying = _dying(self.placed.program.instructions, self.placed.places)
-        pairs = [
-            pair
-            for place, pair in enumerate(zip(launches, names, strict=True))
-            for pair in (pair, *((fill, "fill of dead bytes") for fill in self._poison(dying.get(place, ()))))
-        ]
-        return [launch for launch, _ in pairs], [name for _, name in pairs]
 
     def _launch(self, instruction: Instruction) -> Launch:
         device = self.arena.device
@@ -199,34 +162,18 @@ class Bound(Unique):
             scratch = self._bytes(self.placed.scratch[instruction.number], instruction.scratch_bytes)
         return device.kernels.prepare(instruction.kernel, arrays, scratch, instruction.settings)
 
-    def _array(self, operand: Operand) -> Any:
+    def _array(self, operand: Operand) -> object:
         offset = operand.offset
-        if operand.block in self.placed.places:
+        if operand.block in self.placed.offsets:
             block = self.arena.span
-            offset += self.placed.places[operand.block]
+            offset += self.placed.offsets[operand.block]
         else:
             block = self.blocks[operand.block]
         return self.arena.device.view(block, operand.shape, operand.dtype, operand.strides, offset)
 
-    def _bytes(self, offset: int, nbytes: int) -> Any:
+    def _bytes(self, offset: int, nbytes: int) -> object:
         return self.arena.device.view(self.arena.span, (nbytes,), "uint8", (1,), offset)
-
-    def _poison(self, blocks: Sequence[int]) -> list[Launch]:
-        """Fill these blocks with 0xFF, NaN in every float type: a read of them would show."""
-        sizes, places = self.placed.program.sizes, self.placed.places
-        dead = [self._bytes(places[block], sizes[block]) for block in blocks]
-        return [self.arena.device.kernels.prepare("fill", (one,), None, {"value": 0xFF}) for one in dead]
 
 
 def _name(instruction: Instruction) -> str:
     return f"{instruction.kernel!r} of layer {instruction.layer!r}"
-
-
-def _dying(instructions: Sequence[Instruction], places: Mapping[int, int]) -> dict[int, list[int]]:
-    """{place in the order: blocks whose last use it is}."""
-    last = {o.block: place for place, i in enumerate(instructions) for o in i.operands if o is not None}
-    dying: dict[int, list[int]] = {}
-    for block, place in last.items():
-        if block in places:
-            dying.setdefault(place, []).append(block)
-    return dying

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, Protocol, TypeVar
 
 from singa_lite.errors import ShapeError
 from singa_lite.graph import Graph
@@ -15,8 +15,14 @@ REACH = 64
 #: Losses, metrics and their copies that are held at a time: one line of the pool each.
 RESULTS = 16
 
-#: (kind of step, batch size, what to ask of its record) -> the answer. Nothing runs.
-Record = Callable[[str, int, Callable[[Graph], Any]], Any]
+Answer = TypeVar("Answer")
+
+
+class Record(Protocol):
+    """Records a step, "train", "evaluate" or "predict", for batches of a size, and asks something of the record."""
+
+    def __call__(self, kind: str, size: int, ask: Callable[[Graph], Answer], /) -> Answer:
+        """The answer. Nothing runs."""
 
 
 class _Need(NamedTuple):
@@ -36,8 +42,8 @@ class _Need(NamedTuple):
 class BatchPlanner:
     """Plans for one net as it is now.
 
-    record: records a step, "train", "evaluate" or "predict"; alignment: bytes, of the pool's regions; samples: how many
-    there are to train with, which says how many are left for the last batch; None: any number may be.
+    alignment: bytes, of the pool's regions; samples: how many there are to train with, which says how many are left
+    for the last batch; None: any number may be.
     """
 
     def __init__(self, record: Record, alignment: int, samples: int | None = None) -> None:
@@ -56,7 +62,7 @@ class BatchPlanner:
         near this one and its halves are looked at.
         """
         plan, scratch = self._record("train", size, lambda graph: (graph.memory_plan, graph.scratch_bytes()))
-        return cast(MemoryPlan, plan).within_fit(
+        return plan.within_fit(
             self._beside(size, plan.arena_bytes, scratch), self._overhead(plan.held_blocks, plan.arena_bytes)
         )
 
@@ -172,10 +178,10 @@ def _free_of_shared(regions: list[int]) -> int:
     """Bytes left over in segments that small regions share, each in the first where it fits, largest first."""
     left: list[int] = []
     for size in sorted((size for size in regions if size < SEGMENT_BYTES), reverse=True):
-        place = next((place for place, room in enumerate(left) if room >= size), len(left))
-        if place == len(left):
+        segment = next((segment for segment, room in enumerate(left) if room >= size), len(left))
+        if segment == len(left):
             left.append(SEGMENT_BYTES)
-        left[place] -= size
+        left[segment] -= size
     return sum(left)
 
 

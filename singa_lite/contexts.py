@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, TypeVarTuple
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Arguments = TypeVarTuple("Arguments")
 
 
 def in_own_context(function: Callable[P, R]) -> Callable[P, R]:
@@ -28,24 +29,24 @@ def in_own_context(function: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-#: Those that the present call is inside of.
-_inside: ContextVar[tuple[Alone, ...]] = ContextVar("inside", default=())
+#: The turns that the present call has.
+_inside: ContextVar[tuple[Turn, ...]] = ContextVar("inside", default=())
 
 
-class Alone:
-    """A turn that nobody waits for: one thread at a time has it, and may take it again inside.
+class Turn:
+    """A turn that one thread at a time has; others do not wait for it, but are refused. It may be taken again inside.
 
-    refusal: makes the error for a thread that comes while another has it.
+    refusal: makes the error for a thread that comes while another has the turn.
     """
 
-    __slots__ = ("_refusal", "_turn")
+    __slots__ = ("_context", "_refusal")
 
     def __init__(self, refusal: Callable[[], Exception]) -> None:
         self._refusal = refusal
-        self._turn = Context()  # which one thread can be in, and once
+        self._context = Context()  # which one thread can be in, and once
 
-    def run(self, work: Callable[..., R], *arguments: Any) -> R:
-        """work(*arguments), in a context of its own, while no other thread does any here."""
+    def run(self, work: Callable[[*Arguments], R], *arguments: *Arguments) -> R:
+        """work(*arguments), in a context of its own, while no other thread has the turn."""
         if self in _inside.get():
             return work(*arguments)
         begun = False
@@ -57,7 +58,7 @@ class Alone:
             return work(*arguments)
 
         try:
-            return self._turn.run(copy_context().run, begin)
+            return self._context.run(copy_context().run, begin)
         except RuntimeError:
             if begun:
                 raise

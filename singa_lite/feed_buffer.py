@@ -73,7 +73,7 @@ class FeedBuffer:
         return -(-nbytes // alignment) * alignment
 
     def feed(self, blocks: Sequence[Block]) -> Feed:
-        """A place for these blocks, which have no bytes before it is opened."""
+        """A feed of these blocks, which have no bytes before it is opened."""
         made = Feed(self, blocks)
         self._feeds.add(made)
         return made

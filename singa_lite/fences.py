@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.errors import OverrunError
 
 #: Bytes looked at on each side: a cache line, and the widest vector that a kernel writes.
@@ -31,22 +31,25 @@ def beside(written: Iterable[Span], end: int) -> list[Span]:
 
 
 class Fence:
-    """Notes bytes before an operation, and looks at them after it. name: of the operation, for the OverrunError."""
+    """Notes bytes before an operation, and looks at them after it.
 
-    def __init__(self, name: str, parts: Sequence[Any]) -> None:
+    name: of the operation, for the OverrunError. watched: the bytes, uint8.
+    """
+
+    def __init__(self, name: str, watched: Sequence[Array]) -> None:
         self._name = name
-        self._parts = parts
-        self._noted = [np.empty_like(part) for part in parts]
+        self._watched = watched
+        self._noted = [np.empty_like(array) for array in watched]
 
     def note(self) -> None:
         """Before the operation."""
-        for kept, part in zip(self._noted, self._parts, strict=True):
-            np.copyto(kept, part)
+        for noted, array in zip(self._noted, self._watched, strict=True):
+            np.copyto(noted, array)
 
     def check(self) -> None:
         """After it."""
-        for kept, part in zip(self._noted, self._parts, strict=True):
-            changed = np.flatnonzero(kept != part)
+        for noted, array in zip(self._noted, self._watched, strict=True):
+            changed = np.flatnonzero(noted != array)
             if changed.size:
                 raise OverrunError(
                     f"{self._name}: wanted it to write its outputs and its scratch alone, received other values in "

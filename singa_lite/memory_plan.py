@@ -51,7 +51,7 @@ class MemoryPlan:
         self.proved = placed.plan.proved
         self.order = placed.order
         self.seconds = dict(placed.seconds)
-        self.operations = len(placed.program.instructions)
+        self.operations = len(placed.planned.instructions)
         self.unshared_bytes = sum(r.size for r in requests(placed.recorded))
         self.by_role = {str(role): sum(b.nbytes for b in blocks if b.role is role) for role in Role}
         self.rows = _rows(placed, blocks)
@@ -71,7 +71,7 @@ class MemoryPlan:
     @property
     def floor_without_scratch_bytes(self) -> int:
         """The largest sum of live bytes in the chosen order if no operation needed scratch."""
-        program = self.placed.program
+        program = self.placed.planned
         pairs = zip(live_bytes(program), program.instructions, strict=True)
         return max((live - program.rounded(i.scratch_bytes) for live, i in pairs), default=0)
 
@@ -93,7 +93,7 @@ class MemoryPlan:
     @property
     def peak_step(self) -> int:
         """The step at which most bytes are live."""
-        live = live_bytes(self.placed.program)
+        live = live_bytes(self.placed.planned)
         return live.index(max(live)) if live else 0
 
     def at_peak(self) -> list[PlacedRow]:
@@ -111,8 +111,8 @@ class MemoryPlan:
     def check(self) -> None:
         """Prove the plan once more. PlanError names what is wrong."""
         placed = self.placed
-        check(requests(placed.program), placed.plan.offsets, placed.plan.arena)
-        check_reads(placed.rewritten, placed.program, placed.places)
+        check(requests(placed.planned), placed.plan.offsets, placed.plan.arena)
+        check_reads(placed.rewritten, placed.planned, placed.offsets)
 
     def summary(self) -> str:
         """The plan in words and a table of what is live at the peak."""
@@ -135,15 +135,15 @@ class MemoryPlan:
         ]
         peak = self.peak_step
         if self.rows:
-            at = self.placed.program.instructions[peak]
+            at = self.placed.planned.instructions[peak]
             lines.append(f"live at the peak, step {peak} ({at.kernel}, layer {at.layer!r}):")
         lines += [f"  {_mib(r.nbytes)}  {r.kind:10}  {r.layer} {r.name}" for r in self.at_peak()[:20]]
         return "\n".join(lines)
 
     def _gained(self) -> str:
         """What each pass took from the floor, in words."""
-        told = [f"{name} {_mib(nbytes)}" for name, nbytes in self.gains.items() if nbytes]
-        return ", ".join(told) or "nothing by any pass"
+        gains = [f"{name} {_mib(nbytes)}" for name, nbytes in self.gains.items() if nbytes]
+        return ", ".join(gains) or "nothing by any pass"
 
     def to_html(self, path: str) -> None:
         """Write one self-contained page: the arena as rectangles of time and offset, and the live bytes above."""
@@ -154,18 +154,18 @@ class MemoryPlan:
 
 
 def _rows(placed: Placed, blocks: Sequence[Row]) -> list[PlacedRow]:
-    spans = lifespans(placed.program)
-    kinds = {o.block: i.phase for i in reversed(placed.program.instructions) for o in i.writes}
+    spans = lifespans(placed.planned)
+    kinds = {o.block: i.phase for i in reversed(placed.planned.instructions) for o in i.writes}
     by_number = {block.number: block for block in blocks}
     rows = []
     for number, span in spans.items():
         block = by_number[number]
         kind = str(kinds.get(number, "forward"))
-        offset = placed.places[number]
-        rows.append(PlacedRow(block.name, block.layer, kind, block.nbytes, span.lower, span.upper, offset))
-    for step, instruction in enumerate(placed.program.instructions):
+        offset = placed.offsets[number]
+        rows.append(PlacedRow(block.name, block.layer, kind, block.nbytes, span.start, span.stop, offset))
+    for step, instruction in enumerate(placed.planned.instructions):
         if instruction.scratch_bytes:
-            offset, nbytes = placed.scratch[instruction.number], placed.program.rounded(instruction.scratch_bytes)
+            offset, nbytes = placed.scratch[instruction.number], placed.planned.rounded(instruction.scratch_bytes)
             name = f"scratch of {instruction.kernel}"
             rows.append(PlacedRow(name, instruction.layer, "scratch", nbytes, step, step + 1, offset))
     return rows

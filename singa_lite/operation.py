@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import prod
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-import numpy as np
-
+from singa_lite.array_types import DType
 from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.kernel_set import Settings
 from singa_lite.tensor import Shape, Tensor
 
 Argument = TypeVar("Argument")
@@ -49,7 +49,7 @@ class Operation:
 
     kernel: str
     tensors: tuple[Tensor | None, ...]
-    settings: Mapping[str, Any]
+    settings: Settings
     phase: Phase
     layer: str
     scratch_bytes: int
@@ -70,7 +70,7 @@ class Operand(NamedTuple):
 
     block: int
     shape: Shape
-    dtype: np.dtype[Any]
+    dtype: DType
     strides: Shape
     offset: int
 
@@ -84,14 +84,14 @@ class Operand(NamedTuple):
 class Instruction:
     """A recorded kernel call, as `Operation`; it holds no tensor, so it keeps no block alive.
 
-    number: its place in the record, kept through every reordering. repeats: the number of the instruction whose results
+    number: its index in the record, kept through every reordering. repeats: the number of the instruction whose results
     it makes again, bit for bit; None where it is no repeat.
     """
 
     number: int
     kernel: str
     operands: tuple[Operand | None, ...]
-    settings: Mapping[str, Any]
+    settings: Settings
     phase: Phase
     layer: str
     scratch_bytes: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from singa_lite.checks import whole
 from singa_lite.feed_buffer import Feed
@@ -14,8 +14,19 @@ from singa_lite.run import Node
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.watch import Watch
 
-#: {"input": {layer: batch}, "target": {layer: targets}}; arrays of the user's, or tensors.
-Feeds = Mapping[str, Mapping[str, Any]]
+
+class Shaped(Protocol):
+    """An array of the user's, of whatever library, or a tensor."""
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def dtype(self) -> object: ...
+
+
+#: {"input": {layer: batch}, "target": {layer: targets}}.
+Feeds = Mapping[str, Mapping[str, Shaped]]
 #: ("input" or "target", layer, shape, dtype) of all that a step is fed.
 StepForm = tuple[tuple[str, str, Shape, str], ...]
 
@@ -27,8 +38,9 @@ MOST_STEPS = 16
 class RecordedStep:
     """A step for batches of one form.
 
-    tensors: each batch is copied into them; feed: where they lie; results: read after a run. nodes, watch: what it was
-    recorded by. kept: what the step's key names by identity, and must therefore live as long.
+    tensors: each batch is copied into them; feed: where they lie; results: what the step gave while it was recorded, of
+    a type that goes with the kind of step; read after a run. nodes, watch: what it was recorded by. kept: what the
+    step's key names by identity, and must therefore live as long.
     """
 
     graph: Graph
@@ -37,7 +49,7 @@ class RecordedStep:
     results: Any
     nodes: list[Node]
     watch: Watch
-    kept: tuple[Any, ...]
+    kept: tuple[object, ...]
 
     def put_in(self, feeds: Feeds) -> None:
         """Copy a batch in."""
@@ -57,7 +69,7 @@ class RecordedSteps:
     """Recorded steps by key, the least recently used first. most: how many are kept."""
 
     def __init__(self, most: int | None = None) -> None:
-        self.most = whole("SINGA_LITE_STEPS", _most(), 1) if most is None else most
+        self.most = _most() if most is None else most
         self._steps: dict[Hashable, RecordedStep] = {}
 
     def find(self, key: Hashable, nodes: list[Node]) -> RecordedStep | None:
@@ -85,9 +97,12 @@ class RecordedSteps:
         return len(self._steps)
 
 
-def _most() -> Any:
-    given = os.environ.get("SINGA_LITE_STEPS", "")
-    return int(given) if given.isdigit() else given or MOST_STEPS
+def _most() -> int:
+    """The number that SINGA_LITE_STEPS says. TypeError or ValueError where it says anything else."""
+    given = os.environ.get("SINGA_LITE_STEPS", "") or str(MOST_STEPS)
+    if not given.isdigit():
+        raise TypeError(f"SINGA_LITE_STEPS: wanted a whole number of at least 1, received {given!r}")
+    return whole("SINGA_LITE_STEPS", int(given), 1)
 
 
 def form_of(feeds: Feeds) -> StepForm:

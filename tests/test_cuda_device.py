@@ -94,7 +94,7 @@ def test_every_tensor_of_the_step_lies_in_one_span_at_multiples_of_512(cuda):
     net = residual_net(cuda)
     net.train_one_batch(X, Y)
     placed = net.training_graph._executable("recorded").placed
-    offsets = [*placed.places.values(), *placed.scratch.values()]
+    offsets = [*placed.offsets.values(), *placed.scratch.values()]
     assert len(offsets) > 40
     assert all(offset % 512 == 0 for offset in offsets)
     assert max(offsets) < net.memory_plan.arena_bytes == placed.arena_bytes

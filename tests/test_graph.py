@@ -373,8 +373,8 @@ def test_a_view_keeps_its_whole(cpu):
 
 def chain(x: Tensor, length: int) -> list[Tensor]:
     values = [x * 1.5]
-    for place in range(length - 1):
-        values.append(autograd.tanh(values[-1]) if place % 2 else values[-1] + x)
+    for index in range(length - 1):
+        values.append(autograd.tanh(values[-1]) if index % 2 else values[-1] + x)
     return values
 
 
@@ -384,13 +384,13 @@ def test_each_value_that_is_held_is_right_after_each_run(cpu, held):
     x = tensor.from_numpy(X, cpu)
     with cpu.recording() as graph:
         values = chain(x, 8)
-        kept = {place: values[place] for place in (*held, 7)}
+        kept = {index: values[index] for index in (*held, 7)}
         del values
     for factor in (1.0, -0.5):
         x.copy_from_numpy(np.float32(factor) * X)
         graph.run()
         wanted = [bits(value) for value in chain(tensor.from_numpy(np.float32(factor) * X, cpu), 8)]
-        assert {place: bits(value) for place, value in kept.items()} == {place: wanted[place] for place in kept}
+        assert {index: bits(value) for index, value in kept.items()} == {index: wanted[index] for index in kept}
     assert graph.memory_plan.by_role["output"] == 60 * len(kept)
 
 

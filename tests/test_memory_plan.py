@@ -241,8 +241,8 @@ def test_the_check_passes_and_finds_a_spoilt_plan(make):
     net.train_one_batch(*batch(net, 6))
     plan = net.memory_plan
     plan.check()
-    block, _ = max(plan.placed.places.items(), key=lambda entry: plan.placed.program.sizes[entry[0]])
-    plan.placed.places[block] += 64
+    block, _ = max(plan.placed.offsets.items(), key=lambda entry: plan.placed.planned.sizes[entry[0]])
+    plan.placed.offsets[block] += 64
     plan.placed.plan.offsets[f"b{block}"] += 64
     with pytest.raises(PlanError):
         plan.check()
@@ -306,7 +306,7 @@ def test_predicting_changes_nothing_and_needs_nothing_but_the_optimizer_s_state(
     net.plan_batch(64)
     net.plan_batch(64, training=False)
     net.largest_batch(1_000_000)
-    assert net.device.pool.high_water - used < 64 * 8, "targets' places and the like"
+    assert net.device.pool.high_water - used < 64 * 8, "room for targets and the like"
     gc.collect()
     assert net.device.pool.used == used
     assert state_of(net) == before

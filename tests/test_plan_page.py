@@ -71,9 +71,9 @@ def placed_by_hand(factor: int = 1, proved: bool = True) -> MemoryPlan:
 def placed(program: Program, offsets: dict[str, int], arena: int, proved: bool = True) -> Placed:
     """A placement of a program by offsets found by hand."""
     plan = Plan(offsets, arena, floor(program), proved, 0.0, "by hand")
-    places = {int(name[1:]): offset for name, offset in offsets.items() if name[0] == "b"}
+    own = {int(name[1:]): offset for name, offset in offsets.items() if name[0] == "b"}
     scratch = {int(name[1:]): offset for name, offset in offsets.items() if name[0] == "s"}
-    return Placed(program, program, program, plan, places, scratch, floor(program), {}, {})
+    return Placed(program, program, program, plan, own, scratch, floor(program), {}, {})
 
 
 def side_by_side(count: int) -> MemoryPlan:

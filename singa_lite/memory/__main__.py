@@ -77,7 +77,7 @@ def _explain(requests: Sequence[Request], capacity: int, seconds: float) -> None
         file=sys.stderr,
     )
     for request in found.requests[:NAMED]:
-        print(f"  {request.id}: {request.size} bytes, steps {request.lower} to {request.upper}", file=sys.stderr)
+        print(f"  {request.id}: {request.size} bytes, steps {request.start} to {request.stop}", file=sys.stderr)
     if len(found.requests) > NAMED:
         print(f"  and {len(found.requests) - NAMED} more", file=sys.stderr)
 

@@ -16,13 +16,13 @@ def check(
 ) -> None:
     """PlanError unless each request has one offset, aligned and in the arena, and no byte is used twice at a step.
 
-    offsets: by id, in bytes. arena: bytes. conflicts: for each request the positions of those that must not
+    offsets: by id, in bytes. arena: bytes. conflicts: for each request the indices of those that must not
     share bytes with it, as `planner.plan` has them, instead of lifespans. The message names the rule, and the
     request or the pair that breaks it.
     """
     _check_ids(requests, offsets)
     for request in requests:
-        _check_place(request, offsets[request.id], arena)
+        _check_offset(request, offsets[request.id], arena)
     if conflicts is None:
         _check_steps(requests, offsets)
     else:
@@ -45,7 +45,7 @@ def _named(ids: list[str]) -> str:
     return ", ".join(map(repr, ids[:3])) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
 
 
-def _check_place(request: Request, offset: int, arena: int) -> None:
+def _check_offset(request: Request, offset: int, arena: int) -> None:
     if offset < 0 or offset + request.size > arena:
         raise PlanError(
             f"bounds: wanted {request.id!r} within the arena of {arena} bytes, "
@@ -62,8 +62,8 @@ def _check_steps(requests: Sequence[Request], offsets: Mapping[str, int]) -> Non
 
     As long as those share no byte, one that starts can meet only its neighbors in that order, if it meets any.
     """
-    starts = [(request.lower, 1, number) for number, request in enumerate(requests) if request.size]
-    ends = [(request.upper, 0, number) for number, request in enumerate(requests) if request.size]
+    starts = [(request.start, 1, number) for number, request in enumerate(requests) if request.size]
+    ends = [(request.stop, 0, number) for number, request in enumerate(requests) if request.size]
     live: list[tuple[int, int]] = []  # offset, number of the request
     for _, starting, number in sorted(starts + ends):  # at a step, those that end go first
         entry = offsets[requests[number].id], number
@@ -84,22 +84,22 @@ def _check_conflicts(
     for request, others in zip(requests, conflicts, strict=True):
         for other in others:
             if not 0 <= other < len(requests):
-                raise PlanError(f"conflicts: wanted positions of requests for {request.id!r}, received {other}")
+                raise PlanError(f"conflicts: wanted indices of requests for {request.id!r}, received {other}")
             if requests[other] is not request:
                 _check_pair(request, requests[other], offsets)
 
 
 def _check_pair(a: Request, b: Request, offsets: Mapping[str, int]) -> None:
     """PlanError if two requests that are alive together share a byte."""
-    lower = max(offsets[a.id], offsets[b.id])
-    upper = min(offsets[a.id] + a.size, offsets[b.id] + b.size)
-    if lower < upper and a.size and b.size:
+    start = max(offsets[a.id], offsets[b.id])
+    stop = min(offsets[a.id] + a.size, offsets[b.id] + b.size)
+    if start < stop and a.size and b.size:
         raise PlanError(
-            f"overlap: wanted {a.id!r} and {b.id!r} apart, received both at bytes {lower} to {upper}; "
-            f"{_place(a, offsets)}, {_place(b, offsets)}"
+            f"overlap: wanted {a.id!r} and {b.id!r} apart, received both at bytes {start} to {stop}; "
+            f"{_described(a, offsets)}, {_described(b, offsets)}"
         )
 
 
-def _place(request: Request, offsets: Mapping[str, int]) -> str:
+def _described(request: Request, offsets: Mapping[str, int]) -> str:
     start = offsets[request.id]
-    return f"{request.id!r} has bytes {start} to {start + request.size} in steps {request.lower} to {request.upper}"
+    return f"{request.id!r} has bytes {start} to {start + request.size} in steps {request.start} to {request.stop}"

@@ -1,4 +1,4 @@
-"""Placement where lifespans do not tell what may share bytes: pairs that must not are given instead."""
+"""Placement by given conflicts, pairs of requests that must not share bytes, where lifespans cannot say it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .table import Indices, Ints, Table
 SEEDS = 16  # cliques grown for the floor
 
 
-class Graph:
-    """Which requests of a table must not share bytes; each pair counts both ways if it is named once.
+class ConflictGraph:
+    """Which requests of a table must not share bytes: a pair counts both ways, even if it is named only once.
 
-    conflicts: for each request that the table was made of, the positions of those that may be alive with it.
-    PlanError if there are not as many as `count`, or if a position is none of theirs.
+    conflicts: for each request that the table was made of, the indices of those that may be alive with it.
+    PlanError if there are not as many as `count`, or if an index is none of theirs.
     """
 
     def __init__(self, table: Table, conflicts: Sequence[Collection[int]], count: int) -> None:
@@ -78,7 +78,7 @@ class Graph:
 class _Layout:
     """Surroundings by given conflicts."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: ConflictGraph) -> None:
         self._neighbors = graph.neighbors
         self._size = graph.table.size.tolist()
         self._offsets = np.full_like(graph.table.size, -1)

@@ -11,7 +11,9 @@ from typing import TextIO
 
 from .problem import PlanError, Request
 
-COLUMNS = ("id", "lower", "upper", "size", "alignment")
+#: {column: the attribute of a request that it holds}.
+ATTRIBUTES = {"id": "id", "lower": "start", "upper": "stop", "size": "size", "alignment": "alignment"}
+COLUMNS = tuple(ATTRIBUTES)
 REQUIRED = COLUMNS[:4]
 
 
@@ -50,7 +52,7 @@ def write_solution(requests: Sequence[Request], offsets: Mapping[str, int], file
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*columns, "offset"])
     for request in requests:
-        writer.writerow([*(getattr(request, column) for column in columns), offsets[request.id]])
+        writer.writerow([*(getattr(request, ATTRIBUTES[column]) for column in columns), offsets[request.id]])
 
 
 def _rows(lines: Iterable[str], name: str) -> Iterator[tuple[list[str], int]]:
@@ -64,31 +66,31 @@ def _rows(lines: Iterable[str], name: str) -> Iterator[tuple[list[str], int]]:
         raise PlanError(f"{name}, line {reader.line_num}: wanted CSV, received a line with {error}") from None
 
 
-def _check_header(header: list[str], place: str) -> None:
+def _check_header(header: list[str], where: str) -> None:
     missing = [column for column in REQUIRED if column not in header]
     unknown = [column for column in header if column not in COLUMNS]
     if missing or unknown or len(set(header)) < len(header):
         raise PlanError(
-            f"{place}: wanted the columns {', '.join(REQUIRED)} and perhaps {COLUMNS[4]}, each once, "
+            f"{where}: wanted the columns {', '.join(REQUIRED)} and perhaps {COLUMNS[4]}, each once, "
             f"received {', '.join(header) or 'none'}"
         )
 
 
-def _request(header: list[str], row: list[str], place: str) -> Request:
+def _request(header: list[str], row: list[str], where: str) -> Request:
     if len(row) != len(header):
-        raise PlanError(f"{place}: wanted {len(header)} fields, received {len(row)}")
+        raise PlanError(f"{where}: wanted {len(header)} fields, received {len(row)}")
     fields = dict(zip(header, row, strict=True))
     name = fields.pop("id")
     if not name:
-        raise PlanError(f"{place}: wanted an id, received none")
-    numbers = {column: _whole(field, f"{place}, {column}") for column, field in fields.items()}
+        raise PlanError(f"{where}: wanted an id, received none")
+    numbers = {ATTRIBUTES[column]: _whole(field, f"{where}, {column}") for column, field in fields.items()}
     try:
         return Request(name, **numbers)
     except PlanError as error:
-        raise PlanError(f"{place}: {error}") from None
+        raise PlanError(f"{where}: {error}") from None
 
 
-def _whole(text: str, place: str) -> int:
+def _whole(text: str, where: str) -> int:
     if not re.fullmatch(r"-?[0-9]{1,4000}", text):
-        raise PlanError(f"{place}: wanted a whole number, received {text[:40]!r}")
+        raise PlanError(f"{where}: wanted a whole number, received {text[:40]!r}")
     return int(text)

@@ -1,8 +1,28 @@
 """What the exact search knows while it stacks requests upward: least offsets, remaining load, open boundaries.
 
-Ideas of MiniMalloc (M. Moffitt, ASPLOS 2023), in own words. In the placement with the smallest sum of offsets,
-read upward, each request lies at its *least* offset: on the highest of the earlier ones that it shares a
-section with. So a search need only choose which request comes next, by ascending (offset, rank).
+Ideas of MiniMalloc (M. Moffitt, ASPLOS 2023), in own words. In the placement with the smallest sum of offsets, read
+upward, each request lies at its *least* offset: on the highest of the earlier ones that it shares a section with (a
+section stands for steps, see `table.py`). So a search need not try offsets at all. It only chooses which request comes
+next, and by ascending (offset, rank) alone, so that each placement is met once:
+
+    offset
+      6 |      C C C C      C shares sections with A and with B, and lies on the higher of the two
+      4 |  . . . . B B      dots: lost, as whatever comes after C lies at 6 or above
+      2 |  A A A . B B
+      0 |  A A A . B B
+           0 1 2 3 4 5      sections
+
+What is left can be seen not to fit long before all is placed, and that is what makes the search fast:
+
+* section inference: in each section, what is not yet placed lies above the least offset of its requests there, so that
+  offset plus all their sizes must not pass the capacity (`possible`);
+* monotonic floor: and above the last offset chosen, since offsets only rise (`_bounds`);
+* dominance: nobody comes next at an offset where another one would fit below it (`candidates`);
+* decomposition: where no request lives across a boundary any more, both sides are problems of their own (`components`).
+
+All of it is kept in arrays by request and by section, changed by each choice and changed back by `Undo`: to make them
+anew for each node would cost more than the node. A request enters in a few operations of NumPy, whatever its number of
+sections, because a search in Python stands or falls with the number of Python's own instructions.
 """
 
 from __future__ import annotations
@@ -31,8 +51,8 @@ class Undo:
 class Field:
     """Requests still to be placed, in the order of their rank; offsets and sizes in units, lifespans in sections.
 
-    table: the requests. limit: offset above which each cannot lie. least: offset below which it cannot, of the
-    sentinel `placed` for what is placed. room: units that the requests of a section may take together.
+    table: the requests. limit: offset above which each cannot lie. least: offset below which it cannot lie; for those
+    already placed the sentinel `placed`. room: units that the requests of a section may take together.
     load: units not yet placed, by section. crossing: requests not yet placed, by boundary between sections.
     alive: how many are not yet placed.
     """
@@ -50,10 +70,10 @@ class Field:
         self._by_first = np.argsort(table.first, kind="stable")
 
     def candidates(self, offset: int, rank: int) -> Iterator[int]:
-        """Those that may come next, after one at (offset, rank), lowest first; to be read in this same state.
+        """The requests that may come next, after one at (offset, rank), lowest first. Read them in this same state.
 
-        None is at or above the least top of another, which could be put below it (dominance); and of equal
-        requests only the first.
+        None is at or above the least top of another, which could be put below it (dominance). Of equal requests
+        only the first may come.
         """
         least = self.least
         lowest_top = (least + self.table.size).min()
@@ -83,7 +103,7 @@ class Field:
         self._take(i, 1)
 
     def take_back(self, undo: Undo) -> None:
-        """Be as before what `undo` tells of."""
+        """Take back what placing a request changed."""
         for i, offset in [*undo.settled, (undo.request, undo.offset)]:
             self.least[i] = offset
             self._take(i, -1)
@@ -108,8 +128,8 @@ class Field:
     def _bounds(self, undo: Undo) -> Ints:
         """Offsets that what is not yet placed cannot lie below, since all come after the last one.
 
-        Those passed over, whose own turn would have been before it, must be raised by another, that is, lie on
-        its top at least.
+        Some were passed over: their turn would have been before the last one's. Such a request can still be placed once
+        another one has raised it, so it cannot lie below the lowest top of those that share a section with it.
         """
         offset, least = undo.offset, self.least
         bounds = np.maximum(least, offset)
@@ -125,8 +145,8 @@ class Field:
             bounds[waiting] = np.maximum(bounds[waiting], raised)
         return bounds
 
-    def parts(self, i: int) -> list[Indices]:
-        """What is not yet placed, if placing i made it fall into parts that share no section; else one part."""
+    def components(self, i: int) -> list[Indices]:
+        """What is not yet placed, by component: there are several if placing i left some that share no section."""
         first, stop, _ = self._spans[i]
         order = self._by_first[self.least[self._by_first] < self.placed]
         if self.crossing[first : stop - 1].all() or not len(order):
@@ -135,7 +155,7 @@ class Field:
         cuts = np.flatnonzero(self.table.first[order][1:] >= reach[:-1]) + 1
         return [order[a:b] for a, b in pairwise([0, *cuts.tolist(), len(order)])]
 
-    def part(self, members: Indices) -> Field:
+    def component(self, members: Indices) -> Field:
         """A field of these requests alone, which are not yet placed, from their present least offsets on."""
         return Field(self.table.subset(members), self.limit[members], self.least[members], self.room)
 

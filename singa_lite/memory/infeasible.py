@@ -69,13 +69,13 @@ def _overload(requests: Sequence[Request], capacity: int) -> tuple[int, list[Req
     """A step, and the fewest of its requests that need more than `capacity` bytes: its largest, as many as it takes."""
     unit = granule(requests)
     keys = [(-request.size // unit * unit, row) for row, request in enumerate(requests)]  # the largest first
-    starting = sorted(range(len(requests)), key=lambda row: requests[row].lower)
-    ending = sorted(range(len(requests)), key=lambda row: requests[row].upper)
+    starting = sorted(range(len(requests)), key=lambda row: requests[row].start)
+    ending = sorted(range(len(requests)), key=lambda row: requests[row].stop)
     live: list[tuple[int, int]] = []
     step, rows, most, ended = 0, starting, len(requests), 0
     for row in starting:
-        lower = requests[row].lower
-        while requests[ending[ended]].upper <= lower:
+        start = requests[row].start
+        while requests[ending[ended]].stop <= start:
             del live[bisect_left(live, keys[ending[ended]])]
             ended += 1
         insort(live, keys[row])
@@ -84,14 +84,14 @@ def _overload(requests: Sequence[Request], capacity: int) -> tuple[int, list[Req
             needed -= negative
             slack = max(slack, -negative - requests[other].size)
             if needed - slack > capacity:  # as in `floor`
-                step, rows, most = lower, [other for _, other in live[:count]], count - 1
+                step, rows, most = start, [other for _, other in live[:count]], count - 1
                 break
     return step, [requests[row] for row in rows]
 
 
 def _reduce(requests: Sequence[Request], capacity: int, end: float, nodes: float) -> tuple[tuple[Request, ...], bool]:
     """What is left once all that can go has gone, in ever smaller groups; and whether each last try had an answer."""
-    members = sorted(requests, key=lambda request: request.size * (request.upper - request.lower))
+    members = sorted(requests, key=lambda request: request.size * (request.stop - request.start))
     group, irreducible = len(members), True
     while group > 1:
         group = (group + 1) // 2

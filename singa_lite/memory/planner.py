@@ -10,7 +10,7 @@ from math import inf
 import numpy as np
 
 from . import problem
-from .conflicts import Graph
+from .conflicts import ConflictGraph
 from .greedy import greedy
 from .problem import CapacityError, Plan, PlanError, Request, check_ids
 from .search import Budget, ExhaustedError, attempt
@@ -31,7 +31,7 @@ def plan(
     the arena is proved smallest, `seconds` have passed, or that many `nodes` of it were visited. Only the
     seconds make a result depend on the machine. With a capacity, the first placement within it is taken.
 
-    conflicts: for each request the positions of those that must not share bytes with it, instead of lifespans,
+    conflicts: for each request the indices of those that must not share bytes with it, instead of lifespans,
     for operations that may run at the same time. A pair counts if it is named once. Placement is only greedy then.
 
     CapacityError if no placement within the capacity was found: its message and `proved` say whether there is
@@ -42,13 +42,13 @@ def plan(
     check_ids(requests)
     budget = Budget(nodes, start + seconds)
     if conflicts is None:
-        floor, parts = _by_lifespans(requests, capacity, budget)
+        floor, components = _by_lifespans(requests, capacity, budget)
     else:
-        floor, parts = _by_conflicts(requests, conflicts, capacity, budget)
-    largest = max(parts, key=lambda part: part.arena, default=_NOTHING)
+        floor, components = _by_conflicts(requests, conflicts, capacity, budget)
+    largest = max(components, key=lambda component: component.arena, default=_NOTHING)
     proved_floor = max(floor, largest.bound)
     result = Plan(
-        _by_id(requests, parts),
+        _by_id(requests, components),
         largest.arena,
         floor,
         largest.arena == proved_floor,
@@ -67,7 +67,7 @@ def _check_limits(capacity: int | None, seconds: float, nodes: float) -> None:
 
 
 @dataclass
-class _Part:
+class _Component:
     """Requests apart from all others in time, their best offsets so far, and what their arena is proved to need.
 
     offsets: in units of the table. bound, arena: in bytes.
@@ -79,8 +79,8 @@ class _Part:
     bound: int = 0
 
     @classmethod
-    def place(cls, table: Table, members: Ints, enough: int, deadline: float) -> _Part:
-        """The part of these requests of the table, in greedy placement."""
+    def place(cls, table: Table, members: Ints, enough: int, deadline: float) -> _Component:
+        """The component of these requests of the table, in greedy placement."""
         table = table.subset(members)
         return cls(table, *greedy(table, enough, deadline))
 
@@ -105,43 +105,43 @@ class _Part:
             self.offsets, self.method = found, "search"
 
 
-_NOTHING = _Part(tabulate([]), "nothing to place", np.zeros(0, np.int64))
+_NOTHING = _Component(tabulate([]), "nothing to place", np.zeros(0, np.int64))
 
 
-def _by_lifespans(requests: Sequence[Request], capacity: int | None, budget: Budget) -> tuple[int, list[_Part]]:
-    """The floor, and the parts as well placed as the capacity asks for or the budget allows."""
+def _by_lifespans(requests: Sequence[Request], capacity: int | None, budget: Budget) -> tuple[int, list[_Component]]:
+    """The floor, and the components as well placed as the capacity asks for or the budget allows."""
     table, floor = tabulate(requests), problem.floor(requests)
     enough = floor if capacity is None else max(floor, capacity)
-    parts = [_Part.place(table, members, enough, budget.deadline) for members in table.parts()]
+    components = [_Component.place(table, members, enough, budget.deadline) for members in table.components()]
     if capacity is None or floor <= capacity:
-        _search(parts, enough, capacity is not None, budget)
-    return floor, parts
+        _search(components, enough, capacity is not None, budget)
+    return floor, components
 
 
 def _by_conflicts(
     requests: Sequence[Request], conflicts: Sequence[Collection[int]], capacity: int | None, budget: Budget
-) -> tuple[int, list[_Part]]:
-    """The floor, and all requests as one part in greedy placement."""
-    graph = Graph(tabulate(requests), conflicts, len(requests))
+) -> tuple[int, list[_Component]]:
+    """The floor, and all requests as one component in greedy placement."""
+    graph = ConflictGraph(tabulate(requests), conflicts, len(requests))
     floor = graph.floor()
-    return floor, [_Part(graph.table, *graph.place(floor if capacity is None else capacity, budget.deadline))]
+    return floor, [_Component(graph.table, *graph.place(floor if capacity is None else capacity, budget.deadline))]
 
 
-def _search(parts: list[_Part], enough: int, decision: bool, budget: Budget) -> None:
-    """Improve the largest part until it is at most `enough`, proved to be smallest, or the budget is used up.
+def _search(components: list[_Component], enough: int, decision: bool, budget: Budget) -> None:
+    """Improve the largest component until it is at most `enough`, proved to be smallest, or the budget is used up.
 
     Each target has its turn, then each one with twice the nodes, and so on: any may be the easy one. A gap below
     one unit, which only sizes that are no multiples of their alignment can leave, is not worth a second turn.
     """
     turn = 0
-    while parts and not budget.used_up():
-        part = max(parts, key=lambda part: part.arena)
-        gap = part.arena - max(part.bound, enough)
-        if gap <= 0 or (decision and part.bound > enough) or (turn and gap < part.table.unit):
+    while components and not budget.used_up():
+        component = max(components, key=lambda component: component.arena)
+        gap = component.arena - max(component.bound, enough)
+        if gap <= 0 or (decision and component.bound > enough) or (turn and gap < component.table.unit):
             return
-        for target in part.targets(enough, decision):
+        for target in component.targets(enough, decision):
             try:
-                part.narrow(target, turn, budget)
+                component.narrow(target, turn, budget)
                 break
             except ExhaustedError:
                 continue
@@ -149,10 +149,10 @@ def _search(parts: list[_Part], enough: int, decision: bool, budget: Budget) -> 
             turn += 1
 
 
-def _by_id(requests: Sequence[Request], parts: list[_Part]) -> dict[str, int]:
+def _by_id(requests: Sequence[Request], components: list[_Component]) -> dict[str, int]:
     """Offsets in bytes by id; 0 for requests of no bytes."""
     offsets = {request.id: 0 for request in requests}
-    for part in parts:
-        for row, offset in zip(part.table.rows.tolist(), part.offsets.tolist(), strict=True):
-            offsets[requests[row].id] = offset * part.table.unit
+    for component in components:
+        for row, offset in zip(component.table.rows.tolist(), component.offsets.tolist(), strict=True):
+            offsets[requests[row].id] = offset * component.table.unit
     return offsets

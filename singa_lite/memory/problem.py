@@ -17,7 +17,7 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`size` bytes, wanted from step `lower` until before step `upper`, at an offset that is a multiple of `alignment`.
+    """`size` bytes, wanted from step `start` until before step `stop`, at an offset that is a multiple of `alignment`.
 
     Steps count from 0 and lifespans are half-open: a request that ends at a step and one that starts there
     may share bytes. A size of 0 is allowed and conflicts with nothing. PlanError for a lifespan that is empty
@@ -25,20 +25,20 @@ class Request:
     """
 
     id: str
-    lower: int
-    upper: int
+    start: int
+    stop: int
     size: int
     alignment: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("lower", "upper", "size", "alignment"):
+        for name in ("start", "stop", "size", "alignment"):
             value = getattr(self, name)
             if type(value) is not int:  # NumPy's whole numbers become Python's, which cannot overflow
                 object.__setattr__(self, name, index(value))
-        if not 0 <= self.lower < self.upper:
+        if not 0 <= self.start < self.stop:
             raise PlanError(
-                f"request {self.id!r}: wanted 0 <= lower < upper in steps, "
-                f"received lower {self.lower}, upper {self.upper}"
+                f"request {self.id!r}: wanted a lifespan of at least one step, from step 0 on, "
+                f"received steps {self.start} to {self.stop}"
             )
         if self.size < 0 or self.alignment < 1:
             raise PlanError(
@@ -103,15 +103,15 @@ def profile(requests: Sequence[Request]) -> list[tuple[int, int]]:
     """
     changes: Counter[int] = Counter()
     for request in requests:
-        changes[request.lower] += request.size
-        changes[request.upper] -= request.size
+        changes[request.start] += request.size
+        changes[request.stop] -= request.size
     steps = sorted(changes)
     return list(zip(steps, accumulate(changes[step] for step in steps), strict=True))
 
 
 def live_at(requests: Sequence[Request], step: int) -> list[Request]:
     """The requests of at least one byte whose lifespan holds the step, in their order."""
-    return [request for request in requests if request.lower <= step < request.upper and request.size]
+    return [request for request in requests if request.start <= step < request.stop and request.size]
 
 
 def floor(requests: Sequence[Request]) -> int:
@@ -123,17 +123,17 @@ def floor(requests: Sequence[Request]) -> int:
     bytes. Where alignments differ, only what all have in common counts: the bound is valid, but less sharp.
     """
     unit = granule(requests)
-    ending = sorted(requests, key=lambda request: request.upper)
+    ending = sorted(requests, key=lambda request: request.stop)
     load = best = ended = 0
-    slacks: list[tuple[int, int]] = []  # (-bytes that rounding adds, upper) of the live, the most added first
-    for request in sorted(requests, key=lambda request: request.lower):
-        while ending[ended].upper <= request.lower:
+    slacks: list[tuple[int, int]] = []  # (-bytes that rounding adds, stop) of the live, the most added first
+    for request in sorted(requests, key=lambda request: request.start):
+        while ending[ended].stop <= request.start:
             load -= -(-ending[ended].size // unit) * unit
             ended += 1
         slack = -request.size % unit
         load += request.size + slack
-        heappush(slacks, (-slack, request.upper))
-        while slacks[0][1] <= request.lower:
+        heappush(slacks, (-slack, request.stop))
+        while slacks[0][1] <= request.start:
             heappop(slacks)
         best = max(best, load + slacks[0][0])
     return best

@@ -1,4 +1,24 @@
-"""Exact branch and bound, in the manner of MiniMalloc: is there a placement within so many bytes?"""
+"""Exact branch and bound, in the manner of MiniMalloc: is there a placement within so many bytes?
+
+Greedy placements reach the floor of nearly every training step. This search is for the rest, and it is exact: it finds
+a placement, or proves that there is none, so that a plan can say "proved least". `field.py` says how few choices there
+are at each node and how early a dead end is seen; here is how they are gone through.
+
+    decide                      each component of requests, apart from the others in time, for itself
+      attempt 0, 1, 2, ...      rounds: each static order in turn, with twice the nodes of the round before
+        solve                   depth first: which request comes next, by ascending (offset, rank)
+          _split                the field has fallen apart: its smaller components first, each by `solve`
+
+Why rounds: the order that breaks ties, the rank, makes one problem easy and another hopeless, and nobody knows which
+beforehand. As the budget doubles, all rounds together cost a fixed multiple of what the best order alone would take.
+Why components are solved apart: n choices here and m there are n + m nodes, and n * m together. Why nodes end a search,
+and seconds only as a last resort: a plan must not depend on how fast the machine is.
+
+Decisions within a capacity are all that it does. `planner.py` makes a smallest arena of them.
+
+Sources: M. Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS
+2023, which has three static orders where there are five here.
+"""
 
 from __future__ import annotations
 
@@ -52,11 +72,11 @@ def decide(table: Table, capacity: int, budget: Budget) -> Ints | None:
     ExhaustedError if neither is found within the budget.
     """
     offsets = np.zeros(len(table), table.size.dtype)
-    for members in table.parts():
-        part, turn = table.subset(members), 0
+    for members in table.components():
+        component, turn = table.subset(members), 0
         while True:
             try:
-                solution = attempt(part, capacity, turn, budget)
+                solution = attempt(component, capacity, turn, budget)
                 break
             except ExhaustedError:
                 if budget.used_up():
@@ -145,21 +165,21 @@ def solve(field: Field, budget: Budget, offset: int = -1, rank: int = -1) -> Int
 
 
 def _split(field: Field, undo: Undo, budget: Budget, offsets: Ints) -> bool:
-    """Solve the smaller parts that the field has fallen into, each for itself; False if one cannot be.
+    """Solve the smaller components that the field has fallen into, each for itself; False if one cannot be.
 
     The largest stays in the field, unless so little is left of this that a smaller one is worth making.
     """
-    parts = sorted(field.parts(undo.request), key=len)
-    if 2 * len(parts[-1]) > len(field.table) or len(field.table) <= SMALL:
-        parts.pop()
-    for part in parts:
-        members = np.sort(part)
+    components = sorted(field.components(undo.request), key=len)
+    if 2 * len(components[-1]) > len(field.table) or len(field.table) <= SMALL:
+        components.pop()
+    for component in components:
+        members = np.sort(component)
         rank = int(members.searchsorted(undo.request))  # how many have a rank below the request's
         if len(members) == 1:  # rests where it is, if its turn is still to come
             least = int(field.least[members[0]])
             solution = np.array([least]) if (least, -rank) >= (undo.offset, 0) else None
         else:
-            solution = solve(field.part(members), budget, undo.offset, rank - 1)
+            solution = solve(field.component(members), budget, undo.offset, rank - 1)
         if solution is None:
             return False
         offsets[members] = solution

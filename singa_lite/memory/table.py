@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from .problem import Request, granule
 
-Ints: TypeAlias = NDArray[Any]  # int64; Python's int as objects where sums of sizes could pass 62 bits
+#: int64; Python's int as objects where sums of sizes could pass 62 bits. Which of the two is known only at run time.
+Ints: TypeAlias = NDArray[Any]
 Indices: TypeAlias = NDArray[np.int64]
 LARGEST = 1 << 60  # sums below it stay far from overflow
 
@@ -96,12 +97,12 @@ class Table:
             self.alignment[chosen], self.nbytes[chosen], self.unit,
         )  # fmt: skip
 
-    def parts(self) -> list[Indices]:
-        """Indices of the requests, split where no request lives across: parts that do not touch each other."""
+    def components(self) -> list[Indices]:
+        """Indices of the requests, split where no request lives across: those of two components never conflict."""
         order = np.argsort(self.first, kind="stable")
         reach = np.maximum.accumulate(self.stop[order])
         cuts = np.flatnonzero(self.first[order][1:] >= reach[:-1]) + 1
-        return [np.sort(part) for part in np.split(order, cuts)] if len(order) else []
+        return [np.sort(component) for component in np.split(order, cuts)] if len(order) else []
 
 
 def tabulate(requests: Sequence[Request]) -> Table:
@@ -112,7 +113,7 @@ def tabulate(requests: Sequence[Request]) -> Table:
     sizes = [-(-request.size // base) * base for request in kept]
     alignments = [request.alignment for request in kept]
     unit = _unit(sizes, set(alignments))
-    dtype: Any = np.int64 if sum(sizes) + sum(alignments) < LARGEST else object
+    dtype: type = np.int64 if sum(sizes) + sum(alignments) < LARGEST else object
     first, stop = _sections(kept)
     return Table(
         np.array(rows, np.int64),
@@ -141,10 +142,10 @@ def _unit(sizes: Sequence[int], alignments: set[int]) -> int:
 
 def _sections(requests: Sequence[Request]) -> tuple[Indices, Indices]:
     """First section of each request, and the one after its last."""
-    lowers, uppers = [request.lower for request in requests], [request.upper for request in requests]
-    starts, ends = np.unique(lowers), np.unique(uppers)
-    ended = np.searchsorted(ends, starts, side="right")  # the ends up to each start
+    starts, stops = [request.start for request in requests], [request.stop for request in requests]
+    distinct_starts, distinct_stops = np.unique(starts), np.unique(stops)
+    ended = np.searchsorted(distinct_stops, distinct_starts, side="right")  # how many stops come up to each start
     numbers = np.concatenate([[0], np.cumsum(np.diff(ended) > 0)]).astype(np.int64)
-    first = numbers[np.searchsorted(starts, lowers)]
-    stop = numbers[np.searchsorted(starts, uppers) - 1] + 1
+    first = numbers[np.searchsorted(distinct_starts, starts)]
+    stop = numbers[np.searchsorted(distinct_starts, stops) - 1] + 1
     return first, stop

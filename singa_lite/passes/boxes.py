@@ -11,10 +11,15 @@ Axis = tuple[int, ...]
 
 
 class Box(NamedTuple):
-    """Bytes numbered in several spaces at once, say by address and by place in what somebody wrote.
+    """Bytes numbered in several spaces at once, for example by address and by index among the bytes that were written.
 
     at: the number of the first byte in each space; axes: copies of copies of it, outermost first. In the first
     space the bytes rise in this order: the copies along an axis do not reach into each other.
+
+        Box((8, 0), ((3, 16, 4), (4, 1, 1)))    3 rows, 16 apart by address and 4 by index, of 4 bytes each:
+
+        address  8 9 10 11 ... 24 25 26 27 ... 40 41 42 43
+        index    0 1  2  3      4  5  6  7      8  9 10 11
     """
 
     at: tuple[int, ...]
@@ -32,7 +37,7 @@ class Box(NamedTuple):
 
     @property
     def step(self) -> int:
-        """Of the outermost axis, in the first space; 0 for a single byte."""
+        """How far apart the copies along the outermost axis are in the first space; 0 for a single byte."""
         return self.axes[0][1] if self.axes else 0
 
     def seen(self, *spaces: int) -> Box:
@@ -51,7 +56,7 @@ class Box(NamedTuple):
     def copies(self, start: int, stop: int) -> Box:
         """Those copies along the outermost axis, which is left out if there is only one."""
         (_, *steps), inner = self.axes[0], self.axes[1:]
-        at = tuple([place + start * step for place, step in zip(self.at, steps, strict=True)])
+        at = tuple([number + start * step for number, step in zip(self.at, steps, strict=True)])
         return Box(at, inner if stop - start == 1 else ((stop - start, *steps), *inner))
 
 
@@ -93,8 +98,8 @@ def cut(a: Box, b: Box) -> tuple[list[Box], list[Box]]:
         others = _grouped(other, near.step)
         shared, rest = _cut_all(_each(near) if others[0] is other else [near], others)
     else:
-        parts = _grouped(near, other.step)
-        shared, rest = _cut_all(parts, _each(other) if parts[0] is near else [other])
+        pieces = _grouped(near, other.step)
+        shared, rest = _cut_all(pieces, _each(other) if pieces[0] is near else [other])
     return shared, [*[Box(box.at, _merged(box.axes)) for box in rest], *outside]
 
 
@@ -124,9 +129,9 @@ def _cut_in_step(a: Box, b: Box) -> tuple[list[Box], list[Box]]:
     """As `cut`, of boxes whose outermost steps are equal: a copy of one meets at most two of the other."""
     (count, *steps), (other_count, *other_steps) = a.axes[0], b.axes[0]
     step = steps[0]
-    places, shift = divmod(b.at[0] - a.at[0], step)
+    copies, shift = divmod(b.at[0] - a.at[0], step)
     meetings = []  # (first copy of a, behind the last one, how many copies of a are before the first one of b)
-    for before, offset in ((places, shift), (places + 1, shift - step)):
+    for before, offset in ((copies, shift), (copies + 1, shift - step)):
         reaches = offset < a.end - a.at[0] - (count - 1) * step and offset + b.end - b.at[0] > (other_count - 1) * step
         first, stop = max(0, before), min(count, before + other_count)
         if reaches and first < stop:
@@ -141,12 +146,12 @@ def _cut_in_step(a: Box, b: Box) -> tuple[list[Box], list[Box]]:
     return shared, rest
 
 
-def _cut_all(parts: list[Box], others: list[Box]) -> tuple[list[Box], list[Box]]:
+def _cut_all(pieces: list[Box], others: list[Box]) -> tuple[list[Box], list[Box]]:
     """As `cut`, of boxes that are in pieces."""
     shared: list[Box] = []
     rest: list[Box] = []
-    for part in parts:
-        left = [part]
+    for piece in pieces:
+        left = [piece]
         for other in others:
             cuts = [cut(box, other) for box in left]
             shared += [box for common, _ in cuts for box in common]
@@ -170,9 +175,9 @@ def _grouped(box: Box, step: int) -> list[Box]:
     whole, left_over = divmod(count, many)
     longer = [many * s for s in steps]
 
-    def periods(number: int, first: int, stop: int) -> Box:
-        axes = ((number, *longer), (stop - first, *steps))
-        at = tuple([place + first * s for place, s in zip(box.at, steps, strict=True)])
+    def periods(repeats: int, first: int, stop: int) -> Box:
+        axes = ((repeats, *longer), (stop - first, *steps))
+        at = tuple([number + first * s for number, s in zip(box.at, steps, strict=True)])
         return Box(at, (*[axis for axis in axes if axis[0] > 1], *inner))
 
     rest = periods(whole, left_over, many)

@@ -1,4 +1,27 @@
-"""Concatenation without copies: producers write straight into their piece of the whole."""
+"""Concatenation without copies: producers write straight into their piece of the whole.
+
+A concatenation is recorded as copies, and while it is copied, each block is there twice:
+
+    a -> [AAA]   --copy-->  [AAA|   ]               a -> [AAA|   ]
+    b -> [BBB]   --copy-->  [   |BBB]     becomes   b -> [   |BBB]
+         two blocks, and the whole                       the whole alone, written piece by piece
+
+The blocks of a and b become views of the whole, in the strides of its rows, and the copies go. Where a whole is itself
+copied into a larger one, it becomes a piece in turn, so that all of a densely connected net ends in one block: k layers
+then hold k pieces instead of 1 + 2 + ... + k.
+
+Why a pass, and not layers that are handed views to write into: a layer does not know who takes its output, and what
+decides is all of the block's users, forward and backward, which only the record has.
+
+Why so many conditions: who used the block now uses a view with other strides. That must be possible (no user sees the
+block reshaped), must change no bit (a library may sum in another order for other strides, so the target is asked), and
+must keep every read (each byte of the whole has one writer).
+
+Why the program with the copies stays as a rival: the whole is there from its first piece on, perhaps long before all
+are, and then copies may cost less. Which it is depends on the order, so `order` decides.
+
+Inference engines do this too, for the forward pass (OpenVINO calls it in-place concat).
+"""
 
 from __future__ import annotations
 
@@ -37,102 +60,102 @@ class _Assembly:
         self.uses: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self.writers: dict[int, set[int]] = defaultdict(set)
         self.allowed: dict[int, set[int]] = defaultdict(set)
-        for place, instruction in enumerate(program.instructions):
-            for position, operand in enumerate(instruction.operands):
+        for step, instruction in enumerate(program.instructions):
+            for index, operand in enumerate(instruction.operands):
                 if operand is not None:
-                    self.uses[operand.block].append((place, position))
+                    self.uses[operand.block].append((step, index))
             for operand in instruction.writes:
-                self.writers[operand.block].add(place)
+                self.writers[operand.block].add(step)
             if instruction.kernel == "copy":
-                self.allowed[instruction.writes[0].block].add(place)
+                self.allowed[instruction.writes[0].block].add(step)
 
     def result(self) -> Program:
-        for place, instruction in enumerate(self.program.instructions):
+        for step, instruction in enumerate(self.program.instructions):
             if instruction.kernel == "copy":
-                self._try(place)
+                self._try(step)
         kept = tuple(instruction for instruction in self.instructions if instruction is not None)
         if len(kept) == len(self.instructions):
             return self.program
         copying = replace(self.program, order=f"{self.program.order}, with copies")
         return replace(self.program, instructions=kept, rivals=(*self.program.rivals, copying))
 
-    def _try(self, place: int) -> None:
-        instruction = self.instructions[place]
-        part, piece = instruction.operands if instruction is not None else (None, None)
-        if part is None or piece is None or not self._fits(place, part, piece):
+    def _try(self, step: int) -> None:
+        instruction = self.instructions[step]
+        source, piece = instruction.operands if instruction is not None else (None, None)
+        if source is None or piece is None or not self._fits(step, source, piece):
             return
-        self.instructions[place] = None
+        self.instructions[step] = None
         whole = piece.block
-        self.writers[whole].discard(place)
-        for user, position in self.uses.pop(part.block):
-            if user != place:
-                self._move(user, position, part, piece)
-                self.uses[whole].append((user, position))
-        self.uses[whole] = [use for use in self.uses[whole] if use[0] != place]
-        self.writers[whole] |= self.writers[part.block]
-        self.allowed[whole] |= self.writers.pop(part.block)
+        self.writers[whole].discard(step)
+        for user, index in self.uses.pop(source.block):
+            if user != step:
+                self._move(user, index, source, piece)
+                self.uses[whole].append((user, index))
+        self.uses[whole] = [use for use in self.uses[whole] if use[0] != step]
+        self.writers[whole] |= self.writers[source.block]
+        self.allowed[whole] |= self.writers.pop(source.block)
 
-    def _fits(self, place: int, part: Operand, piece: Operand) -> bool:
+    def _fits(self, step: int, source: Operand, piece: Operand) -> bool:
         sizes = self.program.sizes
-        if part.block not in sizes or piece.block not in sizes or part.block == piece.block:
+        if source.block not in sizes or piece.block not in sizes or source.block == piece.block:
             return False
-        whole_part = part.offset == 0 and part.nbytes == sizes[part.block]
-        if not whole_part or part.shape != piece.shape or part.dtype != piece.dtype or 0 in part.shape:
+        is_whole = source.offset == 0 and source.nbytes == sizes[source.block]
+        if not is_whole or source.shape != piece.shape or source.dtype != piece.dtype or 0 in source.shape:
             return False
-        order = memory_order(part.shape, part.strides)
-        if not _lie_alike(part, laid_out(part.shape, order, part.dtype.itemsize)):
+        order = memory_order(source.shape, source.strides)
+        if not _lie_alike(source, laid_out(source.shape, order, source.dtype.itemsize)):
             return False
         if memory_order(piece.shape, piece.strides) != order:
             return False
-        if not self.writers[piece.block] <= self.allowed[piece.block] or not self._is_alone(place, piece):
+        if not self.writers[piece.block] <= self.allowed[piece.block] or not self._is_alone(step, piece):
             return False
-        if any(writer > place for writer in self.writers[part.block]):
+        if any(writer > step for writer in self.writers[source.block]):
             return False
-        uses = [(user, position) for user, position in self.uses[part.block] if user != place]
-        outer_alone = part.strides[1:] == piece.strides[1:]
+        uses = [(user, index) for user, index in self.uses[source.block] if user != step]
+        outer_alone = source.strides[1:] == piece.strides[1:]
         particular = self.target.strides_matter if outer_alone else self.target.inner_strides_matter
-        return all(self._is_plain(user, position, part, particular) for user, position in uses)
+        return all(self._is_plain(user, index, source, particular) for user, index in uses)
 
-    def _is_alone(self, place: int, piece: Operand) -> bool:
+    def _is_alone(self, step: int, piece: Operand) -> bool:
         """Whether no other instruction writes bytes of the piece."""
         return all(
             _are_apart(piece, operand)
-            for writer in self.writers[piece.block] - {place}
+            for writer in self.writers[piece.block] - {step}
             for operand in self._written(writer)
             if operand.block == piece.block
         )
 
-    def _written(self, place: int) -> list[Operand]:
-        instruction = self.instructions[place]
+    def _written(self, step: int) -> list[Operand]:
+        instruction = self.instructions[step]
         return instruction.writes if instruction is not None else []
 
-    def _is_plain(self, user: int, position: int, part: Operand, particular: Collection[str]) -> bool:
+    def _is_plain(self, user: int, index: int, source: Operand, particular: Collection[str]) -> bool:
         """Whether an operand sees its block in the block's own layout, perhaps only a part of it.
 
         particular: kernels whose results the strides may change.
         """
         instruction = self.instructions[user]
-        operand = instruction.operands[position] if instruction is not None else None
+        operand = instruction.operands[index] if instruction is not None else None
         if instruction is None or operand is None:
             return True
         if instruction.kernel in particular:
             return False
-        if operand.dtype != part.dtype or len(operand.shape) != len(part.shape):
+        if operand.dtype != source.dtype or len(operand.shape) != len(source.shape):
             return False
         # Equal strides are not enough: of a column (3, 1), the transpose (1, 3) has the same.
-        begin = _indices(operand, part.strides, _falling(part))
-        inside = all(i + extent <= limit for i, extent, limit in zip(begin, operand.shape, part.shape, strict=True))
-        return inside and _lie_alike(operand, part.strides)
+        begin = _indices(operand, source.strides, _falling(source))
+        inside = all(i + extent <= limit for i, extent, limit in zip(begin, operand.shape, source.shape, strict=True))
+        return inside and _lie_alike(operand, source.strides)
 
-    def _move(self, user: int, position: int, part: Operand, piece: Operand) -> None:
+    def _move(self, user: int, index: int, source: Operand, piece: Operand) -> None:
         instruction = self.instructions[user]
-        operand = instruction.operands[position] if instruction is not None else None
+        operand = instruction.operands[index] if instruction is not None else None
         if instruction is None or operand is None:
             return
-        begin = _indices(operand, part.strides, _falling(part))
+        begin = _indices(operand, source.strides, _falling(source))
         offset = piece.offset + sum(index * stride for index, stride in zip(begin, piece.strides, strict=True))
         moved = Operand(piece.block, operand.shape, operand.dtype, piece.strides, offset)
-        operands = (*instruction.operands[:position], moved, *instruction.operands[position + 1 :])
+        operands = (*instruction.operands[:index], moved, *instruction.operands[index + 1 :])
         self.instructions[user] = self.target.call(instruction, instruction.kernel, operands, instruction.settings)
 
 
@@ -142,7 +165,7 @@ def _lie_alike(operand: Operand, strides: Shape) -> bool:
 
 
 def _falling(*operands: Operand) -> list[int]:
-    """The axes of operands with the same strides, by falling stride; of equal ones, those that tell more first."""
+    """The axes of operands with the same strides, by falling stride; of equal ones, those of larger extent first."""
     strides = operands[0].strides
     extents = [max(extents) for extents in zip(*(operand.shape for operand in operands), strict=True)]
     return sorted((axis for axis, stride in enumerate(strides) if stride), key=lambda a: (-strides[a], -extents[a]))

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from singa_lite.passes.boxes import Box, cut
 
-#: Bytes of one writer, a number: where they are, and their places in what it wrote.
+#: Bytes of one writer, a number: their addresses, and their indices among the bytes that it wrote.
 Piece = tuple[int, Box]
 
 
 class Contents:
     """What the bytes of a span hold: pieces that share no byte, in groups that do not reach into each other.
 
-    The boxes of the pieces are numbered by address and by place in what was written.
+    The boxes of the pieces are numbered by address and by index in what was written.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Contents:
         self.starts[reached], self.ends[reached], self.groups[reached] = starts, ends, groups
 
     def get(self, box: Box) -> tuple[list[Piece], list[Box]]:
-        """Who wrote the bytes of a box (address, place), by place; and those that nobody wrote, as in the box."""
+        """The pieces in a box (address, index), numbered by its index; and the bytes that nobody wrote, as boxes."""
         reached = [piece for group in self.groups[self._reached(box)] for piece in group]
         found = [(writer, part.seen(2, 1)) for writer, old in reached for part in cut(old, box)[0]]
         if sum(part.size for _, part in found) == box.size:
@@ -61,9 +61,9 @@ class Contents:
 
 
 def renamed(pieces: Sequence[Piece], box: Box) -> list[Piece]:
-    """What a box (address, place) holds once these pieces, numbered by place, were copied to it."""
-    by_place = box.seen(1, 0)
-    return [(writer, part.seen(2, 1)) for writer, piece in pieces for part in cut(piece, by_place)[0]]
+    """What a box (address, index) holds once these pieces, numbered by index, were copied to it."""
+    by_index = box.seen(1, 0)
+    return [(writer, part.seen(2, 1)) for writer, piece in pieces for part in cut(piece, by_index)[0]]
 
 
 def are_same(some: Sequence[Piece], others: Sequence[Piece]) -> bool:
@@ -73,7 +73,7 @@ def are_same(some: Sequence[Piece], others: Sequence[Piece]) -> bool:
     shared = 0
     for writer, box in some:
         for other_writer, other in others:
-            for part in cut(box, other)[0]:  # its place in what was written: first as `some` say, then as `others` do
+            for part in cut(box, other)[0]:  # its index in what was written: first as `some` say, then as `others` do
                 if writer != other_writer or part.at[1] != part.at[2] or any(a[2] != a[3] for a in part.axes):
                     return False
                 shared += part.size

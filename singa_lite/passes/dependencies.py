@@ -8,7 +8,7 @@ from singa_lite.operation import Instruction
 
 
 def predecessors(instructions: Sequence[Instruction]) -> list[list[int]]:
-    """For each place in the order, the places that it depends on directly, rising.
+    """For each step, the steps that it depends on directly, rising.
 
     A block is taken as a whole: a read follows the last write of any part of it, a write follows the last write
     and all reads since.
@@ -16,7 +16,7 @@ def predecessors(instructions: Sequence[Instruction]) -> list[list[int]]:
     writer: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
     result = []
-    for place, instruction in enumerate(instructions):
+    for step, instruction in enumerate(instructions):
         before: set[int] = set()
         written = {operand.block for operand in instruction.writes}
         read = {operand.block for operand in instruction.reads}
@@ -25,10 +25,10 @@ def predecessors(instructions: Sequence[Instruction]) -> list[list[int]]:
                 before.add(writer[block])
         for block in written:
             before.update(readers.pop(block, ()))
-            writer[block] = place
+            writer[block] = step
         for block in read - written:
-            readers.setdefault(block, []).append(place)
-        before.discard(place)
+            readers.setdefault(block, []).append(step)
+        before.discard(step)
         result.append(sorted(before))
     return result
 
@@ -36,17 +36,17 @@ def predecessors(instructions: Sequence[Instruction]) -> list[list[int]]:
 def successors(before: Sequence[Sequence[int]]) -> list[list[int]]:
     """The same relation the other way round."""
     after: list[list[int]] = [[] for _ in before]
-    for place, earlier in enumerate(before):
+    for step, earlier in enumerate(before):
         for one in earlier:
-            after[one].append(place)
+            after[one].append(step)
     return after
 
 
 def ancestors(before: Sequence[Sequence[int]]) -> list[int]:
-    """For each place, all that it depends on, directly or not, and itself, as a bit set."""
+    """For each step, all that it depends on, directly or not, and itself, as a bit set."""
     sets: list[int] = []
-    for place, earlier in enumerate(before):
-        bits = 1 << place
+    for step, earlier in enumerate(before):
+        bits = 1 << step
         for one in earlier:
             bits |= sets[one]
         sets.append(bits)

@@ -14,19 +14,19 @@ def fused(program: Program) -> Program:
     The result of the first must be a whole intermediate block that nothing but the activation reads, and the
     activation's a block that is new there.
     """
-    uses = Uses(program.instructions).places
+    uses = Uses(program.instructions).steps
     result: list[Instruction | None] = list(program.instructions)
-    for place, instruction in enumerate(program.instructions):
+    for step, instruction in enumerate(program.instructions):
         follower = _activation(program, uses, instruction)
         if follower:
-            result[place] = _joined(program, instruction, program.instructions[follower])
+            result[step] = _joined(program, instruction, program.instructions[follower])
             result[follower] = None
     kept = [instruction for instruction in result if instruction is not None]
     return program.with_instructions(kept) if len(kept) < len(result) else program
 
 
 def _activation(program: Program, uses: dict[int, list[int]], instruction: Instruction) -> int:
-    """The place of the activation that can be done with the instruction; 0 if there is none."""
+    """The step of the activation that can be done with the instruction; 0 if there is none."""
     signature = SIGNATURES[instruction.kernel]
     if not signature.facts.activated:
         return 0
@@ -42,10 +42,10 @@ def _activation(program: Program, uses: dict[int, list[int]], instruction: Instr
     return follower if fits else 0
 
 
-def _is_new(program: Program, target: Operand, y: Operand, place: int, uses: dict[int, list[int]]) -> bool:
+def _is_new(program: Program, target: Operand, y: Operand, step: int, uses: dict[int, list[int]]) -> bool:
     """Whether the activation's result may be written where y was: a whole block, first used there, that lies as y."""
     whole = target.offset == 0 and program.sizes.get(target.block, target.nbytes) == target.nbytes
-    return whole and uses[target.block][0] == place and target[1:] == y[1:]
+    return whole and uses[target.block][0] == step and target[1:] == y[1:]
 
 
 def _joined(program: Program, instruction: Instruction, activation: Instruction) -> Instruction:

@@ -17,7 +17,7 @@ INSTRUCTIONS_WALKED = 8_000
 
 
 class Move(NamedTuple):
-    """An instruction taken from one place in the order and put before another. nbytes: of the block it is about."""
+    """The instruction at step `origin` goes before the one at step `target`. nbytes: of the block it is about."""
 
     nbytes: int
     origin: int
@@ -57,18 +57,18 @@ def _moves(program: Program, peak: int) -> Iterator[Move]:
     after = successors(before)
     touched = {o.block for o in program.instructions[peak].operands if o is not None}
     for block, span in lifespans(program).items():
-        if block in touched or not span.lower < peak < span.upper:
+        if block in touched or not span.start < peak < span.stop:
             continue
-        first_reader = min(after[span.lower], default=0)
+        first_reader = min(after[span.start], default=0)
         if first_reader > peak:
-            yield Move(program.sizes[block], span.lower, first_reader)
-        last = span.upper - 1
+            yield Move(program.sizes[block], span.start, first_reader)
+        last = span.stop - 1
         if max(before[last], default=-1) < peak:
             yield Move(program.sizes[block], last, peak)
 
 
 def _moved(program: Program, move: Move) -> Program:
-    """The program with one instruction in its new place."""
+    """The program with one instruction moved."""
     order = list(program.instructions)
     instruction = order.pop(move.origin)
     order.insert(move.target - (move.origin < move.target), instruction)

@@ -17,15 +17,15 @@ def in_place(program: Program) -> Program:
     output must be new there. Merging never raises the sum of live bytes at any step.
     """
     walk = _Walk(program)
-    return program.with_instructions([walk.rewritten(place, i) for place, i in enumerate(program.instructions)])
+    return program.with_instructions([walk.rewritten(step, i) for step, i in enumerate(program.instructions)])
 
 
 @cache
 def _pairs(kernel: str) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """For each output that may share bytes, its position among the arguments, and those of the inputs it may use."""
+    """For each output that may share bytes, its index among the arguments, and those of the inputs it may use."""
     signature = SIGNATURES[kernel]
-    position = signature.tensors.index
-    return tuple((position(output), tuple(map(position, inputs))) for output, inputs in signature.overwrites.items())
+    index_of = signature.tensors.index
+    return tuple((index_of(output), tuple(map(index_of, inputs))) for output, inputs in signature.overwrites.items())
 
 
 class _Walk:
@@ -35,22 +35,22 @@ class _Walk:
         self.first: dict[int, int] = {}
         self.last: dict[int, int] = {}
         first, last = self.first, self.last
-        for place, instruction in enumerate(program.instructions):
+        for step, instruction in enumerate(program.instructions):
             for operand in instruction.operands:
                 if operand is not None:
                     block = operand.block
                     if block not in first:
-                        first[block] = place
-                    last[block] = place
+                        first[block] = step
+                    last[block] = step
 
-    def rewritten(self, place: int, instruction: Instruction) -> Instruction:
+    def rewritten(self, step: int, instruction: Instruction) -> Instruction:
         home, pairs = self.home, _pairs(instruction.kernel)
         moved = any(o is not None and o.block in home for o in instruction.operands)
         if not moved and not pairs:
             return instruction
         operands = [self._moved(operand) for operand in instruction.operands] if moved else [*instruction.operands]
         for target, sources in pairs:
-            source = next((s for s in sources if self._fits(place, operands, target, s)), None)
+            source = next((s for s in sources if self._fits(step, operands, target, s)), None)
             if source is not None:
                 self._merge(operands, target, source)
                 moved = True
@@ -61,11 +61,11 @@ class _Walk:
             return operand
         return operand._replace(block=self.home[operand.block])
 
-    def _fits(self, place: int, operands: list[Operand | None], target: int, source: int) -> bool:
+    def _fits(self, step: int, operands: list[Operand | None], target: int, source: int) -> bool:
         output, given = operands[target], operands[source]
         if output is None or given is None or output.block == given.block:
             return False
-        if self.first[output.block] != place or self.last[given.block] != place or output[1:] != given[1:]:
+        if self.first[output.block] != step or self.last[given.block] != step or output[1:] != given[1:]:
             return False
         size = self.sizes.get(output.block)
         if size is None or size != self.sizes.get(given.block) or size != output.nbytes:

@@ -11,20 +11,20 @@ PAIR = ("matmul", "bias_gradient")
 
 
 def joined(program: Program) -> Program:
-    """Put `linear_gradient` in the place of the first of each such pair, if the kernel set has it."""
+    """Replace each such pair by `linear_gradient`, at the step of the first, if the kernel set has it."""
     if PAIR not in program.target.fusions:
         return program
     instructions = program.instructions
     uses = Uses(instructions)
-    products = {i.operands[1]: place for place, i in enumerate(instructions) if _is_gradient(i)}
+    products = {i.operands[1]: step for step, i in enumerate(instructions) if _is_gradient(i)}
     result: list[Instruction | None] = list(instructions)
-    for place, sums in enumerate(instructions):
+    for step, sums in enumerate(instructions):
         if sums.kernel != "bias_gradient" or sums.settings["axis"] not in (1, -1):
             continue
         product = products.get(sums.operands[0])
         if product is None or result[product] is not instructions[product]:
             continue
-        first, second = sorted((product, place))
+        first, second = sorted((product, step))
         if _may_move_up(instructions[second], first, second, uses):
             result[second] = None
             result[first] = _one(program, instructions[product], sums)
@@ -41,11 +41,11 @@ def _is_gradient(instruction: Instruction) -> bool:
     return is_plain and bool(settings["transpose_a"]) and not settings["transpose_b"]
 
 
-def _may_move_up(instruction: Instruction, first: int, place: int, uses: Uses) -> bool:
-    """Whether nothing from `first` up to its place changes what it reads, or uses what it writes."""
-    if any(uses.is_written(operand.block, first - 1, place - 1) for operand in instruction.reads):
+def _may_move_up(instruction: Instruction, first: int, step: int, uses: Uses) -> bool:
+    """Whether nothing from step `first` up to its own changes what it reads, or uses what it writes."""
+    if any(uses.is_written(operand.block, first - 1, step - 1) for operand in instruction.reads):
         return False
-    return not any(first <= use < place for operand in instruction.writes for use in uses.places[operand.block])
+    return not any(first <= use < step for operand in instruction.writes for use in uses.steps[operand.block])
 
 
 def _one(program: Program, product: Instruction, sums: Instruction) -> Instruction:

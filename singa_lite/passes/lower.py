@@ -24,21 +24,23 @@ MOST_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Placed:
-    """A program with a place for each block.
+    """A program with an offset for each block, and the two programs that it was made from.
 
-    recorded: the step as it was recorded, before any pass. rewritten: the program behind the passes that rewrite. The
-    proof begins here and not at the record: other calls stand in it, which compute the same by other arithmetic, so no
-    byte of theirs can be traced to a write of the record. That these agree in value is tested, pass by pass. program:
-    the one behind all passes, as it runs. places: {block: offset in the arena}; scratch: {number of an instruction:
-    offset of its scratch}; recorded_floor: that of `recorded`; gains: {pass: bytes by which it lowered the floor};
+    recorded: the step as it was recorded, before any pass.
+    rewritten: the program behind the passes that rewrite. The proof begins here and not at the record: other calls
+    stand in it, which compute the same by other arithmetic, so no byte of theirs can be traced to a write of the
+    record. That these agree in value is tested, pass by pass.
+    planned: the program behind all passes, as it runs.
+    offsets: {block: offset in the arena}. scratch: {number of an instruction: offset of its scratch}.
+    recorded_floor: the floor of `recorded`. gains: {pass: bytes by which it lowered the floor}.
     seconds: {stage: time it took}.
     """
 
     recorded: Program
     rewritten: Program
-    program: Program
+    planned: Program
     plan: Plan
-    places: dict[int, int]
+    offsets: dict[int, int]
     scratch: dict[int, int]
     recorded_floor: int
     gains: dict[str, int]
@@ -49,15 +51,15 @@ class Placed:
         cls,
         recorded: Program,
         rewritten: Program,
-        program: Program,
+        planned: Program,
         plan: Plan,
         gains: dict[str, int],
         seconds: dict[str, float],
     ) -> Placed:
-        """By the offsets of a plan of `requests(program)`."""
-        places = {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == "b"}
+        """By the offsets of a plan of `requests(planned)`."""
+        offsets = {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == "b"}
         scratch = {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == "s"}
-        return cls(recorded, rewritten, program, plan, places, scratch, floor(recorded), gains, seconds)
+        return cls(recorded, rewritten, planned, plan, offsets, scratch, floor(recorded), gains, seconds)
 
     @property
     def arena_bytes(self) -> int:
@@ -67,7 +69,7 @@ class Placed:
     @property
     def order(self) -> str:
         """Name of the order chosen."""
-        return self.program.order
+        return self.planned.order
 
 
 def lower(recorded: Program, *, fuse: bool = True, parallel: bool = False, search: bool = True) -> Placed:
@@ -112,14 +114,14 @@ def _lower(recorded: Program, fuse: bool, parallel: bool, search: bool) -> Place
 
 
 def prove(placed: Placed) -> None:
-    """PlanError unless every read of the placed program gets what it got in the rewritten one, byte for byte.
+    """PlanError unless every read of the planned program gets what it got in the rewritten one, byte for byte.
 
     Wanted before it runs. The time goes with the number of pieces that differ in writer or spacing, as a rule not
     with the batch, see `read_from`.
     """
     start = time.perf_counter()
     with _collector_paused():
-        check_reads(placed.rewritten, placed.program, placed.places)
+        check_reads(placed.rewritten, placed.planned, placed.offsets)
     placed.seconds["proof"] = time.perf_counter() - start
 
 

@@ -22,22 +22,22 @@ def ready_order(instructions: Sequence[Instruction]) -> list[Instruction]:
     before = predecessors(instructions)
     after = successors(before)
     missing = [len(earlier) for earlier in before]
-    wave = [place for place, count in enumerate(missing) if not count]
+    wave = [step for step, count in enumerate(missing) if not count]
     order: list[int] = []
     while wave:
         order += wave
         following = []
-        for place in wave:
-            for later in after[place]:
+        for step in wave:
+            for later in after[step]:
                 missing[later] -= 1
                 if not missing[later]:
                     following.append(later)
         wave = sorted(following)
-    return [instructions[place] for place in order]
+    return [instructions[step] for step in order]
 
 
 def conflicts(program: Program, wanted: Sequence[Request]) -> list[set[int]]:
-    """For each of `program.requests`, the places of those before it that must not share bytes with it.
+    """For each of the requests, the indices of those before it that must not share bytes with it.
 
     Two blocks may share only if all uses of one are done, by dependencies, before any use of the other starts.
     That is a partial order on uses (vector clocks of OmniMalloc, tokens of Caffe2's memonger), kept here as a bit
@@ -45,13 +45,13 @@ def conflicts(program: Program, wanted: Sequence[Request]) -> list[set[int]]:
     """
     clocks = ancestors(predecessors(program.instructions))
     users: dict[str, list[int]] = {}
-    for place, instruction in enumerate(program.instructions):
+    for step, instruction in enumerate(program.instructions):
         for operand in instruction.operands:
             if operand is not None and operand.block in program.sizes:
-                users.setdefault(f"b{operand.block}", []).append(place)
+                users.setdefault(f"b{operand.block}", []).append(step)
         if instruction.scratch_bytes:
-            users[f"s{instruction.number}"] = [place]
-    uses = [sum(1 << place for place in set(users[request.id])) for request in wanted]
+            users[f"s{instruction.number}"] = [step]
+    uses = [sum(1 << step for step in set(users[request.id])) for request in wanted]
     before_all = [_common(clocks, users[request.id]) for request in wanted]
     found: list[set[int]] = []
     for one in range(len(wanted)):
@@ -66,9 +66,9 @@ def _ordered(uses: Sequence[int], before_all: Sequence[int], one: int, other: in
     return uses[other] & ~before_all[one] == 0 or uses[one] & ~before_all[other] == 0
 
 
-def _common(clocks: Sequence[int], places: Sequence[int]) -> int:
-    """Instructions that are done before any of these places starts."""
+def _common(clocks: Sequence[int], steps: Sequence[int]) -> int:
+    """Instructions that are done before any of these steps starts."""
     common = -1
-    for place in places:
-        common &= clocks[place]
+    for step in steps:
+        common &= clocks[step]
     return common

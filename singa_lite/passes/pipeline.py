@@ -26,8 +26,8 @@ from singa_lite.passes.tiles import tiled
 class Pass(NamedTuple):
     """A step of the pipeline. brings: what is better behind it.
 
-    rewrites: whether it puts other calls in the place of recorded ones. parallel: True where only those plans go
-    through it whose instructions may run at the same time, False where only the others do, None where all do.
+    rewrites: whether it replaces recorded calls by others. parallel: True where only those plans go through it whose
+    instructions may run at the same time, False where only the others do, None where all do.
     """
 
     name: str

@@ -17,8 +17,8 @@ from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
 
 
-class _Places(NamedTuple):
-    """Of the activation, the pooling, and their derivatives, -1 where the record has none."""
+class _Steps(NamedTuple):
+    """Steps of the activation, of the pooling, and of their derivatives, -1 where the record has none."""
 
     activation: int
     pooling: int
@@ -29,16 +29,16 @@ class _Places(NamedTuple):
 def pool_first(program: Program) -> Program:
     """Exchange each ReLU, and its derivative, with the max pooling behind it, if nothing else uses its result."""
     exchange = _Exchange(program)
-    for place, instruction in enumerate(program.instructions):
-        places = _found(place, program, exchange.uses, exchange.sizes) if instruction.kernel == "max_pool2d" else None
-        if places is not None:
-            exchange.do(places)
+    for step, instruction in enumerate(program.instructions):
+        steps = _found(step, program, exchange.uses, exchange.sizes) if instruction.kernel == "max_pool2d" else None
+        if steps is not None:
+            exchange.do(steps)
     return exchange.result()
 
 
-def _found(place: int, program: Program, uses: Uses, sizes: dict[int, int]) -> _Places | None:
+def _found(step: int, program: Program, uses: Uses, sizes: dict[int, int]) -> _Steps | None:
     instructions = program.instructions
-    y, pooled, index = instructions[place].operands
+    y, pooled, index = instructions[step].operands
     if y is None or pooled is None or y.block not in sizes or len(uses.writers[y.block]) != 1:
         return None
     first = uses.writers[y.block][0]
@@ -46,19 +46,19 @@ def _found(place: int, program: Program, uses: Uses, sizes: dict[int, int]) -> _
     if not SIGNATURES[activation.kernel].facts.commutes_with_max or activation.operands[1] != y:
         return None
     x = activation.operands[0]
-    if x is None or x.block == y.block or uses.is_written(x.block, first, place):
+    if x is None or x.block == y.block or uses.is_written(x.block, first, step):
         return None
-    others = [other for other in uses.places[y.block] if other not in (first, place)]
+    others = [other for other in uses.steps[y.block] if other not in (first, step)]
     if not others:
-        return _Places(first, place, -1, -1)
-    if len(others) > 1 or index is None or uses.writers[pooled.block] != [place]:
+        return _Steps(first, step, -1, -1)
+    if len(others) > 1 or index is None or uses.writers[pooled.block] != [step]:
         return None
     back = _way_back(others[0], f"{activation.kernel}_derivative", y, index, instructions, uses, sizes)
-    return None if back is None else _Places(first, place, *back)
+    return None if back is None else _Steps(first, step, *back)
 
 
 def _way_back(
-    place: int,
+    step: int,
     kernel: str,
     y: Operand,
     index: Operand,
@@ -66,21 +66,21 @@ def _way_back(
     uses: Uses,
     sizes: dict[int, int],
 ) -> tuple[int, int] | None:
-    """Places of the pooling's derivative and of the activation's behind it, at `place`."""
-    derivative = instructions[place]
+    """Steps of the pooling's derivative and of the activation's behind it, at `step`."""
+    derivative = instructions[step]
     if derivative.kernel != kernel or derivative.operands[1] != y:
         return None
     dy = derivative.operands[0]
-    if dy is None or dy.block not in sizes or len(uses.places[dy.block]) != 2:
+    if dy is None or dy.block not in sizes or len(uses.steps[dy.block]) != 2:
         return None
-    before = uses.places[dy.block][0]
+    before = uses.steps[dy.block][0]
     pooling = instructions[before]
     if pooling.kernel != "max_pool2d_derivative" or pooling.operands[1:] != (index, dy):
         return None
     given = pooling.operands[0]
-    if given is None or any(uses.is_written(block, before, place) for block in (given.block, index.block)):
+    if given is None or any(uses.is_written(block, before, step) for block in (given.block, index.block)):
         return None
-    return before, place
+    return before, step
 
 
 class _Exchange:
@@ -91,38 +91,38 @@ class _Exchange:
         self.uses = Uses(program.instructions)
         self.sizes = dict(program.sizes)
         self.next_block = program.next_block
-        self.made: dict[int, list[Instruction]] = {}  # place: what stands there instead
+        self.made: dict[int, list[Instruction]] = {}  # step: what stands there instead
 
     def result(self) -> Program:
         if not self.made:
             return self.program
-        kept = (self.made.get(place, [given]) for place, given in enumerate(self.program.instructions))
+        kept = (self.made.get(step, [given]) for step, given in enumerate(self.program.instructions))
         made = tuple(instruction for some in kept for instruction in some)
         return replace(self.program, instructions=made, sizes=self.sizes)
 
-    def do(self, places: _Places) -> None:
+    def do(self, steps: _Steps) -> None:
         """Exchange the activation with the pooling, and the derivatives with each other if there are any."""
         instructions = self.program.instructions
-        activation, pooling = instructions[places.activation], instructions[places.pooling]
+        activation, pooling = instructions[steps.activation], instructions[steps.pooling]
         x, (y, pooled, index) = activation.operands[0], pooling.operands
         if y is None or pooled is None:
             return
         raw = self._like(pooled)
-        self.made[places.activation] = []
-        self.made[places.pooling] = [self._over(pooling, x, raw, index), self._over(activation, raw, pooled)]
+        self.made[steps.activation] = []
+        self.made[steps.pooling] = [self._over(pooling, x, raw, index), self._over(activation, raw, pooled)]
         del self.sizes[y.block]
-        if places.derivative >= 0:
-            self._exchange_back(places, pooled, index)
+        if steps.derivative >= 0:
+            self._exchange_back(steps, pooled, index)
 
-    def _exchange_back(self, places: _Places, pooled: Operand, index: Operand | None) -> None:
+    def _exchange_back(self, steps: _Steps, pooled: Operand, index: Operand | None) -> None:
         instructions = self.program.instructions
-        derivative, spread = instructions[places.derivative], instructions[places.pooling_derivative]
+        derivative, spread = instructions[steps.derivative], instructions[steps.pooling_derivative]
         given, dx, dy = spread.operands[0], derivative.operands[2], derivative.operands[0]
         if given is None or dy is None:
             return
         masked = self._like(given)
-        self.made[places.pooling_derivative] = []
-        self.made[places.derivative] = [
+        self.made[steps.pooling_derivative] = []
+        self.made[steps.derivative] = [
             self._over(derivative, given, pooled, masked),
             self._over(spread, masked, index, dx),
         ]

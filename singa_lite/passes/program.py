@@ -46,8 +46,8 @@ class Program:
 class Lifespan(NamedTuple):
     """Steps from the first use of a block (inclusive) to behind the last one (exclusive)."""
 
-    lower: int
-    upper: int
+    start: int
+    stop: int
 
 
 def lifespans(program: Program) -> dict[int, Lifespan]:
@@ -71,9 +71,7 @@ def requests(program: Program) -> list[Request]:
     The id is "b<block>", or "s<number of the instruction>" for scratch.
     """
     spans, alignment = lifespans(program), program.target.alignment
-    wanted = [
-        Request(f"b{b}", s.lower, s.upper, program.rounded(program.sizes[b]), alignment) for b, s in spans.items()
-    ]
+    wanted = [Request(f"b{b}", s.start, s.stop, program.rounded(program.sizes[b]), alignment) for b, s in spans.items()]
     wanted += [
         Request(f"s{instruction.number}", step, step + 1, program.rounded(instruction.scratch_bytes), alignment)
         for step, instruction in enumerate(program.instructions)
@@ -87,8 +85,8 @@ def live_bytes(program: Program) -> list[int]:
     changes = [0] * (len(program.instructions) + 1)
     for block, span in lifespans(program).items():
         size = program.rounded(program.sizes[block])
-        changes[span.lower] += size
-        changes[span.upper] -= size
+        changes[span.start] += size
+        changes[span.stop] -= size
     live, level = [], 0
     for step, instruction in enumerate(program.instructions):
         level += changes[step]

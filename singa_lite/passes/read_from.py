@@ -1,7 +1,21 @@
 """The proof that sharing bytes changes no value: every read still gets the last write it got without sharing.
 
-Bytes are followed in boxes (`boxes.Box`), so the time goes with the number of pieces that differ in their writer or
-in their spacing, and not with their size: the pieces of a concatenation are one box each, for any batch.
+    rewritten, each block with bytes of its own      planned, in one arena
+      1 writes a, bytes 0 to 63                        1 writes a, at 0 to 63
+      2 writes b                                       2 writes b, at 32 to 95
+      3 reads a: all written by 1                      3 reads a: 0 to 31 by 1, 32 to 63 by 2     PlanError
+
+If each read gets, byte for byte, what the same write wrote, then by induction along the program each write writes the
+same values, and so does the step. That needs no thought of why a plan shares bytes: reordering, in-place writing, moved
+pieces of a concatenation and placement are all judged by what they lead to. The proof shares no code with them.
+
+Why not simpler: `memory/check.py` finds blocks that overlap while both are alive, but it believes the lifespans and the
+merged blocks that the passes give it. To run both programs and compare bits shows one step with one batch; the tests do
+it. Caffe2's memonger, whose verifier the idea is from, compares the last writer of each blob by name; here a block
+holds bytes of several writers, and several blocks hold the same bytes. A table of the writer of each byte would be as
+large as the arena. So bytes are followed in boxes (`boxes.Box`): the time goes with the number of pieces that differ in
+their writer or in their spacing, and not with their size. The pieces of a concatenation are one box each, for any
+batch.
 """
 
 from __future__ import annotations
@@ -19,38 +33,38 @@ from singa_lite.passes.program import Program
 from singa_lite.tensor import Shape
 
 
-def check_reads(rewritten: Program, planned: Program, places: Mapping[int, int]) -> None:
+def check_reads(rewritten: Program, planned: Program, offsets: Mapping[int, int]) -> None:
     """PlanError unless the planned program leaves in each held block, byte for byte, what the rewritten one does.
 
-    places: {block: offset in the arena} for the planned program; blocks that are not in it have bytes of their own
+    offsets: {block: offset in the arena} for the planned program; blocks that are not in it have bytes of their own
     there too, as every block has for the rewritten one. Each planned instruction must stand in that one, once, read
     what it reads there, and write over what it reads only as its kernel allows. A repeat must be `again` of one that
     stands there: where it reads what that one read, and of what that one wrote what that one wrote, it writes the same,
     so its bytes are named as those of the original.
 
-    A byte is named by the instruction that wrote it, and by its place among the elements written, counted in the
-    order of memory: the axes sorted by falling stride, see `axis_order`. That place is a function of the element's
+    A byte is named by the instruction that wrote it, and by its index among the bytes written, counted in the
+    order of memory: the axes sorted by falling stride, see `axis_order`. That index is a function of the element's
     indices, the shape and the order of the axes alone. A planned operand must have the shape and the axis order of
-    the rewritten one, whatever its strides and offset: then equal places are equal elements, of what is written and
+    the rewritten one, whatever its strides and offset: then equal indices are equal elements, of what is written and
     of what is read, so that moved and restrided operands compare equal. Elements that are read repeatedly, along an
     axis of stride 0, count once; the same axes are such axes in both programs. Copies that the plan left out are seen
-    through: what a copy wrote is named by what it read, if both have one axis order, so one place for each element.
+    through: what a copy wrote is named by what it read, if both have one axis order, so one index for each element.
 
     Where the planned program first writes to a block in the arena, the block's bytes are taken to hold nothing that
-    anybody wrote: so others of that place cannot be read through it, nor later through the blocks that lay there.
+    anybody wrote: so others at that offset cannot be read through it, nor later through the blocks that lay there.
     Bytes of an intermediate that nobody wrote in the rewritten program either have no value to keep.
     """
-    left_out = _check_calls(rewritten, planned, places)
+    left_out = _check_calls(rewritten, planned, offsets)
     originals = {i.number: i for i in rewritten.instructions}
     wanted, wanted_memory = _sources(rewritten, {}, left_out, originals)
-    found, memory = _sources(planned, places, (), originals)
+    found, memory = _sources(planned, offsets, (), originals)
     for instruction in planned.instructions:
         expected_reads = _expected(instruction, originals, wanted)
         pairs = zip(found[instruction.number], expected_reads, strict=True)
-        for position, (received, expected) in enumerate(pairs):
+        for index, (received, expected) in enumerate(pairs):
             if not are_same(received, expected):
                 raise PlanError(
-                    f"{_called(instruction)}, read {position}: wanted the bytes written as {expected[:3]}, "
+                    f"{_called(instruction)}, read {index}: wanted the bytes written as {expected[:3]}, "
                     f"received {received[:3]}"
                 )
     used = {operand.block for i in rewritten.instructions for operand in i.operands if operand is not None}
@@ -60,7 +74,7 @@ def check_reads(rewritten: Program, planned: Program, places: Mapping[int, int])
             raise PlanError(f"held block {block}: wanted it left written as {left_wanted[:3]}, received {left[:3]}")
 
 
-def _check_calls(rewritten: Program, planned: Program, places: Mapping[int, int]) -> Collection[int]:
+def _check_calls(rewritten: Program, planned: Program, offsets: Mapping[int, int]) -> Collection[int]:
     """Which were left out. PlanError unless each call is one of the rewritten program, once, or a repeat of one."""
     originals = {i.number: i for i in rewritten.instructions}
     left, numbers = set(originals), set[int]()
@@ -74,7 +88,9 @@ def _check_calls(rewritten: Program, planned: Program, places: Mapping[int, int]
             left.discard(number)
         elif instruction.number in originals:
             raise PlanError(f"{_called(instruction)}: wanted a number of its own for a repeat")
-        _check_call(original if instruction.repeats is None else again(original), instruction, places)
+        _check_call(original if instruction.repeats is None else again(original), instruction, offsets)
+        if original is not instruction:
+            _check_within(instruction, planned.sizes)
     return left
 
 
@@ -109,7 +125,20 @@ def _called(instruction: Instruction) -> str:
     return f"instruction {instruction.number} ({instruction.kernel}, layer {instruction.layer!r})"
 
 
-def _check_call(original: Instruction, planned: Instruction, places: Mapping[int, int]) -> None:
+def _check_within(instruction: Instruction, sizes: Mapping[int, int]) -> None:
+    """PlanError unless its operands stay within their blocks: where nobody reads an output, no read would show it."""
+    for operand in instruction.operands:
+        if operand is None or operand.block not in sizes:
+            continue
+        stop = max((box.end for box in boxes(operand)), default=0)
+        if stop > sizes[operand.block]:
+            raise PlanError(
+                f"{_called(instruction)}: wanted {operand} within its block of {sizes[operand.block]} bytes, "
+                f"received bytes up to {stop}"
+            )
+
+
+def _check_call(original: Instruction, planned: Instruction, offsets: Mapping[int, int]) -> None:
     """PlanError unless it is the same call, and its outputs share bytes with its other operands only as allowed."""
     if original is planned:
         return
@@ -129,38 +158,38 @@ def _check_call(original: Instruction, planned: Instruction, places: Mapping[int
         for other, operand, source in zip(signature.tensors, planned.operands, original.operands, strict=True):
             if operand is None or source is None or other == name or source.block == before.block:
                 continue
-            allowed = other in signature.overwrites.get(name, ()) and _coincide(target, operand, places)
-            if not allowed and _overlap(target, operand, places):
+            allowed = other in signature.overwrites.get(name, ()) and _coincide(target, operand, offsets)
+            if not allowed and _overlap(target, operand, offsets):
                 raise PlanError(f"{_called(planned)}: wanted {name!r} apart from {other!r}, received shared bytes")
 
 
-def _coincide(a: Operand, b: Operand, places: Mapping[int, int]) -> bool:
+def _coincide(a: Operand, b: Operand, offsets: Mapping[int, int]) -> bool:
     """Whether each element of one has the bytes of the same element of the other."""
-    (span, base), (other, other_base) = _span(a, places), _span(b, places)
+    (span, base), (other, other_base) = _span(a, offsets), _span(b, offsets)
     return (span, base + a.offset, a[1:4]) == (other, other_base + b.offset, b[1:4])
 
 
-def _overlap(a: Operand, b: Operand, places: Mapping[int, int]) -> bool:
+def _overlap(a: Operand, b: Operand, offsets: Mapping[int, int]) -> bool:
     """Whether they share a byte."""
-    (span, base), (other, other_base) = _span(a, places), _span(b, places)
+    (span, base), (other, other_base) = _span(a, offsets), _span(b, offsets)
     if span != other:
         return False
     return any(cut(one, two)[0] for one in boxes(a, base) for two in boxes(b, other_base))
 
 
 def _sources(
-    program: Program, places: Mapping[int, int], left_out: Collection[int], originals: Mapping[int, Instruction]
+    program: Program, offsets: Mapping[int, int], left_out: Collection[int], originals: Mapping[int, Instruction]
 ) -> tuple[dict[int, list[list[Piece]]], dict[int, Contents]]:
     """For each instruction, for each of its reads, who wrote each of its bytes; and who did at the end, by span."""
     memory: dict[int, Contents] = defaultdict(Contents)
     sources: dict[int, list[list[Piece]]] = {}
-    new = set(places)
+    new = set(offsets)
     for instruction in program.instructions:
-        reads = [_read(memory, operand, places, operand.block in program.sizes) for operand in instruction.reads]
+        reads = [_read(memory, operand, offsets, operand.block in program.sizes) for operand in instruction.reads]
         sources[instruction.number] = reads
         through = instruction.number in left_out and _moves_bytes(instruction)
         for name, operand in zip(_names(instruction, originals), instruction.writes, strict=True):
-            span, base = _span(operand, places)
+            span, base = _span(operand, offsets)
             if operand.block in new:
                 new.discard(operand.block)
                 memory[span].put(_run(base, program.sizes[operand.block]), ())
@@ -180,7 +209,7 @@ def _names(instruction: Instruction, originals: Mapping[int, Instruction]) -> li
 
 
 def _moves_bytes(instruction: Instruction) -> bool:
-    """Whether it is a copy that neither repeats nor converts nor turns."""
+    """Whether it is a copy that neither repeats elements, nor converts them, nor changes the order of the axes."""
     if instruction.kernel != "copy":
         return False
     (x,), (y,) = instruction.reads, instruction.writes
@@ -188,7 +217,7 @@ def _moves_bytes(instruction: Instruction) -> bool:
 
 
 def boxes(operand: Operand, base: int = 0) -> list[Box]:
-    """The operand's bytes by address in its block, from `base` on, and by place, in bytes, as `axis_order` counts them.
+    """The operand's bytes by address in its block, from `base` on, and by index, in bytes, as `axis_order` counts them.
 
     It is one box, unless elements share bytes or an axis reaches into the steps of another.
     """
@@ -198,28 +227,28 @@ def boxes(operand: Operand, base: int = 0) -> list[Box]:
 
 @lru_cache(maxsize=1024)
 def _boxes(shape: Shape, strides: Shape, itemsize: int) -> list[Box]:
-    found, place = [_run(0, itemsize)] if 0 not in shape else [], itemsize
+    found, index = [_run(0, itemsize)] if 0 not in shape else [], itemsize
     for axis in reversed(axis_order(shape, strides)):
         extent, stride = shape[axis], strides[axis]
         if all(box.end - box.at[0] <= stride for box in found):
-            found = [box.repeated(extent, (stride, place)) for box in found]
+            found = [box.repeated(extent, (stride, index)) for box in found]
         else:
-            copies = [(i * stride, i * place) for i in range(extent)]
+            copies = [(i * stride, i * index) for i in range(extent)]
             found = [Box((box.at[0] + by, box.at[1] + to), box.axes) for by, to in copies for box in found]
-        place *= extent
+        index *= extent
     return found
 
 
 def _run(start: int, length: int) -> Box:
-    """That many bytes one behind the other, by address, and by place among themselves."""
+    """That many bytes one behind the other, by address, and by index among themselves."""
     return Box((start, 0), ()).repeated(length, (1, 1))
 
 
 def _read(
-    memory: Mapping[int, Contents], operand: Operand, places: Mapping[int, int], is_intermediate: bool
+    memory: Mapping[int, Contents], operand: Operand, offsets: Mapping[int, int], is_intermediate: bool
 ) -> list[Piece]:
-    """Who wrote what the operand has now; bytes that nobody did are named by the held block that they are in."""
-    span, base = _span(operand, places)
+    """Who wrote the bytes that an operand reads. Those that no instruction wrote are named by their held block."""
+    span, base = _span(operand, offsets)
     nobody = -1 if is_intermediate else -2 - operand.block
     pieces: list[Piece] = []
     for box in boxes(operand, base):
@@ -229,6 +258,6 @@ def _read(
     return pieces
 
 
-def _span(operand: Operand, places: Mapping[int, int]) -> tuple[int, int]:
+def _span(operand: Operand, offsets: Mapping[int, int]) -> tuple[int, int]:
     """The span of bytes that the block lies in (-1: the arena) and where in it."""
-    return (-1, places[operand.block]) if operand.block in places else (operand.block, 0)
+    return (-1, offsets[operand.block]) if operand.block in offsets else (operand.block, 0)

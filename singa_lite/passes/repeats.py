@@ -67,7 +67,7 @@ class Repeater:
         self.program = program
         uses = Uses(program.instructions)
         self.writers: Mapping[int, list[int]] = uses.writers
-        self.steps: Mapping[int, list[int]] = uses.places
+        self.steps: Mapping[int, list[int]] = uses.steps
         self.repeats = self._repeatable()
         gaps = {block: self._gap(block) for block in sorted(program.sizes) if self._can_be_made_again(block)}
         self.candidates = {block: gap for block, gap in gaps.items() if gap.behind - gap.before >= LEAST_GAP}

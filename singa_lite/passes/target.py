@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.kernels.kernel_set import KernelSet, Settings
 from singa_lite.operation import Instruction, Operand
 
 #: Scratch bytes of a kernel for operands and settings, as `KernelSet.scratch_bytes`.
-ScratchRule = Callable[[str, Sequence[Operand | None], Mapping[str, Any]], int]
+ScratchRule = Callable[[str, Sequence[Operand | None], Settings], int]
 
 
-def _none(kernel: str, operands: Sequence[Operand | None], settings: Mapping[str, Any]) -> int:
+def _none(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> int:
     """Kernels that work without scratch."""
     return 0
 
@@ -25,7 +24,7 @@ class Target:
     fusions: (kernel, activation) that are done in one go, and `linear_gradient.PAIR`. scratch_bytes: the rule.
     strides_matter: kernels whose results may depend on any strides of their operands; inner_strides_matter: those, and
     those on any but that of axis 0. tile_bytes: of a large gradient that is made and applied at a time. alignment:
-    bytes, of all places in the arena; by default a cache line, and the widest vector register.
+    bytes, which divides all offsets in the arena; by default a cache line, and the widest vector register.
     """
 
     fusions: Collection[tuple[str, str]] = frozenset()
@@ -52,12 +51,12 @@ class Target:
         model: Instruction,
         kernel: str,
         operands: tuple[Operand | None, ...],
-        settings: Mapping[str, Any],
+        settings: Settings,
         number: int | None = None,
     ) -> Instruction:
-        """What a pass puts in the place of an instruction, with the scratch that it needs here.
+        """The instruction by which a pass replaces another, with the scratch that it needs here.
 
-        number: its own, where it does not keep that of the model.
+        number: of the new instruction, by default that of the model, which is the one replaced.
         """
         nbytes = self.scratch_bytes(kernel, operands, settings)
         number = model.number if number is None else number

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.kernel_set import Settings
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
@@ -40,33 +40,33 @@ class _Tiling:
         self.uses = Uses(program.instructions)
 
     def result(self) -> Program:
-        moved: dict[int, list[Instruction]] = {}  # place of the last update: the tiles in the place of all
-        for place, instruction in enumerate(self.instructions):
-            updates = self._updates(place, instruction)
+        moved: dict[int, list[Instruction]] = {}  # step of the last update: the tiles that replace all
+        for step, instruction in enumerate(self.instructions):
+            updates = self._updates(step, instruction)
             if updates:
-                moved |= {place: [], **{update: [] for update in updates[:-1]}}
+                moved |= {step: [], **{update: [] for update in updates[:-1]}}
                 moved[updates[-1]] = list(self._tiles(instruction, [self.instructions[update] for update in updates]))
         if not moved:
             return self.program
-        kept = [moved.get(place, [instruction]) for place, instruction in enumerate(self.instructions)]
+        kept = [moved.get(step, [instruction]) for step, instruction in enumerate(self.instructions)]
         made = tuple(instruction for some in kept for instruction in some)
         return replace(self.program, instructions=made, sizes=self.sizes)
 
-    def _updates(self, place: int, product: Instruction) -> list[int]:
-        """Places of the updates that use up the gradient which the product makes; none where it must stay whole."""
+    def _updates(self, step: int, product: Instruction) -> list[int]:
+        """Steps of the updates that use up the gradient which the product makes; none where it must stay whole."""
         if product.kernel != "matmul":
             return []
         a, b, gradient = product.operands
         if a is None or b is None or gradient is None or not self._is_large(gradient):
             return []
-        first, *users = self.uses.places[gradient.block]
-        if first != place or not users or users != [*range(users[0], users[0] + len(users))]:
+        first, *users = self.uses.steps[gradient.block]
+        if first != step or not users or users != [*range(users[0], users[0] + len(users))]:
             return []
         for user in users:
             instruction = self.instructions[user]
             if not SIGNATURES[instruction.kernel].facts.by_elements or not _is_whole(instruction, gradient):
                 return []
-        changed = any(self.uses.is_written(block, place, users[-1]) for block in (a.block, b.block))
+        changed = any(self.uses.is_written(block, step, users[-1]) for block in (a.block, b.block))
         return [] if changed else users
 
     def _is_large(self, gradient: Operand) -> bool:
@@ -127,7 +127,11 @@ class _Tiling:
         return block
 
     def _instruction(
-        self, model: Instruction, operands: tuple[Operand | None, ...], kernel: str = "", settings: Any = None
+        self,
+        model: Instruction,
+        operands: tuple[Operand | None, ...],
+        kernel: str = "",
+        settings: Settings | None = None,
     ) -> Instruction:
         kernel, settings = kernel or model.kernel, model.settings if settings is None else settings
         number, self.next_number = self.next_number, self.next_number + 1

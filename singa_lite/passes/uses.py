@@ -9,17 +9,17 @@ from singa_lite.operation import Instruction
 
 
 class Uses:
-    """places: {block: places of the instructions that have an operand over it}; writers: of those that write it."""
+    """steps: {block: steps of the instructions that have an operand over it}; writers: of those that write it."""
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
-        self.places: dict[int, list[int]] = defaultdict(list)
+        self.steps: dict[int, list[int]] = defaultdict(list)
         self.writers: dict[int, list[int]] = defaultdict(list)
-        for place, instruction in enumerate(instructions):
+        for step, instruction in enumerate(instructions):
             for block in {operand.block for operand in instruction.operands if operand is not None}:
-                self.places[block].append(place)
+                self.steps[block].append(step)
             for block in {operand.block for operand in instruction.writes}:
-                self.writers[block].append(place)
+                self.writers[block].append(step)
 
     def is_written(self, block: int, after: int, until: int) -> bool:
-        """Whether an instruction behind place `after`, up to `until` inclusive, writes the block."""
-        return any(after < place <= until for place in self.writers[block])
+        """Whether an instruction behind step `after`, up to `until` inclusive, writes the block."""
+        return any(after < step <= until for step in self.writers[block])

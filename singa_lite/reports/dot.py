@@ -24,23 +24,23 @@ def to_dot(instructions: Sequence[Instruction], names: Sequence[str]) -> str:
     """
     lines = [*_HEAD, *(_node(instruction) for instruction in instructions)]
     causes = _Causes(instructions)
-    for place, before in enumerate(predecessors(instructions)):
+    for step, before in enumerate(predecessors(instructions)):
         for earlier in before:
-            label = _quoted(", ".join(names[block] for block in causes(earlier, place)))
-            lines.append(f"  o{instructions[earlier].number} -> o{instructions[place].number} [label={label}];")
+            label = _quoted(", ".join(names[block] for block in causes(earlier, step)))
+            lines.append(f"  o{instructions[earlier].number} -> o{instructions[step].number} [label={label}];")
     return "\n".join([*lines, "}", ""])
 
 
 class _Causes:
-    """Why one place in the order depends directly on an earlier one."""
+    """The blocks because of which one step depends directly on an earlier one."""
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self.used = [{o.block for o in i.operands if o is not None} for i in instructions]
         self.written = [{o.block for o in i.writes} for i in instructions]
         self.writers: dict[int, list[int]] = defaultdict(list)
-        for place, blocks in enumerate(self.written):
+        for step, blocks in enumerate(self.written):
             for block in blocks:
-                self.writers[block].append(place)
+                self.writers[block].append(step)
 
     def __call__(self, earlier: int, later: int) -> list[int]:
         """Blocks that both use and at least one writes, with no write by a third between them; rising."""

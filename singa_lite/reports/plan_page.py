@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import Any, Protocol
+from typing import Protocol
 
 from singa_lite.operation import Role
 from singa_lite.passes.lower import Placed
@@ -15,7 +15,8 @@ from singa_lite.passes.program import live_bytes
 from singa_lite.placed_row import PlacedRow
 from singa_lite.reports.colors import COLORS, EDGES
 
-Trace = dict[str, Any]
+#: Plain data, as plotly's figures are made of.
+Data = dict[str, object]
 
 _AT_PEAK = 20
 _BLOCK_HOVER = (
@@ -80,7 +81,7 @@ def write(plan: Plan, path: str | os.PathLike[str]) -> None:
     Path(path).write_text(page, encoding="utf-8")
 
 
-def figure(plan: Plan) -> dict[str, Any]:
+def figure(plan: Plan) -> Data:
     """The plotly figure as plain data: one trace of bars a kind, the curve of live bytes, the two lines.
 
     x: steps; y: offset, and y2: live bytes, both in KiB, or MiB where the arena has at least one.
@@ -91,7 +92,7 @@ def figure(plan: Plan) -> dict[str, Any]:
     return {"data": [*blocks, *_curves(plan, scale)], "layout": _layout(plan, unit, scale)}
 
 
-def _blocks(kind: str, rows: Sequence[PlacedRow], scale: int) -> Trace:
+def _blocks(kind: str, rows: Sequence[PlacedRow], scale: int) -> Data:
     """Each block a bar from its first step to its last, and from its offset up: drawn, and hovered, as a rectangle."""
     return {
         "type": "bar",
@@ -101,31 +102,32 @@ def _blocks(kind: str, rows: Sequence[PlacedRow], scale: int) -> Trace:
         "offset": 0,
         "base": [row.offset / scale for row in rows],
         "y": [row.nbytes / scale for row in rows],
-        "customdata": [_told(row) for row in rows],
+        "customdata": [_shown(row) for row in rows],
         "hovertemplate": _BLOCK_HOVER,
         "marker": {"color": COLORS[kind], "line": {"width": 0.5, "color": EDGES[kind]}},
     }
 
 
-def _told(row: PlacedRow) -> list[str]:
+def _shown(row: PlacedRow) -> list[str]:
+    """What `_BLOCK_HOVER` shows of the row, in its order."""
     names = [escape(row.name), escape(row.layer) or "none", row.kind]
     return [*names, f"{row.nbytes:,}", _steps(row), f"{row.offset:,}"]
 
 
-def _curves(plan: Plan, scale: int) -> list[Trace]:
-    live, steps = live_bytes(plan.placed.program), len(plan.placed.program.instructions)
-    told = [
+def _curves(plan: Plan, scale: int) -> list[Data]:
+    live, steps = live_bytes(plan.placed.planned), len(plan.placed.planned.instructions)
+    shown = [
         [i.kernel, escape(i.layer) or "none", f"{level:,}"]
-        for i, level in zip(plan.placed.program.instructions, live, strict=True)
+        for i, level in zip(plan.placed.planned.instructions, live, strict=True)
     ]
-    curve = {
+    curve: Data = {
         "type": "scatter",
         "mode": "lines",
         "name": "live bytes",
         # Once more at the end, since a step lasts from its number to the next.
         "x": list(range(steps + 1)),
         "y": [level / scale for level in live + live[-1:]],
-        "customdata": told + told[-1:],
+        "customdata": shown + shown[-1:],
         "hovertemplate": _LIVE_HOVER,
         "line": {"shape": "hv", "width": 1.5, "color": "#333333"},
         "fill": "tozeroy",
@@ -137,7 +139,7 @@ def _curves(plan: Plan, scale: int) -> list[Trace]:
     return [curve, arena, floor]
 
 
-def _level(name: str, nbytes: int, steps: int, scale: int, line: dict[str, Any]) -> Trace:
+def _level(name: str, nbytes: int, steps: int, scale: int, line: Data) -> Data:
     return {
         "type": "scatter",
         "mode": "lines",
@@ -150,8 +152,8 @@ def _level(name: str, nbytes: int, steps: int, scale: int, line: dict[str, Any])
     }
 
 
-def _layout(plan: Plan, unit: str, scale: int) -> dict[str, Any]:
-    steps, top = len(plan.placed.program.instructions), max(plan.arena_bytes, 1) / scale
+def _layout(plan: Plan, unit: str, scale: int) -> Data:
+    steps, top = len(plan.placed.planned.instructions), max(plan.arena_bytes, 1) / scale
     axis = {"exponentformat": "none", "zeroline": False, "showgrid": True, "gridcolor": "#eeeeee"}
     return {
         "barmode": "overlay",
@@ -168,7 +170,7 @@ def _layout(plan: Plan, unit: str, scale: int) -> dict[str, Any]:
     }
 
 
-def _peak_line(peak: int) -> dict[str, Any]:
+def _peak_line(peak: int) -> Data:
     middle = peak + 0.5
     line = {"color": "#333333", "width": 1, "dash": "dot"}
     return {"type": "line", "x0": middle, "x1": middle, "y0": 0, "y1": 1, "yref": "paper", "line": line}
@@ -183,8 +185,8 @@ def _facts(plan: Plan) -> str:
         ("unshared", _size(plan.unshared_bytes)),
         ("eager", _size(plan.eager_bytes)),
     ]
-    told = [f"{name} <b>{value}</b>" for name, value in facts]
-    return " · ".join([*told, f"<b>{proof}</b>"])
+    sizes = [f"{name} <b>{value}</b>" for name, value in facts]
+    return " · ".join([*sizes, f"<b>{proof}</b>"])
 
 
 def _outside(plan: Plan) -> str:
@@ -198,7 +200,7 @@ def _outside(plan: Plan) -> str:
 def _peak_title(plan: Plan) -> str:
     if not plan.rows:
         return "Nothing lies in the arena"
-    at = plan.placed.program.instructions[plan.peak_step]
+    at = plan.placed.planned.instructions[plan.peak_step]
     layer = f", layer {escape(at.layer)}" if at.layer else ""
     return f"Live at the peak: step {plan.peak_step} ({at.kernel}{layer}), the dotted line"
 

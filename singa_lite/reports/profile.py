@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from singa_lite.checks import whole
+from singa_lite.kernels.kernel_set import Launch
 from singa_lite.operation import Instruction, Operand
 
-Launch = Callable[[], Any]
 Columns = tuple[str, ...]
 
 _SUM_HEAD = ("operations", "ms", "share", "bytes read", "bytes written")
@@ -19,7 +19,7 @@ _ROW_HEAD = ("layer", "phase", "ms", "share", "bytes read", "bytes written")
 
 
 class OperationCost(NamedTuple):
-    """One operation. number: its place in the record; seconds: median over the runs; share: of all seconds.
+    """One operation. number: its index in the record; seconds: median over the runs; share: of all seconds.
 
     bytes_read, bytes_written: of the elements of its operands; what it updates counts in both.
     """

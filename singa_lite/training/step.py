@@ -45,7 +45,7 @@ class Steps(Unique):
 
     def alone(self, work: Callable[..., R], *arguments: Any) -> R:
         """work(*arguments), while no other thread does a step of this net."""
-        return self.arena.alone.run(work, *arguments)
+        return self.arena.turn.run(work, *arguments)
 
     def train(self, step: TrainStep, feeds: Feeds, pause: Pause | None, changing: Callable[[], object]) -> Any:
         """A training step; its results are valid until the next call, see `own`.

@@ -11,7 +11,7 @@ from singa_lite.memory.problem import Request
 
 
 def requests_of(*rows: tuple[int, ...]) -> list[Request]:
-    """Requests r0, r1, … from (lower, upper, size) or (lower, upper, size, alignment)."""
+    """Requests r0, r1, … from (start, stop, size) or (start, stop, size, alignment)."""
     return [Request(f"r{number}", *row) for number, row in enumerate(rows)]
 
 
@@ -65,7 +65,7 @@ def smallest_arena(requests: Sequence[Request]) -> int:
             below = [
                 offset + other.size
                 for other, offset in placed
-                if other.lower < request.upper and request.lower < other.upper
+                if other.start < request.stop and request.start < other.stop
             ]
             offset = max(below, default=0)
             offset += -offset % request.alignment
@@ -83,9 +83,9 @@ def small_problems(draw: st.DrawFn, most: int = 6) -> list[Request]:
     factor = draw(st.sampled_from([1, 4, 2**62 + 1]))
     rows = []
     for _ in range(draw(st.integers(0, most))):
-        lower = draw(st.integers(0, 7))
+        start = draw(st.integers(0, 7))
         size = draw(st.integers(0, 30)) * factor
-        rows.append((lower, lower + draw(st.integers(1, 5)), size, draw(st.sampled_from(alignments))))
+        rows.append((start, start + draw(st.integers(1, 5)), size, draw(st.sampled_from(alignments))))
     return requests_of(*rows)
 
 
@@ -113,14 +113,14 @@ def cut_rectangle(count: int, seed: int, steps: int = 300, size: int = 512) -> l
     draw = random.Random(seed)
     pieces = [(0, steps, size)]
     while len(pieces) < count:
-        lower, upper, height = pieces.pop(draw.randrange(len(pieces)))
-        if draw.random() < 0.5 and upper - lower > 1:
-            middle = draw.randint(lower + 1, upper - 1)
-            pieces += [(lower, middle, height), (middle, upper, height)]
+        start, stop, height = pieces.pop(draw.randrange(len(pieces)))
+        if draw.random() < 0.5 and stop - start > 1:
+            middle = draw.randint(start + 1, stop - 1)
+            pieces += [(start, middle, height), (middle, stop, height)]
         elif height > 1:
             part = draw.randint(1, height - 1)
-            pieces += [(lower, upper, part), (lower, upper, height - part)]
+            pieces += [(start, stop, part), (start, stop, height - part)]
         else:
-            pieces.append((lower, upper, height))
+            pieces.append((start, stop, height))
     draw.shuffle(pieces)
     return requests_of(*pieces)

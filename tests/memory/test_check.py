@@ -57,8 +57,8 @@ def test_it_refuses_just_what_comparing_all_pairs_refuses(requests, data):
         request.id: data.draw(st.integers(0, 2)) * most // request.alignment * request.alignment for request in requests
     }
     shared = any(
-        a.lower < b.upper
-        and b.lower < a.upper
+        a.start < b.stop
+        and b.start < a.stop
         and offsets[a.id] < offsets[b.id] + b.size
         and offsets[b.id] < offsets[a.id] + a.size
         and a.size
@@ -84,8 +84,8 @@ def test_one_wrong_offset_among_thousands_is_found():
             other
             for other in requests
             if other is not request
-            and other.lower < request.upper
-            and request.lower < other.upper
+            and other.start < request.stop
+            and request.start < other.stop
             and moved[other.id] < moved[request.id] + request.size
             and moved[request.id] < moved[other.id] + other.size
         ]

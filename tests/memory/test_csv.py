@@ -19,8 +19,8 @@ def parsed(text):
 def test_the_columns_of_minimalloc():
     text = "id,lower,upper,size\nb1,0,3,4\nb2,3,9,4\nb3,0,9,4\nb4,9,21,4\nb5,0,21,4\n"
     requests, _ = KNOWN["MiniMalloc input.12"]
-    assert [(r.lower, r.upper, r.size, r.alignment) for r in parsed(text)] == [
-        (r.lower, r.upper, r.size, 1) for r in requests
+    assert [(r.start, r.stop, r.size, r.alignment) for r in parsed(text)] == [
+        (r.start, r.stop, r.size, 1) for r in requests
     ]
 
 
@@ -44,7 +44,7 @@ def test_columns_in_any_order_with_alignment_spaces_and_empty_lines():
         ("id,lower,upper,size\na,0,1_0,4\n", "line 2, upper: wanted a whole number"),
         ("id,lower,upper,size\na,0,1,\n", "line 2, size: wanted a whole number, received ''"),
         ("id,lower,upper,size\n,0,1,4\n", "line 2: wanted an id, received none"),
-        ("id,lower,upper,size\na,3,3,4\n", "line 2: request 'a': wanted 0 <= lower < upper"),
+        ("id,lower,upper,size\na,3,3,4\n", "line 2: request 'a': wanted a lifespan of at least one step"),
         ("id,lower,upper,size\na,0,1,-4\n", "line 2: request 'a': wanted a size of 0 bytes or more"),
         ("id,lower,upper,size,alignment\na,0,1,4,0\n", "line 2: request 'a': .* alignment of 1 or more"),
         ("id,lower,upper,size\na,0,1,4\nb,0,1,4\na,2,3,4\n", "line 4: wanted a new id, received 'a' of line 2"),

@@ -52,7 +52,7 @@ def test_the_set_of_a_whole_step_is_small():
     assert found.irreducible
     assert sum(request.size for request in found.requests) > capacity
     assert sum(request.size for request in found.requests[1:]) <= capacity
-    assert all(request.lower <= found.step < request.upper for request in found.requests)
+    assert all(request.start <= found.step < request.stop for request in found.requests)
 
 
 def test_a_capacity_that_suffices_is_refused():

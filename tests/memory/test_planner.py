@@ -114,7 +114,7 @@ def test_parts_apart_in_time_are_placed_apart():
     """The hard part decides; the easy one next to it may take what that needs."""
     hard, arena = KNOWN["above its floor of 5"]
     easy = requests_of((20, 22, 3), (21, 24, 3))
-    both = [*hard, *(Request(f"easy {request.id}", request.lower, request.upper, request.size) for request in easy)]
+    both = [*hard, *(Request(f"easy {request.id}", request.start, request.stop, request.size) for request in easy)]
     result = plan(both)
     check(both, result.offsets, result.arena)
     assert (result.arena, result.floor, result.proved) == (arena, 6, True)
@@ -166,7 +166,7 @@ def test_conflicts_take_the_place_of_lifespans(data):
 def test_conflicts_of_lifespans_give_what_greedy_makes_of_lifespans():
     requests = [*training_step(400, seed=2), Request("none", 0, 9, 0)]
     conflicts = [
-        {k for k, b in enumerate(requests) if b.lower < a.upper and a.lower < b.upper and b is not a} for a in requests
+        {k for k, b in enumerate(requests) if b.start < a.stop and a.start < b.stop and b is not a} for a in requests
     ]
     result = plan(requests, conflicts=conflicts)
     check(requests, result.offsets, result.arena, conflicts)
@@ -176,7 +176,7 @@ def test_conflicts_of_lifespans_give_what_greedy_makes_of_lifespans():
 def test_conflicts_can_only_need_more_than_lifespans():
     requests, draw = training_step(400, seed=2), random.Random(1)
     conflicts = [
-        {k for k, b in enumerate(requests) if (b.lower < a.upper and a.lower < b.upper) or draw.random() < 0.2}
+        {k for k, b in enumerate(requests) if (b.start < a.stop and a.start < b.stop) or draw.random() < 0.2}
         for a in requests
     ]
     result = plan(requests, conflicts=conflicts)

@@ -21,24 +21,24 @@ from singa_lite.memory.problem import (
 
 
 @pytest.mark.parametrize(
-    ("lower", "upper", "size", "alignment", "message"),
+    ("start", "stop", "size", "alignment", "message"),
     [
-        (3, 3, 8, 1, "'x': wanted 0 <= lower < upper in steps, received lower 3, upper 3"),
-        (5, 2, 8, 1, "received lower 5, upper 2"),
-        (-1, 2, 8, 1, "received lower -1, upper 2"),
+        (3, 3, 8, 1, "'x': wanted a lifespan of at least one step, from step 0 on, received steps 3 to 3"),
+        (5, 2, 8, 1, "received steps 5 to 2"),
+        (-1, 2, 8, 1, "received steps -1 to 2"),
         (0, 1, -8, 1, "'x': wanted a size of 0 bytes or more .* received size -8, alignment 1"),
         (0, 1, 8, 0, "received size 8, alignment 0"),
     ],
 )
-def test_a_request_that_makes_no_sense_is_refused(lower, upper, size, alignment, message):
+def test_a_request_that_makes_no_sense_is_refused(start, stop, size, alignment, message):
     with pytest.raises(PlanError, match=message):
-        Request("x", lower, upper, size, alignment)
+        Request("x", start, stop, size, alignment)
 
 
 def test_numbers_become_whole_numbers_of_python():
     request = Request("x", np.int32(1), np.int64(2), np.uint64(2**63), np.int8(4))
     assert request == Request("x", 1, 2, 2**63, 4)
-    assert all(type(value) is int for value in (request.lower, request.upper, request.size, request.alignment))
+    assert all(type(value) is int for value in (request.start, request.stop, request.size, request.alignment))
     with pytest.raises(TypeError):
         Request("x", 0, 1, 2.5)
 

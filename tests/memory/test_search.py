@@ -66,9 +66,9 @@ def saturated(draw):
     for step in range(1, steps):
         live = draw(st.permutations(live))
         ending, live = live[: len(live) // 2 or 1], live[len(live) // 2 or 1 :]
-        rows += [(lower, step, size) for lower, size in ending]
+        rows += [(start, step, size) for start, size in ending]
         live += [(step, size) for size in pieces(sum(size for _, size in ending))]
-    return requests_of(*rows, *((lower, steps, size) for lower, size in live))
+    return requests_of(*rows, *((start, steps, size) for start, size in live))
 
 
 @given(saturated())

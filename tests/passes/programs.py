@@ -157,18 +157,18 @@ def end(operand: Operand) -> int:
 
 
 def run(
-    given: Program, start: Mapping[int, np.ndarray], places: Mapping[int, int] | None = None
+    given: Program, start: Mapping[int, np.ndarray], offsets: Mapping[int, int] | None = None
 ) -> dict[int, np.ndarray]:
-    """The held blocks' bytes after the program, each block with bytes of its own or at its place in an arena.
+    """The held blocks' bytes after the program, each block with bytes of its own or at its offset in an arena.
 
     start: bytes of the held blocks before; all others hold 0xFF, NaN as a float, before they are written.
     """
     memory = {block: array.copy() for block, array in start.items()}
-    if places is None:
+    if offsets is None:
         memory |= {block: np.full(size, 0xFF, np.uint8) for block, size in given.sizes.items()}
     else:
-        arena = np.full(max((at + given.sizes[block] for block, at in places.items()), default=0), 0xFF, np.uint8)
-        memory |= {block: arena[at : at + given.sizes[block]] for block, at in places.items()}
+        arena = np.full(max((at + given.sizes[block] for block, at in offsets.items()), default=0), 0xFF, np.uint8)
+        memory |= {block: arena[at : at + given.sizes[block]] for block, at in offsets.items()}
     with np.errstate(all="ignore"):
         for instruction in given.instructions:
             scratch = np.full(instruction.scratch_bytes, 0xFF, np.uint8)
@@ -195,11 +195,11 @@ def bits(found: Mapping[int, np.ndarray]) -> dict[int, bytes]:
     return {block: array.tobytes() for block, array in found.items()}
 
 
-def assert_same(before: Program, after: Program, places: Mapping[int, int] | None = None) -> None:
+def assert_same(before: Program, after: Program, offsets: Mapping[int, int] | None = None) -> None:
     """Both programs leave the same bits in every held block."""
     start = start_of(before)
     wanted = bits(run(before, start))
-    assert bits(run(after, start, places)) == wanted
+    assert bits(run(after, start, offsets)) == wanted
     assert wanted != bits(start), "a program that changes nothing is no evidence"
 
 

@@ -44,11 +44,11 @@ pairs = st.randoms(use_true_random=False).map(lambda source: (random_box(source)
 def test_what_two_boxes_share_and_what_not(pair):
     a, b = pair
     shared, rest = cut(a, b)
-    places = dict(numbers(b))
+    others = dict(numbers(b))
     assert sorted(n for box in shared for n in numbers(box)) == sorted(
-        (address, value, places[address]) for address, value in numbers(a) if address in places
+        (address, value, others[address]) for address, value in numbers(a) if address in others
     )
-    assert sorted(n for box in rest for n in numbers(box)) == sorted(n for n in numbers(a) if n[0] not in places)
+    assert sorted(n for box in rest for n in numbers(box)) == sorted(n for n in numbers(a) if n[0] not in others)
     for box in [*shared, *rest]:
         addresses = [number[0] for number in numbers(box)]
         assert addresses == sorted(addresses)

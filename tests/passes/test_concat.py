@@ -160,7 +160,7 @@ def test_kernels_named_as_particular_keep_their_operands(axis, outer, inner, lef
     """Along axis 1, only the stride of axis 0 changes."""
     shape = (2, 3, 4)
     start, a, b = (whole(block, *shape) for block in (0, 10, 11))
-    both = tuple(extent * (1 + (place == axis)) for place, extent in enumerate(shape))
+    both = tuple(extent * (1 + (index == axis)) for index, extent in enumerate(shape))
     joined = whole(12, *both)
     given_ = program(
         double(start, a), tanh(start, b), copy(a, part(joined, axis, 0, shape[axis])),
@@ -171,8 +171,8 @@ def test_kernels_named_as_particular_keep_their_operands(axis, outer, inner, lef
     assert_same(given_, made)
     assert copies_left(made) == left
     placed = lower(given_)
-    assert_same(given_, placed.program, placed.places)
-    assert set(copies_left(placed.program)) >= set(left)
+    assert_same(given_, placed.planned, placed.offsets)
+    assert set(copies_left(placed.planned)) >= set(left)
 
 
 def test_a_part_used_after_the_copy_is_read_from_the_whole():
@@ -350,7 +350,7 @@ def laid(array: np.ndarray, order: Sequence[int]) -> np.ndarray:
 
 def along(array: np.ndarray, axis: int, order: Sequence[int]) -> np.ndarray:
     """The same values as a piece of a larger array along an axis."""
-    shape = [extent + 5 * (place == axis) for place, extent in enumerate(array.shape)]
+    shape = [extent + 5 * (index == axis) for index, extent in enumerate(array.shape)]
     piece = laid(np.full(shape, 7).astype(array.dtype), order).swapaxes(0, axis)[2:-3].swapaxes(0, axis)
     piece[...] = array
     return piece
@@ -366,17 +366,17 @@ def test_a_piece_gives_equal_bits(key, order):
     tensors = [None if t is None else laid(t, o) if t.ndim else t for t, o in zip(built, axes, strict=True)]
 
     def after(changed: dict[int, np.ndarray]) -> list[np.ndarray | None]:
-        arrays = [None if t is None else changed.get(place, t.copy("K")) for place, t in enumerate(tensors)]
+        arrays = [None if t is None else changed.get(index, t.copy("K")) for index, t in enumerate(tensors)]
         run_kernel(NUMPY, name, arrays, settings)
         return arrays
 
     wanted = after({})
-    for place, array in enumerate(tensors):
+    for index, array in enumerate(tensors):
         for axis in range(0 if array is None else array.ndim):
             if axis and name in NUMPY.inner_strides_matter:
                 continue
-            for found, expected in zip(after({place: along(array, axis, axes[place])}), wanted, strict=True):
-                assert found is None or np.array_equal(found, expected, equal_nan=True), (place, axis)
+            for found, expected in zip(after({index: along(array, axis, axes[index])}), wanted, strict=True):
+                assert found is None or np.array_equal(found, expected, equal_nan=True), (index, axis)
 
 
 def test_convolutions_keep_their_copies_where_inner_strides_would_change():

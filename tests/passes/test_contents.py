@@ -28,7 +28,7 @@ def view(source: random.Random) -> Operand:
 
 
 def by_byte(pieces: list[Piece]) -> dict[int, tuple[int, int]]:
-    """{number of a byte: (its writer, its place in what that wrote)}."""
+    """{number of a byte: (its writer, its index in what that wrote)}."""
     found = {at: (writer, inner) for writer, box in pieces for at, inner in numbers(box)}
     assert len(found) == sum(box.size for _, box in pieces), "no byte twice"
     return found
@@ -46,11 +46,11 @@ def test_reads_find_the_last_writes(source: random.Random):
                 table.pop(address, None)
         else:
             contents.put(box, [(writer, box)])
-            table |= {address: (writer, place) for address, place in numbers(box)}
+            table |= {address: (writer, index) for address, index in numbers(box)}
     assert by_byte(contents.pieces()) == table
     (box,) = boxes(view(source))
     found, rest = contents.get(box)
-    assert by_byte(found) == {place: table[address] for address, place in numbers(box) if address in table}
+    assert by_byte(found) == {index: table[address] for address, index in numbers(box) if address in table}
     assert sorted(n for part in rest for n in numbers(part)) == [n for n in numbers(box) if n[0] not in table]
 
 
@@ -64,7 +64,7 @@ def test_copies_are_seen_through(source: random.Random):
     (x,), (y,) = (boxes(o) for o in (part(FRAMES[1], 1, 0, 2), part(permuted(9, (2, 5, 4, 5), (0, 2, 3, 1)), 1, 3, 5)))
     found, _ = contents.get(x)
     held = by_byte(found)
-    assert by_byte(renamed(found, y)) == {address: held[place] for address, place in numbers(y) if place in held}
+    assert by_byte(renamed(found, y)) == {address: held[index] for address, index in numbers(y) if index in held}
 
 
 def test_pieces_are_compared_by_their_bytes():

@@ -35,10 +35,10 @@ NAMES = ["recorded", "updates first", "least peak first", "longest path first", 
 def assert_valid(made: Program, candidate: Program) -> None:
     """The same instructions, each after all that it depends on."""
     assert sorted(numbers(candidate)) == sorted(numbers(made))
-    place = {number: at for at, number in enumerate(numbers(candidate))}
+    step = {number: at for at, number in enumerate(numbers(candidate))}
     for at, earlier in enumerate(predecessors(made.instructions)):
         for other in earlier:
-            assert place[made.instructions[other].number] < place[made.instructions[at].number]
+            assert step[made.instructions[other].number] < step[made.instructions[at].number]
 
 
 def placed_floor(made: Program) -> int:
@@ -74,7 +74,7 @@ def test_a_better_order_is_found():
     assert placed.recorded_floor > 5 * 1600
     assert placed.plan.floor < 2 * 1600
     assert placed.order != "recorded"
-    assert_same(made, placed.program, placed.places)
+    assert_same(made, placed.planned, placed.offsets)
 
 
 def test_the_recorded_order_wins_a_tie():
@@ -131,6 +131,6 @@ def test_the_improved_order_is_valid_and_no_worse(made: Program):
 @given(random_programs)
 def test_the_chosen_program_gives_the_recorded_results_in_no_more_than_the_recorded_floor(made: Program):
     placed = lower(made)
-    assert_same(made, placed.program, placed.places)
-    assert placed.plan.floor == floor(placed.program) <= placed_floor(made) <= placed.recorded_floor
+    assert_same(made, placed.planned, placed.offsets)
+    assert placed.plan.floor == floor(placed.planned) <= placed_floor(made) <= placed.recorded_floor
     assert placed.arena_bytes >= placed.plan.floor

@@ -54,7 +54,7 @@ def shuffled(made: Program, source: random.Random) -> Program:
     before = [set(earlier) for earlier in predecessors(made.instructions)]
     left, order = set(range(len(before))), []
     while left:
-        chosen = source.choice(sorted(place for place in left if not before[place] & left))
+        chosen = source.choice(sorted(step for step in left if not before[step] & left))
         left.discard(chosen)
         order.append(made.instructions[chosen])
     return made.with_instructions(order)
@@ -115,8 +115,8 @@ def test_operands_of_one_operation_are_apart():
 def correct_in_any_order(placed: Placed, made: Program, seeds: range) -> bool:
     start = start_of(made)
     wanted = bits(run(made, start))
-    orders = (shuffled(placed.program, random.Random(seed)) for seed in seeds)
-    return all(bits(run(order, start, placed.places)) == wanted for order in orders)
+    orders = (shuffled(placed.planned, random.Random(seed)) for seed in seeds)
+    return all(bits(run(order, start, placed.offsets)) == wanted for order in orders)
 
 
 def test_a_plan_for_one_order_breaks_in_another_and_a_parallel_one_does_not():
@@ -174,4 +174,4 @@ def test_random_programs_in_any_order_give_the_recorded_results(made: Program, s
     start = start_of(made)
     wanted = bits(run(made, start))
     for _ in range(3):
-        assert bits(run(shuffled(placed.program, source), start, placed.places)) == wanted
+        assert bits(run(shuffled(placed.planned, source), start, placed.offsets)) == wanted

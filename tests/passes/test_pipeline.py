@@ -61,17 +61,17 @@ def test_each_pass_can_be_left_out(name, monkeypatch):
         placed = lower(some(), parallel=parallel)
         assert name not in placed.gains
         assert placed.gains.keys() < whole_gains.keys()
-        assert_same(some(), placed.program, placed.places)
-        check_reads(placed.rewritten, placed.program, placed.places)
+        assert_same(some(), placed.planned, placed.offsets)
+        check_reads(placed.rewritten, placed.planned, placed.offsets)
 
 
 def test_several_passes_can_be_left_out(monkeypatch):
     monkeypatch.setenv(SWITCH, ",".join(f"-{name}" for name in NAMES))
     placed = lower(some())
     assert placed.gains == {}
-    assert placed.program is placed.rewritten is placed.recorded
+    assert placed.planned is placed.rewritten is placed.recorded
     assert placed.plan.floor == placed.recorded_floor
-    assert unshared(some()).program.instructions == some().instructions
+    assert unshared(some()).planned.instructions == some().instructions
 
 
 @pytest.mark.parametrize("text", ["concat", "-concatenation", "-concat;-in_place", "+concat", "off", "-"])

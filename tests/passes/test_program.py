@@ -39,7 +39,7 @@ def test_blocks_that_are_held_or_not_used_have_none():
 
 def test_requests_are_rounded_aligned_and_named():
     made = program(relu(INPUT, A), fill(WIDE), copy(A, RESULT), copy(WIDE, whole(2, 5, 8)), held=[0, 1, 2])
-    assert [(r.id, r.lower, r.upper, r.size, r.alignment) for r in requests(made)] == [
+    assert [(r.id, r.start, r.stop, r.size, r.alignment) for r in requests(made)] == [
         ("b10", 0, 3, 64, 64),
         ("b12", 1, 4, 192, 64),
     ]
@@ -52,7 +52,7 @@ def test_scratch_is_wanted_for_its_one_step():
     )
     scratch = made.instructions[1].scratch_bytes
     assert scratch > 0
-    assert [(r.id, r.lower, r.upper, r.size) for r in requests(made)] == [
+    assert [(r.id, r.start, r.stop, r.size) for r in requests(made)] == [
         ("b10", 0, 3, 64),
         ("s1", 1, 2, made.rounded(scratch)),
     ]
@@ -65,7 +65,7 @@ def test_scratch_keeps_the_number_of_its_instruction_when_the_order_changes():
     made = program(fill(A), softmax, relu(A, RESULT), held=[0, 1, 2])
     first, second, third = made.instructions
     turned_round = made.with_instructions([second, first, third])
-    assert [(r.id, r.lower) for r in requests(turned_round)] == [("b10", 1), ("s1", 0)]
+    assert [(r.id, r.start) for r in requests(turned_round)] == [("b10", 1), ("s1", 0)]
 
 
 def test_live_bytes_and_floor_by_hand():
