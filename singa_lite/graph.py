@@ -32,14 +32,18 @@ class Graph(Record):
     before, an output if somebody still holds a tensor over it when the graph first runs, else an intermediate:
     only these are placed in the arena, and their bytes may be used again within the step. fuse: whether operations
     may be replaced by equivalent ones that need less: the passes of `passes/pipeline.py` that rewrite;
-    SINGA_LITE_FUSE=off says no for all graphs.
+    SINGA_LITE_FUSE=off says no for all graphs. arena_limit: bytes that the arena may have at most: values are dropped
+    and made again so that it does.
     """
 
-    def __init__(self, device: StepDevice, arena: Arena | None = None, fuse: bool = True) -> None:
+    def __init__(
+        self, device: StepDevice, arena: Arena | None = None, fuse: bool = True, arena_limit: int | None = None
+    ) -> None:
         super().__init__()
         self.device = device
         self.fuse = fuse and os.environ.get("SINGA_LITE_FUSE", "") != "off"
         self.arena = arena if arena is not None else Arena(device)
+        self.arena_limit = arena_limit
         #: Called before each run: whoever fills the inputs raises there if they are not filled.
         self.check_inputs: Callable[[], None] | None = None
         self._placed: dict[str, Placed] = {}
@@ -66,7 +70,7 @@ class Graph(Record):
             for number, block in enumerate(self.blocks)
             if number in placed.rewritten.sizes or self.role(number) is not Role.INTERMEDIATE
         ]
-        return MemoryPlan(placed, [*rows, *self._rewritten_rows(placed)], self.eager_bytes)
+        return MemoryPlan(placed, [*rows, *self._made_rows(placed)], self.eager_bytes)
 
     def scratch_bytes(self) -> list[int]:
         """Of each operation, as it would run in the recorded order; nothing is placed for it."""
@@ -74,16 +78,15 @@ class Graph(Record):
         rewritten = through(self._recorded(), rewriting(self.fuse))
         return [instruction.scratch_bytes for instruction in rewritten.instructions]
 
-    def _rewritten_rows(self, placed: Placed) -> list[Row]:
-        """The blocks that passes made which rewrite."""
+    def _made_rows(self, placed: Placed) -> list[Row]:
+        """The blocks that passes made."""
         rows = {}
-        for instruction in placed.rewritten.instructions:
+        for instruction in (*placed.rewritten.instructions, *placed.planned.instructions):
             for operand in instruction.writes:
-                if operand.block >= len(self.blocks):
-                    name = instruction.kernel
-                    rows[operand.block] = Row(
-                        name, instruction.layer, Role.INTERMEDIATE, placed.rewritten.sizes[operand.block], operand.block
-                    )
+                number = operand.block
+                if number >= len(self.blocks):
+                    name = instruction.kernel if instruction.repeats is None else f"{instruction.kernel} again"
+                    rows[number] = Row(name, instruction.layer, Role.INTERMEDIATE, placed.planned.sizes[number], number)
         return list(rows.values())
 
     def _place(self, order: str) -> Placed:
@@ -105,7 +108,7 @@ class Graph(Record):
 
     def _recorded(self) -> Program:
         """The record as a program for the device."""
-        return self._program(Target.of(self.device.kernels, self.device.runtime.alignment))
+        return self._program(Target.of(self.device.kernels, self.device.runtime.alignment, self.arena_limit))
 
     # ---- running
 

@@ -15,7 +15,8 @@ from functools import cached_property
 from itertools import accumulate
 
 from singa_lite.memory.problem import PlanError
-from singa_lite.passes.program import Program
+from singa_lite.passes.in_place import in_place
+from singa_lite.passes.program import Program, floor
 from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, Repeater, Schedule
 from singa_lite.passes.sketch import Sketch
 from singa_lite.passes.time_model import seconds
@@ -49,6 +50,15 @@ class Choice:
     def excess(self, limit: int) -> int:
         """Bytes above the limit, summed over the steps."""
         return sum(nbytes - limit for nbytes in self.live if nbytes > limit)
+
+
+def within_limit(program: Program) -> Program:
+    """The program with so many repeats that its live bytes stay within the target's limit, or as near as was found."""
+    limit = program.target.limit
+    if limit is None or floor(in_place(program)) <= limit:
+        return program
+    search = Search(program)
+    return search.repeater.rewritten(search.within(limit).schedule)
 
 
 class Search:

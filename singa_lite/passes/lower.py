@@ -6,11 +6,11 @@ import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from singa_lite.memory.check import check
 from singa_lite.memory.planner import plan
-from singa_lite.memory.problem import Plan
+from singa_lite.memory.problem import Plan, PlanError
 from singa_lite.passes.parallel import conflicts
 from singa_lite.passes.pipeline import planning, rewriting, through
 from singa_lite.passes.program import Program, floor, requests
@@ -18,8 +18,18 @@ from singa_lite.passes.read_from import check_reads
 
 #: Tries of the exact placement, and how many of many blocks, each of which takes longer. A few tenths of a second.
 MOST_NODES, NODES_TIMES_BLOCKS = 8000, 4_000_000
+#: How often the limit is tightened where the placement leaves a gap.
+MOST_LIMITS = 4
 #: A plan that takes longer than any that was seen ends here, at the cost of depending on the machine.
 MOST_SECONDS = 20.0
+
+
+class BudgetError(PlanError):
+    """No plan within the limit was found. limit: bytes of the arena; least: of the smallest arena that was found."""
+
+    def __init__(self, limit: int, least: int) -> None:
+        self.limit, self.least = limit, least
+        super().__init__(f"wanted an arena of at most {limit:,} bytes, the least found is {least:,}")
 
 
 @dataclass(frozen=True)
@@ -79,9 +89,28 @@ def lower(recorded: Program, *, fuse: bool = True, parallel: bool = False, searc
     every use of the other by dependencies, so instructions may run in any order that keeps these. search: for an exact
     placement, if the first ones leave a gap; by a number of tries, so that every run of a script, on any machine, gets
     the same plan.
+
+    BudgetError where the target limits the arena and no plan within was found; the instructions may not be reordered
+    then, so `parallel` is refused.
     """
+    if parallel and recorded.target.limit is not None:
+        raise PlanError("a plan for any order of running: wanted no limit of the arena, whose repeats want one order")
     with _collector_paused():
-        return _lower(recorded, fuse, parallel, search)
+        return _within(recorded, fuse, parallel, search)
+
+
+def _within(recorded: Program, fuse: bool, parallel: bool, search: bool) -> Placed:
+    """A placement may miss the floor by some bytes: then the passes are given as many less."""
+    limit, program = recorded.target.limit, recorded
+    for _ in range(MOST_LIMITS):
+        placed = _lower(program, fuse, parallel, search)
+        if limit is None or placed.arena_bytes <= limit:
+            return placed
+        if placed.plan.floor > (program.target.limit or 0):
+            break
+        less = replace(program.target, limit=(program.target.limit or 0) - (placed.arena_bytes - limit))
+        program = replace(program, target=less)
+    raise BudgetError(limit or 0, placed.arena_bytes)
 
 
 @contextmanager

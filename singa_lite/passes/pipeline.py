@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from singa_lite.passes.budget import within_limit
 from singa_lite.passes.concat import assembled_in_place
 from singa_lite.passes.dead import without_dead
 from singa_lite.passes.fuse import fused
@@ -47,6 +48,7 @@ PASSES = (
     Pass("concat", assembled_in_place, "producers write straight into their piece of a concatenation"),
     Pass("waves", in_waves, "what may run at the same time stands together", parallel=True),
     Pass("order", in_least_order, "the order of lowest floor, of several", parallel=False),
+    Pass("repeat", within_limit, "values are dropped and made again, where the arena is limited", parallel=False),
     Pass("improve", improved, "single instructions leave the peak", parallel=False),
     Pass("in_place", in_place, "outputs are written over inputs that die there", parallel=False),
 )

@@ -33,10 +33,11 @@ class Target:
     inner_strides_matter: Collection[str] = frozenset()
     tile_bytes: int = 1 << 20
     alignment: int = 64
+    limit: int | None = None
 
     @classmethod
-    def of(cls, kernels: KernelSet, alignment: int) -> Target:
-        """That of a device with these kernels, whose arena has this alignment."""
+    def of(cls, kernels: KernelSet, alignment: int, limit: int | None = None) -> Target:
+        """That of a device with these kernels, whose arena has this alignment, and at most so many bytes."""
         return cls(
             kernels.fusions,
             kernels.scratch_bytes,
@@ -44,6 +45,7 @@ class Target:
             kernels.inner_strides_matter,
             kernels.tile_bytes,
             alignment,
+            limit,
         )
 
     def call(
