@@ -11,7 +11,7 @@ from typing import Any
 
 from singa_lite import threads
 from singa_lite.errors import DeviceError
-from singa_lite.kernels.kernel_set import Forms, Kernel, KernelSet, Launch, Settings
+from singa_lite.kernels.kernel_set import Kernel, KernelSet, Launch, Settings, TensorSpecs
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.notice import warn
 
@@ -102,13 +102,13 @@ class OneBlasThread:
     kernel: Kernel
     least: int
 
-    def serves(self, forms: Forms, settings: Settings) -> bool:
+    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
         """As the kernel."""
-        return self.kernel.serves(forms, settings)
+        return self.kernel.serves(specs, settings)
 
-    def scratch_bytes(self, forms: Forms, settings: Settings) -> int:
+    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """As the kernel."""
-        return self.kernel.scratch_bytes(forms, settings)
+        return self.kernel.scratch_bytes(specs, settings)
 
     def prepare(self, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
         """As the kernel."""

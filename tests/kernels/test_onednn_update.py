@@ -13,7 +13,7 @@ from test_onednn_linear import normal
 from kernel_case import run
 from nets import bits
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, RmsPropHyper, SgdHyper
-from singa_lite.kernels.kernel_set import KernelSet, forms_of
+from singa_lite.kernels.kernel_set import KernelSet, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.kernels.onednn_kernels import alone, line
 
@@ -88,7 +88,7 @@ def changed(call: list[Any]) -> list[Array]:
 
 
 def serves(kernels: KernelSet, name: str, call: list[Any], settings: Settings) -> bool:
-    return kernels.kernels[name].serves(forms_of(call), settings)
+    return kernels.kernels[name].serves(specs_of(call), settings)
 
 
 @every_update

@@ -81,7 +81,7 @@ def _first_of(asked: Sequence[Builder]) -> Builder:
     """The routine of the first builder that has one."""
 
     @wraps(asked[0])
-    def build(*forms: Any, **settings: Any) -> Any:
-        return next((routine for builder in asked if (routine := builder(*forms, **settings)) is not None), None)
+    def build(*specs: Any, **settings: Any) -> Any:
+        return next((routine for builder in asked if (routine := builder(*specs, **settings)) is not None), None)
 
     return build

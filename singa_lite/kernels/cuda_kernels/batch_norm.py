@@ -17,21 +17,21 @@ from singa_lite.kernels.cuda_kernels.plane import (
 )
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.walk import walk
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "batch_norm.cu"
 CHANNELS = (1,)
 
 
 def batch_norm(
-    x: Form,
-    gamma: Form,
-    beta: Form,
-    running_mean: Form,
-    running_var: Form,
-    y: Form,
-    mean: Form,
-    inv_std: Form,
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    running_mean: TensorSpec,
+    running_var: TensorSpec,
+    y: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
     *,
     momentum: float,
     epsilon: float,
@@ -53,7 +53,14 @@ def batch_norm(
 
 
 def batch_norm_inference(
-    x: Form, gamma: Form, beta: Form, running_mean: Form, running_var: Form, y: Form, *, epsilon: float
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    running_mean: TensorSpec,
+    running_var: TensorSpec,
+    y: TensorSpec,
+    *,
+    epsilon: float,
 ) -> Routine | None:
     """y."""
     vectors = running_mean, running_var, gamma, beta
@@ -64,7 +71,13 @@ def batch_norm_inference(
 
 
 def _normalized(
-    routine: Routine, kernel: str, x: Form, vectors: tuple[Form, ...], y: Form, types: dict[str, Any], *values: Any
+    routine: Routine,
+    kernel: str,
+    x: TensorSpec,
+    vectors: tuple[TensorSpec, ...],
+    y: TensorSpec,
+    types: dict[str, Any],
+    *values: Any,
 ) -> Routine | None:
     """With the step that writes y."""
     found = plane(CHANNELS, (x, y), PASS_BLOCKS)
@@ -75,7 +88,14 @@ def _normalized(
 
 
 def batch_norm_derivative(
-    dy: Form, x: Form, gamma: Form, mean: Form, inv_std: Form, dx: Form, dgamma: Form, dbeta: Form
+    dy: TensorSpec,
+    x: TensorSpec,
+    gamma: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    dx: TensorSpec,
+    dgamma: TensorSpec,
+    dbeta: TensorSpec,
 ) -> Routine | None:
     """The gradients, then dx from them."""
     vectors = mean, inv_std, gamma, dgamma, dbeta
@@ -88,7 +108,9 @@ def batch_norm_derivative(
     return routine.launch(FILE, "batch_derivative", *arguments, types=types, grid=found.blocks)
 
 
-def batch_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Form, dbeta: Form) -> Routine | None:
+def batch_norm_gradient(
+    dy: TensorSpec, x: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dgamma: TensorSpec, dbeta: TensorSpec
+) -> Routine | None:
     """Sums of slabs, then of channels."""
     types = types_of((dy, x), (mean, inv_std, dgamma, dbeta))
     found = plane(CHANNELS, (dy, x))

@@ -24,7 +24,7 @@ from singa_lite.kernels.cuda_kernels.images import (
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.interface.window import Window
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "convolution.cu"
 
@@ -40,19 +40,30 @@ NARROW = 16
 MOST_GROUPS = 65535
 
 
-def conv2d(x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int) -> Routine | None:
+def conv2d(
+    x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, window: Window, groups: int
+) -> Routine | None:
     """Forward."""
     return _forward(x, weight, bias, y, window, groups, "")
 
 
 def conv2d_activation(
-    x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int, activation: str
+    x: TensorSpec,
+    weight: TensorSpec,
+    bias: TensorSpec | None,
+    y: TensorSpec,
+    *,
+    window: Window,
+    groups: int,
+    activation: str,
 ) -> Routine | None:
     """Forward, and the activation before the result is stored."""
     return _forward(x, weight, bias, y, window, groups, activation)
 
 
-def conv2d_derivative(dy: Form, weight: Form, dx: Form, *, window: Window, groups: int) -> Routine | None:
+def conv2d_derivative(
+    dy: TensorSpec, weight: TensorSpec, dx: TensorSpec, *, window: Window, groups: int
+) -> Routine | None:
     """Each element of dx sums over the windows that it lies in."""
     if not _fit(groups, dy, weight, dx):
         return None
@@ -65,7 +76,9 @@ def conv2d_derivative(dy: Form, weight: Form, dx: Form, *, window: Window, group
     return Routine().launch(FILE, "conv2d_derivative", *operands, types={"T": dx.dtype}, grid=grid)
 
 
-def conv2d_gradient(x: Form, dy: Form, dweight: Form, *, window: Window, groups: int) -> Routine | None:
+def conv2d_gradient(
+    x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
+) -> Routine | None:
     """The places of dy are split, so that many blocks work; then the sums of the splits are added up."""
     if not _fit(groups, x, dy, dweight):
         return None
@@ -85,7 +98,13 @@ def conv2d_gradient(x: Form, dy: Form, dweight: Form, *, window: Window, groups:
 
 
 def _forward(
-    x: Form, weight: Form, bias: Form | None, y: Form, window: Window, groups: int, activation: str
+    x: TensorSpec,
+    weight: TensorSpec,
+    bias: TensorSpec | None,
+    y: TensorSpec,
+    window: Window,
+    groups: int,
+    activation: str,
 ) -> Routine | None:
     number = ACTIVATIONS.get(activation)
     if number is None or not _fit(groups, x, weight, y, *(() if bias is None else (bias,))):
@@ -101,13 +120,15 @@ def _forward(
     return Routine().launch(FILE, "conv2d", *operands, types={"T": y.dtype}, grid=grid)
 
 
-def _fit(groups: int, *forms: Form) -> bool:
+def _fit(groups: int, *specs: TensorSpec) -> bool:
     """Whether the kernels can count the elements, and have their one dtype."""
-    small = all(form.size < MOST_PLACES for form in forms) and groups <= MOST_GROUPS
-    return small and forms[0].dtype.name in FLOATS and all(form.dtype == forms[0].dtype for form in forms)
+    small = all(spec.size < MOST_PLACES for spec in specs) and groups <= MOST_GROUPS
+    return small and specs[0].dtype.name in FLOATS and all(spec.dtype == specs[0].dtype for spec in specs)
 
 
-def _settings(x: Form, weight: Form, y: Form, window: Window, groups: int, counted: Form, summed: int) -> Struct:
+def _settings(
+    x: TensorSpec, weight: TensorSpec, y: TensorSpec, window: Window, groups: int, counted: TensorSpec, summed: int
+) -> Struct:
     """The struct `Convolution` of convolution.cuh. counted: whose places; summed: numbers that are summed at a tap."""
     filters, channels = weight.shape[0] // groups, weight.shape[1]
     return struct(
@@ -130,8 +151,8 @@ def _settings(x: Form, weight: Form, y: Form, window: Window, groups: int, count
     )
 
 
-def _positions(form: Form) -> int:
-    n, _, h, w = form.shape
+def _positions(spec: TensorSpec) -> int:
+    n, _, h, w = spec.shape
     return n * h * w
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from singa_lite.kernels.cuda_kernels.images import images, places
 from singa_lite.kernels.cuda_kernels.routine import Routine, blocks
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 
 #: Blocks that keep a GPU busy.
@@ -27,12 +27,12 @@ class Splits(NamedTuple):
     number: int
     each: int
 
-    def temporary(self, routine: Routine, dweight: Form) -> Temporary:
+    def temporary(self, routine: Routine, dweight: TensorSpec) -> Temporary:
         """The sums of the splits: (number, k, kh, kw, c / groups) in the type of sums."""
         return routine.temporary((self.number, *dweight.shape), _sums(dweight))
 
 
-def splits_for(positions: int, tiles: int, dweight: Form) -> Splits:
+def splits_for(positions: int, tiles: int, dweight: TensorSpec) -> Splits:
     """By shapes alone, so that sums are the same for all strides. tiles: blocks that work on one split."""
     bytes_of_one = dweight.size * np.dtype(_sums(dweight)).itemsize
     wanted = min(-(-BLOCKS // tiles), positions // LEAST_PLACES, MOST_BYTES // bytes_of_one, MOST_SPLITS)
@@ -41,7 +41,7 @@ def splits_for(positions: int, tiles: int, dweight: Form) -> Splits:
     return Splits(-(-positions // each), each)
 
 
-def sum_of_splits(routine: Routine, splits: Splits, partials: Temporary, dweight: Form) -> Routine:
+def sum_of_splits(routine: Routine, splits: Splits, partials: Temporary, dweight: TensorSpec) -> Routine:
     """Adds the second stage."""
     order = places(dweight, inside=True)
     operands = images(dweight), order, np.int32(splits.number), partials, dweight
@@ -49,6 +49,6 @@ def sum_of_splits(routine: Routine, splits: Splits, partials: Temporary, dweight
     return routine.launch("filter_sums.cu", "filter_sums", *operands, types={"T": dweight.dtype}, grid=grid)
 
 
-def _sums(form: Form) -> str:
+def _sums(spec: TensorSpec) -> str:
     """C of numbers.cuh."""
-    return "float64" if form.dtype == np.float64 else "float32"
+    return "float64" if spec.dtype == np.float64 else "float32"

@@ -8,7 +8,7 @@ import numpy as np
 
 from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES
 from singa_lite.kernels.interface.window import Window
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 
 Struct = np.ndarray[Any, Any]
 
@@ -42,15 +42,15 @@ def struct(**fields: Struct | int) -> Struct:
     return whole
 
 
-def images(form: Form) -> Struct:
+def images(spec: TensorSpec) -> Struct:
     """Extents and strides of (n, c, h, w)."""
-    return np.array((form.shape, steps(form)), IMAGES)
+    return np.array((spec.shape, steps(spec)), IMAGES)
 
 
-def steps(form: Form) -> tuple[int, ...]:
+def steps(spec: TensorSpec) -> tuple[int, ...]:
     """Strides in elements; of an axis of one element, which never counts, 0."""
-    given = zip(form.shape, form.strides, strict=True)
-    return tuple(0 if extent == 1 else stride // form.dtype.itemsize for extent, stride in given)
+    given = zip(spec.shape, spec.strides, strict=True)
+    return tuple(0 if extent == 1 else stride // spec.dtype.itemsize for extent, stride in given)
 
 
 def windows(window: Window) -> Struct:
@@ -64,34 +64,34 @@ def divisor(by: int) -> Struct:
     return np.array((((1 << 32) * ((1 << shift) - by)) // by + 1, shift, by), DIVISOR)
 
 
-def vector(form: Form) -> int:
+def vector(spec: TensorSpec) -> int:
     """Elements of a pack: VECTOR in map.cuh."""
-    return VECTOR_BYTES // int(form.dtype.itemsize)
+    return VECTOR_BYTES // int(spec.dtype.itemsize)
 
 
-def in_packs(pack: int, *forms: Form) -> bool:
+def in_packs(pack: int, *specs: TensorSpec) -> bool:
     """Whether whole packs of channels lie in a row everywhere."""
-    return all(_in_packs(pack, form) for form in forms)
+    return all(_in_packs(pack, spec) for spec in specs)
 
 
-def _in_packs(pack: int, form: Form) -> bool:
-    n, c, h, w = steps(form)
-    return form.shape[1] % pack == 0 and c == 1 and n % pack == h % pack == w % pack == 0
+def _in_packs(pack: int, spec: TensorSpec) -> bool:
+    n, c, h, w = steps(spec)
+    return spec.shape[1] % pack == 0 and c == 1 and n % pack == h % pack == w % pack == 0
 
 
-def channels_inside(form: Form) -> bool:
+def channels_inside(spec: TensorSpec) -> bool:
     """Whether channels lie closer to each other than the columns."""
-    _, c, _, w = steps(form)
-    return form.shape[1] > 1 and (c < w or w == 0)
+    _, c, _, w = steps(spec)
+    return spec.shape[1] > 1 and (c < w or w == 0)
 
 
-def places(form: Form, pack: int = 1, inside: bool | None = None) -> Struct:
+def places(spec: TensorSpec, pack: int = 1, inside: bool | None = None) -> Struct:
     """The order in which threads take the places of a tensor, `pack` channels at a time.
 
     inside: whether neighbours take neighbouring channels; by default, if these lie closer than the columns.
     """
-    _, c, h, w = form.shape
+    _, c, h, w = spec.shape
     if inside is None:
-        inside = pack > 1 or channels_inside(form)
+        inside = pack > 1 or channels_inside(spec)
     extents = (c // pack, w, h) if inside else (w, h, c)
-    return np.array((form.size // pack, inside, pack, *map(divisor, extents)), PLACES)
+    return np.array((spec.size // pack, inside, pack, *map(divisor, extents)), PLACES)

@@ -20,7 +20,7 @@ from singa_lite.kernels.cuda_kernels.plane import (
 )
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
 from singa_lite.kernels.cuda_kernels.walk import FLAT, walk
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "layer_norm.cu"
 #: Features of a row that one warp takes: if there are rows enough to keep a GPU busy, and if not.
@@ -28,7 +28,14 @@ WARP_FEATURES, FEW_FEATURES, MANY_ROWS = 8192, 1024, 512
 
 
 def layer_norm(
-    x: Form, gamma: Form, beta: Form, y: Form, mean: Form, inv_std: Form, *, epsilon: float
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    y: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    *,
+    epsilon: float,
 ) -> Routine | None:
     """Statistics and y, at once if a warp can take a row."""
     types = types_of((x, y), (gamma, beta, mean, inv_std))
@@ -40,7 +47,9 @@ def layer_norm(
     return _by_warps("layer_rows", walks, (x, gamma, beta, y, mean, inv_std), types, np.float64(epsilon))
 
 
-def layer_norm_derivative(dy: Form, x: Form, gamma: Form, mean: Form, inv_std: Form, dx: Form) -> Routine | None:
+def layer_norm_derivative(
+    dy: TensorSpec, x: TensorSpec, gamma: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dx: TensorSpec
+) -> Routine | None:
     """The same for dx."""
     types = types_of((dy, x, dx), (gamma, mean, inv_std))
     if types is None:
@@ -51,11 +60,13 @@ def layer_norm_derivative(dy: Form, x: Form, gamma: Form, mean: Form, inv_std: F
     return _by_warps("layer_rows_derivative", walks, (dy, x, gamma, mean, inv_std, dx), types)
 
 
-def layer_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Form, dbeta: Form) -> Routine | None:
+def layer_norm_gradient(
+    dy: TensorSpec, x: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dgamma: TensorSpec, dbeta: TensorSpec
+) -> Routine | None:
     """Sums of slabs of rows, then of features."""
     types = types_of((dy, x), (mean, inv_std, dgamma, dbeta))
     rows, features = range(mean.ndim), range(mean.ndim, x.ndim)
-    found = plane(features, (dy, x, *(spread(form, rows, x.shape) for form in (mean, inv_std))))
+    found = plane(features, (dy, x, *(spread(spec, rows, x.shape) for spec in (mean, inv_std))))
     vectors = walk(dgamma.shape, (along(features, dy), dgamma, dbeta))
     if types is None or found is None or vectors is None:
         return None
@@ -67,21 +78,23 @@ def layer_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Fo
     return routine.launch(FILE, "layer_gradients", *second, types=types, grid=warps(found.kept))
 
 
-def _is_short(mean: Form, gamma: Form) -> bool:
+def _is_short(mean: TensorSpec, gamma: TensorSpec) -> bool:
     """Whether a warp is to take a row."""
     return gamma.size <= (WARP_FEATURES if mean.size >= MANY_ROWS else FEW_FEATURES)
 
 
-def _walks(tensors: Sequence[Form], statistics: Sequence[Form], parameters: Sequence[Form]) -> list[Any] | None:
+def _walks(
+    tensors: Sequence[TensorSpec], statistics: Sequence[TensorSpec], parameters: Sequence[TensorSpec]
+) -> list[Any] | None:
     """Of the rows of the tensors and of the statistics, of the features of the tensors and the parameters.
 
     Behind them whether a lane takes neighbouring features, which extents tell, for sums must not depend on strides;
     and whether those lie as packs.
     """
     first, axes = tensors[0], statistics[0].ndim
-    rows = walk(first.shape[:axes], [*(along(range(axes), form) for form in tensors), *statistics])
+    rows = walk(first.shape[:axes], [*(along(range(axes), spec) for spec in tensors), *statistics])
     behind = range(axes, first.ndim)
-    features = walk(first.shape[axes:], [*(along(behind, form) for form in tensors), *parameters])
+    features = walk(first.shape[axes:], [*(along(behind, spec) for spec in tensors), *parameters])
     if rows is None or features is None:
         return None
     each = neighbours(behind, first)
@@ -90,7 +103,7 @@ def _walks(tensors: Sequence[Form], statistics: Sequence[Form], parameters: Sequ
 
 
 def _by_warps(
-    kernel: str, walks: list[Any] | None, operands: Sequence[Form], types: dict[str, Any], *values: Any
+    kernel: str, walks: list[Any] | None, operands: Sequence[TensorSpec], types: dict[str, Any], *values: Any
 ) -> Routine | None:
     if walks is None:
         return None

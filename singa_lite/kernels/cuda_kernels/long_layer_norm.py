@@ -19,7 +19,7 @@ from singa_lite.kernels.cuda_kernels.plane import (
 )
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.walk import walk
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.strides import ordered_strides
 
 FILE = "long_layer_norm.cu"
@@ -27,7 +27,14 @@ Types = dict[str, Any]
 
 
 def normalize_long_rows(
-    x: Form, gamma: Form, beta: Form, y: Form, mean: Form, inv_std: Form, epsilon: float, types: Types
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    y: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    epsilon: float,
+    types: Types,
 ) -> Routine | None:
     """layer_norm."""
     axes = range(mean.ndim)
@@ -46,7 +53,13 @@ def normalize_long_rows(
 
 
 def propagate_long_rows(
-    dy: Form, x: Form, gamma: Form, mean: Form, inv_std: Form, dx: Form, types: Types
+    dy: TensorSpec,
+    x: TensorSpec,
+    gamma: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    dx: TensorSpec,
+    types: Types,
 ) -> Routine | None:
     """layer_norm_derivative. Rows' offsets and slopes are kept in scratch, in C order."""
     axes, features = range(mean.ndim), range(mean.ndim, x.ndim)
@@ -68,11 +81,11 @@ def propagate_long_rows(
     return routine.launch(FILE, "row_derivative", *third, types=types, grid=pass_blocks(dx))
 
 
-def _spread(x: Form, *vectors: Form) -> list[Form]:
-    """The forms of vectors of rows, broadcast to x."""
-    return [spread(form, range(form.ndim), x.shape) for form in vectors]
+def _spread(x: TensorSpec, *vectors: TensorSpec) -> list[TensorSpec]:
+    """The specs of vectors of rows, broadcast to x."""
+    return [spread(spec, range(spec.ndim), x.shape) for spec in vectors]
 
 
-def _dense(shape: Sequence[int], dtype: np.dtype[Any]) -> Form:
-    """A form in C order."""
-    return Form(tuple(shape), dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))
+def _dense(shape: Sequence[int], dtype: np.dtype[Any]) -> TensorSpec:
+    """The spec of a tensor in C order."""
+    return TensorSpec(tuple(shape), dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))

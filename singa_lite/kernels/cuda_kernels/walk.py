@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.strides import memory_order
 
 #: Most axes after merging, as in map.cuh.
@@ -30,9 +30,9 @@ class Merged(NamedTuple):
     strides: tuple[tuple[int, ...], ...]
 
 
-def merged(shape: Sequence[int], operands: Sequence[Form]) -> Merged:
+def merged(shape: Sequence[int], operands: Sequence[TensorSpec]) -> Merged:
     """The fewest axes that show all operands, which broadcast to `shape`; in the first operand's order of memory."""
-    steps = [_broadcast_steps(form, shape) for form in operands]
+    steps = [_broadcast_steps(spec, shape) for spec in operands]
     axes = [axis for axis in memory_order(shape, steps[0]) if shape[axis] != 1]
     extents: list[int] = []
     strides: list[list[int]] = [[] for _ in operands]
@@ -51,7 +51,7 @@ def merged(shape: Sequence[int], operands: Sequence[Form]) -> Merged:
     return Merged(tuple(extents), tuple(map(tuple, strides)))
 
 
-def walk(shape: Sequence[int], operands: Sequence[Form], vector: int | None = None) -> Any:
+def walk(shape: Sequence[int], operands: Sequence[TensorSpec], vector: int | None = None) -> Any:
     """The struct `Walk<N>` of map.cuh for N operands; None where it has too many axes or elements.
 
     operands: the first decides the order, so give the output first in importance; they broadcast to `shape`. vector:
@@ -71,11 +71,11 @@ def walk(shape: Sequence[int], operands: Sequence[Form], vector: int | None = No
     return struct
 
 
-def _broadcast_steps(form: Form, shape: Sequence[int]) -> tuple[int, ...]:
+def _broadcast_steps(spec: TensorSpec, shape: Sequence[int]) -> tuple[int, ...]:
     """Strides in elements, 0 along axes that broadcast to `shape`."""
-    missing = len(shape) - form.ndim
-    own = zip(form.shape, form.strides, strict=True)
-    steps = [0 if extent == 1 else stride // form.dtype.itemsize for extent, stride in own]
+    missing = len(shape) - spec.ndim
+    own = zip(spec.shape, spec.strides, strict=True)
+    steps = [0 if extent == 1 else stride // spec.dtype.itemsize for extent, stride in own]
     return (*(0,) * missing, *steps)
 
 

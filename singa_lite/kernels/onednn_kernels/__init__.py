@@ -20,8 +20,8 @@ def onednn(fallback: KernelSet) -> KernelSet:
         batch_norm,
         convolution,
         elementwise,
-        forms,
         layer_norm,
+        layouts,
         linear,
         loss,
         pooling,
@@ -39,7 +39,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
         "onednn",
         kernels,
         fallback,
-        layouts={"image": forms.CHANNELS_LAST, "filters": forms.KERNELS_LAST},
+        layouts={"image": layouts.CHANNELS_LAST, "filters": layouts.KERNELS_LAST},
         fusions=[(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS],
         strides_matter=kernels.keys(),
     )

@@ -6,10 +6,10 @@ shows it. Softplus is left to the next set: the library's is off by 5e-6, and by
 
 from __future__ import annotations
 
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
-from singa_lite.kernels.onednn_kernels import forms
 from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels.line import Line, along
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import Routine
@@ -18,110 +18,110 @@ from singa_lite.kernels.onednn_kernels.routine import Routine
 _LONGEST_ROW = 4096
 
 
-def relu(x: Form, y: Form) -> Routine | None:
+def relu(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """The larger of 0 and x."""
     return along(y, x, add=lambda steps, x: steps.bound(y, x, 0.0, a.MAXIMUM))
 
 
-def relu_derivative(dy: Form, y: Form, dx: Form) -> Routine | None:
+def relu_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec) -> Routine | None:
     """dy times 1 or 0, which gives NaN, not 0, where y is 0 and dy is infinite."""
     return along(dx, dy, y, add=lambda steps, dy: steps.derivative(dx, dy, y, a.RELU_FROM_RESULT))
 
 
-def relu6(x: Form, y: Form) -> Routine | None:
+def relu6(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """One bound, then the other."""
     return along(y, x, add=lambda steps, x: steps.clip(y, x, 0.0, 6.0))
 
 
-def relu6_derivative(dy: Form, y: Form, dx: Form) -> Routine | None:
+def relu6_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec) -> Routine | None:
     """dy times 1 or 0."""
     return along(dx, dy, y, add=lambda steps, dy: steps.derivative(dx, dy, y, a.CLIP_FROM_RESULT, 0.0, 6.0))
 
 
-def leaky_relu(x: Form, y: Form, *, slope: float) -> Routine | None:
+def leaky_relu(x: TensorSpec, y: TensorSpec, *, slope: float) -> Routine | None:
     """The library's relu with a slope."""
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, a.RELU, slope))
 
 
-def leaky_relu_derivative(dy: Form, y: Form, dx: Form, *, slope: float) -> Routine | None:
+def leaky_relu_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec, *, slope: float) -> Routine | None:
     """By the sign of y."""
     return along(dx, dy, y, add=lambda steps, dy: steps.derivative(dx, dy, y, a.RELU_FROM_RESULT, slope))
 
 
-def elu(x: Form, y: Form, *, alpha: float) -> Routine | None:
+def elu(x: TensorSpec, y: TensorSpec, *, alpha: float) -> Routine | None:
     """e**x - 1 as it stands: exact to 6e-8 of alpha, not to the last digits of small results."""
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, a.ELU, alpha))
 
 
-def elu_derivative(dy: Form, y: Form, dx: Form, *, alpha: float) -> Routine | None:
+def elu_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec, *, alpha: float) -> Routine | None:
     """By the result."""
     return along(dx, dy, y, add=lambda steps, dy: steps.derivative(dx, dy, y, a.ELU_FROM_RESULT, alpha))
 
 
-def sigmoid(x: Form, y: Form) -> Routine | None:
+def sigmoid(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """The library's logistic."""
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, a.LOGISTIC))
 
 
-def sigmoid_derivative(dy: Form, y: Form, dx: Form) -> Routine | None:
+def sigmoid_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec) -> Routine | None:
     """By the result."""
     return along(dx, dy, y, add=lambda steps, dy: steps.derivative(dx, dy, y, a.LOGISTIC_FROM_RESULT))
 
 
-def tanh(x: Form, y: Form) -> Routine | None:
+def tanh(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """The library's."""
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, a.TANH))
 
 
-def tanh_derivative(dy: Form, y: Form, dx: Form) -> Routine | None:
+def tanh_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec) -> Routine | None:
     """By the result."""
     return along(dx, dy, y, add=lambda steps, dy: steps.derivative(dx, dy, y, a.TANH_FROM_RESULT))
 
 
-def gelu(x: Form, y: Form) -> Routine | None:
+def gelu(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """The form with erf, which the library takes from a polynomial: exact to 2e-7 of |x|."""
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, a.GELU))
 
 
-def gelu_derivative(dy: Form, x: Form, dx: Form) -> Routine | None:
+def gelu_derivative(dy: TensorSpec, x: TensorSpec, dx: TensorSpec) -> Routine | None:
     """By what gelu took."""
     return along(dx, dy, x, add=lambda steps, dy: steps.derivative(dx, dy, x, a.GELU))
 
 
-def silu(x: Form, y: Form) -> Routine | None:
+def silu(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """The library's swish."""
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, a.SWISH, 1.0))
 
 
-def silu_derivative(dy: Form, x: Form, dx: Form) -> Routine | None:
+def silu_derivative(dy: TensorSpec, x: TensorSpec, dx: TensorSpec) -> Routine | None:
     """By what silu took."""
     return along(dx, dy, x, add=lambda steps, dy: steps.derivative(dx, dy, x, a.SWISH, 1.0))
 
 
-def softmax(x: Form, y: Form, *, axis: int) -> Routine | None:
+def softmax(x: TensorSpec, y: TensorSpec, *, axis: int) -> Routine | None:
     """Along the axis whose elements lie side by side: the library has fast code for no other."""
-    if not forms.are_alike(y, x) or not _is_row(x, axis):
+    if not layouts.are_alike(y, x) or not _is_row(x, axis):
         return None
     return Line(x.size).each(lambda steps: steps.run(_softmax(x, axis), {f.SRC: x, f.DST: y}))
 
 
-def softmax_derivative(dy: Form, y: Form, dx: Form, *, axis: int) -> Routine | None:
+def softmax_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec, *, axis: int) -> Routine | None:
     """Along such an axis."""
-    if not forms.are_alike(dx, dy, y) or not _is_row(y, axis):
+    if not layouts.are_alike(dx, dy, y) or not _is_row(y, axis):
         return None
-    form, operands = forms.of(y), {f.DST: y, f.DIFF_DST: dy, f.DIFF_SRC: dx}
+    desc, operands = memory_descs.of(y), {f.DST: y, f.DIFF_DST: dy, f.DIFF_SRC: dx}
 
     def made() -> Primitive:
-        lines, forward = (form, form, form), _softmax(y, axis)
+        lines, forward = (desc, desc, desc), _softmax(y, axis)
         return Primitive("softmax_backward", a.SOFTMAX, *lines, axis % y.ndim, forward=forward)
 
     return Line(y.size).each(lambda steps: steps.run(made(), operands))
 
 
-def _softmax(x: Form, axis: int) -> Primitive:
-    form = forms.of(x)
-    return Primitive("softmax_forward", f.FORWARD_TRAINING, a.SOFTMAX, form, form, axis % x.ndim)
+def _softmax(x: TensorSpec, axis: int) -> Primitive:
+    desc = memory_descs.of(x)
+    return Primitive("softmax_forward", f.FORWARD_TRAINING, a.SOFTMAX, desc, desc, axis % x.ndim)
 
 
-def _is_row(x: Form, axis: int) -> bool:
-    return forms.strides_of(x)[axis] == 1 and x.shape[axis] <= _LONGEST_ROW
+def _is_row(x: TensorSpec, axis: int) -> bool:
+    return layouts.strides_of(x)[axis] == 1 and x.shape[axis] <= _LONGEST_ROW

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
-from singa_lite.kernels.onednn_kernels import forms
 from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
 from singa_lite.kernels.onednn_kernels.columns import COLUMNS, Columns
 from singa_lite.kernels.onednn_kernels.images import Images
-from singa_lite.kernels.onednn_kernels.routine import Operand, Routine
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.kernels.onednn_kernels.work import lies
 from singa_lite.kernels.routine import Temporary
 
@@ -42,14 +42,14 @@ _SHIFTS = 2
 
 
 def batch_norm(
-    x: Form,
-    gamma: Form,
-    beta: Form,
-    running_mean: Form,
-    running_var: Form,
-    y: Form,
-    mean: Form,
-    inv_std: Form,
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    running_mean: TensorSpec,
+    running_var: TensorSpec,
+    y: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
     *,
     momentum: float,
     epsilon: float,
@@ -80,7 +80,7 @@ def batch_norm(
     return _normalized(images, source, y, mean, scale, beta)
 
 
-def _add_moments(sums: ChannelSums, x: Operand) -> Temporary:
+def _add_moments(sums: ChannelSums, x: BufferView) -> Temporary:
     """Add steps: the sums of x less a shift, which is returned, float32, and of its squares.
 
     The shift is 0, and as long as the mean is small that will do: the difference of squares that is the variance is off
@@ -135,7 +135,14 @@ def _move(running: Array, batch: Array, momentum: float, correction: float, shar
 
 
 def batch_norm_inference(
-    x: Form, gamma: Form, beta: Form, running_mean: Form, running_var: Form, y: Form, *, epsilon: float
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    running_mean: TensorSpec,
+    running_var: TensorSpec,
+    y: TensorSpec,
+    *,
+    epsilon: float,
 ) -> Routine | None:
     """Forward with the statistics given."""
     if not _fit((x, y), gamma, beta, running_mean, running_var):
@@ -151,7 +158,9 @@ def batch_norm_inference(
     return _normalized(images, images.read(x), y, running_mean, scale, beta)
 
 
-def _normalized(images: Images, source: Operand, y: Form, mean: Operand, scale: Operand, shift: Operand) -> Images:
+def _normalized(
+    images: Images, source: BufferView, y: TensorSpec, mean: BufferView, scale: BufferView, shift: BufferView
+) -> Images:
     """Add steps: y = (source - mean) * scale + shift, of vectors of channels.
 
     Channels last by the library's primitive, given 1 for the variance: it does not read y into the caches.
@@ -163,15 +172,22 @@ def _normalized(images: Images, source: Operand, y: Form, mean: Operand, scale: 
             return images
         ones = images.temporary((columns.channels,), "float32")
         images.call(lambda ones: ones.fill(1), ones)
-        form = forms.dense(columns.shape, axes=forms.CHANNELS_LAST)
-        primitive = images.make("batch_normalization_forward", f.FORWARD_INFERENCE, form, form, 0.0, _FIXED)
+        desc = memory_descs.dense(columns.shape, axes=layouts.CHANNELS_LAST)
+        primitive = images.make("batch_normalization_forward", f.FORWARD_INFERENCE, desc, desc, 0.0, _FIXED)
         vectors = {f.MEAN: mean, f.VARIANCE: ones, f.SCALE: scale, f.SHIFT: shift}
         images.run(primitive, {f.SRC: source, f.DST: target, **vectors})
     return images
 
 
 def batch_norm_derivative(
-    dy: Form, x: Form, gamma: Form, mean: Form, inv_std: Form, dx: Form, dgamma: Form, dbeta: Form
+    dy: TensorSpec,
+    x: TensorSpec,
+    gamma: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    dx: TensorSpec,
+    dgamma: TensorSpec,
+    dbeta: TensorSpec,
 ) -> Routine | None:
     """The sums, then dx = scale * (dy + offset + slope * (x - mean)), one primitive with a row of post-ops."""
     if not _fit((dy, x, dx), gamma, mean, inv_std, dgamma, dbeta):
@@ -198,17 +214,21 @@ def batch_norm_derivative(
     return images
 
 
-def _chain(columns: Columns, target: Operand, source: Operand, operands: Sequence[Operand], links: Links) -> None:
+def _chain(
+    columns: Columns, target: BufferView, source: BufferView, operands: Sequence[BufferView], links: Links
+) -> None:
     """Add a step: target = source - the first operand, a vector, and so on with the others and their links."""
-    line, vector = columns.form, columns.vector_form
+    line, vector = columns.desc, columns.vector_desc
     others = [("binary", algorithm, line if is_whole else vector) for algorithm, is_whole in links]
     primitive = columns.work.make("binary", a.SUBTRACT, line, vector, line, post_ops=others)
     arguments = f.SRC_1, *map(f.post_op, range(len(links)))
-    given: dict[int, Operand] = dict(zip(arguments, operands, strict=True))
+    given: dict[int, BufferView] = dict(zip(arguments, operands, strict=True))
     columns.work.run(primitive, {f.SRC: source, f.DST: target, **given})
 
 
-def batch_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Form, dbeta: Form) -> Routine | None:
+def batch_norm_gradient(
+    dy: TensorSpec, x: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dgamma: TensorSpec, dbeta: TensorSpec
+) -> Routine | None:
     """The sums alone."""
     if not _fit((dy, x), mean, inv_std, dgamma, dbeta):
         return None
@@ -222,7 +242,13 @@ def batch_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Fo
 
 
 def _add_gradients(
-    sums: ChannelSums, x: Operand, dy: Operand, mean: Form, inv_std: Form, dgamma: Form, dbeta: Form
+    sums: ChannelSums,
+    x: BufferView,
+    dy: BufferView,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    dgamma: TensorSpec,
+    dbeta: TensorSpec,
 ) -> None:
     """Add steps: both gradients, which are the totals in float64. x is summed as it lies where its mean is small."""
     images = sums.work
@@ -251,10 +277,10 @@ def _add_gradients(
     images.call(finish, *sums.totals, inv_std, dgamma, dbeta)
 
 
-def _columns(images: Images, tensor: Form, least: int = COLUMNS) -> Columns:
-    return Columns(images, images.shape(tensor), images.axes == forms.CHANNELS_LAST, least)
+def _columns(images: Images, tensor: TensorSpec, least: int = COLUMNS) -> Columns:
+    return Columns(images, images.shape(tensor), images.axes == layouts.CHANNELS_LAST, least)
 
 
-def _fit(images: tuple[Form, ...], *vectors: Form) -> bool:
+def _fit(images: tuple[TensorSpec, ...], *vectors: TensorSpec) -> bool:
     """Whether the library can take these activations and vectors of channels."""
-    return forms.are_floats(*images, *vectors) and Images.fit(*images) and all(lies(v, (0,)) for v in vectors)
+    return layouts.are_floats(*images, *vectors) and Images.fit(*images) and all(lies(v, (0,)) for v in vectors)

@@ -21,13 +21,13 @@ import numpy as np
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.columns import Columns, Span
-from singa_lite.kernels.onednn_kernels.routine import Operand
+from singa_lite.kernels.onednn_kernels.routine import BufferView
 from singa_lite.kernels.onednn_kernels.running_sums import ACCUMULATE, SQUARE, Link, RunningSums
 from singa_lite.kernels.routine import Temporary
 
 Array = np.ndarray[Any, Any]
-#: How some pixels are moved before they are summed: their form, and what is done with each element in turn.
-Move = Callable[[Span], tuple[p.Form, Sequence[Link]]]
+#: How some pixels are moved before they are summed: the descriptor of them, and what is done with each element in turn.
+Move = Callable[[Span], tuple[p.MemoryDesc, Sequence[Link]]]
 
 #: Pieces that are added up in float32. The error of the whole grows with the root.
 _PIECES = 1 << 6
@@ -53,7 +53,7 @@ class ChannelSums:
         self._products, self._sums = (self.work.temporary((len(self._groups), line), "float32") for _ in range(2))
         self.totals = Totals(*(self.work.temporary((columns.channels,), "float64") for _ in range(2)))
 
-    def add(self, x: Operand, other: Operand | None = None, move: Move | None = None) -> None:
+    def add(self, x: BufferView, other: BufferView | None = None, move: Move | None = None) -> None:
         """Add the steps. other: x as moved if None; move: how x is moved, not at all if None."""
         self.work.call(_clear, self._products, self._sums)
         for index, pieces in enumerate(self._groups):
@@ -64,23 +64,23 @@ class ChannelSums:
         self.work.call(self._add_up, self._products, self.totals.products)
         self.work.call(self._add_up, self._sums, self.totals.sums)
 
-    def less(self, shift: Operand) -> Move:
+    def less(self, shift: BufferView) -> Move:
         """Moves x by a vector of channels: what it is less the shift."""
         columns = self.columns
-        link = Link(a.SUBTRACT, columns.vector_form, columns.vector(shift))
-        return lambda span: (columns.part_form(span.length), [link])
+        link = Link(a.SUBTRACT, columns.vector_desc, columns.vector(shift))
+        return lambda span: (columns.part_desc(span.length), [link])
 
-    def _as_it_lies(self, span: Span) -> tuple[p.Form, Sequence[Link]]:
+    def _as_it_lies(self, span: Span) -> tuple[p.MemoryDesc, Sequence[Link]]:
         """Moves nothing."""
-        return self.columns.part_form(span.length), ()
+        return self.columns.part_desc(span.length), ()
 
-    def _add_products(self, index: int, pieces: Sequence[Span], x: Operand, other: Operand, move: Move) -> None:
+    def _add_products(self, index: int, pieces: Sequence[Span], x: BufferView, other: BufferView, move: Move) -> None:
         """Add the steps of a group. The other tensor is read again while it is in the caches, into the part at once."""
 
         def add(span: Span) -> None:
-            form, links = move(span)
-            by = Link(a.MULTIPLY, form, self.columns.part(other, span))
-            self._accumulate(span, pieces, x, form, [*links, by])
+            desc, links = move(span)
+            by = Link(a.MULTIPLY, desc, self.columns.part(other, span))
+            self._accumulate(span, pieces, x, desc, [*links, by])
             self._running.fold(other, span, self._running.part, self._part)
 
         self.work.call(_clear, self._part)
@@ -88,7 +88,7 @@ class ChannelSums:
         self._fold_part(self._sums, index)
         self._fold_piece(self._products, index, pieces[0].length)
 
-    def _add_moments(self, index: int, pieces: Sequence[Span], x: Operand, move: Move) -> None:
+    def _add_moments(self, index: int, pieces: Sequence[Span], x: BufferView, move: Move) -> None:
         """Add the steps of a group: x, moved, is stored nowhere, so it is read for its squares, then for its sum."""
         for ends, lines in (([SQUARE], self._products), ([], self._sums)):
 
@@ -102,14 +102,14 @@ class ChannelSums:
         self,
         span: Span,
         pieces: Sequence[Span],
-        x: Operand,
-        form: p.Form,
+        x: BufferView,
+        desc: p.MemoryDesc,
         links: Sequence[Link],
         ends: Sequence[p.PostOp] = (),
     ) -> None:
         """Add a step: what comes of this piece of x is stored if it is the first one, else added to those before."""
         before = [] if span == pieces[0] else [ACCUMULATE]
-        self._running.run(form, self.columns.part(x, span), links, [*ends, *before], self._piece)
+        self._running.run(desc, self.columns.part(x, span), links, [*ends, *before], self._piece)
 
     def _fold_piece(self, lines: Temporary, index: int, pixels: int) -> None:
         """Add steps: the piece is added up to one of the lines. pixels: of a group's first piece, its longest."""

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from singa_lite.kernels.onednn_kernels import forms
+from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.routine import Operand
+from singa_lite.kernels.onednn_kernels.routine import BufferView
 from singa_lite.kernels.onednn_kernels.work import Work
 
 Array = np.ndarray[Any, Any]
@@ -44,11 +44,11 @@ class Columns:
         self.pixels = samples * height * width
         self.unit = _side_by_side(self.pixels, self.channels, least) if lie_last else height * width
 
-    def part(self, tensor: Operand, span: Span) -> Operand:
+    def part(self, tensor: BufferView, span: Span) -> BufferView:
         """An operand: these pixels of activations."""
         return self.work.part(tensor, span.start * self.channels, span.length * self.channels)
 
-    def vector(self, vector: Operand) -> Operand:
+    def vector(self, vector: BufferView) -> BufferView:
         """A vector of channels as `vector_form` wants it: along a row it is repeated, by a step that this adds."""
         if not self.lie_last or self.unit == 1:
             return vector
@@ -61,22 +61,22 @@ class Columns:
         return row
 
     @property
-    def form(self) -> p.Form:
+    def desc(self) -> p.MemoryDesc:
         """Of whole activations, to primitives that treat each element by itself: the matrix, or images in C order."""
-        return self.part_form(self.pixels)
+        return self.part_desc(self.pixels)
 
-    def part_form(self, pixels: int) -> p.Form:
+    def part_desc(self, pixels: int) -> p.MemoryDesc:
         """Of so many pixels, to such primitives."""
         units = pixels // self.unit
         if self.lie_last:
-            return forms.dense((units, self.unit * self.channels, 1, 1), axes=forms.CHANNELS_LAST)
-        return forms.dense((units, *self.shape[1:]))
+            return memory_descs.dense((units, self.unit * self.channels, 1, 1), axes=layouts.CHANNELS_LAST)
+        return memory_descs.dense((units, *self.shape[1:]))
 
     @property
-    def vector_form(self) -> p.Form:
+    def vector_desc(self) -> p.MemoryDesc:
         """Of one number for each channel, to such primitives."""
         extent = self.unit * self.channels if self.lie_last else self.channels
-        return forms.dense((1, extent, 1, 1), axes=forms.CHANNELS_LAST)
+        return memory_descs.dense((1, extent, 1, 1), axes=layouts.CHANNELS_LAST)
 
 
 def _side_by_side(pixels: int, channels: int, least: int) -> int:

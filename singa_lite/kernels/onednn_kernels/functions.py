@@ -89,7 +89,7 @@ def slope(index: int) -> int:
 
 
 # dnnl_query_t
-IMPLEMENTATION, ARGUMENT_FORM, SCRATCHPAD_FORM = 8, 255, 136
+IMPLEMENTATION, ARGUMENT_DESC, SCRATCHPAD_DESC = 8, 255, 136
 
 # dnnl_data_type_t
 DATA_TYPES = {"float32": 3, "int32": 4, "int8": 5, "uint8": 6}

@@ -24,7 +24,7 @@ _STATUS = {1: "out of memory", 2: "invalid arguments", 3: "unimplemented", 5: "r
 class OneDNNError(RuntimeError):
     """A call of the library that failed, by name, with its status."""
 
-    #: The status where the library has no code for the forms it was asked for.
+    #: The status where the library has no code for the tensors it was asked for.
     UNIMPLEMENTED = 3
 
     def __init__(self, function: str, status: int) -> None:
@@ -50,8 +50,8 @@ class Library(Unique):
             setattr(self, name, self._checked(name, letters))
         self.query_md: Any = self._function("primitive_desc_query_md", c.c_void_p, "pii")
         self.query: Any = self._function("primitive_desc_query", c.c_int, "piip")
-        self.form_bytes: Any = self._function("memory_desc_get_size", c.c_size_t, "p")
-        self.forms_equal: Any = self._function("memory_desc_equal", c.c_int, "pp")
+        self.desc_bytes: Any = self._function("memory_desc_get_size", c.c_size_t, "p")
+        self.descs_equal: Any = self._function("memory_desc_equal", c.c_int, "pp")
         # One of each for the life of the process: a stream of the CPU runs its calls in the caller's thread.
         self.engine = self.make("engine_create", 1, 0)
         self.stream = self.make("stream_create", self.engine, 1)

@@ -1,4 +1,4 @@
-"""Primitives of oneDNN over memory of ours: forms of tensors, attributes, primitives and their launches."""
+"""Primitives of oneDNN over memory of ours: memory descriptors, attributes, primitives and their launches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def dims(extents: Extents) -> Any:
     return (c.c_int64 * max(len(extents), 1))(*extents)
 
 
-class Form(Unique):
+class MemoryDesc(Unique):
     """How a tensor lies in memory (a memory descriptor); it lives as long as its owner."""
 
     __slots__ = ("_as_parameter_", "_owner")
@@ -54,24 +54,24 @@ class Form(Unique):
     @property
     def nbytes(self) -> int:
         """Bytes from the first element to the last, padding included; 0 where there is no tensor."""
-        size: int = load().form_bytes(self)
+        size: int = load().desc_bytes(self)
         return size
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Form) and bool(load().forms_equal(self, other))
+        return isinstance(other, MemoryDesc) and bool(load().descs_equal(self, other))
 
     __hash__ = None  # type: ignore[assignment]
 
 
 @lru_cache(maxsize=4096)
-def form(shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str = "float32") -> Form:
-    """The form of a tensor. strides: in elements; None: any, the primitive chooses."""
+def memory_desc(shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str = "float32") -> MemoryDesc:
+    """The descriptor of a tensor. strides: in elements; None: the primitive chooses them."""
     head = len(shape), dims(shape), f.DATA_TYPES[dtype]
     if strides is None:
         made = load().make("memory_desc_create_with_tag", *head, f.ANY)
     else:
         made = load().make("memory_desc_create_with_strides", *head, dims(strides))
-    return Form(made, Handle("memory_desc", made))
+    return MemoryDesc(made, Handle("memory_desc", made))
 
 
 #: One post-op: its kind ("eltwise", "sum", "binary", "prelu") and what its function takes.
@@ -94,13 +94,13 @@ def _attributes(post_ops: Sequence[PostOp]) -> Handle:
 
 
 class Primitive(Unique):
-    """One primitive for fixed forms: made once, bound to memory as often as wanted.
+    """One primitive for fixed memory descriptors: made once, bound to memory as often as wanted.
 
     Its code, which takes time and memory, is made when it is first bound: planning asks for scratch alone.
 
     function: of the library, without `_primitive_desc_create`; arguments: those behind the engine, but for the
     forward primitive's descriptor (forward) and the attributes (post_ops). OneDNNError if the library has no
-    implementation for these forms.
+    implementation for them.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Primitive(Unique):
         library = load()
         self.descriptor = Handle("primitive_desc", descriptor, keep)
         self._primitive: Handle | None = None
-        self.scratch_bytes: int = library.form_bytes(library.query_md(self.descriptor, f.SCRATCHPAD_FORM, 0))
+        self.scratch_bytes: int = library.desc_bytes(library.query_md(self.descriptor, f.SCRATCHPAD_DESC, 0))
 
     @property
     def implementation(self) -> str:
@@ -128,9 +128,9 @@ class Primitive(Unique):
         load().query(self.descriptor, f.IMPLEMENTATION, 0, c.byref(name))
         return (name.value or b"").decode()
 
-    def form(self, argument: int) -> Form:
-        """The form that an argument of the execution must have."""
-        return Form(c.c_void_p(load().query_md(self.descriptor, f.ARGUMENT_FORM, argument)), self)
+    def memory_desc(self, argument: int) -> MemoryDesc:
+        """The descriptor that an argument of the execution must have."""
+        return MemoryDesc(c.c_void_p(load().query_md(self.descriptor, f.ARGUMENT_DESC, argument)), self)
 
     def bind(self, arrays: Mapping[int, Any], scratch: Any = None) -> Launch:
         """A call without arguments that runs the primitive. arrays: {argument: NumPy array over its memory}."""
@@ -170,19 +170,19 @@ class Primitive(Unique):
         return launch, memories
 
     def _memory(self, argument: int, array: Any) -> Handle:
-        form = self.form(argument)
-        if array.flags.forc and array.nbytes < form.nbytes:  # the library writes to where it is told
+        desc = self.memory_desc(argument)
+        if array.flags.forc and array.nbytes < desc.nbytes:  # the library writes to where it is told
             raise ValueError(
-                f"{self.implementation}: argument {argument}: wanted {form.nbytes} bytes, received {array.nbytes}"
+                f"{self.implementation}: argument {argument}: wanted {desc.nbytes} bytes, received {array.nbytes}"
             )
         pointer = c.c_void_p(array.ctypes.data)
-        return Handle("memory", load().make("memory_create", form, load().engine, pointer))
+        return Handle("memory", load().make("memory_create", desc, load().engine, pointer))
 
 
 class Reorder(Primitive):
-    """The same values in another form: SRC to DST."""
+    """Copies values from one layout to another: SRC to DST."""
 
-    def __init__(self, source: Form, target: Form) -> None:
+    def __init__(self, source: MemoryDesc, target: MemoryDesc) -> None:
         library, attributes = load(), _attributes(())
         made = library.make("reorder_primitive_desc_create", source, library.engine, target, library.engine, attributes)
         self._finish(made, (source, target, attributes))

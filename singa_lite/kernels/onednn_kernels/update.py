@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
-from singa_lite.kernels.onednn_kernels import forms
+from singa_lite.kernels.onednn_kernels import layouts
 from singa_lite.kernels.onednn_kernels.line import Line, Link, Steps
-from singa_lite.kernels.onednn_kernels.routine import Operand, Routine
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 
 Array = np.ndarray[Any, Any]
 
@@ -23,15 +23,21 @@ _SQUARE = ("eltwise", a.SQUARE, 0.0, 0.0)
 _ADDED = ("sum", 1.0)
 
 
-def _times(operand: Operand) -> Link:
+def _times(operand: BufferView) -> Link:
     return "binary", a.MULTIPLY, operand
 
 
 def sgd(
-    gradient: Form, rate: Form, value: Form, velocity: Form | None, count: Form, *, hyper: SgdHyper
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    velocity: TensorSpec | None,
+    count: TensorSpec,
+    *,
+    hyper: SgdHyper,
 ) -> Routine | None:
     """At the first update the velocity starts from zeros, whatever it held, and takes the whole gradient."""
-    if not forms.are_alike(value, gradient, *(() if velocity is None else (velocity,))):
+    if not layouts.are_alike(value, gradient, *(() if velocity is None else (velocity,))):
         return None
     line = Line(value.size)
     numbers = step, share, decay, ahead = line.numbers(4)
@@ -56,31 +62,43 @@ def sgd(
 
 
 def rms_prop(
-    gradient: Form, rate: Form, value: Form, square_average: Form, count: Form, *, hyper: RmsPropHyper
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    square_average: TensorSpec,
+    count: TensorSpec,
+    *,
+    hyper: RmsPropHyper,
 ) -> Routine | None:
     """Two steps by the gradient, or three with weight decay."""
     return _scaled_by_squares(gradient, rate, value, square_average, count, hyper, hyper.rho, 1 - hyper.rho)
 
 
 def ada_grad(
-    gradient: Form, rate: Form, value: Form, square_sum: Form, count: Form, *, hyper: AdaGradHyper
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    square_sum: TensorSpec,
+    count: TensorSpec,
+    *,
+    hyper: AdaGradHyper,
 ) -> Routine | None:
     """The squares add up; else as `rms_prop`."""
     return _scaled_by_squares(gradient, rate, value, square_sum, count, hyper, 1.0, 1.0)
 
 
 def _scaled_by_squares(
-    gradient: Form,
-    rate: Form,
-    value: Form,
-    square: Form,
-    count: Form,
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    square: TensorSpec,
+    count: TensorSpec,
     hyper: RmsPropHyper | AdaGradHyper,
     kept: float,
     share: float,
 ) -> Routine | None:
     """square = kept * square + share * g**2; value -= lr * g / (sqrt(square) + epsilon)."""
-    if not forms.are_alike(value, gradient, square):
+    if not layouts.are_alike(value, gradient, square):
         return None
     line = Line(value.size)
     numbers = step, decay, decay_step, correction = line.numbers(4)
@@ -101,10 +119,17 @@ def _scaled_by_squares(
 
 
 def adam(
-    gradient: Form, rate: Form, value: Form, first_moment: Form, second_moment: Form, count: Form, *, hyper: AdamHyper
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    first_moment: TensorSpec,
+    second_moment: TensorSpec,
+    count: TensorSpec,
+    *,
+    hyper: AdamHyper,
 ) -> Routine | None:
     """The moments, AdamW's decay if decoupled, then the step."""
-    if not forms.are_alike(value, gradient, first_moment, second_moment):
+    if not layouts.are_alike(value, gradient, first_moment, second_moment):
         return None
     line = Line(value.size)
     numbers = step, correction, share, decay, kept = line.numbers(5)
@@ -127,9 +152,9 @@ def adam(
     return line.each(add)
 
 
-def add_scaled(x: Form, y: Form, *, alpha: float) -> Routine | None:
+def add_scaled(x: TensorSpec, y: TensorSpec, *, alpha: float) -> Routine | None:
     """One primitive."""
-    if not forms.are_alike(y, x):
+    if not layouts.are_alike(y, x):
         return None
     line = Line(y.size)
     (factor,) = line.numbers(1)
@@ -137,9 +162,9 @@ def add_scaled(x: Form, y: Form, *, alpha: float) -> Routine | None:
     return line.each(lambda steps: steps.chain(y, x, _times(factor), _ADDED))
 
 
-def clip_elements(y: Form, *, threshold: float) -> Routine | None:
+def clip_elements(y: TensorSpec, *, threshold: float) -> Routine | None:
     """NaN stays NaN."""
-    if not forms.are_alike(y):
+    if not layouts.are_alike(y):
         return None
     return Line(y.size).each(lambda steps: steps.clip(y, y, -threshold, threshold))
 
@@ -159,14 +184,14 @@ def _share(factor: float) -> Link:
     return "eltwise", a.LINEAR, factor, 0.0
 
 
-def _decayed(gradient: Form, value: Form, decay: Operand, weight_decay: float) -> tuple[Any, ...]:
+def _decayed(gradient: TensorSpec, value: TensorSpec, decay: BufferView, weight_decay: float) -> tuple[Any, ...]:
     """Source and links of gradient + weight_decay * value."""
     if weight_decay == 0:
         return (gradient,)
     return value, _times(decay), ("binary", a.ADD, gradient)
 
 
-def _squared(gradient: Form, value: Form, decay: Operand, weight_decay: float) -> tuple[Any, ...]:
+def _squared(gradient: TensorSpec, value: TensorSpec, decay: BufferView, weight_decay: float) -> tuple[Any, ...]:
     """Source and links of its square."""
     if weight_decay == 0:
         return gradient, _times(gradient)
@@ -174,7 +199,13 @@ def _squared(gradient: Form, value: Form, decay: Operand, weight_decay: float) -
 
 
 def _add_ratio(
-    steps: Steps, value: Form, factor: Operand, top: Form, square: Form, correction: Operand, epsilon: float
+    steps: Steps,
+    value: TensorSpec,
+    factor: BufferView,
+    top: TensorSpec,
+    square: TensorSpec,
+    correction: BufferView,
+    epsilon: float,
 ) -> None:
     """value += factor * top / (sqrt(correction * square) + epsilon)."""
     root = ("eltwise", a.SQRT, 0.0, 0.0), ("eltwise", a.LINEAR, 1.0, epsilon), ("eltwise", a.POWER, 1.0, -1.0)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from singa_lite.kernels.kernel_set import Form, Forms, Launch
+from singa_lite.kernels.kernel_set import Launch, TensorSpec, TensorSpecs
 from singa_lite.kernels.onednn_kernels import alone
-from singa_lite.kernels.onednn_kernels.forms import FLOAT
+from singa_lite.kernels.onednn_kernels.layouts import FLOAT
 from singa_lite.kernels.onednn_kernels.primitive import PostOp, Primitive
-from singa_lite.kernels.onednn_kernels.routine import Operand, Part, Routine
+from singa_lite.kernels.onednn_kernels.routine import BufferView, FlatSlice, Routine
 from singa_lite.kernels.routine import Temporary
 from singa_lite.strides import ordered_strides
 
@@ -33,27 +33,27 @@ class Work(Routine):
         with self.making():
             return Primitive(function, *arguments, forward=forward, post_ops=post_ops)
 
-    def part(self, tensor: Operand, start: int, count: int) -> Operand:
+    def part(self, tensor: BufferView, start: int, count: int) -> BufferView:
         """An operand: elements of a tensor without gaps, in the order of memory; of a temporary as float32."""
         if isinstance(tensor, Temporary):
             return tensor.part(start, count, FLOAT)
-        return Part(tensor, start, count)
+        return FlatSlice(tensor, start, count)
 
-    def bind(self, forms: Forms, arrays: tuple[Any, ...], scratch: Any) -> Launch:
-        """The steps over these arrays. forms: those that the routine was built with."""
-        launch = self._launch(forms, arrays, scratch)
+    def bind(self, specs: TensorSpecs, arrays: tuple[Any, ...], scratch: Any) -> Launch:
+        """The steps over these arrays. specs: those that the routine was built with."""
+        launch = self._launch(specs, arrays, scratch)
         return alone.running(launch) if self._is_small else launch
 
-    def _launch(self, forms: Forms, arrays: tuple[Any, ...], scratch: Any) -> Launch:
+    def _launch(self, specs: TensorSpecs, arrays: tuple[Any, ...], scratch: Any) -> Launch:
         """The steps, by however many threads."""
-        return super().bind(forms, arrays, scratch)
+        return super().bind(specs, arrays, scratch)
 
     @property
     def _is_small(self) -> bool:
         return self.size <= alone.SMALL
 
 
-def lies(tensor: Form, axes: Sequence[int]) -> bool:
+def lies(tensor: TensorSpec, axes: Sequence[int]) -> bool:
     """Whether the elements lie without gaps, the axes in this order, outermost first. Extents of 1 fit any order."""
     wanted = ordered_strides(tensor.shape, axes, tensor.dtype.itemsize)
     return all(e == 1 or a == b for e, a, b in zip(tensor.shape, tensor.strides, wanted, strict=True))

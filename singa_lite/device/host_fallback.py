@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import Forms, KernelSet, Launch, Settings
+from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpecs
 from singa_lite.runtime.cuda import Cuda
 
 _RESULTS = ("Write", "Update")
 
 
-class ByHost:
+class HostFallback:
     """A kernel of the reference set over a GPU's arrays. It waits for the GPU, so no CUDA graph can hold it.
 
     What it allocates on the host is freed after each call.
@@ -25,11 +25,11 @@ class ByHost:
         self._reference = reference
         self._runtime = runtime
 
-    def serves(self, forms: Forms, settings: Settings) -> bool:
+    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
         """It can do every call."""
         return True
 
-    def scratch_bytes(self, forms: Forms, settings: Settings) -> int:
+    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """None on the GPU."""
         return 0
 
@@ -54,4 +54,4 @@ class ByHost:
 
 def by_way_of_host(reference: KernelSet, runtime: Cuda) -> KernelSet:
     """The reference set over a GPU's arrays. runtime: that of the GPU."""
-    return KernelSet("by way of the host", {name: ByHost(name, reference, runtime) for name in reference.kernels})
+    return KernelSet("by way of the host", {name: HostFallback(name, reference, runtime) for name in reference.kernels})
