@@ -44,7 +44,7 @@ class GraphTensor(NamedTuple):
         return graph.tensor(name=f"in{self.uid}", uid=self.uid, dim=list(self.extents), stride=list(self.strides))
 
     def write(self, graph: Any, result: Any) -> None:
-        """Make it the place of a result: nothing of it is left to the library's own rules."""
+        """Make it a result of the graph: nothing of it is left to the library's own rules."""
         result.set_uid(self.uid).set_output(True).set_dim(list(self.extents)).set_stride(list(self.strides))
         result.set_data_type(graph.context.io_data_type)
 

@@ -104,7 +104,7 @@ class Planner:
 
 
 class PlannedCall:
-    """A plan as a step of a routine; its tensors' uids are their places among the operands, from 1 on.
+    """A plan as a step of a routine; its tensors' uids number the arguments, from 1 on.
 
     Engines load whole vectors, so they are chosen for addresses that allow it. Tensors of a plan of memory start at
     such ones; a piece of a concatenation or of a batch may not, which shows only when there are addresses. Then another

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from singa_lite.kernels.cuda_kernels.filter_sums import splits_for, sum_of_splits
-from singa_lite.kernels.cuda_kernels.images import Struct, divisor, images, in_packs, places, struct, vector, windows
+from singa_lite.kernels.cuda_kernels.images import Struct, divisor, images, in_packs, positions, struct, vector, windows
 from singa_lite.kernels.cuda_kernels.routine import Routine, blocks
 from singa_lite.kernels.cuda_kernels.walk import walk
 from singa_lite.kernels.interface.window import Window
@@ -45,7 +45,7 @@ def forward(
     turned = _turned(routine, weight)
     if turned is None:
         return None
-    operands = _settings(x, y, window, places(y, pack)), x, turned, bias, bias_step, y, activation
+    operands = _settings(x, y, window, positions(y, pack)), x, turned, bias, bias_step, y, activation
     grid = blocks(y.size // pack)
     return routine.launch(FILE, "depthwise_conv2d", *operands, types={"T": y.dtype}, grid=grid)
 
@@ -57,13 +57,13 @@ def derivative(dy: TensorSpec, weight: TensorSpec, dx: TensorSpec, window: Windo
     turned = _turned(routine, weight)
     if turned is None:
         return None
-    operands = _settings(dx, dy, window, places(dx, pack)), dy, turned, dx
+    operands = _settings(dx, dy, window, positions(dx, pack)), dy, turned, dx
     grid = blocks(dx.size // pack)
     return routine.launch(FILE, "depthwise_conv2d_derivative", *operands, types={"T": dx.dtype}, grid=grid)
 
 
 def gradient(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, window: Window) -> Routine | None:
-    """A block for some packs of channels, some taps of the window and a split of the places."""
+    """A block for some packs of channels, some taps of the window and a split of the pixels."""
     n, k, h, w = dy.shape
     pack = _pack(x, dy)
     slots = _slots(k // vector(x))
@@ -72,7 +72,7 @@ def gradient(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, window: Window)
     splits = splits_for(n * h * w, -(-k // (vector(x) * slots)) * groups_of_taps, dweight)
     routine = Routine()
     partials = splits.temporary(routine, dweight)
-    order = places(TensorSpec((n, 1, h, w), dy.dtype, dy.strides), inside=False)
+    order = positions(TensorSpec((n, 1, h, w), dy.dtype, dy.strides), inside=False)
     operands = _settings(x, dy, window, order), np.int32(pack), np.int32(slots), np.int32(splits.each), x, dy, partials
     grid = -(-k // (pack * slots)), groups_of_taps, splits.number
     routine.launch("depthwise_gradient.cu", "depthwise_conv2d_gradient", *operands, types={"T": x.dtype}, grid=grid)
@@ -111,7 +111,7 @@ def _settings(x: TensorSpec, y: TensorSpec, window: Window, order: Struct) -> St
         x=images(x),
         y=images(y),
         window=windows(window),
-        places=order,
+        positions=order,
         multiplier=y.shape[1] // x.shape[1],
         stride_h=divisor(window.stride[0]),
         stride_w=divisor(window.stride[1]),

@@ -1,4 +1,4 @@
-"""Structs of `images.cuh`: images of any strides, the windows over them, and the order in which threads take places."""
+"""Structs of `images.cuh`: images of any strides, windows over them, and the order of threads over positions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from singa_lite.kernels.kernel_set import TensorSpec
 
 Struct = np.ndarray[Any, Any]
 
-#: Places of a tensor are counted with 31 bits.
-MOST_PLACES = 1 << 31
+#: Positions of a tensor are counted with 31 bits.
+MOST_POSITIONS = 1 << 31
 
 
 def _aligned(*fields: Any) -> np.dtype[Any]:
@@ -23,7 +23,7 @@ def _aligned(*fields: Any) -> np.dtype[Any]:
 DIVISOR = _aligned(("magic", "u4"), ("shift", "u4"), ("by", "u4"))
 IMAGES = _aligned(("extents", "i4", 4), ("steps", "i8", 4))
 WINDOW = _aligned(("kernel", "i4", 2), ("stride", "i4", 2), ("pad", "i4", 2), ("dilation", "i4", 2))
-PLACES = _aligned(
+POSITIONS = _aligned(
     ("count", "u4"),
     ("channels_inside", "u4"),
     ("pack", "u4"),
@@ -35,10 +35,10 @@ PLACES = _aligned(
 
 def struct(**fields: Struct | int) -> Struct:
     """A struct of these fields in their order, laid out as C does; a number is an `int` there."""
-    parts = [(name, np.asarray(field, getattr(field, "dtype", np.int32))) for name, field in fields.items()]
-    whole = np.zeros((), _aligned(*((name, part.dtype) for name, part in parts)))
-    for name, part in parts:
-        whole[name] = part
+    values = [(name, np.asarray(field, getattr(field, "dtype", np.int32))) for name, field in fields.items()]
+    whole = np.zeros((), _aligned(*((name, value.dtype) for name, value in values)))
+    for name, value in values:
+        whole[name] = value
     return whole
 
 
@@ -85,8 +85,8 @@ def channels_inside(spec: TensorSpec) -> bool:
     return spec.shape[1] > 1 and (c < w or w == 0)
 
 
-def places(spec: TensorSpec, pack: int = 1, inside: bool | None = None) -> Struct:
-    """The order in which threads take the places of a tensor, `pack` channels at a time.
+def positions(spec: TensorSpec, pack: int = 1, inside: bool | None = None) -> Struct:
+    """The order in which threads take the positions of a tensor, `pack` channels at a time.
 
     inside: whether neighbours take neighbouring channels; by default, if these lie closer than the columns.
     """
@@ -94,4 +94,4 @@ def places(spec: TensorSpec, pack: int = 1, inside: bool | None = None) -> Struc
     if inside is None:
         inside = pack > 1 or channels_inside(spec)
     extents = (c // pack, w, h) if inside else (w, h, c)
-    return np.array((spec.size // pack, inside, pack, *map(divisor, extents)), PLACES)
+    return np.array((spec.size // pack, inside, pack, *map(divisor, extents)), POSITIONS)

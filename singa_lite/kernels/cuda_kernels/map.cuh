@@ -81,10 +81,10 @@ template <int N> __device__ inline void offsets(const Walk<N>& walk, unsigned in
 #pragma unroll
     for (int n = 0; n < N; ++n) at[n] = 0;
     for (int axis = (int)walk.axes - 1; axis >= 0; --axis) {
-        const unsigned place = axis ? index % walk.extents[axis] : index;
+        const unsigned coordinate = axis ? index % walk.extents[axis] : index;
         index /= walk.extents[axis];
 #pragma unroll
-        for (int n = 0; n < N; ++n) at[n] += place * walk.strides[n][axis];
+        for (int n = 0; n < N; ++n) at[n] += coordinate * walk.strides[n][axis];
     }
 }
 

@@ -21,23 +21,23 @@ template <int N> struct Plane {
 };
 
 // One thread's part of a plane.
-struct Place {
+struct Share {
     unsigned slab, across, down;
     int64 kept;       // its first kept index
     int64 first, end; // of its summed indices, `height` apart; none if the kept index is beyond the last
     bool held;
 };
 
-template <int N> __device__ inline Place place_in(const Plane<N>& plane) {
-    Place place;
-    place.slab = blockIdx.x / plane.tiles;
-    place.across = plane.kept_inner ? threadIdx.x % plane.width : threadIdx.x / plane.height;
-    place.down = plane.kept_inner ? threadIdx.x / plane.width : threadIdx.x % plane.height;
-    place.kept = ((int64)(blockIdx.x % plane.tiles) * plane.width + place.across) * plane.vector;
-    place.held = place.kept < plane.kept.count;
-    place.first = place.slab * plane.slab + place.down;
-    place.end = place.held ? min(plane.summed.count, (place.slab + 1) * plane.slab) : 0;
-    return place;
+template <int N> __device__ inline Share share_of(const Plane<N>& plane) {
+    Share share;
+    share.slab = blockIdx.x / plane.tiles;
+    share.across = plane.kept_inner ? threadIdx.x % plane.width : threadIdx.x / plane.height;
+    share.down = plane.kept_inner ? threadIdx.x / plane.width : threadIdx.x % plane.height;
+    share.kept = ((int64)(blockIdx.x % plane.tiles) * plane.width + share.across) * plane.vector;
+    share.held = share.kept < plane.kept.count;
+    share.first = share.slab * plane.slab + share.down;
+    share.end = share.held ? min(plane.summed.count, (share.slab + 1) * plane.slab) : 0;
+    return share;
 }
 
 // How one thread takes elements. COUNT: neighbouring kept indices; FAST: packs, rows of one stride.
@@ -69,10 +69,10 @@ __device__ __forceinline__ void locate(const Walk<N>& summed, int64 index, const
     if (!L::FAST) {
 #pragma unroll 1 // the code is long as it is
         for (int axis = (int)summed.axes - 1; axis > 0; --axis) {
-            const unsigned above = left / summed.extents[axis], place = left - above * summed.extents[axis];
+            const unsigned above = left / summed.extents[axis], coordinate = left - above * summed.extents[axis];
             left = above;
 #pragma unroll
-            for (int n = 0; n < N; ++n) at[n] += place * summed.strides[n][axis];
+            for (int n = 0; n < N; ++n) at[n] += coordinate * summed.strides[n][axis];
         }
     }
 #pragma unroll
@@ -111,28 +111,28 @@ template <class L, typename E> __device__ __forceinline__ void store(E* p, int64
 }
 
 // row(index) for each of the thread's summed indices; if they are fast, so many at a time that their loads overlap.
-template <class L, class Row> __device__ __forceinline__ void each_row(const Place& place, int64 step, Row row) {
-    int64 index = place.first;
+template <class L, class Row> __device__ __forceinline__ void each_row(const Share& share, int64 step, Row row) {
+    int64 index = share.first;
     if constexpr (L::FAST) {
         const int AT_ONCE = 4;
-        for (; index + (AT_ONCE - 1) * step < place.end; index += AT_ONCE * step) {
+        for (; index + (AT_ONCE - 1) * step < share.end; index += AT_ONCE * step) {
 #pragma unroll
             for (int k = 0; k < AT_ONCE; ++k) row(index + k * step);
         }
     }
 #pragma unroll 1
-    for (; index < place.end; index += step) row(index);
+    for (; index < share.end; index += step) row(index);
 }
 
 // The sum over a block's threads that stand below each other, in the uppermost; memory: THREADS for each value.
 template <int N, int V, typename A>
-__device__ inline void sum_down(const Plane<N>& plane, const Place& place, A (&own)[V], A* memory) {
-    const unsigned slot = place.across * plane.height + place.down;
+__device__ inline void sum_down(const Plane<N>& plane, const Share& share, A (&own)[V], A* memory) {
+    const unsigned slot = share.across * plane.height + share.down;
     for (unsigned half = plane.height / 2; half > 0; half /= 2) {
 #pragma unroll
         for (int j = 0; j < V; ++j) memory[j * THREADS + slot] = own[j];
         __syncthreads();
-        if (place.down < half) {
+        if (share.down < half) {
 #pragma unroll
             for (int j = 0; j < V; ++j) own[j] += memory[j * THREADS + slot + half];
         }
@@ -142,10 +142,10 @@ __device__ inline void sum_down(const Plane<N>& plane, const Place& place, A (&o
 
 // The thread's kept indices' partial results of this slab: partial[kept index][slab].
 template <int N, int V, typename A>
-__device__ inline void keep_partial(const Plane<N>& plane, const Place& place, const A (&own)[V], A* partial) {
-    if (!place.held || place.down) return;
+__device__ inline void keep_partial(const Plane<N>& plane, const Share& share, const A (&own)[V], A* partial) {
+    if (!share.held || share.down) return;
 #pragma unroll
-    for (int j = 0; j < V; ++j) partial[(place.kept + j) * plane.slabs + place.slab] = own[j];
+    for (int j = 0; j < V; ++j) partial[(share.kept + j) * plane.slabs + share.slab] = own[j];
 }
 
 // ---- the second stage: one warp for each kept index

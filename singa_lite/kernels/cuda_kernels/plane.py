@@ -86,8 +86,8 @@ def spread(spec: TensorSpec, axes: Sequence[int], shape: Sequence[int]) -> Tenso
 
 
 def _walk(axes: Sequence[int], specs: Sequence[TensorSpec], vector: int) -> Any:
-    parts = [along(axes, spec) for spec in specs]
-    return walk(parts[0].shape, parts, vector) if parts[0].size < MOST_INDICES else None
+    lines = [along(axes, spec) for spec in specs]
+    return walk(lines[0].shape, lines, vector) if lines[0].size < MOST_INDICES else None
 
 
 def _threads(groups: int, summed: int, kept_inner: bool) -> tuple[int, int]:

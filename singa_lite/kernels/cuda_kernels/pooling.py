@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from singa_lite.kernels.cuda_kernels.images import (
-    MOST_PLACES,
+    MOST_POSITIONS,
     Struct,
     images,
     in_packs,
-    places,
+    positions,
     struct,
     vector,
     windows,
@@ -21,13 +21,13 @@ from singa_lite.kernels.kernel_set import TensorSpec
 
 #: Threads that keep a whole GPU busy: as long as there are fewer, threads share windows.
 BUSY = 1 << 18
-#: Most threads to share a window, and the least places that each of them takes.
+#: Most threads to share a window, and the least taps that each of them takes.
 MOST_LANES = 64
-LEAST_PLACES = 4
+LEAST_TAPS = 4
 
 
 def max_pool2d(x: TensorSpec, y: TensorSpec, index: TensorSpec | None, *, window: Window) -> Routine | None:
-    """The winner's place beside the maximum."""
+    """The winner's number beside the maximum."""
     return _pooled("max_pool2d", x, y, index, window, False, (x, y, index))
 
 
@@ -59,7 +59,7 @@ def _pooled(
     if not _fit(x, y):
         return None
     settings, types, count = _settings(x, y, index, y, window, count_pad)
-    lanes = _lanes(y, window.places)
+    lanes = _lanes(y, window.taps)
     if lanes == 1:
         return Routine().launch("pooling.cu", name, settings, *operands, types=types, grid=blocks(count))
     grid = blocks(count * lanes)
@@ -85,13 +85,13 @@ def _spread(
 
 
 def _fit(x: TensorSpec, y: TensorSpec) -> bool:
-    return x.dtype == y.dtype and x.dtype.name in FLOATS and max(x.size, y.size) < MOST_PLACES
+    return x.dtype == y.dtype and x.dtype.name in FLOATS and max(x.size, y.size) < MOST_POSITIONS
 
 
 def _settings(
     x: TensorSpec, y: TensorSpec, index: TensorSpec | None, target: TensorSpec, window: Window, count_pad: bool
 ) -> tuple[Struct, dict[str, np.dtype], int]:
-    """The struct `Pooling` of pooling.cuh, the types, and how many places there are. target: what threads write."""
+    """The struct `Pooling` of pooling.cuh, the types, and how many positions there are. target: what threads write."""
     winners = y if index is None else index
     pack = vector(x) if in_packs(vector(x), x, y, winners) else 1
     settings = struct(
@@ -99,16 +99,16 @@ def _settings(
         y=images(y),
         index=images(winners),
         window=windows(window),
-        places=places(target, pack),
+        positions=positions(target, pack),
         count_pad=int(count_pad),
     )
-    place = np.dtype(np.uint8) if index is None else index.dtype
-    return settings, {"T": x.dtype, "I": place}, target.size // pack
+    winner_type = np.dtype(np.uint8) if index is None else index.dtype
+    return settings, {"T": x.dtype, "I": winner_type}, target.size // pack
 
 
-def _lanes(y: TensorSpec, positions: int) -> int:
+def _lanes(y: TensorSpec, taps: int) -> int:
     """Threads for each window: by shapes alone, so that sums are the same for all strides."""
     lanes = 1
-    while y.size // vector(y) * lanes < BUSY and lanes < MOST_LANES and 2 * lanes * LEAST_PLACES <= positions:
+    while y.size // vector(y) * lanes < BUSY and lanes < MOST_LANES and 2 * lanes * LEAST_TAPS <= taps:
         lanes *= 2
     return lanes

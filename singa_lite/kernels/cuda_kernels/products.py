@@ -31,7 +31,7 @@ _EPILOGUES = {
 class _MatrixView(NamedTuple):
     """Where matrices are, and how they lie there."""
 
-    place: BufferView
+    buffer: BufferView
     matrix: Matrix
     dtype: str
 
@@ -157,7 +157,7 @@ class Products:
         if workspace is None:
             return None
         call = Multiplication(product, self.multiplier, workspace)
-        return routine.call(call, right.place, left.place, result.place, bias)
+        return routine.call(call, right.buffer, left.buffer, result.buffer, bias)
 
 
 def _fit(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> bool:
@@ -183,7 +183,7 @@ def _read(routine: Routine, spec: TensorSpec) -> _MatrixView | None:
         return found
     copied = _copied(routine, spec, spec.dtype)
     found = None if copied is None else _written(copied[1])
-    return None if copied is None or found is None else found._replace(place=copied[0])
+    return None if copied is None or found is None else found._replace(buffer=copied[0])
 
 
 def _is_packed(vector: TensorSpec, like: TensorSpec) -> bool:

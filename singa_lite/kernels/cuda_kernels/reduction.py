@@ -168,8 +168,8 @@ def _launch(routine: Routine, sums: Sums, shares: Shares, x: Seen, y: Seen, alph
         axes = len(found.extents)
         struct[f"{name}_axes"] = axes
         struct[f"{name}_extents"][:axes] = found.extents
-        for place, strides in zip(("x", "y"), found.strides, strict=False):
-            struct[f"{name}_in_{place}"][:axes] = strides
+        for tensor, strides in zip(("x", "y"), found.strides, strict=False):
+            struct[f"{name}_in_{tensor}"][:axes] = strides
     kernel = "sum_rows" if sums.in_rows else "sum_columns"
     types = {"T": x.spec.dtype, "S": y.spec.dtype}
     arguments = (struct, x.buffer, y.buffer, np.float64(alpha))

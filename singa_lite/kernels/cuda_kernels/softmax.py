@@ -15,7 +15,7 @@ WARP = 32
 #: Elements of a column that a thread takes, where that leaves no more threads than MOST_SHARES for a column.
 SHARE = 8
 MOST_SHARES = 32
-#: Places in a line are int, and so is the first one behind it that a thread comes to.
+#: Indices in a line are int, and so is the first one behind it that a thread comes to.
 MOST_LENGTH = 1 << 30
 #: Rows longer than that have blocks of the most threads.
 LONG = 8192

@@ -66,8 +66,8 @@ def walk(shape: Sequence[int], operands: Sequence[TensorSpec], vector: int | Non
     struct = np.zeros((), _dtype(len(operands)))
     struct["count"], struct["mode"], struct["axes"] = count, mode, len(found.extents)
     struct["extents"][: len(found.extents)] = [min(extent, MOST_ELEMENTS - 1) for extent in found.extents]
-    for place, strides in enumerate(found.strides):
-        struct["strides"][place, : len(strides)] = strides
+    for index, strides in enumerate(found.strides):
+        struct["strides"][index, : len(strides)] = strides
     return struct
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from singa_lite.kernels.numpy_kernels.pieces import Part
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, BufferSpec
 
 #: Half a block at a time where class ids pick elements, for NumPy allocates what is picked.
 LIMIT = BLOCK // 2
@@ -19,7 +18,7 @@ def column(a: Array, ndim: int) -> Array:
     return a.reshape(a.shape + (1,) * (ndim - 1))
 
 
-def sample_parts(x: Any) -> list[Part]:
+def sample_buffers(x: Any) -> list[BufferSpec]:
     """Two float64 numbers a sample: its sum so far and the sum of one piece."""
     return [((x.shape[0],), np.float64)] * 2
 

@@ -10,6 +10,8 @@ from numpy.typing import DTypeLike, NDArray
 
 Array = NDArray[Any]
 Bytes = NDArray[np.uint8]
+#: Shape and dtype of a buffer in the scratch.
+BufferSpec = tuple[tuple[int, ...], DTypeLike]
 Function = TypeVar("Function", bound=Callable[..., None])
 
 ALIGNMENT = 64
@@ -36,10 +38,10 @@ def aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def bytes_for(*parts: tuple[tuple[int, ...], DTypeLike]) -> int:
-    """Bytes that `carve` needs for these (shape, dtype) parts."""
+def bytes_for(*buffers: BufferSpec) -> int:
+    """Bytes that `carve` needs for these buffers."""
     total = 0
-    for shape, dtype in parts:
+    for shape, dtype in buffers:
         size = 1
         for extent in shape:
             size *= extent
@@ -47,10 +49,10 @@ def bytes_for(*parts: tuple[tuple[int, ...], DTypeLike]) -> int:
     return total
 
 
-def carve(scratch: Bytes, *parts: tuple[tuple[int, ...], DTypeLike]) -> list[Array]:
-    """Arrays of these (shape, dtype) parts, one behind the other in the scratch bytes."""
+def carve(scratch: Bytes, *buffers: BufferSpec) -> list[Array]:
+    """Arrays of these shapes and dtypes, one behind the other in the scratch bytes."""
     arrays, start = [], 0
-    for shape, dtype in parts:
+    for shape, dtype in buffers:
         nbytes = bytes_for((shape, dtype))
         arrays.append(np.ndarray(shape, dtype, scratch[start : start + nbytes].data))
         start += nbytes

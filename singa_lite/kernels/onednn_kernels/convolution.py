@@ -23,7 +23,7 @@ _DIRECT = 1
 
 
 def _geometry(window: Window) -> tuple[object, ...]:
-    """As the library takes it, which counts the gaps between places."""
+    """As the library takes it, which counts the gaps between taps."""
     gaps = tuple(step - 1 for step in window.dilation)
     return tuple(map(p.dims, (window.stride, gaps, window.pad_before, window.pad_behind)))
 

@@ -79,12 +79,12 @@ MULTIPLE_SRC = 1024
 
 
 def post_op(index: int) -> int:
-    """The second operand of the binary post-op at this place, DNNL_ARG_ATTR_MULTIPLE_POST_OP | DNNL_ARG_SRC_1."""
+    """The second operand of the binary post-op of this index, DNNL_ARG_ATTR_MULTIPLE_POST_OP | DNNL_ARG_SRC_1."""
     return 32768 * (index + 1) | SRC_1
 
 
 def slope(index: int) -> int:
-    """What the prelu post-op at this place multiplies negative numbers by, DNNL_ARG_ATTR_MULTIPLE_POST_OP | WEIGHTS."""
+    """What the prelu post-op of this index multiplies negative numbers by, DNNL_ARG_ATTR_MULTIPLE_POST_OP | WEIGHTS."""
     return 32768 * (index + 1) | WEIGHTS
 
 

@@ -123,8 +123,8 @@ def add_bias(x: TensorSpec, bias: TensorSpec, y: TensorSpec, *, axis: int) -> Ro
     if not layouts.are_alike(x, y) or not layouts.are_floats(bias) or x.size < _ELEMENTS_TO_ADD:
         return None
     order = layouts.order_of(x)
-    place, channels = order.index(axis % x.ndim), bias.size
-    outer, inner = (prod(x.shape[other] for other in part) for part in (order[:place], order[place + 1 :]))
+    index, channels = order.index(axis % x.ndim), bias.size
+    outer, inner = (prod(x.shape[other] for other in axes) for axes in (order[:index], order[index + 1 :]))
     most = min(outer, max(_ROW // channels, 1)) if inner == 1 else 1
     times = max(n for n in range(1, most + 1) if outer % n == 0)
     image, row = (

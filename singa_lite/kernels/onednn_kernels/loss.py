@@ -50,24 +50,24 @@ class _Scores:
         ids = countable and target.ndim == first.ndim - 1 and self.classes > 1
         return ids and innermost and layouts.are_alike(*tensors) and _lies_in_order(target)
 
-    def places(self, target: Array, places: Array) -> None:
-        """places = where in the matrix each row's own class is. IndexError where an id names no class."""
+    def index_classes(self, target: Array, indices: Array) -> None:
+        """indices = where in the flat matrix each row's own class is. IndexError where an id names no class."""
         unsigned = target.view(f"u{target.dtype.itemsize}")
         if np.maximum.reduce(unsigned, axis=None) >= self.classes:
             raise IndexError(f"class ids must be in 0..{self.classes - 1}, received {target.min()}..{target.max()}")
-        places.fill(self.classes)
-        places[0] = 0
-        np.add.accumulate(places, out=places)
-        np.add(places, target.reshape(-1), out=places)
+        indices.fill(self.classes)
+        indices[0] = 0
+        np.add.accumulate(indices, out=indices)
+        np.add(indices, target.reshape(-1), out=indices)
 
     def view(self, array: Array, *shape: int) -> Array:
         """The elements in the order of memory."""
         return array.transpose(self.axes).reshape(shape)
 
-    def pick(self, x: Array, target: Array, places: Array, picked: Array) -> None:
+    def pick(self, x: Array, target: Array, indices: Array, picked: Array) -> None:
         """picked = the score of each row's own class."""
-        self.places(target, places)
-        np.take(self.view(x, -1), places, out=picked, mode="clip")
+        self.index_classes(target, indices)
+        np.take(self.view(x, -1), indices, out=picked, mode="clip")
 
     def normalize(self, x: Array, top: Array, total: Array, p: Array) -> None:
         """p = e**z / total, total = sums of e**z, z = x - top, top = the largest of each row."""
@@ -90,9 +90,9 @@ def softmax_cross_entropy(x: TensorSpec, target: TensorSpec, losses: TensorSpec,
     if not scores.fit(target, x, p) or not layouts.are_floats(losses):
         return None
     routine = Routine()
-    places, own, totals = _vectors(routine, scores)
+    indices, own, totals = _vectors(routine, scores)
     top, total = (routine.temporary((scores.rows,), "float32") for _ in range(2))
-    routine.call(scores.pick, x, target, places, own)
+    routine.call(scores.pick, x, target, indices, own)
     if x.size <= _SMALL:
         routine.call(scores.normalize, x, top, total, p)
     elif scores.rows > scores.samples and scores.classes <= _FEW_CLASSES and x.size <= _LARGE:
@@ -111,7 +111,7 @@ def softmax_cross_entropy(x: TensorSpec, target: TensorSpec, losses: TensorSpec,
 
 
 def _vectors(routine: Routine, scores: _Scores) -> tuple[Temporary, Temporary, Temporary]:
-    """Place and number of each row's own class, and a sum of each sample."""
+    """Index and score of each row's own class, and a sum of each sample."""
     rows = (scores.rows,)
     sums = routine.temporary((scores.samples,), "float64")
     return routine.temporary(rows, "int64"), routine.temporary(rows, "float32"), sums
@@ -136,9 +136,9 @@ def _by_planes(
     planes = routine.temporary((classes, rows), "float32")
     routine.run(p.Reorder(scores.matrix, turned), {f.SRC: x, f.DST: planes})
     largest = Primitive("binary", a.MAXIMUM, plane, plane, plane)
-    for place in range(1, classes):
-        one = planes.part(rows * place, rows, "float32")
-        routine.run(largest, {f.SRC: planes if place == 1 else top, f.SRC_1: one, f.DST: top})
+    for label in range(1, classes):
+        one = planes.part(rows * label, rows, "float32")
+        routine.run(largest, {f.SRC: planes if label == 1 else top, f.SRC_1: one, f.DST: top})
     stage = Stage((1, 1, classes, rows), (classes * rows, classes * rows, rows, 1))
     _normalize(routine, memory_descs.dense((classes, rows)), plane, stage, planes, top, total, planes)
     routine.run(p.Reorder(turned, scores.matrix), {f.SRC: planes, f.DST: result})
@@ -173,29 +173,29 @@ def _nan_where_huge(routine: Routine, line: p.MemoryDesc, total: BufferView) -> 
 def softmax_cross_entropy_derivative(
     dlosses: TensorSpec, p: TensorSpec, target: TensorSpec, dx: TensorSpec
 ) -> Routine | None:
-    """All of p by its sample's factor, and what stands in the places of the targets' classes by the host."""
+    """All of p by its sample's factor, and what stands at the targets' classes by the host."""
     scores = _Scores(p)
     if not scores.fit(target, p, dx) or not layouts.are_floats(dlosses):
         return None
     routine = Routine()
-    places, own, _ = _vectors(routine, scores)
+    indices, own, _ = _vectors(routine, scores)
     factors = routine.temporary((scores.samples,), "float32")
 
-    def begin(dlosses: Array, p: Array, target: Array, places: Array, own: Array, factors: Array) -> None:
+    def begin(dlosses: Array, p: Array, target: Array, indices: Array, own: Array, factors: Array) -> None:
         np.divide(dlosses, scores.rows // scores.samples, out=factors)
-        scores.pick(p, target, places, own)
+        scores.pick(p, target, indices, own)
         np.subtract(own, 1, out=own)
         of_samples = own.reshape(scores.samples, -1)
         np.multiply(of_samples, factors[:, None], out=of_samples)
 
-    def finish(dx: Array, places: Array, own: Array) -> None:
-        scores.view(dx, -1)[places] = own
+    def finish(dx: Array, indices: Array, own: Array) -> None:
+        scores.view(dx, -1)[indices] = own
 
     def scale(p: Array, factors: Array, dx: Array) -> None:
         samples = scores.samples, -1
         np.multiply(scores.view(p, *samples), factors[:, None], out=scores.view(dx, *samples))
 
-    routine.call(begin, dlosses, p, target, places, own, factors)
+    routine.call(begin, dlosses, p, target, indices, own, factors)
     if p.size <= _SMALL:
         routine.call(scale, p, factors, dx)
     else:
@@ -205,7 +205,7 @@ def softmax_cross_entropy_derivative(
         )
         multiply = Primitive("binary", a.MULTIPLY, samples, factor, samples)
         routine.run(multiply, {f.SRC: p, f.SRC_1: factors, f.DST: dx})
-    routine.call(finish, dx, places, own)
+    routine.call(finish, dx, indices, own)
     return routine
 
 

@@ -1,4 +1,4 @@
-"""Two-dimensional pooling. The workspace of the library's maximum is our index: the winner's place in its window."""
+"""Two-dimensional pooling. The workspace of the library's maximum is our index: the winner's number in its window."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def max_pool2d(x: TensorSpec, y: TensorSpec, index: TensorSpec | None, *, window
         with images.written(y) as target:
             images.run(maximum, {f.SRC: source, f.DST: target})
     else:
-        with images.written(y) as target, images.written(index) as places:
-            images.run(maximum, {f.SRC: source, f.DST: target, f.WORKSPACE: places})
+        with images.written(y) as target, images.written(index) as winners:
+            images.run(maximum, {f.SRC: source, f.DST: target, f.WORKSPACE: winners})
 
     def repair(x: Array, means: Array, y: Array, index: Array | None = None) -> None:
         _repair(x, y, index, means, window)
@@ -74,8 +74,8 @@ def _repair(x: Array, y: Array, index: Array | None, means: Array, window: Windo
         if isfinite(np.add.reduce(means, axis=None)):
             return
     for image, channel in np.argwhere(~np.isfinite(means)):
-        places = None if index is None else index[image, channel]
-        _maximum(x[image, channel], y[image, channel], places, window)
+        winners = None if index is None else index[image, channel]
+        _maximum(x[image, channel], y[image, channel], winners, window)
 
 
 def _maximum(x: Array, y: Array, index: Array | None, window: Window) -> None:
@@ -92,7 +92,7 @@ def _maximum(x: Array, y: Array, index: Array | None, window: Window) -> None:
         values = windows.reshape(columns.size, kh * kw)
         np.max(values, axis=1, out=y[row])
         if index is not None:
-            # Padding is -inf here too; of a window that has nothing else the first place within x wins.
+            # Padding is -inf here too; of a window that has nothing else the first tap within x wins.
             within = (first - start) * kw + np.maximum(left - columns * stride_w, 0)
             index[row] = np.where(y[row] == -np.inf, within, values.argmax(axis=1))
 
@@ -150,7 +150,7 @@ def _forward(
 
 
 def _geometry(window: Window) -> tuple[object, ...]:
-    """As the library takes it; between the places of a pooling there are no gaps."""
+    """As the library takes it; between the taps of a pooling there are no gaps."""
     return tuple(map(p.dims, (window.stride, window.kernel, (0, 0), window.pad_before, window.pad_behind)))
 
 

@@ -137,18 +137,18 @@ class Primitive(Unique):
         launch, _ = self._bound(arrays, scratch)
         return launch
 
-    def bind_each(self, places: Sequence[Mapping[int, Any]], scratch: Any = None) -> Callable[[int], None]:
-        """A call that runs the primitive over the arrays of one of several places, given its number.
+    def bind_each(self, rounds: Sequence[Mapping[int, Any]], scratch: Any = None) -> Callable[[int], None]:
+        """A call that runs the primitive over the arrays of one of several rounds, given its index.
 
         Objects of the library take kilobytes; here one set of them is pointed to where the work is.
         """
-        launch, memories = self._bound(places[0], scratch)
+        launch, memories = self._bound(rounds[0], scratch)
         point = load().memory_set_data_handle
-        moved = [a for a in places[0] if len({arrays[a].ctypes.data for arrays in places}) > 1]
-        rows = [[(memories[a], arrays[a].ctypes.data) for a in moved] for arrays in places]
+        moved = [a for a in rounds[0] if len({arrays[a].ctypes.data for arrays in rounds}) > 1]
+        rows = [[(memories[a], arrays[a].ctypes.data) for a in moved] for arrays in rounds]
 
-        def run(place: int) -> None:
-            for memory, pointer in rows[place]:
+        def run(index: int) -> None:
+            for memory, pointer in rows[index]:
                 point(memory, pointer)
             launch()
 

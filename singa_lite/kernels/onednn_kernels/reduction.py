@@ -73,7 +73,7 @@ class Stage(NamedTuple):
 
 
 def reduce_sum(x: TensorSpec, y: TensorSpec, *, axes: tuple[int, ...], alpha: float) -> Routine | None:
-    """Axes summed over may lie in two places of memory; y lies without gaps, its axes in the order of x's."""
+    """Axes summed over need not be neighbours in memory; y lies without gaps, its axes in the order of x's."""
     if not layouts.are_floats(x, y):
         return None
     if x.size < _ELEMENTS:
@@ -117,10 +117,12 @@ def bias_gradient(dy: TensorSpec, db: TensorSpec, *, axis: int) -> Routine | Non
 def _lies_as(y: TensorSpec, x: TensorSpec, summed: set[int]) -> bool:
     """Whether y lies without gaps, the axes that are kept in the same order as in x."""
     kept = [axis for axis in layouts.order_of(x) if axis not in summed]
-    places = {axis: place for place, axis in enumerate(sorted(kept))} if y.ndim < x.ndim else {a: a for a in kept}
+    axes_of_y = {axis: index for index, axis in enumerate(sorted(kept))} if y.ndim < x.ndim else {a: a for a in kept}
     wanted = ordered_strides([x.shape[axis] for axis in kept], range(len(kept)))
     strides = layouts.strides_of(y)
-    return all(strides[places[axis]] == stride or x.shape[axis] == 1 for axis, stride in zip(kept, wanted, strict=True))
+    return all(
+        strides[axes_of_y[axis]] == stride or x.shape[axis] == 1 for axis, stride in zip(kept, wanted, strict=True)
+    )
 
 
 def _runs(x: TensorSpec, summed: set[int]) -> list[_Run]:
@@ -141,10 +143,10 @@ def _merged(axes: list[_Run]) -> list[_Run]:
 
 def _stage(runs: list[_Run]) -> Stage | None:
     """The first sum, of the outermost run that is summed over; None where memory is too uneven for it."""
-    place = [run.summed for run in runs].index(True) if any(run.summed for run in runs) else len(runs)
-    if place > 1 or place == len(runs):
+    index = [run.summed for run in runs].index(True) if any(run.summed for run in runs) else len(runs)
+    if index > 1 or index == len(runs):
         return None
-    run, behind = runs[place], runs[place + 1 :]
+    run, behind = runs[index], runs[index + 1 :]
     inner = prod(other.extent for other in behind)
     dense = ordered_strides([other.extent for other in behind], range(len(behind)))
     if tuple(other.stride for other in behind) != dense or (not behind and run.stride != 1):
@@ -156,7 +158,7 @@ def _stage(runs: list[_Run]) -> Stage | None:
     if run.stride <= 0 or terms < min(run.extent, _FEWEST):
         return None
     size = run.extent * run.stride
-    outer = runs[0] if place else _Run(1, size, False)
+    outer = runs[0] if index else _Run(1, size, False)
     strides = outer.stride, terms * run.stride, run.stride, 1
     return Stage((outer.extent, run.extent // terms, terms, inner), strides)
 
@@ -169,8 +171,8 @@ def _divisor(extent: int, most: int) -> int:
 def _left(runs: list[_Run], stage: Stage) -> list[_Run]:
     """The runs behind a stage, without gaps."""
     outer, groups, _, _ = stage.shape
-    place = [run.summed for run in runs].index(True)
-    axes = [(outer, False), (groups, True), *((run.extent, run.summed) for run in runs[place + 1 :])]
+    index = [run.summed for run in runs].index(True)
+    axes = [(outer, False), (groups, True), *((run.extent, run.summed) for run in runs[index + 1 :])]
     strides = ordered_strides([extent for extent, _ in axes], range(len(axes)))
     return _merged([_Run(extent, stride, summed) for (extent, summed), stride in zip(axes, strides, strict=True)])
 

@@ -96,9 +96,9 @@ class _Loop(Step[Arrays]):
         count = len(self.rounds)
 
         def run() -> None:
-            for place in range(count):
+            for index in range(count):
                 for launch in bound:
-                    launch(place)
+                    launch(index)
 
         return run
 

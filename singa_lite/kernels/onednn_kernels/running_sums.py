@@ -23,8 +23,8 @@ from singa_lite.kernels.onednn_kernels.routine import BufferView
 
 #: Elements of a piece at most: its sum, and what is added to it, stay in the caches of the cores.
 _PIECE = 1 << 18
-#: Parts of a piece, and lines of a part. They are read side by side, and often begin at the same place of a page; of
-#: such places the first cache holds eight: seven that are read, and the sum.
+#: Parts of a piece, and lines of a part. They are read side by side, and often begin at the same offset in a page: of
+#: such addresses the first cache holds eight, the seven that are read and the sum.
 _PARTS = 7
 
 #: Post-ops: the result is added to what is there; it is squared.

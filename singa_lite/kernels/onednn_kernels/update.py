@@ -175,9 +175,9 @@ def _count_up(count: Array) -> int:
     return int(count)
 
 
-def _write(places: tuple[Array, ...], *numbers: float) -> None:
-    for place, number in zip(places, numbers, strict=True):
-        place[0] = number
+def _write(targets: tuple[Array, ...], *numbers: float) -> None:
+    for target, number in zip(targets, numbers, strict=True):
+        target[0] = number
 
 
 def _share(factor: float) -> Link:
