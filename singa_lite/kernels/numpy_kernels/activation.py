@@ -7,14 +7,14 @@ times as long as a multiplication.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.normal_tail import normal_tail
 from singa_lite.kernels.numpy_kernels.pieces import along, axis_buffer, line_buffer, pieces
-from singa_lite.kernels.numpy_kernels.scratch import Array, Bytes, blocks, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, blocks, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
 
 ONE_MASK = Temporaries(masks=1)
@@ -222,12 +222,12 @@ def softplus_derivative(dy: Array, y: Array, dx: Array, *, scratch: Bytes) -> No
         np.multiply(dyb, factor, out=dxb)
 
 
-def _softmax_rule(x: Any, y: Any, *, axis: int) -> int:
+def _softmax_rule(x: Shaped, y: Shaped, *, axis: int) -> int:
     """Scratch of `softmax`."""
     return bytes_for(axis_buffer(x, axis))
 
 
-def _softmax_derivative_rule(dy: Any, y: Any, dx: Any, *, axis: int) -> int:
+def _softmax_derivative_rule(dy: Shaped, y: Shaped, dx: Shaped, *, axis: int) -> int:
     """Scratch of `softmax_derivative`."""
     return bytes_for(axis_buffer(dy, axis), line_buffer(dy, axis))
 

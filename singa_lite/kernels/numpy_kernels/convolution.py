@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes, shaped
-from singa_lite.kernels.numpy_kernels.scratch import Array, BufferSpec, Bytes, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.windows import taps
 
 #: Bytes of a tile's columns and outputs.
@@ -54,7 +55,7 @@ class Tile(NamedTuple):
     outputs: Array
 
 
-def _layout(weight: Any, y: Any, groups: int, tile: int, product: int = SMALL) -> Layout:
+def _layout(weight: Shaped, y: Shaped, groups: int, tile: int, product: int = SMALL) -> Layout:
     """Layout from shapes alone. tile: bytes of columns and outputs; product: bytes of a block of filters."""
     images, k, height, width = y.shape
     taken = prod(weight.shape[1:])
@@ -66,12 +67,12 @@ def _layout(weight: Any, y: Any, groups: int, tile: int, product: int = SMALL) -
     return Layout(groups, rows, filters, tuple(((size,), y.dtype) for size in sizes))
 
 
-def _is_direct(y: Any, window: Window) -> bool:
+def _is_direct(y: Shaped, window: Window) -> bool:
     """Whether y is weight @ x, position by position, with enough positions for a product an image."""
     return window.is_pixel and prod(y.shape[2:]) >= DIRECT
 
 
-def _product_layout(weight: Any, y: Any, window: Window, groups: int) -> Layout:
+def _product_layout(weight: Shaped, y: Shaped, window: Window, groups: int) -> Layout:
     """Layout of `conv2d` and its derivative."""
     return _layout(weight, y, groups, SMALL if _is_direct(y, window) else TILE)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.activation import (
     log_one_plus_exp,
     normalize_exp,
@@ -25,11 +25,11 @@ from singa_lite.kernels.numpy_kernels.samples import (
     positions,
     sample_buffers,
 )
-from singa_lite.kernels.numpy_kernels.scratch import Array, BufferSpec, Bytes, blocks, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
 
 
-def _class_buffers(x: Any, target: Any) -> list[BufferSpec]:
+def _class_buffers(x: Shaped, target: Shaped) -> list[BufferSpec]:
     """Two numbers a position, and for a target of rows its weights, all of one piece of x."""
     number = axis_buffer(x, 1, LIMIT)
     weights = [line_buffer(x, 1, LIMIT)] if is_rows(x, target) else []
@@ -43,7 +43,7 @@ def _normalize(rows: Array, weights: Array, sums: Array) -> None:
     np.divide(weights, sums, out=weights)
 
 
-def _cross_entropy_rule(x: Any, target: Any, losses: Any, p: Any) -> int:
+def _cross_entropy_rule(x: Shaped, target: Shaped, losses: Shaped, p: Shaped) -> int:
     """Scratch of `softmax_cross_entropy`."""
     return bytes_for(*sample_buffers(x), *_class_buffers(x, target))
 
@@ -72,12 +72,12 @@ def softmax_cross_entropy(x: Array, target: Array, losses: Array, p: Array, *, s
     np.divide(totals, positions(x), out=losses)
 
 
-def _factor_buffer(dlosses: Any) -> BufferSpec:
+def _factor_buffer(dlosses: Shaped) -> BufferSpec:
     """What a sample's derivatives are multiplied with."""
     return dlosses.shape, dlosses.dtype
 
 
-def _cross_entropy_derivative_rule(dlosses: Any, p: Any, target: Any, dx: Any) -> int:
+def _cross_entropy_derivative_rule(dlosses: Shaped, p: Shaped, target: Shaped, dx: Shaped) -> int:
     """Scratch of `softmax_cross_entropy_derivative`."""
     return bytes_for(_factor_buffer(dlosses), *_class_buffers(p, target))
 
@@ -106,7 +106,7 @@ Formula = Callable[[Array, Array, Array], None]
 PAIR = Temporaries(floats=2)
 
 
-def _mean_rule(x: Any, target: Any, losses: Any, **settings: Any) -> int:
+def _mean_rule(x: Shaped, target: Shaped, losses: Shaped, **settings: object) -> int:
     """Scratch of `_mean_over_samples`."""
     return bytes_for(*sample_buffers(x), *PAIR.buffers(x))
 
@@ -137,7 +137,7 @@ def sigmoid_cross_entropy(x: Array, target: Array, losses: Array, *, scratch: By
     _mean_over_samples(formula, x, target, losses, scratch)
 
 
-def _sample_factor_rule(dlosses: Any, *others: Any, **settings: Any) -> int:
+def _sample_factor_rule(dlosses: Shaped, *others: object, **settings: object) -> int:
     """Scratch of a derivative that multiplies each sample by its own factor."""
     return bytes_for(_factor_buffer(dlosses))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.pieces import along, axis_buffer, line_buffer, pieces
 from singa_lite.kernels.numpy_kernels.samples import (
@@ -18,17 +18,17 @@ from singa_lite.kernels.numpy_kernels.samples import (
     positions,
     sample_buffers,
 )
-from singa_lite.kernels.numpy_kernels.scratch import Array, BufferSpec, Bytes, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 
 
-def _rank_buffers(x: Any) -> list[BufferSpec]:
+def _rank_buffers(x: Shaped) -> list[BufferSpec]:
     """The classes' numbers, from 1; label and rank of each position; three masks of the scores."""
     lines, scores = axis_buffer(x, 1, LIMIT)[0], line_buffer(x, 1, LIMIT)[0]
     masks: list[BufferSpec] = [(scores, np.bool_)] * 3
     return [((x.shape[1],), np.intp), (lines, np.intp), (lines, np.intp), *masks]
 
 
-def _rank_rule(x: Any, target: Any, values: Any, *, k: int) -> int:
+def _rank_rule(x: Shaped, target: Shaped, values: Shaped, *, k: int) -> int:
     """Scratch of `in_top_k`."""
     return bytes_for(*sample_buffers(x), *_rank_buffers(x))
 
@@ -71,14 +71,14 @@ def _top_k_hits(x: Array, label: Array, k: int, numbers: Array, rank: Array, mas
     return hits
 
 
-def _selection_buffers(x: Any) -> list[BufferSpec]:
+def _selection_buffers(x: Shaped) -> list[BufferSpec]:
     """Scores to partition; running counts of ties; three masks of the scores; two counts a position."""
     lines, scores = axis_buffer(x, 1, LIMIT)[0], line_buffer(x, 1, LIMIT)[0]
     masks: list[BufferSpec] = [(scores, np.bool_)] * 3
     return [(scores, x.dtype), (scores, np.float64), *masks, (lines, np.float64), (lines, np.float64)]
 
 
-def _selection_rule(x: Any, target: Any, values: Any, *, k: int) -> int:
+def _selection_rule(x: Shaped, target: Shaped, values: Shaped, *, k: int) -> int:
     """Scratch of `precision_at_k` and `recall_at_k`."""
     return bytes_for(*sample_buffers(x), *_selection_buffers(x))
 

@@ -7,23 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Any
+from types import EllipsisType
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes, shaped
 from singa_lite.kernels.numpy_kernels.pieces import line_buffer, pieces
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, BufferSpec, Bytes, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.standardize import invert_std, propagate, standardize, sum_gradients
 from singa_lite.kernels.numpy_kernels.sums import moments, sum_products
 
 
-def _piece_buffer(x: Any, dtype: Any) -> BufferSpec:
+def _piece_buffer(x: Shaped, dtype: DTypeLike) -> BufferSpec:
     """A buffer for a piece of x."""
     return (min(BLOCK, x.size),), dtype
 
 
-def _channel_buffers(x: Any, sums: int, vectors: int = 0) -> list[BufferSpec]:
+def _channel_buffers(x: Shaped, sums: int, vectors: int = 0) -> list[BufferSpec]:
     """So many float64 sums a channel, and so many vectors of channels in x's dtype."""
     return [((sums, x.shape[1]), np.float64), ((vectors, x.shape[1]), x.dtype)]
 
@@ -87,7 +89,7 @@ def batch_norm_inference(
     standardize(x, _per_channel(running_mean, x), [_per_channel(scale, x)], _per_channel(beta, x), y)
 
 
-def _batch_derivative_buffers(x: Any) -> list[BufferSpec]:
+def _batch_derivative_buffers(x: Shaped) -> list[BufferSpec]:
     return [_piece_buffer(x, np.float64), _piece_buffer(x, x.dtype), *_channel_buffers(x, 3, 3)]
 
 
@@ -143,18 +145,18 @@ def _average(sums: Array, inv_std: Array, count: int, offset: Array, slope: Arra
 # Layer and L2 normalization take a few rows at a time, so that their scratch does not grow with the rows.
 
 
-def _row_limit(x: Any, mean: Any) -> int:
+def _row_limit(x: Shaped, mean: Shaped) -> int:
     """Rows that make about a block."""
     return max(1, BLOCK // max(1, int(x.size) // max(1, int(mean.size))))
 
 
-def _row_blocks(x: Any, mean: Any) -> Iterator[Any]:
+def _row_blocks(x: Shaped, mean: Shaped) -> Iterator[tuple[slice | EllipsisType, ...]]:
     """Indices of a few rows. The ellipsis makes a view even of the only row of a tensor without row axes."""
     for box in boxes(mean.shape, _row_limit(x, mean)):
         yield *box, ...
 
 
-def _row_buffers(x: Any, mean: Any, sums: int, vectors: int = 0) -> list[BufferSpec]:
+def _row_buffers(x: Shaped, mean: Shaped, sums: int, vectors: int = 0) -> list[BufferSpec]:
     """As `_channel_parts`, for the rows of a block."""
     rows = prod(box_extents(mean.shape, _row_limit(x, mean)))
     return [((sums, rows), np.float64), ((vectors, rows), x.dtype)]
@@ -170,7 +172,7 @@ def _per_feature(parameter: Array, x: Array) -> Array:
     return parameter[(*(None,) * (x.ndim - parameter.ndim), ...)]
 
 
-def _layer_norm_buffers(x: Any, mean: Any) -> list[BufferSpec]:
+def _layer_norm_buffers(x: Shaped, mean: Shaped) -> list[BufferSpec]:
     return [_piece_buffer(x, np.float64), *_row_buffers(x, mean, 3)]
 
 
@@ -198,7 +200,7 @@ def layer_norm(
         standardize(x[rows], means, [inv_stds, gamma], beta, y[rows])
 
 
-def _layer_derivative_buffers(dy: Any, mean: Any) -> list[BufferSpec]:
+def _layer_derivative_buffers(dy: Shaped, mean: Shaped) -> list[BufferSpec]:
     return [_piece_buffer(dy, np.float64), _piece_buffer(dy, dy.dtype), *_row_buffers(dy, mean, 3, 2)]
 
 
@@ -220,7 +222,7 @@ def layer_norm_derivative(
         propagate(g, piece, means, offset, slope, inv_stds, g, centred)
 
 
-def _layer_gradient_buffers(dy: Any, dgamma: Any) -> list[BufferSpec]:
+def _layer_gradient_buffers(dy: Shaped, dgamma: Shaped) -> list[BufferSpec]:
     return [_piece_buffer(dy, np.float64), ((3, dgamma.size), np.float64)]
 
 
@@ -250,7 +252,7 @@ def l2_norm(x: Array, y: Array, norm: Array, *, epsilon: float, scratch: Bytes) 
         np.divide(x[rows], norms, out=y[rows])
 
 
-def _l2_derivative_buffers(y: Any, norm: Any) -> list[BufferSpec]:
+def _l2_derivative_buffers(y: Shaped, norm: Shaped) -> list[BufferSpec]:
     return [_piece_buffer(y, np.float64), _piece_buffer(y, y.dtype), *_row_buffers(y, norm, 2, 1)]
 
 

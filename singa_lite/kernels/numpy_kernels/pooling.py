@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes, shaped
 from singa_lite.kernels.numpy_kernels.masks import select
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, BufferSpec, Bytes, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.windows import Tap, inside, taps
 
 Patch = tuple[slice, slice]
@@ -32,7 +33,7 @@ def _tiles(x: Array, y: Array) -> Iterator[Tile]:
         yield Tile((images, channels, rows), x[images, channels], y[images, channels, rows])
 
 
-def _tile_size(y: Any) -> int:
+def _tile_size(y: Shaped) -> int:
     """Elements of y in the largest tile."""
     return int(y.shape[3]) * prod(box_extents(y.shape[:3], BLOCK // max(1, y.shape[3])))
 
@@ -41,7 +42,7 @@ def _taps(tile: Tile, window: Window) -> Iterator[Tap]:
     return taps(window, (tile.x.shape[2], tile.x.shape[3]), tile.y.shape[3], tile.piece[2])
 
 
-def _max_buffers(y: Any, index: Any) -> list[BufferSpec]:
+def _max_buffers(y: Shaped, index: Shaped | None) -> list[BufferSpec]:
     size = (_tile_size(y),)
     return [(size, np.bool_), (size, index.dtype)] if index is not None else []
 
@@ -85,7 +86,7 @@ def _maximum_with_index(tile: Tile, index: Array, window: Window, flags: Array, 
         np.copyto(index[..., *outputs], number, where=is_nan)
 
 
-def _max_derivative_buffers(dy: Any) -> list[BufferSpec]:
+def _max_derivative_buffers(dy: Shaped) -> list[BufferSpec]:
     size = (_tile_size(dy),)
     return [(size, np.bool_), (size, dy.dtype)]
 
@@ -102,7 +103,7 @@ def max_pool2d_derivative(dy: Array, index: Array, dx: Array, *, window: Window,
             np.add(target, select(wins, source, shaped(picked, source.shape)), out=target)
 
 
-def _avg_buffers(y: Any, count_pad: bool) -> list[BufferSpec]:
+def _avg_buffers(y: Shaped, count_pad: bool) -> list[BufferSpec]:
     return [] if count_pad else [((_tile_size(y),), y.dtype)]
 
 
@@ -122,7 +123,7 @@ def avg_pool2d(x: Array, y: Array, *, window: Window, count_pad: bool, scratch: 
         np.divide(tile.y, _counts(tile, window, buffers), out=tile.y)
 
 
-def _avg_derivative_buffers(dy: Any, count_pad: bool) -> list[BufferSpec]:
+def _avg_derivative_buffers(dy: Shaped, count_pad: bool) -> list[BufferSpec]:
     return [((_tile_size(dy),), dy.dtype), *_avg_buffers(dy, count_pad)]
 
 
@@ -141,7 +142,7 @@ def avg_pool2d_derivative(dy: Array, dx: Array, *, window: Window, count_pad: bo
             np.add(target, share[..., *outputs], out=target)
 
 
-def _has_few_windows(y: Any, window: Window) -> bool:
+def _has_few_windows(y: Shaped, window: Window) -> bool:
     return bool(prod(y.shape[2:]) < window.taps)
 
 
@@ -163,11 +164,13 @@ def _single_windows(tile: Tile, window: Window) -> Iterator[tuple[Patch, Patch]]
         yield (slice(row, row + 1), slice(column, column + 1)), (in_rows, in_columns)
 
 
-def _counts(tile: Tile, window: Window, buffers: list[Array]) -> Any:
+def _counts(tile: Tile, window: Window, buffers: list[Array]) -> Array | int:
     """What to divide by: the size of a window or, given a buffer, the elements of x in each window."""
     if not buffers:
         return window.taps
     heights, widths = (
         np.array([span.stop - span.start for span in spans], tile.y.dtype) for spans in _spans(tile, window)
     )
-    return np.multiply(heights[:, None], widths, out=shaped(buffers[0], tile.y.shape[2:]))
+    counts = shaped(buffers[0], tile.y.shape[2:])
+    np.multiply(heights[:, None], widths, out=counts)
+    return counts

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from singa_lite.array_types import Array, DType
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.masks import select
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, BufferSpec, Bytes, blocks, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
 
 
 def generator(key: Array) -> np.random.Generator:
@@ -23,7 +22,7 @@ def draw_key(state: Array, key: Array) -> None:
     np.add(state[2:], 1, out=state[2:])
 
 
-def _dropout_buffers(x: Any) -> list[BufferSpec]:
+def _dropout_buffers(x: Shaped) -> list[BufferSpec]:
     size = (min(BLOCK, x.size),)
     return [(size, np.float32), (size, np.bool_), (size, x.dtype)]
 
@@ -41,12 +40,12 @@ def dropout(x: Array, key: Array, y: Array, *, p: float, scratch: Bytes) -> None
         np.divide(selected, 1 - p, out=target)
 
 
-def _draw_dtype(y: Any) -> Any:
+def _draw_dtype(y: Shaped) -> DType:
     """The dtype that numbers for y are drawn in: NumPy draws float32 and float64."""
     return np.dtype(np.float64 if y.dtype == np.float64 else np.float32)
 
 
-def _number_buffers(y: Any) -> list[BufferSpec]:
+def _number_buffers(y: Shaped) -> list[BufferSpec]:
     return [((min(BLOCK, y.size),), _draw_dtype(y))]
 
 
@@ -74,7 +73,7 @@ def normal(key: Array, y: Array, *, mean: float, std: float, scratch: Bytes) -> 
         _scale(shaped(flat, target.shape), mean, std, target)
 
 
-def _truncated_buffers(y: Any) -> list[BufferSpec]:
+def _truncated_buffers(y: Shaped) -> list[BufferSpec]:
     size = min(BLOCK, y.size)
     return [*_number_buffers(y), ((size,), _draw_dtype(y)), ((2, size), np.bool_)]
 

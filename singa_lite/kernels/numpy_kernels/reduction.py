@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.pieces import pieces
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, BufferSpec, Bytes, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 
 
-def _totals_buffer(y: Any) -> BufferSpec:
+def _totals_buffer(y: Shaped) -> BufferSpec:
     """The float64 sums of one piece of y."""
     return (min(y.size, BLOCK),), np.float64
 
 
-def _reduction_rule(x: Any, y: Any, **settings: Any) -> int:
+def _reduction_rule(x: Shaped, y: Shaped, **settings: object) -> int:
     """Scratch of a reduction of x to y."""
     return bytes_for(_totals_buffer(y))
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-Array = NDArray[Any]
+from singa_lite.array_types import Array
+from singa_lite.kernels.kernel_set import TensorSpec
+
 Bytes = NDArray[np.uint8]
+#: What rules of scratch go by: a tensor, or all that is known of it before there are bytes.
+Shaped: TypeAlias = Array | TensorSpec
 #: Shape and dtype of a buffer in the scratch.
 BufferSpec = tuple[tuple[int, ...], DTypeLike]
 Function = TypeVar("Function", bound=Callable[..., None])

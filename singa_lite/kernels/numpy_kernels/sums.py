@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.pieces import pieces
-from singa_lite.kernels.numpy_kernels.scratch import Array
 
 
 def add_sum(values: Array, total: Array, partial: Array) -> None:

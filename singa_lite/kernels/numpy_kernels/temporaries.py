@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, BufferSpec, Bytes, blocks, bytes_for, carve
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Temporaries:
     floats: int = 0
     masks: int = 0
 
-    def buffers(self, x: Any) -> list[BufferSpec]:
+    def buffers(self, x: Shaped) -> list[BufferSpec]:
         """Shape and dtype of each temporary for tensors of x's size and dtype."""
         shape = (min(x.size, BLOCK),)
         return [(shape, np.result_type(x.dtype, np.float32))] * self.floats + [(shape, np.bool_)] * self.masks
 
-    def bytes(self, x: Any, *others: Any, **settings: Any) -> int:
+    def bytes(self, x: Shaped, *others: object, **settings: object) -> int:
         """Scratch bytes of a kernel whose first tensor is x."""
         return bytes_for(*self.buffers(x))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, BufferSpec, Bytes, blocks, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
 
 _ONE = Temporaries(floats=1)
@@ -124,7 +124,7 @@ def clip_norm(y: Array, *, threshold: float, scratch: Bytes) -> None:
         np.multiply(y, threshold / norm, out=y)
 
 
-def _squares_buffer(y: Any) -> BufferSpec:
+def _squares_buffer(y: Shaped) -> BufferSpec:
     return (min(BLOCK, y.size),), np.float64
 
 
