@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpecs
+from singa_lite.kernels.kernel_set import DeviceArray, KernelSet, Launch, Settings, TensorSpecs
 from singa_lite.runtime.cuda import Cuda
 
 _RESULTS = ("Write", "Update")
@@ -33,7 +33,9 @@ class HostFallback:
         """None on the GPU."""
         return 0
 
-    def prepare(self, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
         """Copies, the kernel, copies of what it wrote."""
         roles = SIGNATURES[self._name].roles
 
@@ -46,9 +48,11 @@ class HostFallback:
 
         return launch
 
-    def _write_back(self, arrays: Sequence[Any], values: Sequence[Any], roles: Sequence[str]) -> None:
+    def _write_back(
+        self, arrays: Sequence[DeviceArray | None], values: Sequence[Array | None], roles: Sequence[str]
+    ) -> None:
         for array, value, role in zip(arrays, values, roles, strict=True):
-            if array is not None and role in _RESULTS:
+            if array is not None and value is not None and role in _RESULTS:
                 self._runtime.write(array, value)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.cuda_kernels.nan_probe import Values
 from singa_lite.kernels.cuda_kernels.routine import Routine
-from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.kernel_set import DeviceArray, TensorSpec
 from singa_lite.runtime.cuda import Cuda
+from singa_lite.runtime.cuda_pool import CudaRegion
 
 
 class GpuTrial:
@@ -23,7 +24,7 @@ class GpuTrial:
         """None, too, where the pool has no bytes for it or the library fails."""
         if self._runtime.stream.is_capturing():
             return None
-        regions: list[Any] = []
+        regions: list[CudaRegion] = []
         try:
             with self._runtime.here():
                 return self._done(routine, tuple(specs), values, regions)
@@ -34,7 +35,11 @@ class GpuTrial:
                 self._runtime.pool.give(region)
 
     def _done(
-        self, routine: Routine, specs: tuple[TensorSpec | None, ...], values: Sequence[Values], regions: list[Any]
+        self,
+        routine: Routine,
+        specs: tuple[TensorSpec | None, ...],
+        values: Sequence[Values],
+        regions: list[CudaRegion],
     ) -> Values:
         arrays = tuple(
             None if spec is None or value is None else self._placed(spec, value, regions)
@@ -47,11 +52,11 @@ class GpuTrial:
         routine.bind(specs, arrays, scratch)()
         return self._runtime.read(arrays[-1])
 
-    def _placed(self, spec: TensorSpec, value: Any, regions: list[Any]) -> Any:
+    def _placed(self, spec: TensorSpec, value: Array, regions: list[CudaRegion]) -> DeviceArray:
         made = self._array(spec, value.nbytes, regions)
         self._runtime.write(made, value)
         return made
 
-    def _array(self, spec: TensorSpec, nbytes: int, regions: list[Any]) -> Any:
+    def _array(self, spec: TensorSpec, nbytes: int, regions: list[CudaRegion]) -> DeviceArray:
         regions.append(self._runtime.pool.take(nbytes))
         return self._runtime.view(regions[-1].memory, spec.shape, spec.dtype, spec.strides, 0)

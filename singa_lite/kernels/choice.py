@@ -7,11 +7,10 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from threading import RLock
-from typing import Any
 
 from singa_lite import threads
 from singa_lite.errors import DeviceError
-from singa_lite.kernels.kernel_set import Kernel, KernelSet, Launch, Settings, TensorSpecs
+from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpecs
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.notice import warn
 
@@ -110,7 +109,9 @@ class OneBlasThread:
         """As the kernel."""
         return self.kernel.scratch_bytes(specs, settings)
 
-    def prepare(self, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
         """As the kernel."""
         launch = self.kernel.prepare(arrays, scratch, settings)
         if max(array.size for array in arrays if array is not None) < self.least:

@@ -7,15 +7,38 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
+from singa_lite.array_types import DType
 from singa_lite.kernels.interface import SIGNATURES, Facts
 
 #: Scratch bytes from the specs of the kernel's tensors and its settings.
 ScratchRule = Callable[..., int]
-Launch = Callable[[], Any]
-Settings = Mapping[str, Any]
+Launch = Callable[[], object]
+Settings = Mapping[str, object]
 Axes = tuple[int, ...]
+#: An array over a device's memory, NumPy's or CuPy's: CuPy, which few have, states no types.
+DeviceArray: TypeAlias = Any
+
+
+#: What tells specs apart: shape, dtype and strides.
+SpecKey = tuple[tuple[int, ...], DType, tuple[int, ...]]
+
+
+class Described(Protocol):
+    """A tensor, an array or what stands for one: whatever has a shape, a dtype and strides (bytes)."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the axes."""
+
+    @property
+    def dtype(self) -> DType:
+        """Of the elements."""
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next along each axis."""
 
 
 class TensorSpec:
@@ -23,7 +46,7 @@ class TensorSpec:
 
     __slots__ = ("dtype", "ndim", "shape", "size", "strides")
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...]) -> None:
         self.shape = shape
         self.dtype = dtype
         self.strides = strides
@@ -31,7 +54,7 @@ class TensorSpec:
         self.size = prod(shape)
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> SpecKey:
         """Equal for equal specs."""
         return self.shape, self.dtype, self.strides
 
@@ -49,7 +72,9 @@ class Kernel(Protocol):
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Bytes of scratch that `prepare` must be given."""
 
-    def prepare(self, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
         """Bind it to its arrays and scratch; the result runs it, as often as wanted."""
 
 
@@ -68,7 +93,9 @@ class FunctionKernel:
         """What the rule says."""
         return 0 if self.scratch is None else self.scratch(*specs, **settings)
 
-    def prepare(self, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
         """The function with all its arguments."""
         if self.scratch is not None:
             return partial(self.function, *arrays, scratch=scratch, **settings)
@@ -121,12 +148,14 @@ class KernelSet:
             return kernel
         return self.fallback.choose(name, specs, settings)
 
-    def scratch_bytes(self, name: str, tensors: Sequence[Any], settings: Settings) -> int:
+    def scratch_bytes(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> int:
         """Bytes of scratch that `prepare` must be given for tensors of these shapes, dtypes and strides."""
         specs = specs_of(tensors)
         return self.choose(name, specs, settings).scratch_bytes(specs, settings)
 
-    def prepare(self, name: str, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+    def prepare(
+        self, name: str, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
         """Bind the kernel to its arrays and scratch; the result runs it, as often as wanted."""
         return self.choose(name, specs_of(arrays), settings).prepare(arrays, scratch, settings)
 
@@ -136,7 +165,7 @@ def _named(has: Callable[[Facts], bool]) -> frozenset[str]:
     return frozenset(name for name, signature in SIGNATURES.items() if has(signature.facts))
 
 
-def specs_of(tensors: Sequence[Any]) -> TensorSpecs:
+def specs_of(tensors: Sequence[Described | None]) -> TensorSpecs:
     """The spec of each tensor or array."""
     return tuple(None if t is None else TensorSpec(t.shape, t.dtype, t.strides) for t in tensors)
 

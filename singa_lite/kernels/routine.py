@@ -15,8 +15,10 @@ from math import prod
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from singa_lite.kernels.kernel_set import Launch, TensorSpec, TensorSpecs
+from singa_lite.array_types import DType
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec, TensorSpecs
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,14 +27,14 @@ class Temporary:
 
     offset: int
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: DType
 
     @property
     def nbytes(self) -> int:
         """Bytes of the array."""
         return prod(self.shape) * self.dtype.itemsize
 
-    def part(self, start: int, count: int, dtype: Any) -> Temporary:
+    def part(self, start: int, count: int, dtype: DTypeLike) -> Temporary:
         """`count` elements from element `start` on, the bytes taken as a vector of this dtype."""
         dtype = np.dtype(dtype)
         return Temporary(self.offset + start * dtype.itemsize, (count,), dtype)
@@ -42,29 +44,33 @@ class Temporary:
 BufferView = TensorSpec | Temporary
 
 
+#: What a set gives to its steps for a buffer.
+Bound = TypeVar("Bound")
+
+
 @dataclass(frozen=True)
-class Binding(ABC):
+class Binding(ABC, Generic[Bound]):
     """What the steps of a routine are given for their buffers in one call.
 
     arrays: of the call, by `id` of the specs that stand for them in the steps; scratch: bytes, None if none are needed;
     rest: of the scratch, behind the temporaries.
     """
 
-    arrays: Mapping[int, Any]
-    scratch: Any
+    arrays: Mapping[int, DeviceArray]
+    scratch: DeviceArray
     rest: Temporary
 
     @abstractmethod
-    def __getitem__(self, view: BufferView | None) -> Any:
+    def __getitem__(self, view: BufferView | None) -> Bound:
         """What stands for the buffer; None is for a tensor that is left out."""
 
     @property
-    def workspace(self) -> Any:
+    def workspace(self) -> Bound:
         """What stands for the workspace; where no step needs any, what does for a tensor that is left out."""
         return self[self.rest if self.rest.nbytes else None]
 
 
-AnyBinding = TypeVar("AnyBinding", bound=Binding)
+AnyBinding = TypeVar("AnyBinding", bound=Binding[Any])
 
 
 class Step(ABC, Generic[AnyBinding]):
@@ -109,7 +115,7 @@ class Routine(ABC, Generic[AnyStep]):
     steps: list[AnyStep] = field(default_factory=list)
     temporary_bytes: int = 0
 
-    def temporary(self, shape: Sequence[int] | int, dtype: Any = "uint8") -> Temporary:
+    def temporary(self, shape: Sequence[int] | int, dtype: DTypeLike = "uint8") -> Temporary:
         """A part of the scratch: an array of this shape and dtype, or that many bytes."""
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         made = Temporary(self.temporary_bytes, shape, np.dtype(dtype))
@@ -121,14 +127,14 @@ class Routine(ABC, Generic[AnyStep]):
         """Bytes of the temporaries, and behind them of the step that needs most."""
         return self.temporary_bytes + Row(self.steps).scratch_bytes
 
-    def bind(self, specs: TensorSpecs, arrays: tuple[Any, ...], scratch: Any) -> Launch:
+    def bind(self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
         """The steps over these arrays. specs: those that the routine was built with."""
         by_spec = {id(spec): array for spec, array in zip(specs, arrays, strict=True) if spec is not None}
         rest = Temporary(self.temporary_bytes, (Row(self.steps).scratch_bytes,), np.dtype(np.uint8))
         return Row(self.steps).bind(self._binding(by_spec, scratch, rest))
 
     @abstractmethod
-    def _binding(self, arrays: Mapping[int, Any], scratch: Any, rest: Temporary) -> Any:
+    def _binding(self, arrays: Mapping[int, DeviceArray], scratch: DeviceArray | None, rest: Temporary) -> Binding[Any]:
         """The `Binding` of that call that the steps of this set take."""
 
 

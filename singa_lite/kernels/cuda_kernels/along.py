@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from singa_lite.kernels.cuda_kernels.elementwise import mapped
-from singa_lite.kernels.cuda_kernels.routine import Routine, Value
+from singa_lite.kernels.cuda_kernels.routine import Routine, Types, Value
 from singa_lite.kernels.kernel_set import TensorSpec
 
 
@@ -17,7 +14,7 @@ def mapped_along(
     y: TensorSpec,
     *reads: TensorSpec,
     values: tuple[Value, ...] = (),
-    types: Mapping[str, Any] | None = None,
+    types: Types | None = None,
 ) -> Routine | None:
     """`mapped`, the last of the reads a vector along `axis` of y."""
     *others, vector = reads

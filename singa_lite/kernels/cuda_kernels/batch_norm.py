@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from singa_lite.kernels.cuda_kernels.plane import (
@@ -15,7 +13,7 @@ from singa_lite.kernels.cuda_kernels.plane import (
     types_of,
     warps,
 )
-from singa_lite.kernels.cuda_kernels.routine import Routine
+from singa_lite.kernels.cuda_kernels.routine import Argument, Routine, Types, Value
 from singa_lite.kernels.cuda_kernels.walk import walk
 from singa_lite.kernels.kernel_set import TensorSpec
 
@@ -47,7 +45,7 @@ def batch_norm(
     vectors = walk((found.kept,), results)
     counts = np.uint32(found.slabs), np.int64(found.slab), np.int64(found.summed)
     settings = np.float64(momentum), np.float64(epsilon)
-    arguments = vectors, *partial, *counts, *settings, *results
+    arguments: tuple[Argument, ...] = vectors, *partial, *counts, *settings, *results
     routine.launch(FILE, "batch_statistics", *arguments, types=types, grid=warps(found.kept))
     return _normalized(routine, "batch_normalize", x, (mean, inv_std, gamma, beta), y, types)
 
@@ -76,14 +74,14 @@ def _normalized(
     x: TensorSpec,
     vectors: tuple[TensorSpec, ...],
     y: TensorSpec,
-    types: dict[str, Any],
-    *values: Any,
+    types: Types,
+    *values: Value,
 ) -> Routine | None:
     """With the step that writes y."""
     found = plane(CHANNELS, (x, y), PASS_BLOCKS)
     if found is None:
         return None
-    arguments = found.struct, walk((found.kept,), vectors), x, *vectors, y, *values
+    arguments: tuple[Argument, ...] = found.struct, walk((found.kept,), vectors), x, *vectors, y, *values
     return routine.launch(FILE, kernel, *arguments, types=types, grid=found.blocks)
 
 
@@ -104,7 +102,7 @@ def batch_norm_derivative(
     found = plane(CHANNELS, (dy, x, dx), PASS_BLOCKS)
     if types is None or routine is None or found is None:
         return None
-    arguments = found.struct, walk((found.kept,), vectors), dy, x, *vectors, dx
+    arguments: tuple[Argument, ...] = found.struct, walk((found.kept,), vectors), dy, x, *vectors, dx
     return routine.launch(FILE, "batch_derivative", *arguments, types=types, grid=found.blocks)
 
 
@@ -118,8 +116,8 @@ def batch_norm_gradient(
         return None
     routine = Routine()
     partial = [partial_results(routine, found, computed(x)) for _ in range(2)]
-    first = found.struct, dy, x, mean, np.int64(mean.strides[0] // mean.dtype.itemsize), *partial
+    first: tuple[Argument, ...] = found.struct, dy, x, mean, np.int64(mean.strides[0] // mean.dtype.itemsize), *partial
     routine.launch(FILE, "batch_slab_gradients", *first, types=types, grid=found.blocks)
     results = inv_std, dgamma, dbeta
-    second = walk((found.kept,), results), *partial, np.uint32(found.slabs), *results
+    second: tuple[Argument, ...] = walk((found.kept,), results), *partial, np.uint32(found.slabs), *results
     return routine.launch(FILE, "batch_gradients", *second, types=types, grid=warps(found.kept))

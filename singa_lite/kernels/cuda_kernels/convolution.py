@@ -14,7 +14,6 @@ from singa_lite.kernels.cuda_kernels import depthwise
 from singa_lite.kernels.cuda_kernels.filter_sums import splits_for, sum_of_splits
 from singa_lite.kernels.cuda_kernels.images import (
     MOST_POSITIONS,
-    Struct,
     divisor,
     images,
     in_packs,
@@ -23,6 +22,7 @@ from singa_lite.kernels.cuda_kernels.images import (
 )
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.source import FLOATS
+from singa_lite.kernels.cuda_kernels.walk import Struct
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
 

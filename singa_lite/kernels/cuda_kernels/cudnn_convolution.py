@@ -7,10 +7,12 @@ workspace, as large as all tensors of the call. A small limit of the workspace l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from singa_lite.array_types import DType
 from singa_lite.kernels.built import Builder
-from singa_lite.kernels.cuda_kernels.cudnn_plan import DTYPES, Planner
+from singa_lite.kernels.cuda_kernels.cudnn_library import Graph
+from singa_lite.kernels.cuda_kernels.cudnn_plan import DTYPES, Draw, Planner
 from singa_lite.kernels.cuda_kernels.elementwise import mapped
 from singa_lite.kernels.cuda_kernels.nan_probe import NanProbe, Question, Trial
 from singa_lite.kernels.cuda_kernels.routine import Routine
@@ -39,11 +41,11 @@ class GraphTensor(NamedTuple):
     extents: tuple[int, ...]
     strides: tuple[int, ...]
 
-    def read(self, graph: Any) -> Any:
+    def read(self, graph: Graph) -> Graph:
         """Make it an input."""
         return graph.tensor(name=f"in{self.uid}", uid=self.uid, dim=list(self.extents), stride=list(self.strides))
 
-    def write(self, graph: Any, result: Any) -> None:
+    def write(self, graph: Graph, result: Graph) -> None:
         """Make it a result of the graph: nothing of it is left to the library's own rules."""
         result.set_uid(self.uid).set_output(True).set_dim(list(self.extents)).set_stride(list(self.strides))
         result.set_data_type(graph.context.io_data_type)
@@ -64,7 +66,7 @@ class Convolutions:
         self._probe = NanProbe(trial)
 
     @property
-    def builders(self) -> Mapping[str, Builder]:
+    def builders(self) -> Mapping[str, Builder[Routine]]:
         """By kernel."""
         return {
             "conv2d": self.conv2d,
@@ -123,7 +125,7 @@ class Convolutions:
             return None
         loss, filters, image = operands
 
-        def draw(graph: Any) -> None:
+        def draw(graph: Graph) -> None:
             given = {"loss": loss.read(graph), "filter": filters.read(graph)}
             image.write(graph, graph.conv_dgrad(**given, **_geometry(window)))
 
@@ -138,7 +140,7 @@ class Convolutions:
             return None
         image, loss, filters = operands
 
-        def draw(graph: Any) -> None:
+        def draw(graph: Graph) -> None:
             given = {"image": image.read(graph), "loss": loss.read(graph)}
             filters.write(graph, graph.conv_wgrad(**given, **_geometry(window)))
 
@@ -161,7 +163,7 @@ class Convolutions:
             return None
         image, filters, target = operands
 
-        def draw(graph: Any) -> None:
+        def draw(graph: Graph) -> None:
             result = graph.conv_fprop(image=image.read(graph), weight=filters.read(graph), **_geometry(window))
             if offset is not None:
                 result = graph.bias(input=result, bias=offset.read(graph))
@@ -169,12 +171,12 @@ class Convolutions:
 
         return self._routine(draw, x, weight, bias, y)
 
-    def _routine(self, draw: Any, *specs: TensorSpec | None) -> Routine | None:
+    def _routine(self, draw: Draw, *specs: TensorSpec | None) -> Routine | None:
         call = self.planner.call(draw, next(spec.dtype.name for spec in specs if spec is not None))
         return None if call is None else Routine().call(call, *specs)
 
 
-def _channels_last(shape: tuple[int, ...], dtype: Any) -> TensorSpec:
+def _channels_last(shape: tuple[int, ...], dtype: DType) -> TensorSpec:
     return TensorSpec(shape, dtype, laid_out(shape, _ORDERS[0], dtype.itemsize))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from singa_lite.kernels.cuda_kernels.cudnn_library import Target, frontend
+from singa_lite.kernels.cuda_kernels.cudnn_library import Graph, Target, frontend
 from singa_lite.kernels.kernel_set import Launch
 
 #: Addresses that the library takes for granted, bytes: its vector loads are as wide.
@@ -21,7 +21,7 @@ DTYPES = {
 }
 
 #: Adds tensors and operations to an empty graph.
-Draw = Callable[[Any], None]
+Draw = Callable[[Graph], None]
 
 
 class Knobs(NamedTuple):
@@ -40,7 +40,7 @@ class Knobs(NamedTuple):
 class Executor(Protocol):
     """Runs plans: `cudnn_library.Handle`, or a stand-in."""
 
-    def bind(self, graph: Any, addresses: Mapping[int, int], workspace: int) -> Launch:
+    def bind(self, graph: Graph, addresses: Mapping[int, int], workspace: int) -> Launch:
         """A run of a planned graph. addresses: of its tensors by uid; workspace: of its bytes, 0 for none."""
 
 
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     workspace_bytes: what it must be given; candidates: engines there were to choose from, before any condition.
     """
 
-    graph: Any
+    graph: Graph
     workspace_bytes: int
     candidates: int
 
@@ -134,7 +134,7 @@ class PlannedCall:
         return plan
 
 
-def _build(graph: Any, candidates: int) -> bool:
+def _build(graph: Graph, candidates: int) -> bool:
     """Make the first plan of the list that can be made; False where none can.
 
     By number, as the frontend's own walk ends at the first engine that breaks in another way than by declining. Plans
@@ -159,7 +159,7 @@ def _is_left_out(error: Exception) -> bool:
     return isinstance(error, ValueError) and "excluded by" in str(error)
 
 
-def _align(graph: Any, alignments: Mapping[int, int]) -> None:
+def _align(graph: Graph, alignments: Mapping[int, int]) -> None:
     """Say how tensors are aligned. Graphs in Python have no words for it, the tensors below them do."""
     for uid, alignment in alignments.items():
         graph._cpp_tensors[uid].set_alignment(alignment)

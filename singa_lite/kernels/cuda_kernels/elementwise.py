@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, Value, blocks
+from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, Types, Value, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES
 from singa_lite.kernels.cuda_kernels.walk import walk
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -21,7 +18,7 @@ def mapped(
     y: TensorSpec,
     *reads: TensorSpec,
     values: tuple[Value, ...] = (),
-    types: Mapping[str, Any] | None = None,
+    types: Types | None = None,
 ) -> Routine | None:
     """A kernel `kernel(Walk<N>, *reads, y, *values)` of a file, over the elements of y, to which the reads broadcast.
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES
+from singa_lite.array_types import DType
+from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, Struct
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
-
-Struct = np.ndarray[Any, Any]
 
 #: Positions of a tensor are counted with 31 bits.
 MOST_POSITIONS = 1 << 31
 
 
-def _aligned(*fields: Any) -> np.dtype[Any]:
+def _aligned(*fields: object) -> DType:
     return np.dtype(list(fields), align=True)
 
 

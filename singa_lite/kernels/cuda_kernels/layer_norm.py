@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,13 +17,15 @@ from singa_lite.kernels.cuda_kernels.plane import (
     types_of,
     warps,
 )
-from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
-from singa_lite.kernels.cuda_kernels.walk import FLAT, walk
+from singa_lite.kernels.cuda_kernels.routine import THREADS, Argument, Routine, Types, Value, blocks
+from singa_lite.kernels.cuda_kernels.walk import FLAT, Struct, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "layer_norm.cu"
 #: Features of a row that one warp takes: if there are rows enough to keep a GPU busy, and if not.
 WARP_FEATURES, FEW_FEATURES, MANY_ROWS = 8192, 1024, 512
+
+_Walks = tuple[Struct, Struct, np.uint32, np.uint32]
 
 
 def layer_norm(
@@ -72,9 +73,9 @@ def layer_norm_gradient(
         return None
     routine = Routine()
     partial = [partial_results(routine, found, computed(x)) for _ in range(2)]
-    first = found.struct, dy, x, mean, inv_std, *partial
+    first: tuple[Argument, ...] = found.struct, dy, x, mean, inv_std, *partial
     routine.launch(FILE, "layer_slab_gradients", *first, types=types, grid=found.blocks)
-    second = vectors, *partial, np.uint32(found.slabs), dgamma, dbeta
+    second: tuple[Argument, ...] = vectors, *partial, np.uint32(found.slabs), dgamma, dbeta
     return routine.launch(FILE, "layer_gradients", *second, types=types, grid=warps(found.kept))
 
 
@@ -85,7 +86,7 @@ def _is_short(mean: TensorSpec, gamma: TensorSpec) -> bool:
 
 def _walks(
     tensors: Sequence[TensorSpec], statistics: Sequence[TensorSpec], parameters: Sequence[TensorSpec]
-) -> list[Any] | None:
+) -> _Walks | None:
     """Of the rows of the tensors and of the statistics, of the features of the tensors and the parameters.
 
     Behind them whether a lane takes neighbouring features, which extents tell, for sums must not depend on strides;
@@ -99,11 +100,11 @@ def _walks(
         return None
     each = neighbours(behind, first)
     packs = features["mode"] == FLAT and not (rows["strides"][: len(tensors)] % each).any()
-    return [rows, features, np.uint32(each > 1), np.uint32(packs)]
+    return rows, features, np.uint32(each > 1), np.uint32(packs)
 
 
 def _by_warps(
-    kernel: str, walks: list[Any] | None, operands: Sequence[TensorSpec], types: dict[str, Any], *values: Any
+    kernel: str, walks: _Walks | None, operands: Sequence[TensorSpec], types: Types, *values: Value
 ) -> Routine | None:
     if walks is None:
         return None

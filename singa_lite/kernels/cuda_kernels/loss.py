@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from singa_lite.kernels.cuda_kernels.positions import (
     served,
 )
 from singa_lite.kernels.cuda_kernels.reduction import MOST, Seen, add_sum, computed, contiguous, row_shares
-from singa_lite.kernels.cuda_kernels.routine import Routine, Value
+from singa_lite.kernels.cuda_kernels.routine import Routine, Types, Value
 from singa_lite.kernels.cuda_kernels.walk import walk
 from singa_lite.kernels.kernel_set import TensorSpec
 
@@ -96,7 +95,7 @@ def _served(x: TensorSpec, target: TensorSpec, *others: TensorSpec) -> bool:
     return served(x, target, *others) and is_rows(x, target)
 
 
-def _types(x: TensorSpec, target: TensorSpec) -> dict[str, Any]:
+def _types(x: TensorSpec, target: TensorSpec) -> Types:
     return {"T": x.dtype, "S": target.dtype, "L": x.dtype}
 
 

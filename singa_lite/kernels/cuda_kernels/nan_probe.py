@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.kernel_set import TensorSpec
 
-Values = NDArray[Any] | None
+Values = Array | None
 
 
 class Trial(Protocol):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from singa_lite.array_types import DType
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
-from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, walk
+from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, Struct, walk, walk_dtype
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 from singa_lite.strides import memory_order
@@ -28,7 +30,7 @@ MOST_INDICES = 1 << 32
 class Plane(NamedTuple):
     """struct: what the kernel takes; blocks: of its grid; the rest: counts that the second stage needs."""
 
-    struct: Any
+    struct: Struct
     blocks: int
     kept: int
     summed: int
@@ -85,7 +87,7 @@ def spread(spec: TensorSpec, axes: Sequence[int], shape: Sequence[int]) -> Tenso
     return TensorSpec(tuple(shape), spec.dtype, tuple(strides))
 
 
-def _walk(axes: Sequence[int], specs: Sequence[TensorSpec], vector: int) -> Any:
+def _walk(axes: Sequence[int], specs: Sequence[TensorSpec], vector: int) -> Struct | None:
     lines = [along(axes, spec) for spec in specs]
     return walk(lines[0].shape, lines, vector) if lines[0].size < MOST_INDICES else None
 
@@ -108,7 +110,7 @@ def _up(number: int, unit: int) -> int:
     return -(-number // unit) * unit
 
 
-def _are_packs(struct: Any, vector: int) -> bool:
+def _are_packs(struct: Struct, vector: int) -> bool:
     """Whether a thread's kept elements lie as packs in every tensor, but for those that have one for all of them."""
     kept, summed = struct["kept"], struct["summed"]
     last = int(kept["axes"]) - 1
@@ -119,13 +121,13 @@ def _are_packs(struct: Any, vector: int) -> bool:
     return vector > 1
 
 
-def _dtype(operands: int) -> np.dtype[Any]:
-    own = walk((1,), [TensorSpec((1,), np.dtype("float32"), (4,))] * operands).dtype
+def _dtype(operands: int) -> DType:
+    own = walk_dtype(operands)
     counts = ("slabs", "tiles", "width", "height", "kept_inner", "vector", "packs", "unused")
     return np.dtype([("kept", own), ("summed", own), ("slab", "i8"), *((name, "u4") for name in counts)])
 
 
-def types_of(tensors: tuple[TensorSpec, ...], vectors: tuple[TensorSpec, ...]) -> dict[str, Any] | None:
+def types_of(tensors: tuple[TensorSpec, ...], vectors: tuple[TensorSpec, ...]) -> dict[str, DType] | None:
     """T, the tensors' type, and S, the vectors'; None if they differ within a group or are no floats."""
     given = [{spec.dtype for spec in group} for group in (tensors, vectors)]
     if any(len(dtypes) != 1 for dtypes in given) or not all(d.name in FLOATS for dtypes in given for d in dtypes):
@@ -133,12 +135,12 @@ def types_of(tensors: tuple[TensorSpec, ...], vectors: tuple[TensorSpec, ...]) -
     return {"T": tensors[0].dtype, "S": vectors[0].dtype}
 
 
-def partial_results(routine: Routine, found: Plane, dtype: Any) -> Temporary:
+def partial_results(routine: Routine, found: Plane, dtype: DTypeLike) -> Temporary:
     """Scratch for a number of each slab of each kept index."""
     return routine.temporary((found.kept, found.slabs), dtype)
 
 
-def computed(x: TensorSpec) -> np.dtype[Any]:
+def computed(x: TensorSpec) -> DType:
     """The type that kernels compute in, C in numbers.cuh."""
     return np.dtype("float64" if x.dtype == np.float64 else "float32")
 

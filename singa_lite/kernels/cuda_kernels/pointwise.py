@@ -26,7 +26,7 @@ class PointwiseConvolutions:
         self.products = products
 
     @property
-    def builders(self) -> Mapping[str, Builder]:
+    def builders(self) -> Mapping[str, Builder[Routine]]:
         """By kernel."""
         mine = self.conv2d, self.conv2d_activation, self.conv2d_derivative, self.conv2d_gradient
         return {builder.__name__: builder for builder in mine}

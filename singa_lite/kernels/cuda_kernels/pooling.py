@@ -6,7 +6,6 @@ import numpy as np
 
 from singa_lite.kernels.cuda_kernels.images import (
     MOST_POSITIONS,
-    Struct,
     images,
     in_packs,
     positions,
@@ -16,6 +15,7 @@ from singa_lite.kernels.cuda_kernels.images import (
 )
 from singa_lite.kernels.cuda_kernels.routine import BufferView, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
+from singa_lite.kernels.cuda_kernels.walk import Struct
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from singa_lite.kernels.cuda_kernels.reduction import MOST, Seen, add_sum, computed, contiguous
-from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, Value
+from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, Types, Value
 from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES
 from singa_lite.kernels.cuda_kernels.walk import walk
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -41,7 +40,7 @@ def launch(
     x: TensorSpec,
     seen: Sequence[TensorSpec],
     *arguments: BufferView | Value,
-    types: dict[str, Any],
+    types: Types,
     largest_team: int = THREADS,
 ) -> bool:
     """Add the launch of `kernel(Walk<N>, Classes<N>, *arguments)` over the positions of x. False if it cannot be done.

@@ -7,8 +7,9 @@ interface is the exact form by erf: that one is not among the fusions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from singa_lite.array_types import DType
 from singa_lite.kernels.cuda_kernels.cublaslt_header import Epilogue
 from singa_lite.kernels.cuda_kernels.elementwise import mapped
 from singa_lite.kernels.cuda_kernels.matrix import MOST, Matrix, matrix
@@ -191,7 +192,7 @@ def _is_packed(vector: TensorSpec, like: TensorSpec) -> bool:
     return vector.dtype == like.dtype and (vector.size == 1 or vector.strides == (vector.dtype.itemsize,))
 
 
-def _copied(routine: Routine, spec: TensorSpec, dtype: Any) -> tuple[Temporary, TensorSpec] | None:
+def _copied(routine: Routine, spec: TensorSpec, dtype: DType) -> tuple[Temporary, TensorSpec] | None:
     """A temporary that gets the tensor's values, in C order and of this dtype, and its spec."""
     made_like = packed(spec.shape, dtype)
     found = walk(spec.shape, (made_like, spec))
@@ -203,6 +204,6 @@ def _copied(routine: Routine, spec: TensorSpec, dtype: Any) -> tuple[Temporary, 
     return made, made_like
 
 
-def packed(shape: tuple[int, ...], dtype: Any) -> TensorSpec:
+def packed(shape: tuple[int, ...], dtype: DType) -> TensorSpec:
     """The spec of a tensor in C order."""
     return TensorSpec(shape, dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))

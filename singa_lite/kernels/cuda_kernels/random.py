@@ -6,13 +6,12 @@ before tell, so it goes one by one.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from singa_lite.array_types import DType
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, Value, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
-from singa_lite.kernels.cuda_kernels.walk import walk
+from singa_lite.kernels.cuda_kernels.walk import Struct, walk
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.strides import ordered_strides
 
@@ -54,7 +53,7 @@ def _step(words: TensorSpec) -> np.int64:
     return np.int64(words.strides[0] // 8)
 
 
-def _walk(y: TensorSpec, *reads: TensorSpec) -> Any:
+def _walk(y: TensorSpec, *reads: TensorSpec) -> Struct | None:
     """The walk of `draw` in philox.cuh, in C order of the indices; None for dtypes and shapes that it cannot do."""
     if y.dtype.name not in FLOATS:
         return None
@@ -62,5 +61,5 @@ def _walk(y: TensorSpec, *reads: TensorSpec) -> Any:
     return walk(y.shape, (counted, y, *reads))
 
 
-def _grid(y: TensorSpec, numbers: np.dtype[Any]) -> int:
+def _grid(y: TensorSpec, numbers: DType) -> int:
     return blocks(y.size * numbers.itemsize, THREADS * BLOCK_BYTES)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from singa_lite.array_types import DType
 from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.cuda_kernels.walk import AXES, VECTOR_BYTES, Merged, merged
@@ -86,12 +87,12 @@ def bias_gradient(dy: TensorSpec, db: TensorSpec, *, axis: int) -> Routine | Non
     return reduce_sum(dy, db, axes=others, alpha=1.0)
 
 
-def computed(dtype: Any) -> np.dtype[Any]:
+def computed(dtype: DType) -> DType:
     """C of numbers.cuh: the dtype that arithmetic on this one is done in."""
     return np.dtype(np.float64 if dtype.name == "float64" else np.float32)
 
 
-def contiguous(shape: tuple[int, ...], dtype: Any) -> TensorSpec:
+def contiguous(shape: tuple[int, ...], dtype: DType) -> TensorSpec:
     """The spec of a tensor in C order."""
     return TensorSpec(shape, dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))
 
@@ -120,7 +121,7 @@ def add_sum(routine: Routine, x: Seen, y: Seen, axes: Collection[int], alpha: fl
     return True
 
 
-def row_shares(count: int, terms: int, dtype: Any, busy: int = BUSY) -> Shares:
+def row_shares(count: int, terms: int, dtype: DType, busy: int = BUSY) -> Shares:
     """Sums whose terms lie in rows: a short row a part of a warp, a long one a block or several, up to `busy`."""
     vector = VECTOR_BYTES // dtype.itemsize
     packs = -(-terms // vector)
@@ -129,7 +130,7 @@ def row_shares(count: int, terms: int, dtype: Any, busy: int = BUSY) -> Shares:
     return _cut((team, THREADS // team), blocks, terms, vector * team, busy)
 
 
-def _column_shares(count: int, terms: int, dtype: Any) -> Shares:
+def _column_shares(count: int, terms: int, dtype: DType) -> Shares:
     """A warp's width of columns where there are so many; more where they are short."""
     packs = -(-count // (VECTOR_BYTES // dtype.itemsize))
     lanes = min(_power(packs), max(32, THREADS // _power(terms)))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from singa_lite.array_types import Array
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import Builder, BuiltKernel
-from singa_lite.kernels.kernel_set import Launch, Settings, TensorSpec, TensorSpecs
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpec, TensorSpecs
 from singa_lite.kernels.routine import Binding, Step, Temporary
 
 #: Threads of a block, where a kernel has no reason for another number.
@@ -22,7 +24,12 @@ MOST_BLOCKS = 4096
 #: A tensor of the call, named by the spec that its builder was given, a part of the scratch, or None (no tensor).
 BufferView = base.BufferView | None
 #: What kernels take besides: NumPy scalars and structs (0-d arrays), by value.
-Value = np.generic | np.ndarray[Any, Any]
+Value = np.generic | Array
+#: What a step is given: buffers and values, in the order of the kernel or the call.
+Argument = BufferView | Value
+
+#: Types of a kernel: {name in the source: dtype}, {"T": x.dtype} as a rule.
+Types = Mapping[str, DTypeLike]
 
 
 class Function(Protocol):
@@ -57,7 +64,7 @@ class Arguments:
 
 
 @dataclass(frozen=True)
-class Addresses(Binding):
+class Addresses(Binding[int]):
     """The addresses of a call's tensors. loader: of the kernels, None if the routine has calls of libraries alone."""
 
     loader: Loader | None
@@ -73,7 +80,7 @@ class Addresses(Binding):
 class CudaStep(Step[Addresses]):
     """A step of this set. arguments: buffers, and values if it launches a kernel of ours, in its order."""
 
-    arguments: tuple[BufferView | Value, ...]
+    arguments: tuple[Argument, ...]
 
     def over(self, tensors: Mapping[TensorSpec, TensorSpec]) -> Self:
         """The same step over other tensors, see `Routine.over`."""
@@ -133,13 +140,13 @@ class Routine(base.Routine[CudaStep]):
         self,
         file: str,
         kernel: str,
-        *arguments: BufferView | Value,
-        types: Mapping[str, Any],
+        *arguments: Argument,
+        types: Types,
         grid: int | Sequence[int],
         block: int | Sequence[int] = THREADS,
         shared_bytes: int = 0,
     ) -> Routine:
-        """A step: a kernel of `file`. types: {name in the source: dtype}, {"T": x.dtype} as a rule. Returns itself."""
+        """A step: a kernel of `file` for these types. Returns itself."""
         named = tuple((name, np.dtype(dtype).name) for name, dtype in types.items())
         self.steps.append(KernelLaunch(arguments, file, kernel, named, _three(grid), _three(block), shared_bytes))
         return self
@@ -164,24 +171,24 @@ class Routine(base.Routine[CudaStep]):
         """The steps that are kernels of ours."""
         return [step for step in self.steps if isinstance(step, KernelLaunch)]
 
-    def _binding(self, arrays: Mapping[int, Any], scratch: Any, rest: Temporary) -> Addresses:
+    def _binding(self, arrays: Mapping[int, DeviceArray], scratch: DeviceArray | None, rest: Temporary) -> Addresses:
         return Addresses(arrays, scratch, rest, self.loader)
 
 
-class CudaKernel(BuiltKernel):
+class CudaKernel(BuiltKernel[Routine]):
     """A kernel of this set. loader: compiles the sources."""
 
-    def __init__(self, build: Builder, loader: Loader) -> None:
+    def __init__(self, build: Builder[Routine], loader: Loader) -> None:
         super().__init__(build)
         self._loader = loader
 
-    def attempt(self, specs: TensorSpecs, settings: Settings) -> Any:
+    def attempt(self, specs: TensorSpecs, settings: Settings) -> Routine | None:
         """The routine, which knows the loader."""
         routine = self.build(*specs, **settings)
         return None if routine is None else replace(routine, loader=self._loader)
 
 
-def address(array: Any) -> int:
+def address(array: DeviceArray) -> int:
     """Where a CuPy array's first element is."""
     return int(array.data.ptr)
 

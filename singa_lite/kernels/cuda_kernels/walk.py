@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from singa_lite.array_types import Array, DType
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.strides import memory_order
+
+#: A struct of C++, as an array without axes of a structured dtype.
+Struct = Array
 
 #: Most axes after merging, as in map.cuh.
 AXES = 6
@@ -51,7 +55,7 @@ def merged(shape: Sequence[int], operands: Sequence[TensorSpec]) -> Merged:
     return Merged(tuple(extents), tuple(map(tuple, strides)))
 
 
-def walk(shape: Sequence[int], operands: Sequence[TensorSpec], vector: int | None = None) -> Any:
+def walk(shape: Sequence[int], operands: Sequence[TensorSpec], vector: int | None = None) -> Struct | None:
     """The struct `Walk<N>` of map.cuh for N operands; None where it has too many axes or elements.
 
     operands: the first decides the order, so give the output first in importance; they broadcast to `shape`. vector:
@@ -63,7 +67,7 @@ def walk(shape: Sequence[int], operands: Sequence[TensorSpec], vector: int | Non
     mode = _mode(found, vector)
     if len(found.extents) > AXES or (count >= MOST_ELEMENTS and mode != FLAT):
         return None
-    struct = np.zeros((), _dtype(len(operands)))
+    struct = np.zeros((), walk_dtype(len(operands)))
     struct["count"], struct["mode"], struct["axes"] = count, mode, len(found.extents)
     struct["extents"][: len(found.extents)] = [min(extent, MOST_ELEMENTS - 1) for extent in found.extents]
     for index, strides in enumerate(found.strides):
@@ -91,6 +95,7 @@ def _mode(found: Merged, vector: int) -> int:
     return ROWS if whole else ANY
 
 
-def _dtype(operands: int) -> np.dtype[Any]:
-    fields: list[Any] = [("count", "i8"), ("mode", "u4"), ("axes", "u4"), ("extents", "u4", AXES)]
+def walk_dtype(operands: int) -> DType:
+    """Of the struct `Walk<N>` for that many operands."""
+    fields: list[object] = [("count", "i8"), ("mode", "u4"), ("axes", "u4"), ("extents", "u4", AXES)]
     return np.dtype([*fields, ("strides", "i8", (operands, AXES))])

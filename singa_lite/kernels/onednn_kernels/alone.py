@@ -6,7 +6,6 @@ import ctypes as c
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
 
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.onednn_kernels.library import load
@@ -46,7 +45,7 @@ def running(launch: Launch) -> Launch:
 @cache
 def _openmp() -> tuple[Callable[[], int], Callable[[int], object]]:
     """Functions that get and set the number of threads; they do nothing for a library that has others than OpenMP's."""
-    library: Any = c.CDLL(load().path)
+    library = c.CDLL(load().path)
     try:
         get, put = library.omp_get_max_threads, library.omp_set_num_threads
     except AttributeError:

@@ -7,10 +7,10 @@ which is given the statistics.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
@@ -21,8 +21,6 @@ from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.kernels.onednn_kernels.work import lies
 from singa_lite.kernels.routine import Temporary
-
-Array = np.ndarray[Any, Any]
 
 #: Algorithms of post-ops, and whether their operand is a whole tensor, not a vector.
 Links = Sequence[tuple[int, bool]]

@@ -14,10 +14,11 @@ Where the mean is large, x is moved by it on the way.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.columns import Columns, Span
@@ -25,7 +26,6 @@ from singa_lite.kernels.onednn_kernels.routine import BufferView
 from singa_lite.kernels.onednn_kernels.running_sums import ACCUMULATE, SQUARE, Link, RunningSums
 from singa_lite.kernels.routine import Temporary
 
-Array = np.ndarray[Any, Any]
 #: How some pixels are moved before they are summed: the descriptor of them, and what is done with each element in turn.
 Move = Callable[[Span], tuple[p.MemoryDesc, Sequence[Link]]]
 

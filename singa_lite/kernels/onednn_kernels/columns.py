@@ -9,16 +9,13 @@ sums down a column few terms are added to one another. Images in C order are lef
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
+from singa_lite.array_types import Array
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.routine import BufferView
 from singa_lite.kernels.onednn_kernels.work import Work
-
-Array = np.ndarray[Any, Any]
 
 #: Columns that there are at least if the pixels divide so; twice as many at most.
 COLUMNS = 1 << 12

@@ -10,7 +10,7 @@ from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.line import Steps, along, can_reorder
+from singa_lite.kernels.onednn_kernels.line import Binary, Eltwise, Steps, along, can_reorder
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.strides import ordered_strides
 
@@ -25,7 +25,7 @@ def copy(x: TensorSpec, y: TensorSpec) -> Routine | None:
     if y.size < _LARGE or x.shape != y.shape or not can_reorder(x, y):
         return None
     if layouts.are_alike(y, x):
-        return along(y, x, add=lambda steps, x: steps.chain(y, x, ("binary", algorithms.MAXIMUM, x)))
+        return along(y, x, add=lambda steps, x: steps.chain(y, x, Binary(algorithms.MAXIMUM, x)))
     reorder = p.Reorder(memory_descs.of(x), memory_descs.of(y))
     # What is called "simple" is a plain copy of rows, or loops over single elements where the order of axes changes.
     if "jit" not in reorder.implementation and layouts.order_of(x) != layouts.order_of(y):
@@ -69,8 +69,8 @@ def exp(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """The larger of e**x and x, which is e**x, but for NaN, of which the library makes inf."""
 
     def fill(steps: Steps, x: TensorSpec) -> None:
-        same, larger = (("binary", algorithms.MAXIMUM, x),) * 2
-        steps.chain(y, x, same, ("eltwise", algorithms.EXP, 0.0, 0.0), larger)
+        same, larger = (Binary(algorithms.MAXIMUM, x),) * 2
+        steps.chain(y, x, same, Eltwise(algorithms.EXP), larger)
 
     return along(y, x, add=fill)
 
@@ -80,7 +80,7 @@ def _two_operands(algorithm: int, a: TensorSpec, b: TensorSpec, y: TensorSpec) -
     if y.size < _LARGE or not layouts.are_alike(y, a) or not layouts.are_floats(b):
         return None
     if layouts.are_alike(y, b):
-        return along(y, a, b, add=lambda steps, a: steps.chain(y, a, ("binary", algorithm, b)))
+        return along(y, a, b, add=lambda steps, a: steps.chain(y, a, Binary(algorithm, b)))
     second = _broadcast(b, y)
     if second is None:
         return None

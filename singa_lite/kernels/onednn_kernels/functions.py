@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ctypes as c
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+#: A type of C, as ctypes has it; and a function, of whose result ctypes says nothing.
+CType: TypeAlias = type[Any]
+CFunction: TypeAlias = Callable[..., Any]
 
 #: One letter for each type of argument: o a new object, p an object or memory, d extents of axes.
-TYPES: dict[str, Any] = {
+TYPES: dict[str, CType] = {
     "o": c.POINTER(c.c_void_p),
     "p": c.c_void_p,
     "d": c.POINTER(c.c_int64),

@@ -6,7 +6,6 @@ The library keeps the biased variance where the interface keeps 1 / sqrt(varianc
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -29,8 +28,6 @@ from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import Routine
 from singa_lite.kernels.onednn_kernels.running_sums import Link
 from singa_lite.kernels.onednn_kernels.work import Work, lies
-
-Array = np.ndarray[Any, Any]
 
 _AFFINE = f.USE_SCALE | f.USE_SHIFT
 #: Elements of a piece: it stays in the caches of the cores from one step to the next.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
-from singa_lite.kernels.kernel_set import Launch, TensorSpec, TensorSpecs
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec, TensorSpecs
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
@@ -18,9 +18,30 @@ from singa_lite.kernels.routine import Temporary, in_order
 #: Elements of a piece: four tensors' pieces stay in a cache of 32 MiB from one primitive to the next.
 PIECE = 1 << 20
 
-#: What is done with each element on its way to the target: ("binary", algorithm, operand), ("eltwise", algorithm,
-#: alpha, beta), and at the end, if at all, ("sum", scale): the target's old value times scale is added.
-Link = tuple[Any, ...]
+
+class Binary(NamedTuple):
+    """An element and its counterpart in another buffer, or the one number of it, become one by an algorithm."""
+
+    algorithm: int
+    other: BufferView
+
+
+class Eltwise(NamedTuple):
+    """An element becomes the algorithm's function of it."""
+
+    algorithm: int
+    alpha: float = 0.0
+    beta: float = 0.0
+
+
+class AddOld(NamedTuple):
+    """The target's old value times the scale is added. Only at the end of a chain."""
+
+    scale: float
+
+
+#: What is done with each element on its way from the source to the target.
+Link = Binary | Eltwise | AddOld
 
 
 class Steps(Routine):
@@ -36,17 +57,21 @@ class Steps(Routine):
         return memory_descs.dense((self.size,))
 
     def chain(self, target: BufferView, source: BufferView, *links: Link) -> None:
-        """target = source, taken through the links one by one. The first link is binary; target may be source."""
-        (_, algorithm, other), *rest = links
-        operands = {f.SRC: source, f.SRC_1: other, f.DST: target}
+        """target = source, taken through the links one by one. The first is a `Binary`; target may be source."""
+        first, *others = links
+        if not isinstance(first, Binary):
+            raise TypeError(f"wanted a binary link to begin with, received {first}")
+        operands = {f.SRC: source, f.SRC_1: first.other, f.DST: target}
         post_ops: list[p.PostOp] = []
-        for index, (kind, *arguments) in enumerate(rest):
-            if kind == "binary":
-                operands[f.post_op(index)] = arguments[1]
-                post_ops.append((kind, arguments[0], self._desc(arguments[1])))
+        for index, link in enumerate(others):
+            if isinstance(link, Binary):
+                operands[f.post_op(index)] = link.other
+                post_ops.append(("binary", link.algorithm, self._desc(link.other)))
+            elif isinstance(link, Eltwise):
+                post_ops.append(("eltwise", *link))
             else:
-                post_ops.append((kind, *arguments, 0, 0) if kind == "sum" else (kind, *arguments))
-        made = Primitive("binary", algorithm, self.line, self._desc(other), self.line, post_ops=post_ops)
+                post_ops.append(("sum", link.scale, 0, 0))
+        made = Primitive("binary", first.algorithm, self.line, self._desc(first.other), self.line, post_ops=post_ops)
         self.run(made, operands)
 
     def eltwise(
@@ -77,8 +102,8 @@ class Steps(Routine):
 
         Of two numbers of which one is NaN, and of two zeros, the library takes the second, so the bound is made first.
         """
-        number, no_sign = ("eltwise", a.LINEAR, 1.0, bound), ("eltwise", a.LINEAR, 1.0, 0.0)
-        self.chain(target, source, ("binary", a.LESS, source), number, ("binary", algorithm, source), no_sign)
+        number, no_sign = Eltwise(a.LINEAR, 1.0, bound), Eltwise(a.LINEAR, 1.0)
+        self.chain(target, source, Binary(a.LESS, source), number, Binary(algorithm, source), no_sign)
 
     def _desc(self, operand: BufferView) -> p.MemoryDesc:
         return self.line if isinstance(operand, TensorSpec) else memory_descs.dense((1,))
@@ -119,7 +144,9 @@ class Line(Work):
         """Of the temporaries and the primitive that needs most."""
         return max(super().scratch_bytes, *(steps.scratch_bytes for steps in self._over.values()))
 
-    def _launch(self, specs: TensorSpecs, arrays: tuple[Any, ...], scratch: Any) -> Launch:
+    def _launch(
+        self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None
+    ) -> Launch:
         launches = [super()._launch(specs, arrays, scratch)] if self.steps else []
         lines = [array if array is None or array.size != self.size else flat(array) for array in arrays]
         for start in range(0, self.size, self.piece):

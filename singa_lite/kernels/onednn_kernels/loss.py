@@ -5,22 +5,19 @@ The scores are a matrix then, one row a position; what concerns one number a row
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.primitive import Primitive
+from singa_lite.kernels.onednn_kernels.primitive import PostOp, Primitive
 from singa_lite.kernels.onednn_kernels.reduction import Stage
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.kernels.routine import Temporary
 from singa_lite.strides import ordered_strides
-
-Array = np.ndarray[Any, Any]
 
 #: dnnl_reduction_max
 _LARGEST = 0x2FFF2
@@ -165,7 +162,11 @@ def _normalize(
 
 def _nan_where_huge(routine: Routine, line: p.MemoryDesc, total: BufferView) -> None:
     """total += 0 * (1e20 * total). The library's e**NaN is about 1e38, while each right power is at most 1."""
-    zero_or_nan = [("eltwise", a.LINEAR, 1e20, 0.0), ("eltwise", a.LINEAR, 0.0, 0.0), ("binary", a.ADD, line)]
+    zero_or_nan: list[PostOp] = [
+        ("eltwise", a.LINEAR, 1e20, 0.0),
+        ("eltwise", a.LINEAR, 0.0, 0.0),
+        ("binary", a.ADD, line),
+    ]
     made = Primitive("binary", a.MAXIMUM, line, line, line, post_ops=zero_or_nan)
     routine.run(made, {f.SRC: total, f.SRC_1: total, f.post_op(2): total, f.DST: total})
 

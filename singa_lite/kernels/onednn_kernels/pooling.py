@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import functions as f
@@ -14,10 +14,8 @@ from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.routine import Routine
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.kernels.routine import Temporary
-
-Array = np.ndarray[Any, Any]
 
 # dnnl_pooling_max, dnnl_pooling_avg_include_padding, dnnl_pooling_avg_exclude_padding
 _MAXIMUM, _AVERAGE_OF_ALL, _AVERAGE = 0x1FF, 0x2FF, 0x3FF
@@ -55,7 +53,7 @@ def max_pool2d(x: TensorSpec, y: TensorSpec, index: TensorSpec | None, *, window
     return images
 
 
-def _means(images: Images, x: TensorSpec, source: Any) -> Temporary | None:
+def _means(images: Images, x: TensorSpec, source: BufferView) -> Temporary | None:
     """Adds a step: the mean of each channel of each image. None if the library has but plain loops for it."""
     n, c, *extents = x.shape
     result = memory_descs.dense((n, c, 1, 1), axes=images.axes)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes as c
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels.library import load
@@ -22,7 +23,7 @@ class Handle(Unique):
 
     __slots__ = ("_as_parameter_", "_destroy", "_keep")
 
-    def __init__(self, kind: str, pointer: c.c_void_p, *keep: Any) -> None:
+    def __init__(self, kind: str, pointer: c.c_void_p, *keep: object) -> None:
         self._as_parameter_ = pointer
         self._destroy = getattr(load(), f"{kind}_destroy")
         self._keep = keep
@@ -37,7 +38,7 @@ class _Argument(c.Structure):
     _fields_ = [("argument", c.c_int), ("memory", c.c_void_p)]
 
 
-def dims(extents: Extents) -> Any:
+def dims(extents: Extents) -> c.Array[c.c_int64]:
     """Extents as the library takes them."""
     return (c.c_int64 * max(len(extents), 1))(*extents)
 
@@ -47,7 +48,7 @@ class MemoryDesc(Unique):
 
     __slots__ = ("_as_parameter_", "_owner")
 
-    def __init__(self, pointer: Any, owner: Any) -> None:
+    def __init__(self, pointer: c.c_void_p, owner: object) -> None:
         self._as_parameter_ = pointer
         self._owner = owner
 
@@ -75,7 +76,7 @@ def memory_desc(shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: 
 
 
 #: One post-op: its kind ("eltwise", "sum", "binary", "prelu") and what its function takes.
-PostOp = tuple[Any, ...]
+PostOp: TypeAlias = tuple[str, *tuple[object, ...]]
 
 _ZERO = np.zeros(1, np.float32)
 
@@ -104,7 +105,7 @@ class Primitive(Unique):
     """
 
     def __init__(
-        self, function: str, *arguments: Any, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
+        self, function: str, *arguments: object, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
     ) -> None:
         library, attributes = load(), _attributes(post_ops)
         self._slopes = [f.slope(index) for index, (kind, *_) in enumerate(post_ops) if kind == "prelu"]
@@ -115,7 +116,7 @@ class Primitive(Unique):
     #: Arguments of post-ops "prelu", whose slope is 0.
     _slopes: Sequence[int] = ()
 
-    def _finish(self, descriptor: c.c_void_p, keep: Any) -> None:
+    def _finish(self, descriptor: c.c_void_p, keep: object) -> None:
         library = load()
         self.descriptor = Handle("primitive_desc", descriptor, keep)
         self._primitive: Handle | None = None
@@ -132,12 +133,12 @@ class Primitive(Unique):
         """The descriptor that an argument of the execution must have."""
         return MemoryDesc(c.c_void_p(load().query_md(self.descriptor, f.ARGUMENT_DESC, argument)), self)
 
-    def bind(self, arrays: Mapping[int, Any], scratch: Any = None) -> Launch:
+    def bind(self, arrays: Mapping[int, Array], scratch: Array | None = None) -> Launch:
         """A call without arguments that runs the primitive. arrays: {argument: NumPy array over its memory}."""
         launch, _ = self._bound(arrays, scratch)
         return launch
 
-    def bind_each(self, rounds: Sequence[Mapping[int, Any]], scratch: Any = None) -> Callable[[int], None]:
+    def bind_each(self, rounds: Sequence[Mapping[int, Array]], scratch: Array | None = None) -> Callable[[int], None]:
         """A call that runs the primitive over the arrays of one of several rounds, given its index.
 
         Objects of the library take kilobytes; here one set of them is pointed to where the work is.
@@ -154,10 +155,12 @@ class Primitive(Unique):
 
         return run
 
-    def _bound(self, arrays: Mapping[int, Any], scratch: Any) -> tuple[Launch, dict[int, Handle]]:
+    def _bound(self, arrays: Mapping[int, Array], scratch: Array | None) -> tuple[Launch, dict[int, Handle]]:
         library = load()
         given = {**arrays, **dict.fromkeys(self._slopes, _ZERO)}
         if self.scratch_bytes:
+            if scratch is None:
+                raise ValueError(f"{self.implementation}: wanted {self.scratch_bytes} bytes of scratch, received none")
             given[f.SCRATCHPAD] = scratch
         memories = {argument: self._memory(argument, array) for argument, array in given.items()}
         arguments = (_Argument * len(given))(
@@ -169,7 +172,7 @@ class Primitive(Unique):
         launch.keep = memories, list(given.values())  # type: ignore[attr-defined]
         return launch, memories
 
-    def _memory(self, argument: int, array: Any) -> Handle:
+    def _memory(self, argument: int, array: Array) -> Handle:
         desc = self.memory_desc(argument)
         if array.flags.forc and array.nbytes < desc.nbytes:  # the library writes to where it is told
             raise ValueError(

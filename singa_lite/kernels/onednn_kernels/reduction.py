@@ -6,11 +6,13 @@ serves, which goes at the speed of memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import functions as f
@@ -18,8 +20,6 @@ from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.strides import ordered_strides
-
-Array = np.ndarray[Any, Any]
 
 #: dnnl_reduction_sum
 _SUM = 0x2FFF4
@@ -177,5 +177,5 @@ def _left(runs: list[_Run], stage: Stage) -> list[_Run]:
     return _merged([_Run(extent, stride, summed) for (extent, summed), stride in zip(axes, strides, strict=True)])
 
 
-def _filler(value: float) -> Any:
+def _filler(value: float) -> Callable[[Array], None]:
     return lambda array: array.fill(value)

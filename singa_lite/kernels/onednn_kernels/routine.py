@@ -7,16 +7,19 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from types import ModuleType
-from typing import Any, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import BuiltKernel, builders
-from singa_lite.kernels.kernel_set import Launch, Settings, TensorSpecs
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpecs
 from singa_lite.kernels.onednn_kernels.library import OneDNNError
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.routine import Binding, Row, Step, Temporary
+
+Piece = TypeVar("Piece")
 
 #: The library holds extents and some products of them in 32 bits: beyond, it is silently wrong, or divides by zero.
 MOST_ELEMENTS = 2**31 - 1
@@ -35,24 +38,29 @@ class FlatSlice:
 BufferView = base.BufferView | FlatSlice
 
 
-class Arrays(Binding):
+class Arrays(Binding[Array | None]):
     """The NumPy arrays of a call."""
 
-    def __getitem__(self, view: BufferView | None) -> Any:
+    def __getitem__(self, view: BufferView | None) -> Array | None:
         """The buffer's array; None for a tensor that is left out."""
+        return None if view is None else self.array(view)
+
+    def array(self, view: BufferView) -> Array:
+        """The array of a buffer that is there."""
         if isinstance(view, Temporary):
-            own = self.scratch[view.offset : view.offset + view.nbytes]
+            own: Array = self.scratch[view.offset : view.offset + view.nbytes]
             return own.view(view.dtype).reshape(view.shape)
         if isinstance(view, FlatSlice):
-            return flat(self[view.tensor])[view.start : view.start + view.count]
-        return None if view is None else self.arrays[id(view)]
+            return flat(self.array(view.tensor))[view.start : view.start + view.count]
+        array: Array = self.arrays[id(view)]
+        return array
 
 
 @dataclass
 class _HostCall(Step[Arrays]):
     """A function on the host, over the arrays of its buffers."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     views: tuple[BufferView | None, ...]
 
     def bind(self, binding: Arrays) -> Launch:
@@ -71,8 +79,8 @@ class _Execution(Step[Arrays]):
     def scratch_bytes(self) -> int:
         return self.primitive.scratch_bytes
 
-    def arrays(self, binding: Arrays) -> dict[int, Any]:
-        return {argument: binding[view] for argument, view in self.views.items()}
+    def arrays(self, binding: Arrays) -> dict[int, Array]:
+        return {argument: binding.array(view) for argument, view in self.views.items()}
 
     def bind(self, binding: Arrays) -> Launch:
         return self.primitive.bind(self.arrays(binding), binding.workspace)
@@ -111,7 +119,7 @@ class _Conditional(Row[Arrays]):
     again: bool
 
     def bind(self, binding: Arrays) -> Launch:
-        launch, condition = super().bind(binding), binding[self.condition]
+        launch, condition = super().bind(binding), binding.array(self.condition)
 
         def once() -> None:
             if condition[0]:
@@ -134,11 +142,11 @@ class Routine(base.Routine[Step[Arrays]]):
         given = {argument: view for argument, view in views.items() if view is not None}
         self.steps.append(_Execution(primitive, given))
 
-    def call(self, function: Callable[..., Any], *views: BufferView | None) -> None:
+    def call(self, function: Callable[..., object], *views: BufferView | None) -> None:
         """A step on the host: the function over the buffers' arrays, for small ones (a vector of channels)."""
         self.steps.append(_HostCall(function, views))
 
-    def repeat(self, pieces: Iterable[Any], add: Callable[[Any], None]) -> None:
+    def repeat(self, pieces: Iterable[Piece], add: Callable[[Piece], None]) -> None:
         """Steps that are done with one piece after the other: `add` adds those of a piece, primitives only.
 
         Where these are the same ones for several pieces in a row, they are bound once.
@@ -171,14 +179,14 @@ class Routine(base.Routine[Step[Arrays]]):
         finally:
             self.steps = before
 
-    def _binding(self, arrays: Mapping[int, Any], scratch: Any, rest: Temporary) -> Arrays:
+    def _binding(self, arrays: Mapping[int, DeviceArray], scratch: DeviceArray | None, rest: Temporary) -> Arrays:
         return Arrays(arrays, scratch, rest)
 
 
-class RoutineKernel(BuiltKernel):
+class RoutineKernel(BuiltKernel[Routine]):
     """A kernel of this set."""
 
-    def attempt(self, specs: TensorSpecs, settings: Settings) -> Any:
+    def attempt(self, specs: TensorSpecs, settings: Settings) -> Routine | None:
         """The routine; None for what the library has no code for, or cannot count."""
         if any(spec is not None and spec.size > MOST_ELEMENTS for spec in specs):
             return None
@@ -195,6 +203,6 @@ def collect(*modules: ModuleType) -> dict[str, RoutineKernel]:
     return {name: RoutineKernel(builder) for name, builder in builders(*modules).items()}
 
 
-def flat(array: Any) -> Any:
+def flat(array: Array) -> Array:
     """The elements of an array without gaps in the order of memory."""
     return np.lib.stride_tricks.as_strided(array, (array.size,), (array.itemsize,))

@@ -11,8 +11,8 @@ enough to stay in the caches. The sums of single channels, which would jump thro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
@@ -51,7 +51,7 @@ class RunningSums:
         self.part = units_of_part * columns.unit
         self.line = -(-units_of_part // _PARTS) * columns.unit
         #: By algorithms, post-ops and the descriptors. These have no hash: they are told apart by `id`, and kept.
-        self._made: dict[Any, tuple[Primitive, tuple[p.MemoryDesc, ...]]] = {}
+        self._made: dict[Hashable, tuple[Primitive, tuple[p.MemoryDesc, ...]]] = {}
 
     def run(
         self, desc: p.MemoryDesc, source: BufferView, links: Sequence[Link], ends: Sequence[PostOp], target: BufferView

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
-from singa_lite.kernels.kernel_set import Launch, TensorSpec, TensorSpecs
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec, TensorSpecs
 from singa_lite.kernels.onednn_kernels import alone
 from singa_lite.kernels.onednn_kernels.layouts import FLOAT
 from singa_lite.kernels.onednn_kernels.primitive import PostOp, Primitive
@@ -27,7 +26,7 @@ class Work(Routine):
         return alone.making() if self._is_small else nullcontext()
 
     def make(
-        self, function: str, *arguments: Any, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
+        self, function: str, *arguments: object, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
     ) -> Primitive:
         """A primitive for as many threads as will run it."""
         with self.making():
@@ -39,12 +38,14 @@ class Work(Routine):
             return tensor.part(start, count, FLOAT)
         return FlatSlice(tensor, start, count)
 
-    def bind(self, specs: TensorSpecs, arrays: tuple[Any, ...], scratch: Any) -> Launch:
+    def bind(self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
         """The steps over these arrays. specs: those that the routine was built with."""
         launch = self._launch(specs, arrays, scratch)
         return alone.running(launch) if self._is_small else launch
 
-    def _launch(self, specs: TensorSpecs, arrays: tuple[Any, ...], scratch: Any) -> Launch:
+    def _launch(
+        self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None
+    ) -> Launch:
         """The steps, by however many threads."""
         return super().bind(specs, arrays, scratch)
 
