@@ -128,12 +128,12 @@ template <class L>
 __device__ __forceinline__ void gradients_of_slab(const Plane<4>& plane, const T* dy, const T* x, const S* mean,
                                                   const S* inv_std, C* sums, C* products, C* memory) {
     const int V = L::COUNT;
-    const Share share = share_of(plane);
+    const Part part = part_of(plane);
     C sum[V] = {}, product[V] = {};
-    if (share.held) {
+    if (part.held) {
         int64 base[4];
-        offsets(plane.kept, (unsigned)share.kept, base);
-        each_row<L>(share, plane.height, [&](int64 row) {
+        offsets(plane.kept, (unsigned)part.kept, base);
+        each_row<L>(part, plane.height, [&](int64 row) {
             int64 at[4];
             C g[V], v[V];
             locate<L>(plane.summed, row, base, at);
@@ -147,10 +147,10 @@ __device__ __forceinline__ void gradients_of_slab(const Plane<4>& plane, const T
             }
         });
     }
-    sum_down(plane, share, sum, memory);
-    sum_down(plane, share, product, memory);
-    keep_partial(plane, share, sum, sums);
-    keep_partial(plane, share, product, products);
+    sum_down(plane, part, sum, memory);
+    sum_down(plane, part, product, memory);
+    keep_partial(plane, part, sum, sums);
+    keep_partial(plane, part, product, products);
 }
 
 extern "C" __global__ void layer_slab_gradients(Plane<4> plane, const T* dy, const T* x, const S* mean,

@@ -84,8 +84,8 @@ __device__ inline void take(Moments<V>& all, const C (&values)[Taken<V>::COUNT][
 // Of the lines that a block's threads which stand below each other took, in the uppermost.
 // memory: THREADS for each value, 2 * V + 1 of them.
 template <int N, int V>
-__device__ inline void merge_down(const Plane<N>& plane, const Share& share, Moments<V>& own, C* memory) {
-    const unsigned slot = share.across * plane.height + share.down;
+__device__ inline void merge_down(const Plane<N>& plane, const Part& part, Moments<V>& own, C* memory) {
+    const unsigned slot = part.across * plane.height + part.down;
     for (unsigned half = plane.height / 2; half > 0; half /= 2) {
         memory[2 * V * THREADS + slot] = own.count;
 #pragma unroll
@@ -94,7 +94,7 @@ __device__ inline void merge_down(const Plane<N>& plane, const Share& share, Mom
             memory[(V + j) * THREADS + slot] = own.squares[j];
         }
         __syncthreads();
-        if (share.down < half) {
+        if (part.down < half) {
             Moments<V> other;
             other.count = memory[2 * V * THREADS + slot + half];
 #pragma unroll
