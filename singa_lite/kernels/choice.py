@@ -10,19 +10,17 @@ from threading import RLock
 
 from singa_lite import threads
 from singa_lite.errors import DeviceError
+from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpecs
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.notice import warn
 
 SETS = ("auto", "onednn", "numpy")
 
-#: The NumPy kernels that call BLAS, and the fewest elements of their largest operand for which it may use threads.
-#: OpenBLAS does from m·n·k = 2**18 on, where the largest of the three matrices has 2**12 elements or more; the columns
-#: of a convolution are a matrix too, and no operand.
-PRODUCTS = {
-    **dict.fromkeys(("linear", "linear_activation", "linear_gradient", "matmul"), 1 << 12),
-    **dict.fromkeys(("conv2d", "conv2d_activation", "conv2d_derivative", "conv2d_gradient"), 0),
-}
+#: By what a kernel multiplies (`Facts.multiplies`), the fewest elements of its largest tensor for which BLAS may use
+#: threads. OpenBLAS does from m·n·k = 2**18 on, where the largest of the three matrices has 2**12 elements or more. How
+#: large the patches of a convolution are, its tensors do not say.
+_LEAST = {"tensors": 1 << 12, "patches": 0}
 
 _lock = RLock()
 
@@ -84,8 +82,9 @@ def _warn(why: str) -> None:
 def _beside_openmp(kernels: KernelSet) -> KernelSet:
     """The set, with BLAS on one thread."""
     made = copy(kernels)
+    products = {name: SIGNATURES[name].facts.multiplies for name in kernels.kernels}
     made.kernels = {
-        name: OneBlasThread(kernel, PRODUCTS[name]) if name in PRODUCTS else kernel
+        name: OneBlasThread(kernel, _LEAST[products[name]]) if products[name] else kernel
         for name, kernel in kernels.kernels.items()
     }
     return made
@@ -95,7 +94,7 @@ def _beside_openmp(kernels: KernelSet) -> KernelSet:
 class OneBlasThread:
     """A kernel with BLAS on one thread, as its waiting threads would take the cores from OpenMP's.
 
-    least: elements of the largest operand from which on BLAS may use threads.
+    least: elements of the largest tensor from which on BLAS may use threads.
     """
 
     kernel: Kernel
