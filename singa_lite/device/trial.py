@@ -42,7 +42,7 @@ class GpuTrial:
         regions: list[CudaRegion],
     ) -> Values:
         arrays = tuple(
-            None if spec is None or value is None else self._placed(spec, value, regions)
+            None if spec is None or value is None else self._filled(spec, value, regions)
             for spec, value in zip(specs, values, strict=True)
         )
         nbytes = routine.scratch_bytes
@@ -52,7 +52,7 @@ class GpuTrial:
         routine.bind(specs, arrays, scratch)()
         return self._runtime.read(arrays[-1])
 
-    def _placed(self, spec: TensorSpec, value: Array, regions: list[CudaRegion]) -> DeviceArray:
+    def _filled(self, spec: TensorSpec, value: Array, regions: list[CudaRegion]) -> DeviceArray:
         made = self._array(spec, value.nbytes, regions)
         self._runtime.write(made, value)
         return made

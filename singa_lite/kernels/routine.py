@@ -44,12 +44,12 @@ class Temporary:
 BufferView = TensorSpec | Temporary
 
 
-#: What a set gives to its steps for a buffer.
-Bound = TypeVar("Bound")
+#: What a set gives to its steps for a buffer: an array, or an address.
+Access = TypeVar("Access")
 
 
 @dataclass(frozen=True)
-class Binding(ABC, Generic[Bound]):
+class Binding(ABC, Generic[Access]):
     """What the steps of a routine are given for their buffers in one call.
 
     arrays: of the call, by `id` of the specs that stand for them in the steps; scratch: bytes, None if none are needed;
@@ -61,11 +61,11 @@ class Binding(ABC, Generic[Bound]):
     rest: Temporary
 
     @abstractmethod
-    def __getitem__(self, view: BufferView | None) -> Bound:
+    def __getitem__(self, view: BufferView | None) -> Access:
         """What stands for the buffer; None is for a tensor that is left out."""
 
     @property
-    def workspace(self) -> Bound:
+    def workspace(self) -> Access:
         """What stands for the workspace; where no step needs any, what does for a tensor that is left out."""
         return self[self.rest if self.rest.nbytes else None]
 

@@ -34,7 +34,7 @@ def batch_norm(
     momentum: float,
     epsilon: float,
 ) -> Routine | None:
-    """Moments of slabs; statistics of channels; y."""
+    """Steps: the moments of slabs, the statistics of channels from them, then y."""
     types = types_of((x, y), (gamma, beta, running_mean, running_var, mean, inv_std))
     found = plane(CHANNELS, [x])
     if types is None or found is None:
@@ -60,7 +60,7 @@ def batch_norm_inference(
     *,
     epsilon: float,
 ) -> Routine | None:
-    """y."""
+    """One step."""
     vectors = running_mean, running_var, gamma, beta
     types = types_of((x, y), vectors)
     if types is None:
@@ -77,7 +77,7 @@ def _normalized(
     types: Types,
     *values: Value,
 ) -> Routine | None:
-    """With the step that writes y."""
+    """The routine with a last step, which writes y."""
     found = plane(CHANNELS, (x, y), PASS_BLOCKS)
     if found is None:
         return None
@@ -109,7 +109,7 @@ def batch_norm_derivative(
 def batch_norm_gradient(
     dy: TensorSpec, x: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dgamma: TensorSpec, dbeta: TensorSpec
 ) -> Routine | None:
-    """Sums of slabs, then of channels."""
+    """Steps: sums of slabs, then of channels."""
     types = types_of((dy, x), (mean, inv_std, dgamma, dbeta))
     found = plane(CHANNELS, (dy, x))
     if types is None or found is None:

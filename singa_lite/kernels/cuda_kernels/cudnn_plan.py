@@ -25,7 +25,7 @@ Draw = Callable[[Graph], None]
 
 
 class Knobs(NamedTuple):
-    """What engines may do; never: round inputs to a shorter type, or sums of halves to halves.
+    """What engines may do. None may round inputs to a shorter type, or sums of halves to halves.
 
     workspace_limit: bytes of a call. By default what the engines that the library puts first want for four fifths of
     the convolutions of ResNet-50 at batch 32 in float32. allow_tf32: float32 factors may be rounded to 10 bits.
@@ -137,8 +137,8 @@ class PlannedCall:
 def _build(graph: Graph, candidates: int) -> bool:
     """Make the first plan of the list that can be made; False where none can.
 
-    By number, as the frontend's own walk ends at the first engine that breaks in another way than by declining. Plans
-    that the conditions leave out decline too, in the words of whoever knows of them.
+    By index, as the frontend's own loop ends at the first engine that fails otherwise than by declining. Plans that
+    our conditions leave out raise as well: what says that they are not supported, or what `_is_left_out` knows.
     """
     broken = ""
     for number in range(candidates):
@@ -160,6 +160,6 @@ def _is_left_out(error: Exception) -> bool:
 
 
 def _align(graph: Graph, alignments: Mapping[int, int]) -> None:
-    """Say how tensors are aligned. Graphs in Python have no words for it, the tensors below them do."""
+    """Say how tensors are aligned. Graphs in Python have no argument for that, the C++ tensors in them have."""
     for uid, alignment in alignments.items():
         graph._cpp_tensors[uid].set_alignment(alignment)

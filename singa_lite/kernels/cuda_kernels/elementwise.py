@@ -38,7 +38,7 @@ def mapped(
 
 
 def _float(kernel: str, y: TensorSpec, *reads: TensorSpec, values: tuple[Value, ...] = ()) -> Routine | None:
-    """The same for floats alone."""
+    """`mapped` for floats alone."""
     return mapped(FILE, kernel, y, *reads, values=values) if y.dtype.name in FLOATS else None
 
 

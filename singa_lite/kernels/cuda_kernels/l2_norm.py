@@ -16,7 +16,7 @@ SAMPLES = (0,)
 
 
 def l2_norm(x: TensorSpec, y: TensorSpec, norm: TensorSpec, *, epsilon: float) -> Routine | None:
-    """Sums of squares, norms, y."""
+    """Steps: sums of squares, norms, y."""
     found = plane(SAMPLES, (x, x))
     elements = walk(x.shape, (y, x, spread(norm, SAMPLES, x.shape)))
     if found is None or elements is None or not _are_alike(x, y, norm):
@@ -30,7 +30,7 @@ def l2_norm(x: TensorSpec, y: TensorSpec, norm: TensorSpec, *, epsilon: float) -
 
 
 def l2_norm_derivative(dy: TensorSpec, y: TensorSpec, norm: TensorSpec, dx: TensorSpec) -> Routine | None:
-    """Sums of dy * y, then dx."""
+    """Steps: sums of dy * y, then dx."""
     found = plane(SAMPLES, (dy, y))
     total = TensorSpec(norm.shape, computed(y), (computed(y).itemsize,))
     elements = walk(y.shape, (dx, dy, y, *(spread(spec, SAMPLES, y.shape) for spec in (norm, total))))

@@ -51,7 +51,7 @@ def layer_norm(
 def layer_norm_derivative(
     dy: TensorSpec, x: TensorSpec, gamma: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dx: TensorSpec
 ) -> Routine | None:
-    """The same for dx."""
+    """dx, at once if a warp can take a row."""
     types = types_of((dy, x, dx), (gamma, mean, inv_std))
     if types is None:
         return None
@@ -64,7 +64,7 @@ def layer_norm_derivative(
 def layer_norm_gradient(
     dy: TensorSpec, x: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dgamma: TensorSpec, dbeta: TensorSpec
 ) -> Routine | None:
-    """Sums of slabs of rows, then of features."""
+    """Steps: sums of slabs of rows, then of features."""
     types = types_of((dy, x), (mean, inv_std, dgamma, dbeta))
     rows, features = range(mean.ndim), range(mean.ndim, x.ndim)
     found = plane(features, (dy, x, *(spread(spec, rows, x.shape) for spec in (mean, inv_std))))

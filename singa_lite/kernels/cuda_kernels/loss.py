@@ -44,7 +44,7 @@ def softmax_cross_entropy(x: TensorSpec, target: TensorSpec, losses: TensorSpec,
 def softmax_cross_entropy_derivative(
     dlosses: TensorSpec, p: TensorSpec, target: TensorSpec, dx: TensorSpec
 ) -> Routine | None:
-    """The same teams."""
+    """Each position by a team of threads, as in `softmax_cross_entropy`."""
     if not served(p, target, dlosses, dx):
         return None
     routine = Routine()

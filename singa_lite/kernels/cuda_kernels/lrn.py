@@ -15,14 +15,14 @@ CHANNELS = (1,)
 def lrn(
     x: TensorSpec, y: TensorSpec, scale: TensorSpec, *, size: int, alpha: float, beta: float, k: float
 ) -> Routine | None:
-    """y and scale."""
+    """One step, which writes y and scale."""
     return _windows("lrn", (x, y, scale), size, alpha / size, beta, np.float64(k))
 
 
 def lrn_derivative(
     dy: TensorSpec, x: TensorSpec, scale: TensorSpec, dx: TensorSpec, *, size: int, alpha: float, beta: float
 ) -> Routine | None:
-    """dx."""
+    """One step."""
     return _windows("lrn_derivative", (dy, x, scale, dx), size, 2 * alpha * beta / size, beta)
 
 

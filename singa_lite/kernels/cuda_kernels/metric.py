@@ -17,12 +17,12 @@ def in_top_k(x: TensorSpec, target: TensorSpec, values: TensorSpec, *, k: int) -
 
 
 def precision_at_k(x: TensorSpec, target: TensorSpec, values: TensorSpec, *, k: int) -> Routine | None:
-    """Hits by k."""
+    """Hits divided by k."""
     return _hits(x, target, values, k, recall=False)
 
 
 def recall_at_k(x: TensorSpec, target: TensorSpec, values: TensorSpec, *, k: int) -> Routine | None:
-    """Hits by the number of labels."""
+    """Hits divided by the number of labels."""
     return _hits(x, target, values, k, recall=True)
 
 

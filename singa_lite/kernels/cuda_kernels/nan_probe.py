@@ -22,7 +22,7 @@ class Trial(Protocol):
 
 
 class Question(NamedTuple):
-    """A product with ReLU in it, None if the library has none, of x, weight, bias (or None) and y."""
+    """A product with ReLU in it, and the specs of x, weight, bias and y. routine: None if the library has none."""
 
     routine: Routine | None
     specs: tuple[TensorSpec, TensorSpec, TensorSpec | None, TensorSpec]

@@ -1,7 +1,7 @@
 """Random numbers by NumPy's Philox, in C order of the elements whatever their strides.
 
-`normal` and `truncated_normal` are left to the set below: NumPy's ziggurat takes a number of words that only the words
-before tell, so it goes one by one.
+`normal` and `truncated_normal` are left to the set below: how many words NumPy's
+ziggurat takes for a number depends on the words, so numbers come one after the other.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Seen(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """How the work is shared out. block: its threads; blocks: for all sums; chunk: its terms; chunks: of each sum."""
+    """How work is shared out. block: threads of one; blocks: for all sums; chunk: terms of one; chunks: of each sum."""
 
     block: tuple[int, int]
     blocks: int

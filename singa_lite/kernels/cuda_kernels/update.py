@@ -32,7 +32,7 @@ class _Tensors:
 
 
 class _Rates(NamedTuple):
-    """Settings that go into numbers of a step."""
+    """Settings that the numbers of a step are made of."""
 
     lr_mult: float
     decoupled_decay: float = 0.0

@@ -58,7 +58,7 @@ def merged(shape: Sequence[int], operands: Sequence[TensorSpec]) -> Merged:
 def walk(shape: Sequence[int], operands: Sequence[TensorSpec], vector: int | None = None) -> Struct | None:
     """The struct `Walk<N>` of map.cuh for N operands; None where it has too many axes or elements.
 
-    operands: the first decides the order, so give the output first in importance; they broadcast to `shape`. vector:
+    operands: the first, which is to be the output, decides the order; they broadcast to `shape`. vector:
     elements that a thread takes at a time (VECTOR in map.cuh), by default those of the first operand in 16 bytes.
     """
     vector = vector or VECTOR_BYTES // operands[0].dtype.itemsize

@@ -10,7 +10,7 @@ from singa_lite.kernels.onednn_kernels.library import load
 
 @cache
 def onednn(fallback: KernelSet) -> KernelSet:
-    """The set, over the set that serves calls which the library has no code for. OSError where there is no library.
+    """The kernel set. fallback: serves the calls that the library has no code for. OSError where there is no library.
 
     Images lie channels last and filters with the kernels innermost. The library picks its code by strides, so every
     kernel of the set may round otherwise where they change.

@@ -1,7 +1,7 @@
 """Activations along memory, and softmax.
 
-Of a NaN and a bound the library's own relu takes the bound; here NaN stays NaN, so that a training that has failed
-shows it. Softplus is left to the next set: the library's is off by 5e-6, and by all of its digits below -16.
+The library's own relu gives the bound for NaN. Here NaN stays NaN, so that one sees that a training has failed.
+Softplus is left to the fallback: the library's is off by 5e-6, and wrong in all its digits below -16.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from singa_lite.kernels.onednn_kernels.line import Line, along
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import Routine
 
-#: Longer rows are left to the next set: the library sums one after the other, and at 32000 the sum is off by 1e-5.
+#: Longer rows are left to the fallback: the library adds one element after the other, and of 32000 the sum is off by
+#: 1e-5.
 _LONGEST_ROW = 4096
 
 
@@ -29,7 +30,7 @@ def relu_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec) -> Routine | 
 
 
 def relu6(x: TensorSpec, y: TensorSpec) -> Routine | None:
-    """One bound, then the other."""
+    """Bounded by 0, then by 6."""
     return along(y, x, add=lambda steps, x: steps.clip(y, x, 0.0, 6.0))
 
 
@@ -44,17 +45,17 @@ def leaky_relu(x: TensorSpec, y: TensorSpec, *, slope: float) -> Routine | None:
 
 
 def leaky_relu_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec, *, slope: float) -> Routine | None:
-    """By the sign of y."""
+    """From y, which has the sign of x."""
     return along(dx, dy, y, add=lambda steps, dy: steps.derivative(dx, dy, y, a.RELU_FROM_RESULT, slope))
 
 
 def elu(x: TensorSpec, y: TensorSpec, *, alpha: float) -> Routine | None:
-    """e**x - 1 as it stands: exact to 6e-8 of alpha, not to the last digits of small results."""
+    """The library subtracts 1 from e**x: results are off by up to 6e-8 * alpha, which is much of small ones."""
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, a.ELU, alpha))
 
 
 def elu_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec, *, alpha: float) -> Routine | None:
-    """By the result."""
+    """From y, the result of the activation."""
     return along(dx, dy, y, add=lambda steps, dy: steps.derivative(dx, dy, y, a.ELU_FROM_RESULT, alpha))
 
 
@@ -64,7 +65,7 @@ def sigmoid(x: TensorSpec, y: TensorSpec) -> Routine | None:
 
 
 def sigmoid_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec) -> Routine | None:
-    """By the result."""
+    """From y, the result of the activation."""
     return along(dx, dy, y, add=lambda steps, dy: steps.derivative(dx, dy, y, a.LOGISTIC_FROM_RESULT))
 
 
@@ -74,17 +75,17 @@ def tanh(x: TensorSpec, y: TensorSpec) -> Routine | None:
 
 
 def tanh_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec) -> Routine | None:
-    """By the result."""
+    """From y, the result of the activation."""
     return along(dx, dy, y, add=lambda steps, dy: steps.derivative(dx, dy, y, a.TANH_FROM_RESULT))
 
 
 def gelu(x: TensorSpec, y: TensorSpec) -> Routine | None:
-    """The form with erf, which the library takes from a polynomial: exact to 2e-7 of |x|."""
+    """The exact form, with an erf that the library makes by a polynomial: off by up to 2e-7 * |x|."""
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, a.GELU))
 
 
 def gelu_derivative(dy: TensorSpec, x: TensorSpec, dx: TensorSpec) -> Routine | None:
-    """By what gelu took."""
+    """From x, the input of gelu."""
     return along(dx, dy, x, add=lambda steps, dy: steps.derivative(dx, dy, x, a.GELU))
 
 
@@ -94,19 +95,19 @@ def silu(x: TensorSpec, y: TensorSpec) -> Routine | None:
 
 
 def silu_derivative(dy: TensorSpec, x: TensorSpec, dx: TensorSpec) -> Routine | None:
-    """By what silu took."""
+    """From x, the input of silu."""
     return along(dx, dy, x, add=lambda steps, dy: steps.derivative(dx, dy, x, a.SWISH, 1.0))
 
 
 def softmax(x: TensorSpec, y: TensorSpec, *, axis: int) -> Routine | None:
-    """Along the axis whose elements lie side by side: the library has fast code for no other."""
+    """Only along the axis whose elements are neighbours in memory: the library has fast code for no other."""
     if not layouts.are_alike(y, x) or not _is_row(x, axis):
         return None
     return Line(x.size).each(lambda steps: steps.run(_softmax(x, axis), {f.SRC: x, f.DST: y}))
 
 
 def softmax_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec, *, axis: int) -> Routine | None:
-    """Along such an axis."""
+    """Only along such an axis."""
     if not layouts.are_alike(dx, dy, y) or not _is_row(y, axis):
         return None
     desc, operands = memory_descs.of(y), {f.DST: y, f.DIFF_DST: dy, f.DIFF_SRC: dx}

@@ -3,8 +3,8 @@
     pixels of 3 channels, 2 to a row:    | r g b r g b |
                                          | r g b r g b |
 
-Primitives are fast where rows are long and their length is a multiple of a vector's, whatever the channels are, and in
-sums down a column few terms are added to one another. Images in C order are left as they are.
+Primitives are fast where rows are long and a multiple of a vector register, however many channels there are; and a sum
+down a column has fewer terms. Images in C order are left as they are.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.routine import BufferView
 from singa_lite.kernels.onednn_kernels.work import Work
 
-#: Columns that there are at least if the pixels divide so; twice as many at most.
+#: The fewest columns, if the number of pixels has such a divisor; there are at most twice as many.
 COLUMNS = 1 << 12
 
 
 class Span(NamedTuple):
-    """So many pixels of activations, from that one on."""
+    """`length` pixels of activations, from pixel `start` on."""
 
     start: int
     length: int
@@ -31,8 +31,8 @@ class Span(NamedTuple):
 class Columns:
     """The matrix of images of this shape (n, c, h, w), for steps of `work`.
 
-    lie_last: whether the channels do, else the images are in C order. pixels: of all images together; unit: pixels that
-    stay together, those of a row of the matrix, or of an image in C order.
+    lie_last: whether the channels lie last, else the images are in C order. pixels: of all images together; unit:
+    pixels that stay together, those of a row of the matrix, or of an image in C order.
     """
 
     def __init__(self, work: Work, shape: tuple[int, ...], lie_last: bool, least: int = COLUMNS) -> None:
@@ -42,11 +42,11 @@ class Columns:
         self.unit = _side_by_side(self.pixels, self.channels, least) if lie_last else height * width
 
     def part(self, tensor: BufferView, span: Span) -> BufferView:
-        """An operand: these pixels of activations."""
+        """The buffer of these pixels of activations."""
         return self.work.part(tensor, span.start * self.channels, span.length * self.channels)
 
     def vector(self, vector: BufferView) -> BufferView:
-        """A vector of channels as `vector_form` wants it: along a row it is repeated, by a step that this adds."""
+        """A vector of channels as `vector_desc` describes it; adds a step that repeats it for the pixels of a row."""
         if not self.lie_last or self.unit == 1:
             return vector
 
@@ -59,11 +59,11 @@ class Columns:
 
     @property
     def desc(self) -> p.MemoryDesc:
-        """Of whole activations, to primitives that treat each element by itself: the matrix, or images in C order."""
+        """Of whole activations, for primitives that treat each element by itself: the matrix, or images in C order."""
         return self.part_desc(self.pixels)
 
     def part_desc(self, pixels: int) -> p.MemoryDesc:
-        """Of so many pixels, to such primitives."""
+        """The descriptor of this many pixels, for such primitives."""
         units = pixels // self.unit
         if self.lie_last:
             return memory_descs.dense((units, self.unit * self.channels, 1, 1), axes=layouts.CHANNELS_LAST)
@@ -71,7 +71,7 @@ class Columns:
 
     @property
     def vector_desc(self) -> p.MemoryDesc:
-        """Of one number for each channel, to such primitives."""
+        """The descriptor of one number for each channel, for such primitives."""
         extent = self.unit * self.channels if self.lie_last else self.channels
         return memory_descs.dense((1, extent, 1, 1), axes=layouts.CHANNELS_LAST)
 

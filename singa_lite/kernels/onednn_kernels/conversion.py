@@ -1,4 +1,4 @@
-"""Conversions between layouts, as steps of a routine: only where a primitive wants another one than there is."""
+"""Conversions between layouts, as steps of a routine: only where a primitive wants another one than the tensor has."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_as(routine: Routine, tensor: TensorSpec, lies: p.MemoryDesc, wanted: p.
 
 @contextmanager
 def written_as(routine: Routine, tensor: TensorSpec, lies: p.MemoryDesc, wanted: p.MemoryDesc) -> Iterator[BufferView]:
-    """What to give to the primitive inside, which writes the tensor as `wanted`; converted behind it if need be."""
+    """Gives what the primitive inside is to write as `wanted`: the tensor, or a copy that is converted afterwards."""
     if lies == wanted:
         yield tensor
         return

@@ -23,7 +23,7 @@ _DIRECT = 1
 
 
 def _geometry(window: Window) -> tuple[object, ...]:
-    """As the library takes it, which counts the gaps between taps."""
+    """The window as the library takes it: for dilation it wants the number of pixels between taps."""
     gaps = tuple(step - 1 for step in window.dilation)
     return tuple(map(p.dims, (window.stride, gaps, window.pad_before, window.pad_behind)))
 
@@ -143,7 +143,7 @@ def conv2d_gradient(
 
 
 def _fastest(made: Callable[[p.MemoryDesc], Primitive], *choices: p.MemoryDesc) -> Primitive | None:
-    """The primitive of the first choice that runs code of its own; none where all go by the library's plain loops."""
+    """The primitive of the first choice that has direct code, else of the last; None if that runs plain loops."""
     found = None
     for choice in choices:
         primitive = made(choice)

@@ -66,7 +66,7 @@ def power(x: TensorSpec, y: TensorSpec, *, exponent: float) -> Routine | None:
 
 
 def exp(x: TensorSpec, y: TensorSpec) -> Routine | None:
-    """The larger of e**x and x, which is e**x, but for NaN, of which the library makes inf."""
+    """max(e**x, x): that is e**x, but NaN for NaN, for which the library's e**x alone gives inf."""
 
     def fill(steps: Steps, x: TensorSpec) -> None:
         same, larger = (Binary(algorithms.MAXIMUM, x),) * 2
@@ -76,7 +76,7 @@ def exp(x: TensorSpec, y: TensorSpec) -> Routine | None:
 
 
 def _two_operands(algorithm: int, a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
-    """y = a and b by a binary algorithm, where a is like y, and b is as well or broadcasts."""
+    """y = algorithm(a, b), where a lies as y does, and b does too or broadcasts."""
     if y.size < _LARGE or not layouts.are_alike(y, a) or not layouts.are_floats(b):
         return None
     if layouts.are_alike(y, b):

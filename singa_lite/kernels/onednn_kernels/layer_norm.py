@@ -1,4 +1,4 @@
-"""Layer normalization: the library's passes over rows; what concerns one number a row is left to the host.
+"""Layer normalization: the library's passes over rows; work on one number a row is done on the host.
 
 The library keeps the biased variance where the interface keeps 1 / sqrt(variance + epsilon).
 """
@@ -44,9 +44,10 @@ def layer_norm(
     *,
     epsilon: float,
 ) -> Routine | None:
-    """Forward, a few rows at a time: less their first values, which is exact where means are large, then normalized.
+    """Forward, a few rows at a time: each row less its first value, then normalized.
 
-    So a row of equal numbers is a row of zeros, and its mean is not off by a rounding that would be multiplied.
+    The subtraction is exact where means are large. A row of equal numbers becomes a row of zeros: its mean has no
+    rounding error, which a division by a tiny deviation would enlarge.
     """
     if not _are_rows(x, gamma, beta, y, mean, inv_std):
         return None
@@ -74,7 +75,7 @@ def layer_norm(
 
 
 def _less_first(work: Work, rows: int, features: int) -> Primitive:
-    """A matrix less a number for each row."""
+    """A matrix minus one number for each row."""
     matrix, column = memory_descs.dense((rows, features)), memory_descs.dense((rows, 1))
     return work.make("binary", a.SUBTRACT, matrix, column, matrix)
 
@@ -100,7 +101,7 @@ def layer_norm_derivative(
 def layer_norm_gradient(
     dy: TensorSpec, x: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dgamma: TensorSpec, dbeta: TensorSpec
 ) -> Routine | None:
-    """Sums by features, which lie as channels do, of dy and of it times what was normalized."""
+    """Sums by features of dy and of dy * (x - mean) * inv_std. Features lie as channels do where these lie last."""
     if not _are_rows(dy, x, mean, inv_std, dgamma, dbeta):
         return None
     work, features = Work(x.size), dgamma.size
@@ -118,7 +119,7 @@ def layer_norm_gradient(
 
 
 def _are_rows(*tensors: TensorSpec) -> bool:
-    """Whether rows lie one behind the other, and so do the elements of each."""
+    """Whether all are float32, in C order and without gaps."""
     return layouts.are_floats(*tensors) and all(lies(tensor, range(tensor.ndim)) for tensor in tensors)
 
 

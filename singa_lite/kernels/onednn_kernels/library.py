@@ -12,7 +12,7 @@ from pathlib import Path
 from singa_lite.kernels.onednn_kernels.functions import FUNCTIONS, TYPES, CFunction, CType
 from singa_lite.unique import Unique
 
-#: What `SINGA_LITE_ONEDNN` may hold in the place of a path: do without the library.
+#: What `SINGA_LITE_ONEDNN` may hold instead of a path: do without the library.
 OFF = "off"
 #: The major version whose C interface `functions.py` states.
 MAJOR = 3

@@ -1,4 +1,4 @@
-"""Work along memory: tensors that lie alike are lines of elements to primitives that treat each by itself."""
+"""Element-wise work along memory: tensors that lie alike are taken as lines of elements."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Link = Binary | Eltwise | AddOld
 
 
 class Steps(Routine):
-    """Steps over `size` elements of tensors that lie alike. An operand may be one number instead: a `Temporary`."""
+    """Steps over `size` elements of tensors that lie alike. A `Temporary` stands for one number for all elements."""
 
     def __init__(self, size: int, temporary_bytes: int = 0) -> None:
         super().__init__(temporary_bytes=temporary_bytes)
@@ -83,7 +83,7 @@ class Steps(Routine):
     def derivative(
         self, dx: BufferView, dy: BufferView, known: BufferView, algorithm: int, alpha: float = 0.0, beta: float = 0.0
     ) -> None:
-        """dx = dy * its derivative. known: what the function gave, for algorithms `_FROM_RESULT`, else what it took."""
+        """dx = dy * the derivative. known: the function's result for algorithms `_FROM_RESULT`, else its input."""
         forward, lines = self._eltwise(algorithm, alpha, beta), (self.line,) * 3
         made = Primitive("eltwise_backward", algorithm, *lines, alpha, beta, forward=forward)
         argument = f.DST if algorithm >= a.RELU_FROM_RESULT else f.SRC
@@ -100,7 +100,7 @@ class Steps(Routine):
     def bound(self, target: BufferView, source: BufferView, bound: float, algorithm: int) -> None:
         """target = the bound or source, by algorithm MINIMUM or MAXIMUM; NaN where source is NaN, 0.0 where it is -0.0.
 
-        Of two numbers of which one is NaN, and of two zeros, the library takes the second, so the bound is made first.
+        Where one of two numbers is NaN, or both are zeros, the library takes the second, so the bound is made first.
         """
         number, no_sign = Eltwise(a.LINEAR, 1.0, bound), Eltwise(a.LINEAR, 1.0)
         self.chain(target, source, Binary(a.LESS, source), number, Binary(algorithm, source), no_sign)
@@ -110,10 +110,10 @@ class Steps(Routine):
 
 
 class Line(Work):
-    """Steps of its own, then steps over tensors that lie alike, piece after piece if there are several of these.
+    """Steps of its own, then steps over tensors that lie alike; where these are several, piece after piece.
 
     size: of each of the tensors, which lie alike (`layouts.are_alike`). piece: elements that one primitive leaves
-    in the cache for the next. Up to `alone.SMALL` elements are done by one thread.
+    in the cache for the next. Up to `one_thread.SMALL` elements are done by one thread.
     """
 
     def __init__(self, size: int, piece: int = PIECE) -> None:
@@ -122,11 +122,11 @@ class Line(Work):
         self._over: dict[int, Steps] = {}
 
     def numbers(self, count: int) -> tuple[Temporary, ...]:
-        """Places for single numbers, which a step on the host writes at each run."""
+        """Temporaries of one number, which a step on the host writes at each run."""
         return tuple(self.temporary((1,), "float32") for _ in range(count))
 
     def each(self, add: Callable[[Steps], None]) -> Line:
-        """Say what is done with a piece, once all temporaries are taken: `add` adds its steps."""
+        """State what is done with a piece: `add` adds the steps. To be called when all temporaries are taken."""
         with self.making():
             self._make(self.size, add)
             if len(self._over[self.size].steps) == 1:

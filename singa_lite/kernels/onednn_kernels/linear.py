@@ -1,7 +1,7 @@
-"""Matrix products: oneDNN's matmul, and two detours for small batches, where the weight's bytes are all the work.
+"""Matrix products: oneDNN's matmul, and two other ways for small batches, whose time goes into reading the weight.
 
-Of weights in C order the primitive `matmul` makes blocks in its scratch, tile by tile, wherever they are transposed or
-have a power of two for their columns. A batch of a few dozen rows does not pay for that.
+The primitive `matmul` copies a weight in C order into blocks, in its scratch, if it is transposed or its columns are a
+power of two. For a batch of a few dozen rows that costs more than it saves.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from singa_lite.strides import ordered_strides
 
 Extents = tuple[int, ...]
 
-#: From so many elements on the library adds a bias faster than NumPy; elements of the rows that it does so by.
+#: The fewest elements to which the library adds a bias faster than NumPy; elements of the rows that it works on.
 _ELEMENTS_TO_ADD, _ROW = 1 << 15, 1 << 12
-#: Up to so many rows `inner_product` reads weights in C order as they are; of more it makes blocks as well.
+#: The most rows for which `inner_product` reads a weight in C order as it is; for more it makes blocks as well.
 _ROWS_WITHOUT_BLOCKS = 96
-#: Up to so many rows, and from so many elements of the transposed weight on, two small transpositions cost less.
+#: The most rows, and the fewest elements of a transposed weight, for which two small transpositions cost less.
 _ROWS_TO_SWAP, _ELEMENTS_TO_SWAP = 64, 1 << 18
 
 
@@ -80,7 +80,7 @@ def _matrix(spec: TensorSpec) -> _Matrix | None:
 
 
 def matmul(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
-    """Any strides along which rows or columns lie without gaps between their elements."""
+    """For strides that leave no gaps between the elements of a row or of a column."""
     left, right, result = map(_matrix, (a, b, y))
     if not layouts.are_floats(a, b, y) or left is None or right is None or result is None:
         return None
@@ -119,7 +119,7 @@ def linear_activation(
 
 
 def add_bias(x: TensorSpec, bias: TensorSpec, y: TensorSpec, *, axis: int) -> Routine | None:
-    """x and y without gaps and alike. Short rows are taken several at a time, with the bias as often."""
+    """For x and y that lie alike, without gaps. Several short rows are taken as one, with the bias repeated."""
     if not layouts.are_alike(x, y) or not layouts.are_floats(bias) or x.size < _ELEMENTS_TO_ADD:
         return None
     order = layouts.order_of(x)

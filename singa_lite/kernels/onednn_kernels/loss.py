@@ -1,6 +1,6 @@
 """Cross entropy by class ids where the classes lie innermost: scores (n, c), and of images channels last.
 
-The scores are a matrix then, one row a position; what concerns one number a row is left to the host.
+The scores are a matrix then, one row a position; work on one number a row is done on the host.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from singa_lite.strides import ordered_strides
 
 #: dnnl_reduction_max
 _LARGEST = 0x2FFF2
-#: Elements up to which the host is as fast, for the library's threads take their time to wake.
+#: Elements up to which the host is as fast, as the library's threads take time to wake.
 _SMALL = 1 << 15
-#: Images of up to so many classes and elements are turned over: the library takes long for many short rows.
+#: Images of up to this many classes and elements are transposed first: the library is slow on many short rows.
 _FEW_CLASSES, _LARGE = 32, 1 << 22
 
 
@@ -127,7 +127,7 @@ def _by_rows(
 def _by_planes(
     routine: Routine, scores: _Scores, x: TensorSpec, top: BufferView, total: BufferView, result: TensorSpec
 ) -> None:
-    """Planes of one class, their positions innermost."""
+    """By planes of one class each, their positions innermost."""
     rows, classes = scores.rows, scores.classes
     plane, turned = memory_descs.dense((1, rows)), p.memory_desc((rows, classes), (1, rows))
     planes = routine.temporary((classes, rows), "float32")
@@ -161,7 +161,7 @@ def _normalize(
 
 
 def _nan_where_huge(routine: Routine, line: p.MemoryDesc, total: BufferView) -> None:
-    """total += 0 * (1e20 * total). The library's e**NaN is about 1e38, while each right power is at most 1."""
+    """total += 0 * (1e20 * total): NaN if huge. The library's e**NaN is about 1e38, each true power is at most 1."""
     zero_or_nan: list[PostOp] = [
         ("eltwise", a.LINEAR, 1e20, 0.0),
         ("eltwise", a.LINEAR, 0.0, 0.0),
@@ -174,7 +174,7 @@ def _nan_where_huge(routine: Routine, line: p.MemoryDesc, total: BufferView) -> 
 def softmax_cross_entropy_derivative(
     dlosses: TensorSpec, p: TensorSpec, target: TensorSpec, dx: TensorSpec
 ) -> Routine | None:
-    """All of p by its sample's factor, and what stands at the targets' classes by the host."""
+    """dx = p times its sample's factor; the host then writes the elements of the targets' classes."""
     scores = _Scores(p)
     if not scores.fit(target, p, dx) or not layouts.are_floats(dlosses):
         return None

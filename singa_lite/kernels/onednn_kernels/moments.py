@@ -26,7 +26,7 @@ def forward(
 
 
 def backward(work: Work, kind: str, tensors: tuple[p.MemoryDesc, ...], flags: int) -> Primitive:
-    """tensors: as of `forward`. The variance that it is given has epsilon in it."""
+    """tensors: as of `forward`. The variance that it is given must contain epsilon."""
     hint = forward(work, kind, f.FORWARD_TRAINING, tensors, 0.0, flags)
     return work.make(f"{kind}_normalization_backward", f.BACKWARD, tensors[0], *tensors, 0.0, flags, forward=hint)
 
@@ -37,7 +37,7 @@ def is_slow(primitive: Primitive) -> bool:
 
 
 def add_variance(work: Work, inv_std: TensorSpec) -> Temporary:
-    """Add a step: the variance with epsilon in it."""
+    """Add a step: variance + epsilon, from inv_std."""
 
     def invert(inv_std: Array, variance: Array) -> None:
         np.reciprocal(inv_std, out=variance)
@@ -49,7 +49,7 @@ def add_variance(work: Work, inv_std: TensorSpec) -> Temporary:
 
 
 def inverter(epsilon: float) -> Callable[[Array], None]:
-    """A step: 1 / sqrt(variance + epsilon) in the place of the variance."""
+    """A function for a step: it overwrites the variance with 1 / sqrt(variance + epsilon)."""
 
     def invert(variance: Array) -> None:
         np.add(variance, epsilon, out=variance)

@@ -135,15 +135,15 @@ class Primitive(Unique):
 
     def bind(self, arrays: Mapping[int, Array], scratch: Array | None = None) -> Launch:
         """A call without arguments that runs the primitive. arrays: {argument: NumPy array over its memory}."""
-        launch, _ = self._bound(arrays, scratch)
+        launch, _ = self._launch(arrays, scratch)
         return launch
 
     def bind_each(self, rounds: Sequence[Mapping[int, Array]], scratch: Array | None = None) -> Callable[[int], None]:
         """A call that runs the primitive over the arrays of one of several rounds, given its index.
 
-        Objects of the library take kilobytes; here one set of them is pointed to where the work is.
+        Memory objects of the library take kilobytes; here one set of them is pointed at the arrays of each round.
         """
-        launch, memories = self._bound(rounds[0], scratch)
+        launch, memories = self._launch(rounds[0], scratch)
         point = load().memory_set_data_handle
         moved = [a for a in rounds[0] if len({arrays[a].ctypes.data for arrays in rounds}) > 1]
         rows = [[(memories[a], arrays[a].ctypes.data) for a in moved] for arrays in rounds]
@@ -155,7 +155,7 @@ class Primitive(Unique):
 
         return run
 
-    def _bound(self, arrays: Mapping[int, Array], scratch: Array | None) -> tuple[Launch, dict[int, Handle]]:
+    def _launch(self, arrays: Mapping[int, Array], scratch: Array | None) -> tuple[Launch, dict[int, Handle]]:
         library = load()
         given = {**arrays, **dict.fromkeys(self._slopes, _ZERO)}
         if self.scratch_bytes:

@@ -25,7 +25,7 @@ from singa_lite.strides import ordered_strides
 _SUM = 0x2FFF4
 #: Most terms of a stage: across memory they are added one by one, along it in sixteen lanes.
 _ACROSS, _ALONG = 1 << 7, 1 << 12
-#: A stage of fewer terms than these leaves too much for the next one; so many times more are taken before that.
+#: A stage of fewer terms than _FEWEST leaves too much to the next one: before that, _MORE times the limit is allowed.
 _FEWEST, _MORE = 16, 8
 #: From so many elements on the library is faster than the host.
 _ELEMENTS = 1 << 12
@@ -97,7 +97,7 @@ def reduce_sum(x: TensorSpec, y: TensorSpec, *, axes: tuple[int, ...], alpha: fl
 
 
 def _on_host(x: TensorSpec, y: TensorSpec, axes: tuple[int, ...], alpha: float) -> Routine:
-    """In float64."""
+    """The sums on the host, in float64."""
 
     def add(x: Array, totals: Array, y: Array) -> None:
         np.add.reduce(x, axis=axes, dtype=np.float64, keepdims=y.ndim == x.ndim, out=totals)
@@ -164,12 +164,12 @@ def _stage(runs: list[_Run]) -> Stage | None:
 
 
 def _divisor(extent: int, most: int) -> int:
-    """The largest that is not more than that."""
+    """The largest divisor of the extent that is at most `most`."""
     return max(n for n in range(1, min(extent, most) + 1) if extent % n == 0)
 
 
 def _left(runs: list[_Run], stage: Stage) -> list[_Run]:
-    """The runs behind a stage, without gaps."""
+    """The runs that a stage leaves, without gaps."""
     outer, groups, _, _ = stage.shape
     index = [run.summed for run in runs].index(True)
     axes = [(outer, False), (groups, True), *((run.extent, run.summed) for run in runs[index + 1 :])]

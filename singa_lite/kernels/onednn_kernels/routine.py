@@ -97,7 +97,7 @@ class _Loop(Step[Arrays]):
         return max(execution.scratch_bytes for execution in self.rounds[0])
 
     def bind(self, binding: Arrays) -> Launch:
-        bound = [
+        launches = [
             each[0].primitive.bind_each([execution.arrays(binding) for execution in each], binding.workspace)
             for each in zip(*self.rounds, strict=True)
         ]
@@ -105,7 +105,7 @@ class _Loop(Step[Arrays]):
 
         def run() -> None:
             for index in range(count):
-                for launch in bound:
+                for launch in launches:
                     launch(index)
 
         return run
@@ -113,7 +113,7 @@ class _Loop(Step[Arrays]):
 
 @dataclass
 class _Conditional(Row[Arrays]):
-    """Steps done where one bool is True when their turn comes. again: and again, as long as it is."""
+    """Steps that are done if one bool is True when their turn comes. again: repeated as long as it is True."""
 
     condition: Temporary
     again: bool

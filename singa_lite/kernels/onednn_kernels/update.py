@@ -66,7 +66,7 @@ def rms_prop(
     *,
     hyper: RmsPropHyper,
 ) -> Routine | None:
-    """Two steps by the gradient, or three with weight decay."""
+    """Two steps, or three with weight decay."""
     return _scaled_by_squares(gradient, rate, value, square_average, count, hyper, hyper.rho, 1 - hyper.rho)
 
 

@@ -1,4 +1,4 @@
-"""Work of a known size: where it is small the caller's thread does it alone. Its steps can take parts of tensors."""
+"""A routine over so many elements: small work is done by the caller's thread alone. Steps may take parts of tensors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec, TensorSpecs
-from singa_lite.kernels.onednn_kernels import alone
+from singa_lite.kernels.onednn_kernels import one_thread
 from singa_lite.kernels.onednn_kernels.layouts import FLOAT
 from singa_lite.kernels.onednn_kernels.primitive import PostOp, Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, FlatSlice, Routine
@@ -15,7 +15,7 @@ from singa_lite.strides import ordered_strides
 
 
 class Work(Routine):
-    """A routine over `size` elements; up to `alone.SMALL` are done by one thread."""
+    """A routine over `size` elements; up to `one_thread.SMALL` are done by one thread."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class Work(Routine):
 
     def making(self) -> AbstractContextManager[None]:
         """Primitives made inside are made for as many threads as will run them."""
-        return alone.making() if self._is_small else nullcontext()
+        return one_thread.making() if self._is_small else nullcontext()
 
     def make(
         self, function: str, *arguments: object, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
@@ -33,7 +33,7 @@ class Work(Routine):
             return Primitive(function, *arguments, forward=forward, post_ops=post_ops)
 
     def part(self, tensor: BufferView, start: int, count: int) -> BufferView:
-        """An operand: elements of a tensor without gaps, in the order of memory; of a temporary as float32."""
+        """A buffer: elements of a tensor without gaps, in the order of memory; of a temporary as float32."""
         if isinstance(tensor, Temporary):
             return tensor.part(start, count, FLOAT)
         return FlatSlice(tensor, start, count)
@@ -41,17 +41,17 @@ class Work(Routine):
     def bind(self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
         """The steps over these arrays. specs: those that the routine was built with."""
         launch = self._launch(specs, arrays, scratch)
-        return alone.running(launch) if self._is_small else launch
+        return one_thread.running(launch) if self._is_small else launch
 
     def _launch(
         self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None
     ) -> Launch:
-        """The steps, by however many threads."""
+        """The steps, on as many threads as the process has set."""
         return super().bind(specs, arrays, scratch)
 
     @property
     def _is_small(self) -> bool:
-        return self.size <= alone.SMALL
+        return self.size <= one_thread.SMALL
 
 
 def lies(tensor: TensorSpec, axes: Sequence[int]) -> bool:
