@@ -67,10 +67,10 @@ def _maximum_with_index(tile: Tile, index: Array, window: Window, flags: Array, 
     Going from the last tap of the window to the first, the winner is the smallest number that did not lose:
     no mask needed, and on ties the first tap stays.
     """
-    reverse = list(_taps(tile, window))[::-1]
+    from_last = list(_taps(tile, window))[::-1]
     largest = index.dtype.type(np.iinfo(index.dtype).max)
     index.fill(largest)
-    for number, outputs, inputs in reverse:
+    for number, outputs, inputs in from_last:
         source, target, target_index = tile.x[..., *inputs], tile.y[..., *outputs], index[..., *outputs]
         loses = np.less(source, target, out=shaped(flags, target.shape))
         candidates = np.multiply(loses, largest, out=shaped(numbers, target.shape))
@@ -80,7 +80,7 @@ def _maximum_with_index(tile: Tile, index: Array, window: Window, flags: Array, 
     if not np.isnan(tile.y, out=shaped(flags, tile.y.shape)).any():
         return
     # No comparison with NaN holds, so the windows that have one find their first one here.
-    for number, outputs, inputs in reverse:
+    for number, outputs, inputs in from_last:
         source = tile.x[..., *inputs]
         is_nan = np.isnan(source, out=shaped(flags, source.shape))
         np.copyto(index[..., *outputs], number, where=is_nan)
