@@ -60,7 +60,7 @@ class Convolution(Layer):
             )
         counts = output_extents(self, self.window, extents)
         shape = (self.nb_kernels, channels // self.groups, *self.window.kernel)
-        fans = prod(shape[1:]), self.nb_kernels * self.window.places
+        fans = prod(shape[1:]), self.nb_kernels * self.window.taps
         self.add_parameter("weight", shape, self.weight_init, fans, layout="filters")
         if self.use_bias:
             self.add_parameter("bias", (self.nb_kernels,), self.bias_init)

@@ -10,7 +10,7 @@ from typing import Any
 
 from singa_lite.checks import flag, is_int, whole
 from singa_lite.device.base import Device
-from singa_lite.device.by_host import by_way_of_host
+from singa_lite.device.host_fallback import by_way_of_host
 from singa_lite.errors import DeviceError
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.runtime.cuda import Cuda

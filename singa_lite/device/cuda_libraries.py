@@ -16,6 +16,7 @@ from singa_lite.kernels.cuda_kernels.lt import Lt
 from singa_lite.kernels.cuda_kernels.nan_probe import Trial
 from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
 from singa_lite.kernels.cuda_kernels.products import Products
+from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.notice import warn
 
 INSTALL = "pip install 'singa-lite[cuda13,cudnn13]'"
@@ -39,7 +40,7 @@ class Options(NamedTuple):
 class Library(NamedTuple):
     """Builders by kernel, and what they do in one go, as in `KernelSet.fusions`."""
 
-    builders: Mapping[str, Builder]
+    builders: Mapping[str, Builder[Routine]]
     fusions: Collection[tuple[str, str]]
 
 

@@ -35,7 +35,7 @@ class MaxPool2d(_Pool2d):
         y: Tensor = self.device.empty(self.pooled_shape(x), x.dtype, "image")
         index = None
         if self.needs[0]:
-            index = self.device.empty(y.shape, np.uint8 if self.window.places <= 256 else np.int32, "image")
+            index = self.device.empty(y.shape, np.uint8 if self.window.taps <= 256 else np.int32, "image")
         self.device.run("max_pool2d", x, y, index, **self.settings)
         self.save(index)
         return y

@@ -24,7 +24,7 @@ from host_kernels import OverNumPy, cuda_on_host
 from host_loader import Build
 from kernel_case import Case, Tensors, garbage
 from kernel_cases import CASES
-from launches import KERNELS, ORDERS, form, routine
+from launches import KERNELS, ORDERS, routine, spec
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.interface.window import Window
 
@@ -134,7 +134,7 @@ class Call(NamedTuple):
         with exact_memory() as memory:
             arrays: Tensors = []
             for tensor in tensors:
-                wanted = form(tensor, ORDERS[self.order])
+                wanted = spec(tensor, ORDERS[self.order])
                 arrays.append(
                     None if wanted is None else memory.array(wanted.shape, wanted.dtype, wanted.strides, self.shifted)
                 )
@@ -151,10 +151,10 @@ def calls_of(case: str) -> tuple[Call, ...]:
     for size in SIZES if case in CASES else ("small",):
         for order in range(len(ORDERS)):
             call = Call(case, size, order)
-            forms = [form(tensor, ORDERS[order]) for tensor in call.build()[0]]
+            specs = [spec(tensor, ORDERS[order]) for tensor in call.build()[0]]
             made = call.routine
             if made is not None and made.launches == made.steps:
-                found.setdefault(tuple(None if one is None else one.key for one in forms), call)
+                found.setdefault(tuple(None if one is None else one.key for one in specs), call)
     return tuple(call._replace(shifted=shifted) for call in found.values() for shifted in (False, True))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernel_case import run
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import Form, KernelSet, forms_of
+from singa_lite.kernels.kernel_set import KernelSet, TensorSpec, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 Tensors = Sequence[np.ndarray | None]
@@ -55,13 +55,13 @@ PAIRS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray]
 
 def serves(kernels: KernelSet, name: str, tensors: Tensors, settings: Mapping[str, Any]) -> bool:
     """Whether the set itself has code for the call."""
-    return kernels.kernels[name].serves(forms_of(tensors), settings)
+    return kernels.kernels[name].serves(specs_of(tensors), settings)
 
 
-def image(*shape: int, dtype: Any = np.float32) -> Form:
-    """The form of images (n, c, h, w), channels innermost."""
+def image(*shape: int, dtype: Any = np.float32) -> TensorSpec:
+    """The spec of images (n, c, h, w), channels innermost."""
     (_, c, _, w), size = shape, np.dtype(dtype).itemsize
-    return Form(shape, np.dtype(dtype), (size * prod(shape[1:]), size, size * w * c, size * c))
+    return TensorSpec(shape, np.dtype(dtype), (size * prod(shape[1:]), size, size * w * c, size * c))
 
 
 def check(

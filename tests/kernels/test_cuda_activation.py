@@ -11,7 +11,7 @@ from layouts import PAIRS, check
 
 from kernel_case import garbage, run
 from singa_lite.kernels.cuda_kernels import activation, routine
-from singa_lite.kernels.kernel_set import Form, KernelSet
+from singa_lite.kernels.kernel_set import KernelSet, TensorSpec
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 Array = np.ndarray
@@ -143,7 +143,9 @@ def test_more_elements_than_threads(cuda, monkeypatch):
 
 
 def test_only_floats_of_one_dtype_are_served():
-    forms = {dtype: Form((5,), np.dtype(dtype), (np.dtype(dtype).itemsize,)) for dtype in ("f2", "f4", "f8", "i4")}
-    for dtype, form in forms.items():
-        assert (activation.relu(form, form) is not None) == (dtype != "i4")
-    assert activation.relu(forms["f4"], forms["f8"]) is None
+    specs = {
+        dtype: TensorSpec((5,), np.dtype(dtype), (np.dtype(dtype).itemsize,)) for dtype in ("f2", "f4", "f8", "i4")
+    }
+    for dtype, spec in specs.items():
+        assert (activation.relu(spec, spec) is not None) == (dtype != "i4")
+    assert activation.relu(specs["f4"], specs["f8"]) is None

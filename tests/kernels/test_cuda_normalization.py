@@ -14,7 +14,7 @@ from host_loader import Build, missing_to_run
 from kernel_case import garbage, run
 from kernel_sets import cuda_sets
 from singa_lite.kernels.cuda_kernels.plane import plane
-from singa_lite.kernels.kernel_set import Form, KernelSet
+from singa_lite.kernels.kernel_set import KernelSet, TensorSpec
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 Array = np.ndarray
@@ -94,7 +94,7 @@ def test_batch_norm_of_many_slabs(cuda, shape, layout, dtype):
     x, dy, c = layout(1 + 2 * normal(*shape, dtype=dtype)), layout(normal(*shape, seed=2, dtype=dtype)), shape[1]
     blank = [empty(c, dtype=dtype) for _ in range(2)]
     out = layout(empty(*shape, dtype=dtype))
-    assert plane((1,), [Form(x.shape, x.dtype, x.strides)]).slabs > 1
+    assert plane((1,), [TensorSpec(x.shape, x.dtype, x.strides)]).slabs > 1
     check(cuda, "batch_norm", [x, *vectors(c, 4, dtype), out, *blank], FORWARD)
     check(cuda, "batch_norm_derivative", [dy, x, *vectors(c, 3, dtype), out, *blank], {}, roundings=128)
 

@@ -22,7 +22,7 @@ Settings = dict[str, Any]
 
 #: Whole packs of channels, and a few more.
 CHANNELS = [16, 18]
-#: Windows of more than 8 * LEAST_PLACES places, which threads share if there are few; some reach far into the padding.
+#: Windows of more than 8 * LEAST_TAPS taps, which threads share if there are few; some reach far into the padding.
 WIDE: dict[str, Settings] = {
     "whole image": {"window": Window((11, 13))},
     "overlapping": {"window": Window((9, 8), (2, 3), (4, 5, 7, 0))},

@@ -11,7 +11,7 @@ from layouts import PAIRS, c_order, channels_last, check, serves
 
 from kernel_case import garbage, run
 from singa_lite.kernels.cuda_kernels import reduction
-from singa_lite.kernels.kernel_set import Form, forms_of
+from singa_lite.kernels.kernel_set import TensorSpec, specs_of
 
 Array = np.ndarray
 
@@ -29,7 +29,7 @@ def blank(x: Array, axes: tuple[int, ...], kept: bool, like: Any = c_order) -> A
     return like(garbage(tuple(extents), x.dtype))
 
 
-def stages(x: Form, y: Form, axes: tuple[int, ...]) -> list[str]:
+def stages(x: TensorSpec, y: TensorSpec, axes: tuple[int, ...]) -> list[str]:
     """The kernels of a sum."""
     routine = reduction.reduce_sum(x, y, axes=axes, alpha=1.0)
     assert routine is not None
@@ -72,7 +72,7 @@ def test_bias_gradient_of_images(cuda, lay, shape):
 
 
 def test_few_sums_of_many_terms_keep_many_blocks_busy():
-    def matrix(*shape: int) -> Form:
+    def matrix(*shape: int) -> TensorSpec:
         return reduction.contiguous(shape, np.dtype(np.float32))
 
     assert stages(matrix(1 << 24), matrix(), (0,)) == ["sum_rows", "sum_rows"]
@@ -129,5 +129,5 @@ def test_what_is_left_to_others(cuda):
     assert not serves(cuda, "reduce_sum", [x, y], {"axes": (0,), "alpha": 1.0})
     parts = np.ones((3,) * 14)[(slice(2),) * 14]
     assert not cuda.kernels["reduce_sum"].serves(
-        forms_of([parts, parts[(0, slice(None)) * 7]]), {"axes": tuple(range(0, 14, 2)), "alpha": 1.0}
+        specs_of([parts, parts[(0, slice(None)) * 7]]), {"axes": tuple(range(0, 14, 2)), "alpha": 1.0}
     )

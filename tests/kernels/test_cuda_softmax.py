@@ -11,7 +11,7 @@ from layouts import PAIRS, check, image
 
 from kernel_case import garbage, run
 from singa_lite.kernels.cuda_kernels import routine, softmax
-from singa_lite.kernels.kernel_set import Form, KernelSet
+from singa_lite.kernels.kernel_set import KernelSet, TensorSpec
 from singa_lite.strides import ordered_strides
 
 Array = np.ndarray
@@ -92,19 +92,19 @@ def test_more_lines_than_threads(cuda, monkeypatch, shape, axis):
 def test_rows_are_found():
     """Channels innermost, and the last axis in C order, are read and written once."""
 
-    def kernel(form: Form, axis: int) -> str:
-        made = softmax.softmax(form, form, axis=axis)
+    def kernel(spec: TensorSpec, axis: int) -> str:
+        made = softmax.softmax(spec, spec, axis=axis)
         return made.launches[0].kernel if made else ""
 
-    def plain(*shape: int) -> Form:
-        return Form(shape, np.dtype("f4"), ordered_strides(shape, range(len(shape)), 4))
+    def plain(*shape: int) -> TensorSpec:
+        return TensorSpec(shape, np.dtype("f4"), ordered_strides(shape, range(len(shape)), 4))
 
     assert kernel(image(8, 21, 64, 64), 1) == "softmax_short_rows"
     assert kernel(plain(8, 21, 64, 64), 1) == "softmax_columns"
     assert kernel(plain(128, 1000), 1) == "softmax_short_rows"
     assert kernel(plain(8, 12, 512, 1024), -1) == "softmax_short_rows"
     assert kernel(plain(64, 50257), 1) == "softmax_long_rows"
-    assert kernel(Form((5, 5), np.dtype("i4"), (20, 4)), 1) == ""
+    assert kernel(TensorSpec((5, 5), np.dtype("i4"), (20, 4)), 1) == ""
 
 
 def test_bits_do_not_hang_on_how_far_apart_samples_lie(cuda):

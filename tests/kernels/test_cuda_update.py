@@ -12,7 +12,7 @@ from test_onednn_update import SGD, arguments, c_order, changed, every_update, k
 
 from kernel_case import run
 from singa_lite.kernels.cuda_kernels import routine, update
-from singa_lite.kernels.kernel_set import forms_of
+from singa_lite.kernels.kernel_set import specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 Array = np.ndarray
@@ -162,5 +162,5 @@ def test_clip_norm_of_extremes(cuda, y, wanted):
 
 def test_other_forms_are_left_to_the_next_set():
     gradient, *others = arguments(0, (6, 5))
-    assert update.sgd(*forms_of([gradient, *others]), hyper=SGD) is not None
-    assert update.sgd(*forms_of([gradient.astype(np.float64), *others]), hyper=SGD) is None
+    assert update.sgd(*specs_of([gradient, *others]), hyper=SGD) is not None
+    assert update.sgd(*specs_of([gradient.astype(np.float64), *others]), hyper=SGD) is None

@@ -10,7 +10,7 @@ from test_onednn_linear import channels_last, normal
 
 from kernel_case import garbage, run
 from nets import bits
-from singa_lite.kernels.kernel_set import KernelSet, forms_of
+from singa_lite.kernels.kernel_set import KernelSet, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 Array = np.ndarray
@@ -52,7 +52,7 @@ def assert_close(got: Array, wanted: Array, tolerance: float = 4e-7) -> None:
 @pytest.mark.parametrize("bound", [0.5, 5, 30, 100])
 def test_values_to_the_last_digits(onednn, name, bound):
     x = np.linspace(-bound, bound, 20011, dtype=np.float32)
-    assert onednn.kernels[name].serves(forms_of((x, x)), FORWARD[name])
+    assert onednn.kernels[name].serves(specs_of((x, x)), FORWARD[name])
     exact = applied(NUMPY, name, x.astype(np.float64), **FORWARD[name])
     assert_close(applied(onednn, name, x, **FORWARD[name]), exact)
 
@@ -62,7 +62,7 @@ def test_values_to_the_last_digits(onednn, name, bound):
 def test_derivatives_to_the_last_digits(onednn, name, bound):
     x, derivative = np.linspace(-bound, bound, 20011, dtype=np.float32), f"{name}_derivative"
     dy, known = normal(x.size), known_to_derivative(name, x)
-    assert onednn.kernels[derivative].serves(forms_of((dy, known, x)), FORWARD[name])
+    assert onednn.kernels[derivative].serves(specs_of((dy, known, x)), FORWARD[name])
     exact = applied(NUMPY, derivative, dy.astype(np.float64), known.astype(np.float64), **FORWARD[name])
     assert_close(applied(onednn, derivative, dy, known, **FORWARD[name]), exact)
 
@@ -142,12 +142,12 @@ def test_sources_that_lie_otherwise(onednn, name):
     y, dx = applied(onednn, name, x, **FORWARD[name]), applied(onednn, f"{name}_derivative", dy, known, **FORWARD[name])
     for lay in (channels_last, piece):
         got = channels_last(np.full_like(x, NAN))
-        assert onednn.kernels[name].serves(forms_of((lay(x), got)), FORWARD[name])
+        assert onednn.kernels[name].serves(specs_of((lay(x), got)), FORWARD[name])
         run(onednn, name, [lay(x), got], FORWARD[name])
         assert bits(got) == bits(y)
         got.fill(NAN)
         call = [lay(dy), channels_last(known), got]
-        assert onednn.kernels[f"{name}_derivative"].serves(forms_of(call), FORWARD[name])
+        assert onednn.kernels[f"{name}_derivative"].serves(specs_of(call), FORWARD[name])
         run(onednn, f"{name}_derivative", call, FORWARD[name])
         assert bits(got) == bits(dx)
 
@@ -162,14 +162,14 @@ def test_which_forms_are_served(onednn, name):
     kernel, derivative, settings = onednn.kernels[name], onednn.kernels[f"{name}_derivative"], FORWARD[name]
     last, plain = channels_last(np.zeros((16, 64, 56, 56), np.float32)), np.zeros((16, 64, 56, 56), np.float32)
     for x in (last, plain, plain[0], plain[3:5], np.empty((64, 2048), np.float32)):
-        assert kernel.serves(forms_of((x, x)), settings)
-        assert derivative.serves(forms_of((x, x, x)), settings)
+        assert kernel.serves(specs_of((x, x)), settings)
+        assert derivative.serves(specs_of((x, x, x)), settings)
     gaps, double = piece(plain), plain.astype(np.float64)
     for x, y in ((gaps, gaps), (plain, gaps), (double, double), (double, plain), (plain, plain[:1])):
-        assert not kernel.serves(forms_of((x, y)), settings)
-        assert not derivative.serves(forms_of((x, y, y)), settings)
-    assert not kernel.serves(forms_of((np.broadcast_to(plain[:1], plain.shape), plain)), settings)
-    assert not derivative.serves(forms_of((last, plain, last)), settings)
+        assert not kernel.serves(specs_of((x, y)), settings)
+        assert not derivative.serves(specs_of((x, y, y)), settings)
+    assert not kernel.serves(specs_of((np.broadcast_to(plain[:1], plain.shape), plain)), settings)
+    assert not derivative.serves(specs_of((last, plain, last)), settings)
 
 
 @pytest.mark.parametrize("name", ["softplus", "softplus_derivative"])
@@ -194,7 +194,7 @@ every_row = pytest.mark.parametrize("x, axis", ROWS.values(), ids=ROWS)
 @every_row
 def test_softmax(onednn, x, axis):
     y = np.full_like(x, NAN)
-    assert onednn.kernels["softmax"].serves(forms_of((x, y)), {"axis": axis})
+    assert onednn.kernels["softmax"].serves(specs_of((x, y)), {"axis": axis})
     run(onednn, "softmax", [4 * x, y], {"axis": axis})
     powers = np.exp(4 * x.astype(np.float64))
     # Without AVX-512 a row of 1,000 is added up in eight lanes; that is off by up to 12 roundings, in PyTorch too.
@@ -207,7 +207,7 @@ def test_softmax_derivative(onednn, x, axis):
     dy = np.empty_like(x)
     dy[...] = normal(*x.shape, seed=4)
     run(onednn, "softmax", [x, y], {"axis": axis})
-    assert onednn.kernels["softmax_derivative"].serves(forms_of((dy, y, dx)), {"axis": axis})
+    assert onednn.kernels["softmax_derivative"].serves(specs_of((dy, y, dx)), {"axis": axis})
     run(onednn, "softmax_derivative", [dy, y, dx], {"axis": axis})
     wide, slope = y.astype(np.float64), dy.astype(np.float64)
     wanted = wide * (slope - (wide * slope).sum(axis, keepdims=True))
@@ -225,5 +225,5 @@ def test_softmax_of_large_scores_and_of_nan(onednn):
 def test_other_rows_are_left_to_the_next_set(onednn):
     kernel, x, long = onednn.kernels["softmax"], normal(6, 5, 4, 3), normal(3, 4097)
     for y, axis in ((x, 1), (x, 0), (channels_last(x), 3), (long, 1), (x[..., :2], 3), (x.astype(np.float64), 3)):
-        assert not kernel.serves(forms_of((y, y)), {"axis": axis})
-        assert not onednn.kernels["softmax_derivative"].serves(forms_of((y, y, y)), {"axis": axis})
+        assert not kernel.serves(specs_of((y, y)), {"axis": axis})
+        assert not onednn.kernels["softmax_derivative"].serves(specs_of((y, y, y)), {"axis": axis})

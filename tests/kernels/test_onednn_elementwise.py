@@ -10,7 +10,7 @@ from test_onednn_linear import channels_last, normal
 
 from kernel_case import garbage, run
 from nets import bits
-from singa_lite.kernels.kernel_set import KernelSet, forms_of
+from singa_lite.kernels.kernel_set import KernelSet, specs_of
 
 Array = np.ndarray
 
@@ -21,7 +21,7 @@ IMAGES = (3, 40, 58, 39)
 
 
 def serves(kernels: KernelSet, name: str, *arrays: Array, **settings: Any) -> bool:
-    return kernels.kernels[name].serves(forms_of(arrays), settings)
+    return kernels.kernels[name].serves(specs_of(arrays), settings)
 
 
 def applied(kernels: KernelSet, name: str, *inputs: Array, **settings: Any) -> Array:

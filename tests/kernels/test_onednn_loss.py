@@ -10,7 +10,7 @@ import pytest
 from test_onednn_linear import channels_last, normal
 
 from kernel_case import garbage, run
-from singa_lite.kernels.kernel_set import KernelSet, forms_of
+from singa_lite.kernels.kernel_set import KernelSet, specs_of
 
 #: Few scores; many; images of few and of many classes; a few of them.
 SHAPES = [(64, 10), (5, 37), (130, 1000), (4, 5, 61, 90), (2, 150, 17, 19), (2, 3, 4, 5)]
@@ -29,7 +29,7 @@ def ids(shape: tuple[int, ...], dtype: Any = np.int64) -> np.ndarray:
 def forward(kernels: KernelSet, x: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """losses, p."""
     losses, p = garbage(x.shape[:1], np.float32), np.full_like(x, np.nan)
-    assert kernels.kernels["softmax_cross_entropy"].serves(forms_of((x, target, losses, p)), {})
+    assert kernels.kernels["softmax_cross_entropy"].serves(specs_of((x, target, losses, p)), {})
     run(kernels, "softmax_cross_entropy", (x, target, losses, p), {})
     return losses, p
 
@@ -62,7 +62,7 @@ def test_derivative(onednn, shape):
     share = p - (np.expand_dims(target, 1) == np.arange(shape[1]).reshape(-1, *(1,) * (p.ndim - 2)))
     wanted = dlosses.reshape(-1, *(1,) * (p.ndim - 1)) / np.prod(shape[2:]) * share
     dx = np.full_like(p, np.nan)
-    assert onednn.kernels["softmax_cross_entropy_derivative"].serves(forms_of((dlosses, p, target, dx)), {})
+    assert onednn.kernels["softmax_cross_entropy_derivative"].serves(specs_of((dlosses, p, target, dx)), {})
     run(onednn, "softmax_cross_entropy_derivative", (dlosses, p, target, dx), {})
     np.testing.assert_allclose(dx, wanted, rtol=2e-6, atol=1e-9)
     run(onednn, "softmax_cross_entropy_derivative", (dlosses, p, target, p), {})
@@ -115,11 +115,11 @@ def test_ids_that_name_no_class(onednn, wrong):
 def test_losses_that_are_not_served(onednn):
     kernel, x, target = onednn.kernels["softmax_cross_entropy"], scores((4, 5, 61, 90)), ids((4, 5, 61, 90))
     losses = np.empty(4, np.float32)
-    assert kernel.serves(forms_of((x, target, losses, x)), {})
-    assert not kernel.serves(forms_of((x, x, losses, x)), {}), "a target of rows"
-    assert not kernel.serves(forms_of((x, target.astype(np.uint64), losses, x)), {}), "ids that NumPy cannot add"
-    assert not kernel.serves(forms_of((x, target[:, ::-1], losses, x)), {}), "a target that lies otherwise"
+    assert kernel.serves(specs_of((x, target, losses, x)), {})
+    assert not kernel.serves(specs_of((x, x, losses, x)), {}), "a target of rows"
+    assert not kernel.serves(specs_of((x, target.astype(np.uint64), losses, x)), {}), "ids that NumPy cannot add"
+    assert not kernel.serves(specs_of((x, target[:, ::-1], losses, x)), {}), "a target that lies otherwise"
     plain = np.ascontiguousarray(x)
-    assert not kernel.serves(forms_of((plain, target, losses, plain)), {}), "classes that do not lie innermost"
+    assert not kernel.serves(specs_of((plain, target, losses, plain)), {}), "classes that do not lie innermost"
     double = x.astype(np.float64)
-    assert not kernel.serves(forms_of((double, target, losses, double)), {}), "double precision"
+    assert not kernel.serves(specs_of((double, target, losses, double)), {}), "double precision"

@@ -9,7 +9,7 @@ import pytest
 from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channels_last, serves
 
 from kernel_case import garbage, run
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import channel_sums, running_sums
 
 Array = np.ndarray
@@ -159,9 +159,9 @@ def test_the_sums_of_long_layers_take_little_scratch(onednn):
     assert onednn.scratch_bytes("layer_norm_gradient", tensors, {}) < 9 << 18
 
 
-def form(*shape: int, dtype: Any = np.float32) -> Form:
+def spec(*shape: int, dtype: Any = np.float32) -> TensorSpec:
     a = np.empty(shape, dtype)
-    return Form(a.shape, a.dtype, a.strides)
+    return TensorSpec(a.shape, a.dtype, a.strides)
 
 
 RESNET = [(16, 64, 112, 112), (16, 256, 56, 56), (16, 512, 28, 28), (16, 1024, 14, 14), (16, 2048, 7, 7)]
@@ -170,9 +170,9 @@ MOBILENET = [(16, 32, 112, 112), (16, 24, 56, 56), (16, 144, 28, 28), (16, 1280,
 
 @pytest.mark.parametrize("shape", RESNET + MOBILENET, ids=str)
 def test_images_of_nets_are_served_without_copies(onednn, shape):
-    x, v = image(*shape), form(shape[1])
+    x, v = image(*shape), spec(shape[1])
     piece = 3 << 19  # of x less its mean
-    calls: dict[str, tuple[list[Form], dict[str, Any]]] = {
+    calls: dict[str, tuple[list[TensorSpec], dict[str, Any]]] = {
         "batch_norm": ([x, v, v, v, v, x, v, v], FORWARD),
         "batch_norm_inference": ([x, v, v, v, v, x], {"epsilon": 1e-5}),
         "batch_norm_derivative": ([x, x, v, v, v, x, v, v], {}),
@@ -184,14 +184,14 @@ def test_images_of_nets_are_served_without_copies(onednn, shape):
 
 
 def test_what_is_not_served(onednn):
-    x, v = form(4, 16, 5, 6), form(16)
-    gaps = Form((16,), np.dtype(np.float32), (8,))
-    double, doubles = form(4, 16, 5, 6, dtype=np.float64), form(16, dtype=np.float64)
-    backwards = Form((4, 16, 5, 6), np.dtype(np.float32), (-1920, 120, 24, 4))
-    repeated = Form((4, 16, 5, 6), np.dtype(np.float32), (0, 120, 24, 4))
-    volume = form(4, 16, 5, 6, 3)
+    x, v = spec(4, 16, 5, 6), spec(16)
+    gaps = TensorSpec((16,), np.dtype(np.float32), (8,))
+    double, doubles = spec(4, 16, 5, 6, dtype=np.float64), spec(16, dtype=np.float64)
+    backwards = TensorSpec((4, 16, 5, 6), np.dtype(np.float32), (-1920, 120, 24, 4))
+    repeated = TensorSpec((4, 16, 5, 6), np.dtype(np.float32), (0, 120, 24, 4))
+    volume = spec(4, 16, 5, 6, 3)
 
-    def norms(x: Form, v: Form, w: Form) -> bool:
+    def norms(x: TensorSpec, v: TensorSpec, w: TensorSpec) -> bool:
         return bool(onednn.kernels["batch_norm"].serves((x, v, v, v, v, x, v, w), FORWARD))
 
     assert norms(x, v, v)

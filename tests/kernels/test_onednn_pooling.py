@@ -12,7 +12,7 @@ from test_pooling import index_dtype, output_shape
 
 from kernel_case import garbage
 from singa_lite.kernels.interface.window import Window
-from singa_lite.kernels.kernel_set import Form, KernelSet
+from singa_lite.kernels.kernel_set import KernelSet, TensorSpec
 
 Array = np.ndarray
 Settings = dict[str, Any]
@@ -153,7 +153,7 @@ def test_pools_of_nets_are_served_without_copies(onednn, shape, settings):
     of_y = output_shape(shape, settings["window"])
     x, y, index, small = image(*shape), image(*of_y), image(*of_y, dtype=np.uint8), 1 << 18
     averages = {**settings, "count_pad": True}
-    calls: dict[str, tuple[tuple[Form | None, ...], Settings]] = {
+    calls: dict[str, tuple[tuple[TensorSpec | None, ...], Settings]] = {
         "max_pool2d": ((x, y, index), settings),
         "max_pool2d_derivative": ((y, index, x), settings),
         "avg_pool2d": ((x, y), averages),

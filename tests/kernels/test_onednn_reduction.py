@@ -9,14 +9,14 @@ import pytest
 from test_onednn_linear import channels_last, normal
 
 from kernel_case import garbage, run
-from singa_lite.kernels.kernel_set import KernelSet, forms_of
+from singa_lite.kernels.kernel_set import KernelSet, specs_of
 
 ORDERS = pytest.mark.parametrize("order", [channels_last, np.ascontiguousarray], ids=["channels_last", "c_order"])
 IMAGES = (6, 20, 14, 18)
 
 
 def summed(kernels: KernelSet, name: str, x: np.ndarray, y: np.ndarray, **settings: Any) -> np.ndarray:
-    assert kernels.kernels[name].serves(forms_of((x, y)), settings)
+    assert kernels.kernels[name].serves(specs_of((x, y)), settings)
     run(kernels, name, (x, y), settings)
     return y
 
@@ -107,9 +107,9 @@ def test_few_elements_with_gaps(onednn, axes):
 def test_sums_that_are_not_served(onednn):
     kernel, x, y = onednn.kernels["reduce_sum"], channels_last(normal(*IMAGES)), np.empty((6, 20, 1, 1), np.float32)
     settings = {"axes": (2, 3), "alpha": 1.0}
-    assert kernel.serves(forms_of((x, y)), settings)
-    assert not kernel.serves(forms_of((x.astype(np.float64), y.astype(np.float64))), settings), "double precision"
-    assert not kernel.serves(forms_of((x[:, ::2], y[:, ::2])), settings), "gaps between channels"
-    assert not kernel.serves(forms_of((x, np.empty((20, 6), np.float32).T[..., None, None])), settings), "another order"
+    assert kernel.serves(specs_of((x, y)), settings)
+    assert not kernel.serves(specs_of((x.astype(np.float64), y.astype(np.float64))), settings), "double precision"
+    assert not kernel.serves(specs_of((x[:, ::2], y[:, ::2])), settings), "gaps between channels"
+    assert not kernel.serves(specs_of((x, np.empty((20, 6), np.float32).T[..., None, None])), settings), "another order"
     prime = np.empty((100003, 2), np.float32)
-    assert not kernel.serves(forms_of((prime, prime[0])), {"axes": (0,), "alpha": 1.0}), "no even groups of terms"
+    assert not kernel.serves(specs_of((prime, prime[0])), {"axes": (0,), "alpha": 1.0}), "no even groups of terms"

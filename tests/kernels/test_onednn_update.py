@@ -13,9 +13,9 @@ from test_onednn_linear import normal
 from kernel_case import run
 from nets import bits
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, RmsPropHyper, SgdHyper
-from singa_lite.kernels.kernel_set import KernelSet, forms_of
+from singa_lite.kernels.kernel_set import KernelSet, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
-from singa_lite.kernels.onednn_kernels import alone, line
+from singa_lite.kernels.onednn_kernels import line, one_thread
 
 Array = np.ndarray
 Settings = dict[str, Any]
@@ -88,7 +88,7 @@ def changed(call: list[Any]) -> list[Array]:
 
 
 def serves(kernels: KernelSet, name: str, call: list[Any], settings: Settings) -> bool:
-    return kernels.kernels[name].serves(forms_of(call), settings)
+    return kernels.kernels[name].serves(specs_of(call), settings)
 
 
 @every_update
@@ -169,17 +169,17 @@ def test_other_forms_are_left_to_the_next_set(onednn):
 
 
 def test_small_work_is_done_by_one_thread_and_the_number_comes_back(onednn):
-    get, put = alone._openmp()
+    get, put = one_thread._openmp()
     before = get()
     put(3)
     try:
         seen: list[int] = []
-        alone.running(lambda: seen.append(get()))()
-        with alone.making():
+        one_thread.running(lambda: seen.append(get()))()
+        with one_thread.making():
             seen.append(get())
         assert (seen, get()) == ([1, 1], 3)
         with pytest.raises(ZeroDivisionError):
-            alone.running(lambda: 1 // 0)()
+            one_thread.running(lambda: 1 // 0)()
         assert get() == 3
     finally:
         put(before)

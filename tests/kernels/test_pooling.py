@@ -34,7 +34,7 @@ def output_shape(shape: tuple[int, ...], window: Window) -> tuple[int, ...]:
 
 def index_dtype(window: Window) -> type:
     """As the interface has it."""
-    return np.uint8 if window.places <= 256 else np.int32
+    return np.uint8 if window.taps <= 256 else np.int32
 
 
 def elements_of(x_shape: tuple[int, ...], at: tuple[int, ...], window: Window) -> list[Any]:
@@ -135,7 +135,7 @@ def test_average_and_its_derivative_equal_the_loops(shape, settings, count_pad):
     wanted_y, wanted_dx = np.zeros(y.shape), np.zeros(shape)
     for at in np.ndindex(*y.shape):
         elements = elements_of(shape, at, settings["window"])
-        count = settings["window"].places if count_pad else len(elements)
+        count = settings["window"].taps if count_pad else len(elements)
         for _, element in elements:
             wanted_y[at] += x[element] / count
             wanted_dx[element] += dy[at] / count
