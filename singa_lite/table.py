@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from singa_lite.errors import GraphError, UnknownNameError
 
@@ -38,7 +38,7 @@ class Table(Mapping[str, T]):
     def __repr__(self) -> str:
         return repr(self._items)
 
-    def _refuse(self, *given: Any, **named: Any) -> NoReturn:
+    def _refuse(self, *given: object, **named: object) -> NoReturn:
         """GraphError: nothing is changed here."""
         raise GraphError(f"{self._what}: wanted {self._how}, received a change by hand")
 

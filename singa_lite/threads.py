@@ -30,11 +30,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from threading import RLock, get_ident
-from typing import Any
+from typing import Protocol
 
 from singa_lite.checks import whole
 from singa_lite.errors import DeviceError
@@ -46,14 +46,24 @@ SPINS = 1000
 WAITS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 
-Launch = Callable[[], Any]
+Launch = Callable[[], object]
+
+
+class BlasLibrary(Protocol):
+    """A loaded BLAS library, as threadpoolctl's controller of it."""
+
+    def get_num_threads(self) -> int: ...
+
+    def set_num_threads(self, num_threads: int) -> object: ...
+
+    def info(self) -> Mapping[str, object]: ...
 
 
 class _Setting:
     """number: what `set_threads` was given, or what OpenMP started with; openmp: sets it for the calling thread."""
 
     number: int | None = None
-    openmp: Callable[[int], Any] | None = None
+    openmp: Callable[[int], object] | None = None
 
 
 _setting = _Setting()
@@ -148,7 +158,7 @@ def use_openmp_of(path: str) -> None:
         _ready_to_fork(library)
 
 
-def _ready_to_fork(library: Any) -> None:
+def _ready_to_fork(library: ctypes.CDLL) -> None:
     """Let OpenMP's threads of the thread that forks end before it does; the next operation makes new ones.
 
     A child process has none of its parent's threads, but libgomp would wait for them for ever.
@@ -170,8 +180,8 @@ def settle() -> None:
 
 
 @cache
-def blas() -> tuple[Any, ...]:
-    """The loaded BLAS libraries, as threadpoolctl's controllers; NumPy's is always loaded."""
+def blas() -> tuple[BlasLibrary, ...]:
+    """The loaded BLAS libraries; NumPy's is always loaded."""
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
     return tuple(ThreadpoolController().select(user_api="blas").lib_controllers)
