@@ -1,4 +1,4 @@
-"""What holds an array, from anywhere, as NumPy's: shown rather than copied, in native byte order, or refused."""
+"""Arrays of any library as NumPy's: over the same memory where it can be, in native byte order, or refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Indexed(Protocol):
 
 
 def is_plain(given: object) -> TypeGuard[Array]:
-    """Whether it is NumPy's own array of numbers in native byte order, of which nothing else need be asked."""
+    """Whether it is NumPy's own array of numbers in native byte order, which needs no further check."""
     return type(given) is np.ndarray and given.dtype.isnative and given.dtype.kind in KINDS
 
 
@@ -56,9 +56,9 @@ def native(array: Array) -> Array:
 
 
 def dtype_of(given: object) -> DType | None:
-    """NumPy's dtype, in native byte order, for what says its dtype in NumPy's or PyTorch's words; else None."""
+    """NumPy's dtype, in native byte order, of what names its dtype as NumPy or PyTorch does; else None."""
     said = getattr(given, "dtype", None)
-    if said is None:  # which NumPy would take for float64
+    if said is None:  # NumPy takes None for float64
         return None
     for words in (said, str(said).removeprefix("torch.")):
         try:
@@ -72,12 +72,12 @@ def on_host(given: object) -> bool:
     """False for an array in a GPU's memory (CuPy, PyTorch, JAX)."""
     try:
         return not hasattr(given, "__dlpack_device__") or int(given.__dlpack_device__()[0]) in _HOST
-    except (BufferError, RuntimeError, TypeError, ValueError):  # of arrays that cannot be given away at all
+    except (BufferError, RuntimeError, TypeError, ValueError):  # an array that cannot be exported at all
         return True
 
 
 def check_detached(where: str, given: object) -> None:
-    """TypeError for another library's tensor that requires grad, whose tape would not hear of what is done here."""
+    """TypeError for another library's tensor that requires grad: its tape would miss what is done here."""
     if getattr(given, "requires_grad", False) is True:
         raise TypeError(f"{where}: wanted values alone, received {kind(given)} that requires grad; detach() it first")
 
@@ -105,7 +105,7 @@ def is_lazy(where: str, given: object) -> bool:
 
 
 def sliced(where: str, given: object, index: object) -> Array:
-    """The samples of a lazy one at a slice, or at increasing indices."""
+    """The samples of an array that is read by slices, at a slice or at increasing indices."""
     piece = given[index] if isinstance(given, Indexed) else None
     if not isinstance(piece, np.ndarray | np.generic) and not hasattr(piece, "__array__"):
         raise no_array(where, given)
@@ -149,7 +149,7 @@ def _advice(given: object) -> str:
 
 
 def _found(where: str, given: object) -> Array:
-    """As NumPy takes it; never by asking an object that says nothing of its length for one entry after the other."""
+    """The array that NumPy makes of it. NumPy is not let read objects of unknown length entry by entry."""
     if isinstance(given, np.ma.MaskedArray):
         raise TypeError(
             f"{where}: wanted an array without a mask, received {kind(given)}; filled() gives one its values"
@@ -164,7 +164,7 @@ def _found(where: str, given: object) -> Array:
         return sliced(where, given, slice(0, next(iter(_shape(given) or ()), 0)))
     try:
         return np.from_dlpack(given) if hasattr(given, "__dlpack__") and on_host(given) else np.asarray(given)
-    except GraphError:  # of a tensor without a value
+    except GraphError:  # it is a tensor without a value
         raise
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         check_detached(where, given)
@@ -174,7 +174,7 @@ def _found(where: str, given: object) -> Array:
 
 
 def _check_lists(where: str, given: Sequence[object], outer: tuple[int, ...] = ()) -> None:
-    """TypeError unless lists hold numbers, arrays and lists of them, and none itself."""
+    """TypeError unless the lists hold numbers, arrays, and lists of them. ShapeError for a list that holds itself."""
     if id(given) in outer:
         raise ShapeError(f"{where}: wanted lists of numbers, received a list that holds itself")
     for made in set(map(type, given)):

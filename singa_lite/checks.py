@@ -1,6 +1,6 @@
 """Checks of plain values; each error says what was wanted, then what was received, and where.
 
-ValueError for a number that is not as wanted, TypeError for what is no number at all. True and False are none.
+ValueError for a number that is not as wanted, TypeError for what is no number. True and False are no numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def at_least_zero(where: str, number: float) -> float:
 
 
 def above_zero(where: str, number: float) -> float:
-    """The number as a float. ValueError unless it is above 0; infinity is."""
+    """The number as a float, which may be infinite. ValueError unless it is above 0."""
     return _checked(where, "a number above 0", number, lambda n: n > 0)
 
 

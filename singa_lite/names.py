@@ -1,8 +1,8 @@
 """Names of layers, and of the parameters and state in them, that every snapshot format can hold.
 
-A snapshot's paths are "parameters/<layer>/<name>" and the like, whose parts no slash may be in; PyTorch's are
-"<layer>.<name>", where the last dot must be the one between. HDF5 takes a part "." for nothing and ends at a NUL, and a
-zip archive has room for 65,535 bytes of a whole path, in which a character may take three.
+A snapshot's paths are "parameters/<layer>/<name>" and the like, so no name may have a slash in it. PyTorch's are
+"<layer>.<name>", where the last dot must be the one between the two. HDF5 leaves out a name "." and ends a name at a
+NUL. A zip archive has room for 65,535 bytes of a whole path, in which a character may take three.
 """
 
 from __future__ import annotations

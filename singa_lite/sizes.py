@@ -1,4 +1,4 @@
-"""Bytes: of a tensor, checked to be countable; and from what people write, such as "4 GiB"."""
+"""Bytes: of a tensor, with a bound; and from what people write, such as "4 GiB"."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from singa_lite.array_types import DType
 from singa_lite.errors import ShapeError
 
-#: More bytes than this no address can tell apart, and no array of NumPy's can have.
+#: The most bytes that an address can count, and that an array of NumPy's can have.
 MOST_BYTES = 2**63 - 1
 
 _UNITS = {"": 1, "B": 1} | {

@@ -1,4 +1,4 @@
-"""Table: what is in a net or a layer, by name, to look into; changes go by the ways that check them."""
+"""Table: what is in a net or a layer, by name, for reading alone; changes are made by methods that check them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ T = TypeVar("T")
 class Table(Mapping[str, T]):
     """A view of a dict that cannot be changed through it.
 
-    what: what it holds, for errors; how: the way to change it; without: what to say of a name that it lacks while it
-    is empty. GraphError for a change, UnknownNameError, which is a KeyError, for a name that it lacks.
+    what: what it holds, for errors; how: the way to change it; without: the message for any name while the table is
+    empty. GraphError for a change, UnknownNameError, which is a KeyError, for a name that it lacks.
     """
 
     __slots__ = ("_items", "_how", "_what", "_without")

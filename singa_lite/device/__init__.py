@@ -22,7 +22,7 @@ def default() -> Device:
 
 
 def get(spec: object = None) -> Device:
-    """The device that `spec` stands for: a Device is itself, None the default one, "cpu" and "cuda:0" what they say.
+    """The device that is named: a Device itself, None for the default one, "cpu" or "cuda:0".
 
     DeviceError for another text, and for a device that is not there; TypeError for anything else.
     """
@@ -36,7 +36,7 @@ def get(spec: object = None) -> Device:
 
 
 def device_of(tensor: Tensor) -> Device:
-    """The device that holds the tensor, as what it is: the tensor itself knows less of it, `tensor.TensorDevice`."""
+    """The device that holds the tensor, by its full type: `tensor.device` is typed as what tensors ask of it."""
     device = tensor.device
     if not isinstance(device, Device):
         raise TypeError(f"wanted a tensor on a Device, received one on {device!r}")

@@ -27,8 +27,8 @@ _BYTE = np.dtype(np.uint8)
 class Device(TensorMemory):
     """Memory and kernels of one processor.
 
-    phase, layer: where in the step the operations to come stand, in this thread; set them with `scope`. graph: what
-    is being recorded, None: nothing.
+    phase, layer: where in the step the next operations of this thread stand; `scope` sets them. graph: the one that is
+    being recorded, None for none.
     A device records for one thread at a time, and refuses the others meanwhile. They may do operations on tensors of
     their own; watchers and seeds are the device's, so which thread's an operation is counted as is left to chance.
     To train in several threads, give each a device of its own: `new_cpu`.
@@ -82,8 +82,8 @@ class Device(TensorMemory):
     def watch(self, watcher: Watcher) -> Iterator[None]:
         """Call `watcher` with every operation inside, after it ran or was recorded; replays are not reported.
 
-        An operation that is kept keeps its tensors' memory, but for gradients, whose tensors are given back after
-        their turn.
+        An operation that the watcher keeps holds its tensors' memory, except for gradients, whose tensors are given
+        back after their turn.
         """
         self._watchers.append(watcher)
         try:
@@ -92,7 +92,7 @@ class Device(TensorMemory):
             self._watchers.remove(watcher)
 
     def feed(self, tensor: Tensor, given: object) -> None:
-        """Overwrite the tensor with a batch: a host array, on its way while the step before still runs, or any array.
+        """Overwrite the tensor with a batch. A host array may be copied while the step before still runs.
 
         given: NumPy, CuPy, DLPack or a Tensor, of the tensor's shape. GraphError as for `copy_in`.
         """
@@ -109,7 +109,7 @@ class Device(TensorMemory):
             self.run("copy", Tensor(Block(self, given.nbytes, memory), given.shape, given.dtype), tensor)
 
     def recording(self, arena: Arena | None = None, fuse: bool = True) -> AbstractContextManager[Graph]:
-        """Operations inside are noted, not done: nothing runs, no tensor has bytes. Then `graph.run()` does them.
+        """Operations inside are recorded: nothing runs, no tensor has bytes. Later `graph.run()` does them.
 
         Tensors made inside have values only after a run, and only those that are still held then. arena: whose
         bytes the graph shares; default one of its own. fuse: see `Graph`. GraphError inside another recording.
@@ -122,12 +122,12 @@ class Device(TensorMemory):
 
     @property
     def phase(self) -> Phase:
-        """The phase of the step in which operations stand that are asked for now."""
+        """The phase of the step that the next operation of this thread is in."""
         return self._steps.here.phase
 
     @property
     def layer(self) -> str:
-        """The layer in which they stand, "" for none."""
+        """The layer that the next operation of this thread is in, "" for none."""
         return self._steps.here.layer
 
     def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> Replay:
@@ -148,7 +148,7 @@ class Device(TensorMemory):
 
     @property
     def seeds_given(self) -> tuple[int, int]:
-        """(the random seed, how many of its sequence were given)."""
+        """(the random seed, how many seeds of its sequence were given)."""
         return self._seeds.seed, self._seeds.given
 
     def restore_seeds(self, seed: int, given: int) -> None:
@@ -156,7 +156,7 @@ class Device(TensorMemory):
         self._seeds.start(seed, given)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Device:
-        return self  # a copy of what lies on a device lies there too
+        return self  # a copy of a tensor lies on the same device
 
     def __repr__(self) -> str:
         return f"<Device {self.name}, {self.kernels.name} kernels, {self.pool!r}>"

@@ -70,7 +70,7 @@ def _warn(why: str, cost: str) -> None:
 
 
 def found() -> Iterator[tuple[str, str]]:
-    """(part, its version and where it is, or what is missing and what that costs), for `python -m singa_lite info`."""
+    """(library, its version and path, or what is missing and what that costs), for `python -m singa_lite info`."""
     cupy = _cupy()
     if isinstance(cupy, str):
         yield "CuPy", f"none: {cupy}; without it: no GPU, {INSTALL}"

@@ -214,7 +214,7 @@ class Tensor(Unique):
         )
 
     def memory_order(self) -> Shape:
-        """The axes from the outermost to the innermost: what to give to `empty` for a tensor that lies like this."""
+        """The axes from the outermost to the innermost: `empty` makes a tensor in this order."""
         return memory_order(self.shape, self.strides)
 
     def detach(self) -> Tensor:
