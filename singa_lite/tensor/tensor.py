@@ -323,4 +323,4 @@ class Tensor(Unique):
 
 
 #: An operator: a tensor and another one, a number, or an array.
-Operator = Callable[[Tensor, Any], Tensor]
+Operator = Callable[[Tensor, object], Tensor]
