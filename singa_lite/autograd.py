@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from singa_lite.contexts import in_own_context
+from singa_lite.device import device_of
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
 from singa_lite.ops import operators
@@ -80,7 +81,7 @@ class BackwardPass:
         self, seeds: Sequence[tuple[Edge, Tensor]], wanted: Collection[Op] = (), ends: Collection[Op] = ()
     ) -> None:
         self.captured: dict[Op, Tensor] = {}
-        self._graph = seeds[0][1].device.graph if seeds else None  # a record wants whole walks
+        self._graph = device_of(seeds[0][1]).graph if seeds else None  # a record wants whole walks
         self._wanted, self._ends = frozenset(wanted), frozenset(ends)
         self._nodes = self._useful(_reachable([edge.node for edge, _ in seeds if edge.node is not None], self._ends))
         members = set(self._nodes)
@@ -242,7 +243,7 @@ def backward(y: Tensor, dy: Tensor | None = None) -> Iterator[tuple[Tensor, Tens
     if dy is None:
         if y.size() != 1:
             raise ShapeError(f"backward without dy: wanted a y of one element, received shape {y.shape}")
-        with y.device.scope(Phase.DERIVATIVE):
+        with device_of(y).scope(Phase.DERIVATIVE):
             dy = full(y.shape, 1, y.dtype, y.device)
     if dy.shape != y.shape:
         raise ShapeError(f"backward: wanted dy of y's shape {y.shape}, received {dy.shape}")

@@ -14,7 +14,7 @@ from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer import Context, Layer
 from singa_lite.run import Node
 from singa_lite.table import Table
-from singa_lite.tensor import Placement, Shape, Tensor
+from singa_lite.tensor import DeviceSpec, Shape, Tensor
 from singa_lite.topology import Source, Topology
 
 LayerLike = Layer | str | tuple[Layer | str, int]
@@ -23,7 +23,7 @@ LayerLike = Layer | str | tuple[Layer | str, int]
 class LayerGraph:
     """Layers, their sources, parameters and state. Base of `FeedForwardNet`."""
 
-    def __init__(self, device: Placement, dtype: DTypeLike, seed: int | None) -> None:
+    def __init__(self, device: DeviceSpec, dtype: DTypeLike, seed: int | None) -> None:
         self.device = devices.get(device)
         self.dtype = _float_dtype(dtype)
         self.seed = self.device.next_seed() if seed is None else whole("seed of the net", seed, 0, 2**64 - 1)

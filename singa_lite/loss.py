@@ -11,7 +11,7 @@ import numpy as np
 from singa_lite import autograd
 from singa_lite.checks import above_zero, flag
 from singa_lite.contexts import in_own_context
-from singa_lite.device import Device
+from singa_lite.device import Device, device_of
 from singa_lite.errors import GraphError
 from singa_lite.graph import Phase
 from singa_lite.ops.loss import (
@@ -85,7 +85,7 @@ class Loss(Criterion, ABC):
         leaf.requires_grad = True
         mark = Identity()
         values = self._check_values(leaf, self.compute(mark(leaf), target))
-        self._keep(_Taped(Edge(values.creator, values.output_index, None), mark, values.shape, x.dtype, x.device))
+        self._keep(_Taped(Edge(values.creator, values.output_index, None), mark, values.shape, x.dtype, device_of(x)))
         return values.detach()
 
     @in_own_context

@@ -28,7 +28,7 @@ from singa_lite.reports import summary
 from singa_lite.run import LayerGradients as LayerGradients
 from singa_lite.run import Run
 from singa_lite.sizes import memory_size
-from singa_lite.tensor import Placement, Tensor, as_tensor
+from singa_lite.tensor import DeviceSpec, Tensor, as_tensor
 from singa_lite.training import batch, checked, evaluation, fit
 from singa_lite.training.objective import Losses, Metrics, Objective, of_kind
 from singa_lite.training.readers import Readers
@@ -53,7 +53,7 @@ class FeedForwardNet(LayerGraph, Unique):
         self,
         loss: Losses | None = None,
         metric: Metrics | None = None,
-        device: Placement = None,
+        device: DeviceSpec = None,
         *,
         dtype: DTypeLike = np.float32,
         seed: int | None = None,
@@ -84,7 +84,7 @@ class FeedForwardNet(LayerGraph, Unique):
             made.optimizer.serve(made)
         return made
 
-    def to_device(self, device: Placement) -> None:
+    def to_device(self, device: DeviceSpec) -> None:
         """Move parameters, state and the optimizer's state."""
         self._whole_step("to_device")
         to = devices.get(device)

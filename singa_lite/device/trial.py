@@ -59,4 +59,4 @@ class GpuTrial:
 
     def _array(self, spec: TensorSpec, nbytes: int, regions: list[CudaRegion]) -> DeviceArray:
         regions.append(self._runtime.pool.take(nbytes))
-        return self._runtime.view(regions[-1].memory, spec.shape, spec.dtype, spec.strides, 0)
+        return self._runtime.view(regions[-1].pointer, spec.shape, spec.dtype, spec.strides, 0)

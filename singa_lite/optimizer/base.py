@@ -14,7 +14,7 @@ import numpy as np
 from singa_lite import schedule
 from singa_lite.checks import at_least_zero, whole
 from singa_lite.contexts import in_own_context
-from singa_lite.device import Device
+from singa_lite.device import Device, device_of
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
 from singa_lite.kernels.interface.update import Hyper
@@ -200,15 +200,16 @@ class Optimizer:
             self.begin_step()
         rule = self._rule(value.name if name is None else name)
         hyper = self.hyper(**self.settings, weight_decay=self.weight_decay * rule.decay_mult, lr_mult=rule.lr_mult)
-        with value.device.scope(Phase.UPDATE):
+        device = device_of(value)
+        with device.scope(Phase.UPDATE):
             if rule.constraint is not None:
                 rule.constraint.apply(gradient)
             if rule.regularizer is not None:
                 rule.regularizer.apply(value, gradient, rule.decay_mult)
-            value.device.run(
+            device.run(
                 self.kernel,
                 gradient,
-                self.rate(value.device),
+                self.rate(device),
                 value,
                 *(state.get(slot) for slot in self.kernel_slots),
                 hyper=hyper,
@@ -235,7 +236,7 @@ class Optimizer:
                 f"{list(state.values())}, received {value.shape} {value.dtype}; one optimizer serves one net"
             )
         if state["count"].device is not value.device:
-            _move(state, value.device)
+            _move(state, device_of(value))
         return state
 
     def to_device(self, device: Device) -> None:

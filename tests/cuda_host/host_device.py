@@ -87,7 +87,7 @@ class HostCuda(Cuda):
         """There is one stream."""
         return nullcontext()
 
-    def part(self, memory: Any, offset: int, nbytes: int) -> Any:
+    def memory_slice(self, memory: Any, offset: int, nbytes: int) -> Any:
         """A slice: the memory is the host's."""
         return memory[offset : offset + nbytes]
 
