@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -124,13 +125,18 @@ class Routine(ABC, Generic[AnyStep]):
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of the temporaries, and behind them of the step that needs most."""
-        return self.temporary_bytes + Row(self.steps).scratch_bytes
+        """Bytes of the temporaries, and behind them of the workspace."""
+        return self.temporary_bytes + self.workspace_bytes
+
+    @cached_property
+    def workspace_bytes(self) -> int:
+        """Bytes of the step that needs most; all steps must be there. A call that is done at once asks several times."""
+        return Row(self.steps).scratch_bytes
 
     def bind(self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
         """The steps over these arrays. specs: those that the routine was built with."""
         by_spec = {id(spec): array for spec, array in zip(specs, arrays, strict=True) if spec is not None}
-        rest = Temporary(self.temporary_bytes, (Row(self.steps).scratch_bytes,), np.dtype(np.uint8))
+        rest = Temporary(self.temporary_bytes, (self.workspace_bytes,), np.dtype(np.uint8))
         return Row(self.steps).bind(self._binding(by_spec, scratch, rest))
 
     @abstractmethod
