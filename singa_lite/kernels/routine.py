@@ -130,7 +130,7 @@ class Routine(ABC, Generic[AnyStep]):
 
     @cached_property
     def workspace_bytes(self) -> int:
-        """Bytes of the step that needs most; all steps must be there. A call that is done at once asks several times."""
+        """Bytes of the step that needs most; all steps must be there. A call done at once asks for it several times."""
         return Row(self.steps).scratch_bytes
 
     def bind(self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
