@@ -12,7 +12,7 @@ from singa_lite.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import bias_init as checked_bias_init
-from ._checks import flag, init, input_axes, place, positive_int
+from ._checks import flag, init, input_axes, positive_int, where
 from ._storage import storage as checked_storage
 from ._windows import Extents, as_images, as_samples, output_extents, window
 
@@ -44,7 +44,7 @@ class Convolution(Layer):
         self.nb_kernels = positive_int(self, "nb_kernels", nb_kernels)
         self.groups = positive_int(self, "groups", groups)
         if self.nb_kernels % self.groups:
-            raise ValueError(f"{place(self)}: wanted groups to divide the {nb_kernels} kernels, received {groups}")
+            raise ValueError(f"{where(self)}: wanted groups to divide the {nb_kernels} kernels, received {groups}")
         self.window = window(self, len(self.axes) - 1, kernel, stride, border_mode, pad, dilation)
         self.use_bias = flag(self, "use_bias", use_bias)
         self.weight_init = init(self, "weight_init", weight_init)
@@ -55,7 +55,7 @@ class Convolution(Layer):
         channels, *extents = input_axes(self, shapes, self.axes)
         if channels % self.groups:
             raise ShapeError(
-                f"{place(self)}: wanted a number of channels that the {self.groups} groups divide, "
+                f"{where(self)}: wanted a number of channels that the {self.groups} groups divide, "
                 f"received input samples of shape {shapes[0]}"
             )
         counts = output_extents(self, self.window, extents)
@@ -77,4 +77,4 @@ class Convolution(Layer):
             dilation=self.window.dilation,
             groups=self.groups,
         )
-        return as_samples(y, like=x)
+        return as_samples(y, before=x)

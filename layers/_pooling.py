@@ -9,7 +9,7 @@ from singa_lite import autograd
 from singa_lite.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import flag, input_axes, place
+from ._checks import flag, input_axes, where
 from ._windows import Extents, as_images, as_samples, output_extents, window
 
 
@@ -30,7 +30,7 @@ class Pooling(Layer):
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.window = window(self, len(self.axes) - 1, kernel, stride, border_mode, pad)
-        self.window.check_pads(place(self))
+        self.window.check_pads(where(self))
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (channels, *how many windows fit)."""
@@ -46,7 +46,7 @@ class MaxPooling(Pooling):
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, *extents) -> (n, channels, *how many windows fit)."""
         w = self.window
-        return as_samples(autograd.max_pool2d(as_images(x), w.kernel, w.stride, w.pad), like=x)
+        return as_samples(autograd.max_pool2d(as_images(x), w.kernel, w.stride, w.pad), before=x)
 
 
 class AvgPooling(Pooling):
@@ -72,4 +72,4 @@ class AvgPooling(Pooling):
         """x (n, channels, *extents) -> (n, channels, *how many windows fit)."""
         w = self.window
         y = autograd.avg_pool2d(as_images(x), w.kernel, w.stride, w.pad, self.count_pad)
-        return as_samples(y, like=x)
+        return as_samples(y, before=x)

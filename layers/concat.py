@@ -10,7 +10,7 @@ from singa_lite.errors import ShapeError
 from singa_lite.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import axis_of, not_the_batch, place, several_inputs
+from ._checks import axis_of, not_the_batch, several_inputs, where
 
 
 class Concat(Layer):
@@ -29,16 +29,16 @@ class Concat(Layer):
     def setup(self, *shapes: Shape) -> Shape:
         """Shapes equal but for the axis -> the same with the sum of the extents there."""
         first = several_inputs(self, shapes)[0]
-        place_in_sample = axis_of(self, self.axis, first) - 1
-        before, after = first[:place_in_sample], first[place_in_sample + 1 :]
+        axis = axis_of(self, self.axis, first) - 1
+        before, after = first[:axis], first[axis + 1 :]
         for shape in shapes:
-            others = shape[:place_in_sample], shape[place_in_sample + 1 :]
+            others = shape[:axis], shape[axis + 1 :]
             if len(shape) != len(first) or others != (before, after):
                 raise ShapeError(
-                    f"{place(self)}: wanted input samples of equal shapes but for axis {self.axis}, "
+                    f"{where(self)}: wanted input samples of equal shapes but for axis {self.axis}, "
                     f"received {list(shapes)}"
                 )
-        return (*before, sum(shape[place_in_sample] for shape in shapes), *after)
+        return (*before, sum(shape[axis] for shape in shapes), *after)
 
     def forward(self, training: bool, *xs: Tensor) -> Tensor:
         """xs, each (n, ...) -> one, longer along the axis."""

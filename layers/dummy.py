@@ -13,7 +13,7 @@ from ._checks import one_input
 
 
 class Dummy(Layer):
-    """y = x: a named place for an input or an output of a net with several.
+    """y = x: gives a name to one of several inputs or outputs of a net.
 
     Input and output samples of any shape.
     """

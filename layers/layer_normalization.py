@@ -15,7 +15,7 @@ from ._checks import axis_of, init, not_the_batch, one_input, positive
 class LayerNormalization(Layer):
     """y = gamma * (x - mean) / sqrt(var + epsilon) + beta (Ba, Kiros and Hinton, arXiv 1607.06450).
 
-    mean and biased variance are taken over all axes from `axis` on, separately for each place along the
+    mean and biased variance are taken over all axes from `axis` on, separately for each index along the
     others.
 
     Input and output samples of any shape with an axis. Parameters: gamma, beta of the shape from `axis` on.

@@ -11,7 +11,7 @@ from singa_lite.errors import ShapeError
 from singa_lite.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import is_int, one_input, place
+from ._checks import is_int, one_input, where
 
 
 class Reshape(Layer):
@@ -30,7 +30,7 @@ class Reshape(Layer):
         valid = all(is_int(extent) and (extent >= 1 or extent == -1) for extent in extents)
         if not valid or extents.count(-1) > 1:
             raise ValueError(
-                f"{place(self)}: wanted a sample shape of extents of at least 1, one of them -1 at most, "
+                f"{where(self)}: wanted a sample shape of extents of at least 1, one of them -1 at most, "
                 f"received {shape!r}"
             )
         self.shape: Shape = tuple(int(extent) for extent in extents if extent is not None)
@@ -47,7 +47,7 @@ class Reshape(Layer):
         known = abs(prod(self.shape))
         if prod(given) % known or (-1 not in self.shape and prod(given) != known):
             raise ShapeError(
-                f"{place(self)}: wanted input samples that fit shape {self.shape}, "
+                f"{where(self)}: wanted input samples that fit shape {self.shape}, "
                 f"received {prod(given)} elements of shape {given}"
             )
         return tuple(prod(given) // known if extent == -1 else extent for extent in self.shape)

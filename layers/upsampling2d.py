@@ -9,7 +9,7 @@ from singa_lite import autograd
 from singa_lite.layer import Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import input_axes, place
+from ._checks import input_axes, where
 from ._windows import IMAGE, Extents, pair
 
 
@@ -29,7 +29,7 @@ class Upsampling2D(Layer):
         input_sample_shape: Sequence[Any] | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        self.factor = pair(place(self), "factor", factor)
+        self.factor = pair(where(self), "factor", factor)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, height, width) -> (channels, height * factor, width * factor)."""

@@ -71,9 +71,9 @@ Finished = list[tuple[Tensor, Tensor]]
 class BackwardPass:
     """One walk down the tape, last operation first, a node at a time.
 
-    seeds: pairs of an output's place on the tape and the derivative by it. wanted: ops whose output derivative is
-    put into `captured` on the way. ends: ops at which the walk ends; the tape before them is left as it is. Nodes that
-    lead to no parameter and to no wanted op are skipped.
+    seeds: pairs of an output's edge of the tape and the derivative by that output. wanted: ops whose output derivative
+    is put into `captured` on the way. ends: ops at which the walk ends; the tape before them is left as it is. Nodes
+    that lead to no parameter and to no wanted op are skipped.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ def _reachable(roots: Sequence[Op], ends: Collection[Op]) -> list[Op]:
 def backward(y: Tensor, dy: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield (parameter, gradient) for every tensor with `stores_grad` that y depends on.
 
-    A parameter comes as soon as its gradient is final, once, even if it was used in several places. A gradient is
+    A parameter comes as soon as its gradient is final, once, even if several operations used it. A gradient is
     valid until the generator is asked for the next; copy it to keep it. The derivative through an operation is
     always computed before its parameters' gradients are handed out, so the consumer may update them at once.
 

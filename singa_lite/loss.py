@@ -11,6 +11,16 @@ import numpy as np
 from singa_lite import autograd
 from singa_lite.checks import above_zero, flag
 from singa_lite.contexts import in_own_context
+from singa_lite.criterion import (
+    Criterion,
+    Target,
+    check_classes,
+    check_labels,
+    check_probabilities,
+    check_same_shape_and_dtype,
+    readable,
+    refuse,
+)
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.graph import Phase
@@ -22,16 +32,6 @@ from singa_lite.ops.loss import (
 )
 from singa_lite.ops.op import Edge, no_grad
 from singa_lite.ops.shape import Identity
-from singa_lite.target import (
-    Criterion,
-    Target,
-    check_classes,
-    check_labels,
-    check_like,
-    check_probabilities,
-    readable,
-    refuse,
-)
 from singa_lite.tensor import Shape, Tensor, full
 
 
@@ -153,7 +153,7 @@ class _LikeScores(Loss):
 
     def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
         """ShapeError or TypeError unless the target has that shape and dtype."""
-        check_like(self._name, x_shape, dtype, target)
+        check_same_shape_and_dtype(self._name, x_shape, dtype, target)
 
 
 class SigmoidCrossEntropy(_LikeScores):

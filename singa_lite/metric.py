@@ -10,8 +10,15 @@ import numpy as np
 from singa_lite import autograd
 from singa_lite.checks import finite, whole
 from singa_lite.contexts import in_own_context
+from singa_lite.criterion import (
+    Criterion,
+    Target,
+    check_classes,
+    check_labels,
+    check_probabilities,
+    check_same_shape_and_dtype,
+)
 from singa_lite.errors import ShapeError
-from singa_lite.target import Criterion, Target, check_classes, check_labels, check_like, check_probabilities
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -103,7 +110,7 @@ class BinaryAccuracy(Metric):
 
     def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
         """Raise unless it has the scores' shape and dtype, and values from 0 to 1."""
-        check_like(self._name, x_shape, dtype, target)
+        check_same_shape_and_dtype(self._name, x_shape, dtype, target)
         check_probabilities(self._name, target)
 
 

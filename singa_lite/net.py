@@ -369,8 +369,8 @@ class FeedForwardNet(LayerGraph, Unique):
         objective = self._objective()
         data, validation = checked.data("fit", self, objective, x, y, batch_size), None
         if validation_data is not None:
-            parts = fit.pair("fit validation_data", validation_data)
-            validation = checked.data("fit validation_data", self, objective, *parts, batch_size)
+            pair = fit.pair("fit validation_data", validation_data)
+            validation = checked.data("fit validation_data", self, objective, *pair, batch_size)
         training = fit.Training(self, data, validation, epochs, shuffle, verbose, callbacks, prefetch)
         if resume is not None:
             from singa_lite.snapshots.checkpoints.resume import resume as going_on
@@ -400,7 +400,7 @@ class FeedForwardNet(LayerGraph, Unique):
 
         training: a training step of the compiled net, else a prediction. The plan of a training step answers for `fit`:
         its `total_bytes` counts evaluation with batches of this size and a last, shorter batch, which share the arena
-        and the place of the batch (`plan.beside`), and what the pool adds (`plan.overhead_bytes`). samples: how many
+        and the buffer of the batch (`plan.beside`), and what the pool adds (`plan.overhead_bytes`). samples: how many
         there will be, if it is known: the last batch then has `samples % batch_size`. Not counted: what `predict`
         returns, and the batch that is taken from the data on the host. ValueError for no batch size; ShapeError for one
         whose tensors have more bytes than can be counted.
@@ -436,7 +436,7 @@ class FeedForwardNet(LayerGraph, Unique):
             return self._steps.look(PredictStep(self), {"input": inputs}, ask)
         objective = Objective(self.loss, self.metric, self.output_names())
         outputs = {name: (size, *self.output_shapes(name)[0]) for name in self.output_names()}
-        forms = {"input": inputs, "target": objective.forms(outputs, self.dtype)}
+        forms = {"input": inputs, "target": objective.target_forms(outputs, self.dtype)}
         if kind == "evaluate":
             return self._steps.look(EvaluateStep(self, objective), forms, ask)
         self._open.forget()

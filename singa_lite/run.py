@@ -81,7 +81,7 @@ class Run(Unique):
         self._ports: dict[str, list[Op]] = {}
         self._seeds: dict[str, list[_Seed]] = {}
         parameters = (p for node in nodes for p in node.layer.parameters.values())
-        self._places = {id(p): place for place, p in enumerate(parameters)}
+        self._numbers = {id(p): number for number, p in enumerate(parameters)}
 
     @in_own_context
     def forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> Any:
@@ -194,7 +194,7 @@ class Run(Unique):
                 raise GraphError(f"backward: no derivative reaches the input of layer {name!r}, is it frozen?")
 
     def _seeded(self, name: str, dys: list[Tensor]) -> list[tuple[Edge, Tensor]]:
-        """The derivatives by a layer's outputs, each with its place on the tape."""
+        """The derivatives by a layer's outputs, each with the edge of the tape where the walk begins with it."""
         seeds = self._seeds.get(name)
         if seeds is None or len(seeds) != len(dys):
             wanted = {name: len(seeds) for name, seeds in self._seeds.items()}
@@ -237,7 +237,7 @@ class Run(Unique):
         ports = self._ports.get(name)
         while ports and tape.next_sequence >= ports[0].sequence:
             finished += tape.step()
-        finished.sort(key=lambda pair: self._places.get(id(pair[0]), -1))
+        finished.sort(key=lambda pair: self._numbers.get(id(pair[0]), -1))
         return LayerGradients([p.name for p, _ in finished], [p for p, _ in finished], [g for _, g in finished], shared)
 
     def _captured(self, name: str, tape: BackwardPass) -> Any:

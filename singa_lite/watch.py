@@ -26,14 +26,14 @@ _flags = attrgetter("_stores_grad", "requires_grad", "name")
 class Watch:
     """Notes the attributes of some objects, and of what these hold, before a step is recorded by them.
 
-    roots: the objects; ignoring: {root's place: its attributes that are no options}. Seen are attributes, lists, sets,
+    roots: the objects; ignoring: {root's index: its attributes that are no options}. Seen are attributes, lists, sets,
     dicts and small arrays, however deep; not seen is what functions close over, and what slots or native code hide.
     What the recording itself changes (a counter of a layer's own) is no option, and is left out by `settle`.
     """
 
     def __init__(self, roots: Iterable[Any], ignoring: Mapping[int, Collection[str]] | None = None) -> None:
         self._roots = list(roots)
-        names = {id(vars(self._roots[place])): set(given) for place, given in (ignoring or {}).items()}
+        names = {id(vars(self._roots[index])): set(given) for index, given in (ignoring or {}).items()}
         self._ignored: dict[int, set[Any]] = names
         self._changing: set[int] = set()
         self._before = {id(thing): (thing, _copy(thing)) for thing in self._containers(self._roots)}

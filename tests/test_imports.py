@@ -34,7 +34,7 @@ FLOORS = (
     ("ops",),
     ("autograd",),
     ("random",),
-    ("data", "initializer", "regularizer", "schedule", "target", "topology"),
+    ("criterion", "data", "initializer", "regularizer", "schedule", "topology"),
     ("layer", "loss", "metric", "optimizer"),
     ("run",),
     ("layer_graph", "layer_rows", "open_forward"),

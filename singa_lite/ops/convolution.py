@@ -38,14 +38,14 @@ class Conv2d(Op):
         y: Tensor = self.device.empty(shape, x.dtype, "image")
         self.settings: dict[str, Any] = {"window": window, "groups": groups}
         self.device.run("conv2d", x, weight, bias, y, **self.settings)
-        self.forms = (x.shape, x.dtype, "image"), (weight.shape, weight.dtype, weight.memory_order())
+        self.specs = (x.shape, x.dtype, "image"), (weight.shape, weight.dtype, weight.memory_order())
         self.save(x if self.needs[1] else None, weight if self.needs[0] else None)
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         if index == 2:
             return bias_gradient(self, dys[0], 1)
-        result: Tensor = self.device.empty(*self.forms[index])
+        result: Tensor = self.device.empty(*self.specs[index])
         if index == 0:
             self.device.run("conv2d_derivative", dys[0], self.kept(1), result, **self.settings)
         else:

@@ -26,7 +26,7 @@ class SoftmaxCrossEntropy(Op):
         if index:
             return super().backward(index, *dys)
         p, target = self.kept(0), self.kept(1)
-        # p dies here, so the derivative takes its place.
+        # p is used here for the last time, so the derivative is written over it.
         self.device.run("softmax_cross_entropy_derivative", dys[0], p, target, p)
         return p
 
@@ -38,7 +38,7 @@ class ElementLoss(Op):
         self.kernel, self.per_element, self.settings = kernel, per_element, settings
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        check_like(self.kernel, x, target)
+        check_same_shape_and_dtype(self.kernel, x, target)
         losses: Tensor = self.device.empty(x.shape if self.per_element else x.shape[:1], x.dtype)
         self.device.run(self.kernel, x, target, losses, **self.settings)
         self.save(x, target)
@@ -63,7 +63,7 @@ def check_classes(x: Tensor, target: Tensor) -> None:
         )
 
 
-def check_like(where: str, x: Tensor, target: Tensor) -> None:
+def check_same_shape_and_dtype(where: str, x: Tensor, target: Tensor) -> None:
     """ShapeError or TypeError unless the target has the shape and dtype of x."""
     if target.shape != x.shape:
         raise ShapeError(f"{where}: wanted a target of the scores' shape {x.shape}, received {target.shape}")

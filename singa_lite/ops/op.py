@@ -50,7 +50,7 @@ class Op(Unique):
     forward: Callable[..., Any]
 
     device: Device
-    #: Places of inputs that may be left out.
+    #: Indices of inputs that may be left out.
     optional: tuple[int, ...] = ()
     needs: tuple[bool, ...] = ()
     edges: tuple[Edge | None, ...] = ()
@@ -63,8 +63,8 @@ class Op(Unique):
     def __call__(self, *inputs: Tensor | None) -> Any:
         """Apply the operation. None stands for an optional input that is left out."""
         self.made = {}
-        for place, given in enumerate(inputs):
-            if given is not None or place not in self.optional:
+        for index, given in enumerate(inputs):
+            if given is not None or index not in self.optional:
                 checked_tensor(type(self).__name__, given)
         self.device = common_device(type(self).__name__, inputs)
         taping = not _untaped.get()
@@ -83,9 +83,9 @@ class Op(Unique):
         if any(self.needs):
             self.saved = tuple(None if t is None else t.detach() for t in tensors)
 
-    def kept(self, place: int) -> Tensor:
-        """What `save` was given at this place."""
-        tensor = self.saved[place]
+    def kept(self, index: int) -> Tensor:
+        """The tensor that `save` was given at this index."""
+        tensor = self.saved[index]
         if tensor is None:
             raise GraphError(f"{type(self).__name__}: backward was asked for an input that needs no derivative")
         return tensor

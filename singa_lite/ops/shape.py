@@ -88,7 +88,7 @@ class Concat(Op):
                     f"{xs[0].shape} {xs[0].dtype} and {x.shape} {x.dtype}"
                 )
         extents = [x.shape[self.axis] for x in xs]
-        self.starts = [sum(extents[:place]) for place in range(len(xs) + 1)]
+        self.starts = [sum(extents[:count]) for count in range(len(xs) + 1)]
         shape = _with(xs[0].shape, self.axis, sum(extents))
         return side_by_side(self, xs, shape, self.axis)
 

@@ -225,11 +225,11 @@ class Optimizer:
         ShapeError if there is state for a parameter of another shape or dtype under this name.
         """
         key: str | Tensor = value if name is None else name
-        forms = {slot: self.slot_form(slot, value) for slot in self.slots}
+        specs = {slot: self.slot_form(slot, value) for slot in self.slots}
         if key not in self.state:
-            self.state[key] = {slot: _zeros(*form, value) for slot, form in forms.items()}
+            self.state[key] = {slot: _zeros(*spec, value) for slot, spec in specs.items()}
         state = self.state[key]
-        if any((tensor.shape, tensor.dtype) != forms[slot] for slot, tensor in state.items()):
+        if any((tensor.shape, tensor.dtype) != specs[slot] for slot, tensor in state.items()):
             raise ShapeError(
                 f"{type(self).__name__}: parameter {_called(name, value)}: wanted a value that fits its state "
                 f"{list(state.values())}, received {value.shape} {value.dtype}; one optimizer serves one net"

@@ -37,7 +37,7 @@ def evaluate(
 
 
 def predict(net: Evaluable, data: Samples) -> Any:
-    """See `FeedForwardNet.predict`. Each batch's output is copied into its place of the whole."""
+    """See `FeedForwardNet.predict`. Each batch's output is copied into its rows of the whole."""
     whole: dict[str, Tensor] = {}
     single = False
     for index in data.indices():

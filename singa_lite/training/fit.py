@@ -41,7 +41,7 @@ class Callback:
     """
 
     def on_start(self, training: Training) -> None:
-        """Before the first batch; after the place to go on from has been read, if there is one."""
+        """Before the first batch; after the checkpoint to go on from has been read, if there is one."""
 
     def on_batch(self, training: Training) -> None:
         """After each training batch. The net has taken the step, and `training.progress` counts it."""

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from singa_lite.autograd import add, no_grad
+from singa_lite.criterion import received
 from singa_lite.errors import GraphError
 from singa_lite.loss import Loss
 from singa_lite.metric import Metric
-from singa_lite.target import received
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.training.batch import as_array, by_name
 from singa_lite.training.samples import Rows
@@ -83,7 +83,7 @@ class Objective:
         try:
             self._check(name, (piece.shape[0], *shape), dtype, piece)
         except (ValueError, TypeError):
-            if rows.held:  # once more, so that the message has the whole's shape, and the place in the whole
+            if rows.held:  # once more, so that the message has the whole's shape, and the index in the whole
                 self._check(name, (rows.shape[0], *shape), dtype, rows.take(slice(None)))
             raise
 
@@ -94,7 +94,7 @@ class Objective:
             if criterion is not None:
                 criterion.check(shape, dtype, target)
 
-    def forms(self, shapes: Mapping[str, Shape], dtype: np.dtype[Any]) -> dict[str, tuple[Shape, np.dtype[Any]]]:
+    def target_forms(self, shapes: Mapping[str, Shape], dtype: np.dtype[Any]) -> dict[str, tuple[Shape, np.dtype[Any]]]:
         """Shape and dtype of the usual targets for outputs of these batch shapes."""
         return {name: loss.target_form(shapes[name], dtype) for name, loss in self.losses.items()}
 

@@ -1,4 +1,4 @@
-"""How far `fit` has come: the place in the epoch, the shuffled order, running means, and the history so far."""
+"""How far `fit` has come: epochs and batches done, the shuffled order, running means, and the history so far."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Mean:
 
 
 class Progress:
-    """A place in a run of `fit`, from which another run goes on to equal bits.
+    """How far a run of `fit` has come; another run that goes on from it comes to equal bits.
 
     samples, batch_size, shuffle: of the data, as `fit` was given them. epoch: whole epochs done; batch: batches done
     of the next one, its validation aside; order: of its samples, int (samples,), None before it is drawn and

@@ -36,7 +36,7 @@ class Rows:
         self.dtype = self.take(slice(0, 1)).dtype if dtype is None else dtype
 
     def take(self, index: Any, copy: bool = False) -> Any:
-        """The samples at `index`: a slice, or an array of places. copy: of a slice too, which is a view otherwise."""
+        """The samples at `index`: a slice, or an array of numbers. copy: of a slice too, which is a view otherwise."""
         taken = self._array[index]
         if not isinstance(taken, np.ndarray):  # a GPU's
             return taken
@@ -59,7 +59,7 @@ class Frame(Rows):
     """A pandas Series or DataFrame."""
 
     def take(self, index: Any, copy: bool = False) -> Any:
-        """By place, whatever the index is."""
+        """By number, counted from 0, whatever the pandas index is."""
         return host_array(self._where, self._array.iloc[index].to_numpy(copy=copy))
 
 
@@ -73,11 +73,11 @@ class Lazy(Rows):
         self.take(slice(0, 1))  # whether it can be read, before anything depends on it
 
     def take(self, index: Any, copy: bool = False) -> Any:
-        """Only these samples are read, in increasing places and each once, as HDF5 wants it; then put in order."""
+        """Only these samples are read, in rising order and each once, as HDF5 wants it; then put in the order asked."""
         if isinstance(index, slice):
             return self._read(index, len(range(*index.indices(self.shape[0]))))
-        places, back = np.unique(index, return_inverse=True)
-        return self._read(places, len(places))[back]
+        rising, back = np.unique(index, return_inverse=True)
+        return self._read(rising, len(rising))[back]
 
     def _read(self, index: Any, count: int) -> Any:
         read = sliced(self._where, self._array, index)

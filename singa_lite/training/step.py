@@ -28,7 +28,7 @@ Forms = Mapping[str, Mapping[str, tuple[Shape, np.dtype[Any]]]]
 
 
 class Steps(Unique):
-    """How a batch is done. Its recorded steps share one arena and one place for what they are fed, as they never run
+    """How a batch is done. Its recorded steps share one arena and one buffer for what they are fed, as they never run
     at the same time; those that were used least recently are forgotten.
 
     layers: the net's; graph: record and replay, or do each operation at once; fuse: see `Graph`.
@@ -109,7 +109,7 @@ class Steps(Unique):
         return seen
 
     def _found(self, step: StepFunction, feeds: Feeds) -> RecordedStep | None:
-        """The record for a batch of this form, with the batch in its place, if it still does what the step does."""
+        """The record for a batch of this form, the batch copied in, if the record still does what the step does."""
         recorded = self._recorded.find(_key(step, feeds), self.layers.ordered())
         if recorded is not None:
             recorded.put_in(feeds)

@@ -82,7 +82,7 @@ def check_classes(where: str, x_shape: Shape, for_one: str) -> None:
         )
 
 
-def check_like(where: str, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+def check_same_shape_and_dtype(where: str, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
     """ShapeError or TypeError unless the target has the scores' shape and dtype."""
     if target.shape != x_shape:
         raise ShapeError(f"{where}: wanted a target of shape {x_shape}, received {target.shape}")
@@ -101,7 +101,7 @@ def check_labels(where: str, x_shape: Shape, target: Target) -> bool:
     """True for class ids (n, ...), False for rows (n, c, ...), of scores (n, c, ...).
 
     ShapeError if it has neither shape, TypeError for ids that are not integers, ValueError for an id that is
-    not a class; the message names the first, its place, and the classes.
+    not a class; the message names the first, its index, and the classes.
     """
     if target.shape == x_shape:
         return False
@@ -121,7 +121,7 @@ def check_labels(where: str, x_shape: Shape, target: Target) -> bool:
 
 
 def refuse(where: str, wanted: str, values: Array, bad: NDArray[np.bool_]) -> None:
-    """ValueError if anything is bad: the first bad value and its place. bad: the shape of values."""
+    """ValueError if anything is bad, which names the first bad value and its index. bad: of values' shape."""
     if bad.any():
-        place = tuple(int(index) for index in np.unravel_index(int(bad.argmax()), bad.shape))
-        raise ValueError(f"{where}: wanted {wanted}, received {values[place]} at {list(place)} of the target")
+        index = tuple(int(number) for number in np.unravel_index(int(bad.argmax()), bad.shape))
+        raise ValueError(f"{where}: wanted {wanted}, received {values[index]} at {list(index)} of the target")
