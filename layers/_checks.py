@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -23,14 +22,14 @@ def where(layer: Layer) -> str:
     return f"layer {layer.name!r}"
 
 
-def positive_int(layer: Layer, what: str, value: Any) -> int:
+def positive_int(layer: Layer, what: str, value: object) -> int:
     """The value as an int. ValueError unless it is an integer of at least 1."""
     if not is_int(value) or not 1 <= value < MOST:
         raise ValueError(f"{where(layer)}: wanted {what} to be an integer of at least 1, received {value!r}")
     return int(value)
 
 
-def number(layer: Layer, what: str, value: Any, low: float, high: float = np.inf) -> float:
+def number(layer: Layer, what: str, value: object, low: float, high: float = np.inf) -> float:
     """The value as a float. ValueError unless it is a finite number from `low` to `high`, both included."""
     found = real(value)
     if found is None or not np.isfinite(found) or not low <= found <= high:
@@ -39,14 +38,14 @@ def number(layer: Layer, what: str, value: Any, low: float, high: float = np.inf
     return found
 
 
-def flag(layer: Layer, what: str, value: Any) -> bool:
+def flag(layer: Layer, what: str, value: object) -> bool:
     """The value as a bool. ValueError unless it is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{where(layer)}: wanted {what} to be True or False, received {value!r}")
     return bool(value)
 
 
-def one_of(layer: Layer, what: str, value: Any, names: Collection[str]) -> str:
+def one_of(layer: Layer, what: str, value: object, names: Collection[str]) -> str:
     """The value itself. ValueError unless it is one of the names."""
     if not isinstance(value, str) or value not in names:
         raise ValueError(f"{where(layer)}: wanted a {what} of {', '.join(names)}, received {value!r}")
@@ -58,19 +57,20 @@ def init(layer: Layer, what: str, spec: initializer.Spec) -> initializer.Initial
     return initializer.get(spec, f"{where(layer)}: {what}")
 
 
-def bias_init(layer: Any, spec: initializer.Spec) -> initializer.Initializer:
+def bias_init(layer: Layer, spec: initializer.Spec, use_bias: bool) -> initializer.Initializer:
     """The initializer of a layer's bias. ValueError for one beside use_bias=False, which would do nothing."""
     found = init(layer, "bias_init", spec)
-    if not layer.use_bias and found != initializer.get(0.0):
+    if not use_bias and found != initializer.get(0.0):
         raise ValueError(f"{where(layer)}: wanted bias_init with use_bias=True only, received {spec!r} with False")
     return found
 
 
-def positive(layer: Layer, what: str, value: Any) -> float:
+def positive(layer: Layer, what: str, value: object) -> float:
     """The value as a float. ValueError unless it is a finite number above 0."""
-    if number(layer, what, value, 0.0) == 0:
+    found = number(layer, what, value, 0.0)
+    if found == 0:
         raise ValueError(f"{where(layer)}: wanted {what} to be a number above 0, received {value!r}")
-    return float(value)
+    return found
 
 
 def one_input(layer: Layer, shapes: Sequence[Shape]) -> Shape:
@@ -106,7 +106,7 @@ def equal_inputs(layer: Layer, shapes: Sequence[Shape]) -> Shape:
     return shapes[0]
 
 
-def not_the_batch(layer: Layer, axis: Any) -> int:
+def not_the_batch(layer: Layer, axis: object) -> int:
     """The axis as an int. ValueError unless it is an integer other than 0, the batch axis."""
     if not is_int(axis) or axis == 0:
         raise ValueError(f"{where(layer)}: wanted an integer axis other than 0, the batch, received {axis!r}")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from singa_lite import autograd
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import flag, input_axes, where
@@ -26,7 +25,7 @@ class Pooling(Layer):
         border_mode: str = "same",
         pad: Extents | None = None,
         *,
-        input_sample_shape: Sequence[Any] | None = None,
+        input_sample_shape: InputShape | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.window = window(self, len(self.axes) - 1, kernel, stride, border_mode, pad)
@@ -63,7 +62,7 @@ class AvgPooling(Pooling):
         pad: Extents | None = None,
         *,
         count_pad: bool = True,
-        input_sample_shape: Sequence[Any] | None = None,
+        input_sample_shape: InputShape | None = None,
     ) -> None:
         super().__init__(name, kernel, stride, border_mode, pad, input_sample_shape=input_sample_shape)
         self.count_pad = flag(self, "count_pad", count_pad)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import DType
 from singa_lite.layer import Layer
 
 from ._checks import where
@@ -16,7 +16,7 @@ from ._checks import where
 HALVES = ("float16", "bfloat16")
 
 
-def storage(layer: Layer, wanted: str | None) -> np.dtype[Any] | None:
+def storage(layer: Layer, wanted: str | None) -> DType | None:
     """The dtype of that name. ValueError for another one, ImportError where bfloat16's package is missing."""
     if wanted is None:
         return None

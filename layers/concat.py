@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from singa_lite import autograd
 from singa_lite.errors import ShapeError
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import axis_of, not_the_batch, several_inputs, where
@@ -22,7 +19,7 @@ class Concat(Layer):
     axis: counts the batch as 0, negative from the end; never the batch.
     """
 
-    def __init__(self, name: str, axis: int, *, input_sample_shape: Sequence[Any] | None = None) -> None:
+    def __init__(self, name: str, axis: int, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.axis = not_the_batch(self, axis)
 

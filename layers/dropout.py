@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from singa_lite import autograd
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import number, one_input, where
@@ -27,7 +25,7 @@ class Dropout(Layer):
     p: the probability to drop, from 0 to below 1.
     """
 
-    def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: Sequence[Any] | None = None) -> None:
+    def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.p = number(self, "p", p, 0, 1)
         if self.p == 1:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from singa_lite import autograd
 from singa_lite.errors import ShapeError
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import is_int, one_input, where
@@ -24,7 +23,7 @@ class Reshape(Layer):
 
     keeps_values = True
 
-    def __init__(self, name: str, shape: Sequence[int], *, input_sample_shape: Sequence[Any] | None = None) -> None:
+    def __init__(self, name: str, shape: Sequence[int], *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         extents = tuple(shape) if isinstance(shape, Sequence) and not isinstance(shape, str) else (None,)
         valid = all(is_int(extent) and (extent >= 1 or extent == -1) for extent in extents)

@@ -25,8 +25,6 @@ from singa_lite.ops.arithmetic import exp as exp
 from singa_lite.ops.arithmetic import log as log
 from singa_lite.ops.arithmetic import multiply as multiply
 from singa_lite.ops.arithmetic import power as power
-from singa_lite.ops.arithmetic import reduce_mean as reduce_mean
-from singa_lite.ops.arithmetic import reduce_sum as reduce_sum
 from singa_lite.ops.arithmetic import scale as scale
 from singa_lite.ops.arithmetic import shift as shift
 from singa_lite.ops.arithmetic import subtract as subtract
@@ -54,6 +52,8 @@ from singa_lite.ops.op import no_grad as no_grad
 from singa_lite.ops.pooling import avg_pool2d as avg_pool2d
 from singa_lite.ops.pooling import global_avg_pool2d as global_avg_pool2d
 from singa_lite.ops.pooling import max_pool2d as max_pool2d
+from singa_lite.ops.reduction import reduce_mean as reduce_mean
+from singa_lite.ops.reduction import reduce_sum as reduce_sum
 from singa_lite.ops.shape import concat as concat
 from singa_lite.ops.shape import flatten as flatten
 from singa_lite.ops.shape import identity as identity

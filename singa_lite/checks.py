@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from math import inf, isfinite
 from numbers import Real
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -74,7 +74,7 @@ def one_of(where: str, value: Any, names: Collection[str]) -> str:
     return value
 
 
-def is_int(value: Any) -> bool:
+def is_int(value: object) -> TypeGuard[int]:
     """Whether the value is an integer of Python or NumPy; True and False are none."""
     if isinstance(value, np.ndarray):
         return value.ndim == 0 and value.dtype.kind in "iu"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import numpy as np
-
+from singa_lite.array_types import DType
 from singa_lite.errors import GraphError
 from singa_lite.layer import Layer
 from singa_lite.notice import warn
@@ -16,7 +14,7 @@ from singa_lite.training.objective import Objective
 
 
 def check(
-    nodes: Sequence[Node], objective: Objective | None, optimizer: Optimizer, freeze: str | None, dtype: np.dtype[Any]
+    nodes: Sequence[Node], objective: Objective | None, optimizer: Optimizer, freeze: str | None, dtype: DType
 ) -> None:
     """Raise GraphError or ValueError for what would fail, or go wrong silently, at the first batch.
 

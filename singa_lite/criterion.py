@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from singa_lite.array_types import DType
 from singa_lite.arrays import host_array, is_plain, on_host
 from singa_lite.errors import ShapeError
 from singa_lite.tensor import Array, Shape, Tensor, as_tensor, to_numpy
@@ -17,7 +16,7 @@ Target = Array | Tensor
 class Criterion:
     """Base of losses and metrics: how a target is checked and put beside the scores."""
 
-    def check(self, x_shape: Shape, dtype: np.dtype[Any], target: Any) -> None:
+    def check(self, x_shape: Shape, dtype: DType, target: object) -> None:
         """Raise unless `target` fits scores of this shape (batch first) and dtype. Runs no kernel.
 
         target: Tensor, NumPy, or anything that holds an array. ShapeError, TypeError, or ValueError for values
@@ -32,10 +31,10 @@ class Criterion:
             raise ShapeError(f"{self._name}: wanted {x_shape[0]} targets, received shape {target.shape}")
         self.check_target(x_shape, np.dtype(dtype), target)
 
-    def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+    def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
         """For a subclass that is particular about its targets: raise, as `check` does. Here any will do."""
 
-    def _beside(self, x: Tensor, y: Any) -> Tensor:
+    def _beside(self, x: Tensor, y: object) -> Tensor:
         """y as a checked Tensor on the device of x."""
         if not isinstance(x, Tensor):
             raise TypeError(f"{self._name}: wanted scores as a Tensor, received {type(x).__name__}")
@@ -53,7 +52,7 @@ class Criterion:
         return type(self).__name__
 
 
-def received(given: Any, where: str = "target") -> Target:
+def received(given: object, where: str = "target") -> Target:
     """`given` itself if it is a Tensor, else a NumPy array of it (from a list, CuPy, DLPack), in native byte order."""
     if is_plain(given) or isinstance(given, Tensor):
         return given
@@ -82,7 +81,7 @@ def check_classes(where: str, x_shape: Shape, for_one: str) -> None:
         )
 
 
-def check_same_shape_and_dtype(where: str, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+def check_same_shape_and_dtype(where: str, x_shape: Shape, dtype: DType, target: Target) -> None:
     """ShapeError or TypeError unless the target has the scores' shape and dtype."""
     if target.shape != x_shape:
         raise ShapeError(f"{where}: wanted a target of shape {x_shape}, received {target.shape}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import prod
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from singa_lite import autograd
+from singa_lite.array_types import DType
 from singa_lite.checks import above_zero, flag
 from singa_lite.contexts import in_own_context
 from singa_lite.criterion import (
@@ -41,7 +42,7 @@ class _Taped(NamedTuple):
     values: Edge
     mark: Identity
     shape: Shape
-    dtype: np.dtype[Any]
+    dtype: DType
     device: Device
 
 
@@ -53,7 +54,7 @@ class Loss(Criterion, ABC):
 
     _taped: _Taped | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """What a copy has: all but what is kept for `backward`."""
         return {name: value for name, value in vars(self).items() if name != "_taped"}
 
@@ -66,7 +67,7 @@ class Loss(Criterion, ABC):
         """
 
     @in_own_context
-    def forward(self, training: bool, x: Tensor, y: Any) -> Tensor:
+    def forward(self, training: bool, x: Tensor, y: object) -> Tensor:
         """The loss of each sample. y: Tensor, NumPy, or anything that holds an array. Raises as `check` does.
 
         training: what `backward` needs is kept until it is called; a later forward takes its place. GraphError for a y
@@ -112,11 +113,11 @@ class Loss(Criterion, ABC):
     def _keep(self, taped: _Taped | None) -> None:
         object.__setattr__(self, "_taped", taped)  # as a frozen dataclass allows it too
 
-    def evaluate(self, training: bool, x: Tensor, y: Any) -> Tensor:
+    def evaluate(self, training: bool, x: Tensor, y: object) -> Tensor:
         """The mean of forward's values, shape (). Raises as `check` does."""
         return autograd.reduce_mean(self.forward(training, x, y))
 
-    def target_form(self, x_shape: Shape, dtype: np.dtype[Any]) -> tuple[Shape, np.dtype[Any]]:
+    def target_form(self, x_shape: Shape, dtype: DType) -> tuple[Shape, DType]:
         """Shape and dtype of the usual target for scores of this shape and dtype: theirs."""
         return x_shape, dtype
 
@@ -133,11 +134,11 @@ class SoftmaxCrossEntropy(Loss):
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         return softmax_cross_entropy_values(x, target)
 
-    def target_form(self, x_shape: Shape, dtype: np.dtype[Any]) -> tuple[Shape, np.dtype[Any]]:
+    def target_form(self, x_shape: Shape, dtype: DType) -> tuple[Shape, DType]:
         """Class ids, one for each position."""
         return x_shape[:1] + x_shape[2:], np.dtype(np.int64)
 
-    def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+    def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
         check_classes(self._name, x_shape, "SigmoidCrossEntropy")
         if check_labels(self._name, x_shape, target):
             return
@@ -151,7 +152,7 @@ class SoftmaxCrossEntropy(Loss):
 class _LikeScores(Loss):
     """Base of the losses whose target has the scores' shape and dtype."""
 
-    def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+    def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
         """ShapeError or TypeError unless the target has that shape and dtype."""
         check_same_shape_and_dtype(self._name, x_shape, dtype, target)
 
@@ -167,7 +168,7 @@ class SigmoidCrossEntropy(_LikeScores):
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         return sigmoid_cross_entropy_values(x, target)
 
-    def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+    def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
         super().check_target(x_shape, dtype, target)
         check_probabilities(self._name, target)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
-
+from singa_lite.array_types import DType
 from singa_lite.autograd import BackwardPass, cast, no_grad
 from singa_lite.contexts import in_own_context
 from singa_lite.device import Device
@@ -31,22 +30,29 @@ class Node(NamedTuple):
     sources: tuple[tuple[str, int], ...]
 
 
+#: One value, or a list or a dict of several, or None. Which of them a user gets depends on the net that the script has
+#: built; a union would make the script ask at each use.
+OneOrMore: TypeAlias = Any
+#: What a layer gives: a list of tensors where it has several outputs.
+LayerOutput: TypeAlias = Tensor | list[Tensor]
+
+
 class LayerGradients(NamedTuple):
     """What `backward` yields for a layer: its parameters' names, values and gradients, in equal order.
 
-    layer_gradients: {layer name: derivative by its input}, one dict for the whole walk.
+    layer_gradients: {layer name: derivative by its input, a list of them for several}, one dict for the whole walk.
     """
 
     names: list[str]
     values: list[Tensor]
     gradients: list[Tensor]
-    layer_gradients: dict[str, Any]
+    layer_gradients: dict[str, OneOrMore]
 
 
 class _Seed(NamedTuple):
     edge: Edge
     shape: Shape
-    dtype: Any
+    dtype: DType
 
 
 class Run(Unique):
@@ -65,7 +71,7 @@ class Run(Unique):
         self,
         nodes: list[Node],
         device: Device,
-        dtype: np.dtype[Any],
+        dtype: DType,
         training: bool,
         freeze: str | None,
         moving: Callable[[], object] = nothing,
@@ -84,7 +90,7 @@ class Run(Unique):
         self._numbers = {id(p): number for number, p in enumerate(parameters)}
 
     @in_own_context
-    def forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> Any:
+    def forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> OneOrMore:
         """The outputs: one alone, or {layer: output} if there are several or some are wanted in `output` too.
 
         inputs: {input layer: batch}, emptied on the way.
@@ -94,12 +100,12 @@ class Run(Unique):
         with no_grad():
             return self._forward(inputs, output)
 
-    def _forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> Any:
+    def _forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> OneOrMore:
         """All layers in order; each output is let go of as soon as its last consumer has run."""
         self._check_frozen_inputs(inputs)
         uses = Counter(source for node in self.nodes for source in node.sources)
         values: dict[tuple[str, int], Tensor] = {}
-        results: dict[str, Any] = {}
+        results: dict[str, LayerOutput] = {}
         for node in self.nodes:
             name = node.layer.name
             given = [values[source] for source in node.sources] or [inputs.pop(name)]
@@ -159,7 +165,7 @@ class Run(Unique):
         self._ports[name] = list(ports)
         return passed
 
-    def _keep_seeds(self, results: Mapping[str, Any]) -> None:
+    def _keep_seeds(self, results: Mapping[str, LayerOutput]) -> None:
         for name, value in results.items():
             tensors = value if isinstance(value, list) else [value]
             if all(t.creator is not None for t in tensors):
@@ -210,7 +216,7 @@ class Run(Unique):
         return [(seed.edge, dy) for seed, dy in zip(seeds, dys, strict=True)]
 
     def _walk(self, tape: BackwardPass, wanted: frozenset[str], freeze: str | None) -> Iterator[LayerGradients]:
-        layer_gradients: dict[str, Any] = {}
+        layer_gradients: dict[str, LayerOutput] = {}
         try:
             for node in reversed(self.nodes):
                 name = node.layer.name
@@ -231,7 +237,7 @@ class Run(Unique):
             tape.close()
             self._ports.clear()
 
-    def _layer_gradients(self, name: str, tape: BackwardPass, shared: dict[str, Any]) -> LayerGradients:
+    def _layer_gradients(self, name: str, tape: BackwardPass, shared: dict[str, LayerOutput]) -> LayerGradients:
         """Walk the layer's part of the tape, which ends at its first port."""
         finished: list[tuple[Tensor, Tensor]] = []
         ports = self._ports.get(name)
@@ -240,7 +246,7 @@ class Run(Unique):
         finished.sort(key=lambda pair: self._numbers.get(id(pair[0]), -1))
         return LayerGradients([p.name for p, _ in finished], [p for p, _ in finished], [g for _, g in finished], shared)
 
-    def _captured(self, name: str, tape: BackwardPass) -> Any:
+    def _captured(self, name: str, tape: BackwardPass) -> LayerOutput:
         found = [tape.captured.pop(port) for port in self._ports[name]]
         return found if len(found) > 1 else found[0]
 
@@ -257,6 +263,6 @@ def _check_shapes(layer: Layer, outputs: list[Tensor]) -> None:
         )
 
 
-def _cast(tensors: list[Tensor], dtype: Any) -> list[Tensor]:
+def _cast(tensors: list[Tensor], dtype: DType) -> list[Tensor]:
     """In this dtype, which all have but those from and to layers with a `storage` of their own. Empties the list."""
     return [cast(tensors.pop(0), dtype) for _ in range(len(tensors))]

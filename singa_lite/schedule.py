@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from inspect import signature
 from itertools import pairwise
 from math import cos, pi
-from typing import Any
 
 import numpy as np
 
@@ -107,7 +106,7 @@ def get(lr: float | Callable[[int], float], where: str = "learning rate") -> Cal
     raise TypeError(f"{where}: wanted a number or a schedule, received {lr!r}; a schedule is a function of the step")
 
 
-def _takes_a_step(function: Callable[..., Any]) -> bool:
+def _takes_a_step(function: Callable[..., object]) -> bool:
     try:
         signature(function).bind(0)
     except TypeError:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import nan
-from typing import Any, ClassVar
+from typing import ClassVar
 from weakref import ReferenceType, ref
 
 import numpy as np
 
 from singa_lite import schedule
+from singa_lite.array_types import DType
 from singa_lite.checks import at_least_zero, whole
 from singa_lite.contexts import in_own_context
 from singa_lite.device import Device
@@ -69,16 +70,16 @@ class Optimizer:
     ) -> None:
         self.schedule = lr
         self.weight_decay = at_least_zero(f"{type(self).__name__} weight_decay", weight_decay)
-        self.settings: dict[str, Any] = {}
+        self.settings: dict[str, float] = {}
         self.slots = self.kernel_slots
         self.state: dict[str | Tensor, dict[str, Tensor]] = {}
         self._rules = [_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)]
-        self._rates: dict[Any, Tensor] = {}
+        self._rates: dict[Device, Tensor] = {}
         self._rate = 0.0
         self._step = 0
         self._begun = False
         self._updated: set[str | Tensor] = set()
-        self._serves: tuple[ReferenceType[Optimizer], ReferenceType[Any]] | None = None
+        self._serves: tuple[ReferenceType[Optimizer], ReferenceType[object]] | None = None
 
     def register(
         self,
@@ -132,15 +133,20 @@ class Optimizer:
     def lr(self, lr: LearningRate) -> None:
         self.schedule = lr
 
-    def serve(self, net: Any) -> None:
-        """Keep the steps and state of this net from now on. GraphError if there are some of another living net's."""
+    def serve(self, net: object) -> None:
+        """Keep the steps and state of this net from now on. GraphError if there are some of another living net's.
+
+        net: known by its identity alone, and not kept alive.
+        """
         if self._step or self.state:
             self.check_serves(net)
         self._serves = ref(self), ref(net)
 
-    def check_serves(self, net: Any) -> None:
+    def check_serves(self, net: object) -> None:
         """GraphError if the net that it was last compiled with is another one, and lives."""
-        owner, served = (found() for found in self._serves or (ref(self), ref(net)))
+        if self._serves is None:
+            return
+        owner, served = self._serves[0](), self._serves[1]()
         if owner is self and served is not None and served is not net:  # a copy of an optimizer is free
             raise GraphError(
                 f"{type(self).__name__}: wanted an optimizer for one net alone, received one that another net was "
@@ -215,7 +221,7 @@ class Optimizer:
             )
         self._updated.add(key)
 
-    def slot_form(self, slot: str, value: Tensor) -> tuple[Shape, np.dtype[Any]]:
+    def slot_form(self, slot: str, value: Tensor) -> tuple[Shape, DType]:
         """Shape and dtype of a state tensor for a parameter: those of its value, but count is int64 ()."""
         return ((), np.dtype(np.int64)) if slot == "count" else (value.shape, value.dtype)
 
@@ -284,7 +290,7 @@ def _rule(
     return Rule(pattern, lr_mult, at_least_zero(f"{where} decay_mult", decay_mult), regularizer, constraint)
 
 
-def _zeros(shape: Shape, dtype: np.dtype[Any], value: Tensor) -> Tensor:
+def _zeros(shape: Shape, dtype: DType, value: Tensor) -> Tensor:
     """State of a parameter, which lies as its value does, so that an update goes along both."""
     made: Tensor = value.device.empty(shape, dtype, value.memory_order() if shape == value.shape else "")
     made.layout = value.layout if shape == value.shape else ""
