@@ -249,7 +249,7 @@ class FeedForwardNet(LayerGraph, Unique):
         Returns (loss, metric), 0-d tensors from before the update; the metric is None if the net has none.
         Input that does not fit is refused before anything changes.
         """
-        return self._steps.alone(self._train_one_batch, x, y)
+        return self._steps.exclusively(self._train_one_batch, x, y)
 
     def _train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         self._whole_step("train_one_batch")
@@ -319,7 +319,7 @@ class FeedForwardNet(LayerGraph, Unique):
 
     def evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         """(loss, metric) of one batch, as 0-d tensors, without training."""
-        return self._steps.alone(self._evaluate_one_batch, x, y)
+        return self._steps.exclusively(self._evaluate_one_batch, x, y)
 
     def _evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
         objective, feeds = self._batch(x, y)
@@ -328,7 +328,7 @@ class FeedForwardNet(LayerGraph, Unique):
 
     def predict_one_batch(self, x: Any) -> Any:
         """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call."""
-        return self._steps.alone(lambda: self._steps.do(PredictStep(self), checked.inputs(self, x)))
+        return self._steps.exclusively(lambda: self._steps.do(PredictStep(self), checked.inputs(self, x)))
 
     def predict(self, x: Any, batch_size: int = 32) -> Any:
         """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from math import nan
 from typing import ClassVar
 from weakref import ReferenceType, ref
@@ -21,22 +19,12 @@ from singa_lite.graph import Phase
 from singa_lite.kernels.interface.update import Hyper
 from singa_lite.ops.op import common_device
 from singa_lite.optimizer.one_step import OneStep
+from singa_lite.optimizer.rules import Rule, Rules, checked_rule
 from singa_lite.regularizer import Constraint, Regularizer
 from singa_lite.tensor import Shape, Tensor, from_numpy
 
 #: A number, or a function of the step, 0 for the first update.
 LearningRate = float | Callable[[int], float]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What `register` says about the parameters whose names match `pattern`."""
-
-    pattern: str
-    lr_mult: float = 1.0
-    decay_mult: float = 1.0
-    regularizer: Regularizer | None = None
-    constraint: Constraint | None = None
 
 
 class Optimizer:
@@ -73,7 +61,8 @@ class Optimizer:
         self.settings: dict[str, float] = {}
         self.slots = self.kernel_slots
         self.state: dict[str | Tensor, dict[str, Tensor]] = {}
-        self._rules = [_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)]
+        general = checked_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)
+        self._rules = Rules(general)
         self._rates: dict[Device, Tensor] = {}
         self._rate = 0.0
         self._step = 0
@@ -95,20 +84,17 @@ class Optimizer:
         lr_mult: multiplies the learning rate; decay_mult: weight decay and the regularizer; regularizer,
         constraint: in the place of the optimizer's own.
         """
-        general = self._rules[0]
+        general = self._rules.general
         if not isinstance(pattern, str):
             raise TypeError(f"register: wanted a pattern of parameters' names, such as '*/bias', received {pattern!r}")
         regularizer = general.regularizer if regularizer is None else regularizer
         constraint = general.constraint if constraint is None else constraint
         where = f"register {pattern!r}"
-        self._rules.append(_rule(where, pattern, lr_mult, decay_mult, regularizer, constraint))
+        self._rules.add(checked_rule(where, pattern, lr_mult, decay_mult, regularizer, constraint))
 
     def check_names(self, names: Iterable[str]) -> None:
         """ValueError for a registered pattern that matches none of the names."""
-        names = list(names)
-        for rule in self._rules[1:]:
-            if not any(fnmatchcase(name, rule.pattern) for name in names):
-                raise ValueError(f"register: wanted a pattern of parameters {names}, received {rule.pattern!r}")
+        self._rules.check_names(names)
 
     @property
     def rules(self) -> Sequence[Rule]:
@@ -204,7 +190,7 @@ class Optimizer:
         key: str | Tensor = value if name is None else name
         if not self._begun or key in self._updated:
             self.begin_step()
-        rule = self._rule(value.name if name is None else name)
+        rule = self._rules.of(value.name if name is None else name)
         hyper = self.hyper(**self.settings, weight_decay=self.weight_decay * rule.decay_mult, lr_mult=rule.lr_mult)
         with value.device.scope(Phase.UPDATE):
             if rule.constraint is not None:
@@ -249,9 +235,6 @@ class Optimizer:
         for state in self.state.values():
             _move(state, device)
 
-    def _rule(self, name: str) -> Rule:
-        return next(rule for rule in reversed(self._rules) if fnmatchcase(name, rule.pattern))
-
     def _check(self, name: str | None, value: Tensor, gradient: Tensor) -> None:
         if not isinstance(value, Tensor) or not isinstance(gradient, Tensor):
             given = f"{type(value).__name__} and {type(gradient).__name__}"
@@ -269,25 +252,6 @@ class Optimizer:
                 f"{where}: wanted a float parameter and a gradient of its dtype, "
                 f"received {value.dtype} and {gradient.dtype}"
             )
-
-
-def _rule(
-    where: str,
-    pattern: str,
-    lr_mult: float = 1.0,
-    decay_mult: float = 1.0,
-    regularizer: Regularizer | None = None,
-    constraint: Constraint | None = None,
-) -> Rule:
-    """A rule of checked values."""
-    for what, given, kind, example in (
-        ("regularizer", regularizer, Regularizer, "L2Regularizer(0.1)"),
-        ("constraint", constraint, Constraint, "NormConstraint(5)"),
-    ):
-        if given is not None and not isinstance(given, kind):
-            raise TypeError(f"{where} {what}: wanted a {kind.__name__} such as {example}, or None, received {given!r}")
-    lr_mult = at_least_zero(f"{where} lr_mult", lr_mult)
-    return Rule(pattern, lr_mult, at_least_zero(f"{where} decay_mult", decay_mult), regularizer, constraint)
 
 
 def _zeros(shape: Shape, dtype: DType, value: Tensor) -> Tensor:

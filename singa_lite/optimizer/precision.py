@@ -8,7 +8,8 @@ import numpy as np
 
 from singa_lite import schedule
 from singa_lite.array_types import DType
-from singa_lite.optimizer.base import Optimizer, Rule
+from singa_lite.optimizer.base import Optimizer
+from singa_lite.optimizer.rules import Rule
 
 #: Settings that multiply what is kept at each step; 1 would keep it for ever.
 _DECAYS = ("momentum", "rho", "beta_1", "beta_2")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from singa_lite.contexts import in_own_context
 from singa_lite.graph import Graph
 from singa_lite.recorded_steps import Feeds
-from singa_lite.tensor import Tensor
 from singa_lite.training.readers import Readers
 from singa_lite.training.step import Forms, Steps
-from singa_lite.training.step_functions import TrainStep
+from singa_lite.training.step_functions import TrainStep, Values
 from singa_lite.unique import Unique
 
 Seen = TypeVar("Seen")
@@ -58,7 +57,7 @@ class Trainer(Unique):
         self._left_at = ""
 
     @in_own_context
-    def train(self, step: TrainStep, feeds: Feeds) -> tuple[Tensor, Any]:
+    def train(self, step: TrainStep, feeds: Feeds) -> Values:
         """One batch: forward, loss, and each layer's update as soon as its gradients are there; (loss, metric)."""
         _under_way.set(self)
         block = step.optimizer.one_step()
@@ -70,8 +69,7 @@ class Trainer(Unique):
             self._readers.end(give_up=False)  # also of a step that ended before its pause
             if block.is_whole:
                 self.forget()
-        loss, metric = self.steps.own(results)
-        return loss, metric
+        return self.steps.own(results)
 
     @in_own_context
     def look(self, step: TrainStep, forms: Forms, ask: Callable[[Graph], Seen]) -> Seen:
