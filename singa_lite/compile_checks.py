@@ -1,4 +1,4 @@
-"""What can be told wrong of a net, its objective and its optimizer when they are put together, before any batch."""
+"""Checks of a net, its objective and its optimizer together, when the net is compiled and before any batch."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ def check(
         _check_freeze([node.layer for node in nodes], [] if objective is None else objective.outputs, freeze)
     if objective is not None:
         _warn_of_twice({node.layer.name: node for node in nodes}, objective)
+
+
+def check_optimizer(given: object) -> None:
+    """TypeError unless it is an optimizer."""
+    if not isinstance(given, Optimizer):
+        hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
+        raise TypeError(f"compile: wanted an Optimizer{hint}, received {type(given).__name__}")
 
 
 def _check_freeze(layers: Sequence[Layer], outputs: Sequence[str], freeze: str) -> None:

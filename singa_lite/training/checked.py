@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from singa_lite.checks import whole
+from singa_lite.checks import is_int, whole
 from singa_lite.errors import GraphError
 from singa_lite.layer_graph import LayerGraph
+from singa_lite.tensor import Tensor, as_tensor
 from singa_lite.training import batch, samples
 from singa_lite.training.objective import Objective
 from singa_lite.training.samples import Samples
@@ -27,6 +28,16 @@ def inputs_and_targets(layers: LayerGraph, objective: Objective, x: object, y: o
     count = next(iter(feeds["input"].values())).shape[0]
     wanted = {name: (count, *layers.output_shapes(name)[0]) for name in objective.outputs}
     return feeds | {"target": objective.targets(y, wanted, layers.dtype)}
+
+
+def derivatives(layers: LayerGraph, dy: object) -> dict[str, list[Tensor]]:
+    """What `backward` is given, one derivative or {layer: derivative, or a list of them}, as tensors by layer."""
+    named = dy if isinstance(dy, Mapping) else batch.by_name(dy, layers.output_names(), "backward")
+    given = {name: value if isinstance(value, list) else [value] for name, value in named.items()}
+    return {
+        name: [as_tensor(batch.as_array(f"backward: dy of {name!r}", value), layers.device) for value in values]
+        for name, values in given.items()
+    }
 
 
 def warn_of_nan(feeds: CheckedFeeds) -> None:
@@ -50,6 +61,13 @@ def data_to_predict(layers: LayerGraph, x: object, batch_size: int) -> Samples:
     """The data of `predict`, which have no targets."""
     arrays = samples.checked_inputs("predict", x, layers.input_shapes(), layers.dtype)
     return Samples(arrays, None, whole("predict batch_size", batch_size, 1), (not isinstance(x, Mapping), True))
+
+
+def batch_size(where: str, given: object) -> int:
+    """The number of samples of a batch. ValueError unless it is a whole number of at least 1."""
+    if not is_int(given) or given < 1:
+        raise ValueError(f"{where}: wanted a batch of at least 1 sample, received {given!r}")
+    return int(given)
 
 
 def single_outputs(layers: LayerGraph) -> None:

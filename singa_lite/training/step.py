@@ -45,6 +45,10 @@ class Steps(Unique):
         self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
 
+    def anew(self) -> Steps:
+        """As these, on the device where the layers are now, with nothing recorded."""
+        return Steps(self.layers, self.graph, self.fuse)
+
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
         return self.arena.alone.run(work, *arguments)

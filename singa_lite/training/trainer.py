@@ -7,7 +7,9 @@ from contextvars import ContextVar
 from typing import TypeVar
 
 from singa_lite.contexts import in_own_context
+from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
+from singa_lite.open_forward import OpenForward
 from singa_lite.recorded_steps import Feeds
 from singa_lite.training.readers import Readers
 from singa_lite.training.step import Forms, Steps
@@ -24,11 +26,16 @@ _under_way: ContextVar[Trainer | None] = ContextVar("under_way", default=None)
 
 
 class Trainer(Unique):
-    """Trains. steps: how a batch is done, exchanged when a net is compiled or moved; readers: see `Readers`."""
+    """Trains one net, and knows what of it is left of the last step.
 
-    def __init__(self, steps: Steps, readers: Readers) -> None:
+    steps: how a batch is done, exchanged when the net is compiled or moved; readers: what reads parameters beside a
+    step; open_forward: the forward by hand that waits for its backward.
+    """
+
+    def __init__(self, steps: Steps) -> None:
         self.steps = steps
-        self._readers = readers
+        self.readers = Readers()
+        self.open_forward = OpenForward()
         self._left_at = ""
         self._step: TrainStep | None = None
 
@@ -51,8 +58,36 @@ class Trainer(Unique):
         """Whether the present call is a part of a training step."""
         return _under_way.get() is self
 
+    @property
+    def unfinished_at(self) -> str:
+        """Where the last walk back by hand, or the last step, was left; "" after whole ones."""
+        return self.open_forward.stopped_at or self.left_at
+
+    def check_whole(self, where: str) -> None:
+        """GraphError if the last step was left before its end. Outside of a step, what still reads parameters is ended.
+
+        where: the call that wants to begin something new, for the message.
+        """
+        if not self.under_way:
+            self.readers.end()
+        left_at = self.unfinished_at
+        if left_at:
+            raise GraphError(
+                f"{where}: wanted a whole step, but {_what_was_left(left_at)}. Load a snapshot, or call discard_step() "
+                "to go on from here"
+            )
+
+    def discard(self) -> None:
+        """Nothing reads parameters, no forward waits, and whatever was left counts as whole from now on."""
+        self.readers.end()
+        self.forget()
+
     def forget(self) -> None:
-        """Whatever was left counts as whole from now on."""
+        """No forward waits any more, and whatever was left counts as whole from now on."""
+        self.open_forward.forget()
+        self._forget_step()
+
+    def _forget_step(self) -> None:
         self._step = None
         self._left_at = ""
 
@@ -64,11 +99,11 @@ class Trainer(Unique):
         self._step, self._left_at = step, LEFT_WITHIN
         try:
             with block:
-                results = self.steps.train(step, feeds, self._readers.begin(), block.keep)
+                results = self.steps.train(step, feeds, self.readers.begin(), block.keep)
         finally:
-            self._readers.end(give_up=False)  # also of a step that ended before its pause
+            self.readers.end(give_up=False)  # also of a step that ended before its pause
             if block.is_whole:
-                self.forget()
+                self._forget_step()
         return self.steps.own(results)
 
     @in_own_context
@@ -82,4 +117,10 @@ class Trainer(Unique):
                 return self.steps.look(step, forms, ask)
         finally:
             if block.is_whole:
-                self.forget()
+                self._forget_step()
+
+
+def _what_was_left(left_at: str) -> str:
+    if left_at.startswith("("):
+        return f"the last step was left {left_at}"
+    return f"the last backward() was left at layer {left_at!r}: layers after it are updated, those before it are not"
