@@ -25,7 +25,7 @@ def check(
     if freeze is not None:
         _check_freeze([node.layer for node in nodes], [] if objective is None else objective.outputs, freeze)
     if objective is not None:
-        _warn_of_twice({node.layer.name: node for node in nodes}, objective)
+        _warn_of_applied_twice({node.layer.name: node for node in nodes}, objective)
 
 
 def check_optimizer(given: object) -> None:
@@ -52,7 +52,7 @@ def _check_freeze(layers: Sequence[Layer], outputs: Sequence[str], freeze: str) 
         )
 
 
-def _warn_of_twice(nodes: Mapping[str, Node], objective: Objective) -> None:
+def _warn_of_applied_twice(nodes: Mapping[str, Node], objective: Objective) -> None:
     """Warn of a softmax or sigmoid before a loss that takes one itself."""
     for name, loss in objective.losses.items():
         before = _origin(nodes, name)

@@ -14,7 +14,7 @@ Target = Array | Tensor
 
 
 class Criterion:
-    """Base of losses and metrics: how a target is checked and put beside the scores."""
+    """Base of losses and metrics: how a target is checked and brought to the scores' device."""
 
     def check(self, x_shape: Shape, dtype: DType, target: object) -> None:
         """Raise unless `target` fits scores of this shape (batch first) and dtype. Runs no kernel.
@@ -32,7 +32,7 @@ class Criterion:
         self.check_target(x_shape, np.dtype(dtype), target)
 
     def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
-        """For a subclass that is particular about its targets: raise, as `check` does. Here any will do."""
+        """For a subclass that accepts only some targets: raise, as `check` does. This one accepts all."""
 
     def _beside(self, x: Tensor, y: object) -> Tensor:
         """y as a checked Tensor on the device of x."""

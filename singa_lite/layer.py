@@ -14,15 +14,13 @@ from numpy.typing import DTypeLike, NDArray
 from singa_lite import initializer, names
 from singa_lite.array_types import DType
 from singa_lite.autograd import cast
-from singa_lite.checks import is_int
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
+from singa_lite.sample_shape import InputShape as InputShape
+from singa_lite.sample_shape import SampleShape as SampleShape
+from singa_lite.sample_shape import checked_inputs, checked_output
 from singa_lite.table import Table
 from singa_lite.tensor import Shape, Tensor, from_numpy, full
-
-SampleShape = Shape | list[Shape]
-#: What `input_sample_shape` takes: a sample shape, or a list of them for several inputs.
-InputShape = Sequence[int] | Sequence[Sequence[int]]
 
 
 class Context(NamedTuple):
@@ -53,7 +51,7 @@ class Layer:
 
     gives: str = ""
     keeps_values: bool = False
-    #: Names that would say something else than the layer does, and what does that instead.
+    #: {name that suggests another layer: what to use in its place}.
     misnomers: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, name: str, *, input_sample_shape: InputShape | None = None) -> None:
@@ -64,7 +62,7 @@ class Layer:
                 f"layer name: wanted one of what {type(self).__name__} does, received {name!r}: {instead}; if that is "
                 "but its name, let it be another"
             )
-        self.input_sample_shapes = _checked_shapes(name, input_sample_shape)
+        self.input_sample_shapes = checked_inputs(name, input_sample_shape)
         self.output_sample_shape: SampleShape | None = None
         self._parameters: dict[str, Tensor] = {}
         self._states: dict[str, Tensor] = {}
@@ -75,7 +73,7 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """As it was made with: parameters, random numbers and snapshots go by it."""
+        """The name that the layer was made with. Parameters, random numbers and snapshots are found by it."""
         return self._name
 
     @name.setter
@@ -116,7 +114,7 @@ class Layer:
 
     @property
     def _without(self) -> str:
-        """What a layer lacks that is in no net. One within another layer is in none."""
+        """Why there are no parameters yet, for messages; "" for a layer in a net. One inside another layer is in none."""
         if self.context is not None:
             return ""
         return (
@@ -145,7 +143,7 @@ class Layer:
             )
         self.context = context
         try:
-            self.output_sample_shape = self._checked_output(self.setup(*shapes))
+            self.output_sample_shape = checked_output(self.name, self.setup(*shapes))
             self._check_shared()
         except BaseException:
             self.reset()
@@ -271,47 +269,5 @@ class Layer:
                 f"but {other.name!r} has {sorted(other.parameters)}"
             )
 
-    def _checked_output(self, given: object) -> SampleShape:
-        """What setup() gave, with extents of Python's. TypeError or ShapeError if it is no sample shape."""
-        if isinstance(given, list):
-            return [self._checked_sample_shape(shape, given) for shape in given]
-        return self._checked_sample_shape(given, given)
-
-    def _checked_sample_shape(self, shape: object, given: object) -> Shape:
-        """One of the shapes in what setup() gave, or the only one."""
-        if not isinstance(shape, tuple) or not all(is_int(extent) for extent in shape):
-            raise TypeError(
-                f"layer {self.name!r}: wanted setup() to return a sample shape, a tuple such as (5,), or a list of "
-                f"them, received {given!r}"
-            )
-        if any(extent < 1 for extent in shape):
-            raise ShapeError(f"layer {self.name!r}: wanted setup() to return extents of at least 1, received {given!r}")
-        return tuple(int(extent) for extent in shape)
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} -> {self.output_sample_shape}>"
-
-
-def _checked_shapes(name: str, given: object) -> list[Shape] | None:
-    """A list of sample shapes from one shape, a list of shapes, or None."""
-    if given is None:
-        return None
-    entries = _entries(given)
-    if entries is not None:
-        several = len(entries) > 0 and all(_entries(entry) is not None for entry in entries)
-        shapes = [_entries(entry) or () for entry in entries] if several else [entries]
-        checked = [tuple(int(extent) for extent in shape if is_int(extent) and 1 <= extent < 2**63) for shape in shapes]
-        if all(len(made) == len(shape) for made, shape in zip(checked, shapes, strict=True)):
-            return checked
-    hint = f"; perhaps ({given},)" if is_int(given) else ""
-    raise ShapeError(
-        f"layer {name!r}: wanted an input_sample_shape of extents of at least 1, such as (5,) or (3, 32, 32), received "
-        f"{given!r}{hint}"
-    )
-
-
-def _entries(given: object) -> tuple[object, ...] | None:
-    """What a sequence that may be a shape holds; None for what is none."""
-    if isinstance(given, np.ndarray):
-        return tuple(given.tolist()) if given.ndim == 1 else None
-    return tuple(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else None

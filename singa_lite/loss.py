@@ -10,6 +10,7 @@ import numpy as np
 
 from singa_lite import autograd
 from singa_lite.array_types import DType
+from singa_lite.backward_pass import BackwardPass
 from singa_lite.checks import above_zero, flag
 from singa_lite.contexts import in_own_context
 from singa_lite.criterion import (
@@ -49,7 +50,7 @@ class _Taped(NamedTuple):
 class Loss(Criterion, ABC):
     """Base of all losses. A subclass gives `compute`, and `check_target` if not any target will do."""
 
-    #: What it applies to the scores itself, which nothing before it should: "softmax" or "sigmoid".
+    #: What the loss applies to the scores itself, so that no layer before it should: "softmax" or "sigmoid".
     applies: ClassVar[str] = ""
 
     _taped: _Taped | None = None
@@ -101,7 +102,7 @@ class Loss(Criterion, ABC):
         self._keep(None)
         with taped.device.scope(Phase.DERIVATIVE):
             dy = full(taped.shape, 1 / prod(taped.shape), taped.dtype, taped.device)
-        tape = autograd.BackwardPass([(taped.values, dy)], wanted=[taped.mark])
+        tape = BackwardPass([(taped.values, dy)], wanted=[taped.mark])
         del dy
         while tape.next_sequence >= 0:
             if tape.step():

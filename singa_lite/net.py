@@ -157,9 +157,9 @@ class FeedForwardNet(LayerGraph, Unique):
         self._trainer.readers.at_next_step(begin)
 
     def reads(self, pause: Pause) -> None:
-        """Note what reads parameters, before it begins, so that nothing writes them under its hands.
+        """Announce something that is about to read parameters, so that no step overwrites them meanwhile.
 
-        A training step waits for it, and after one that was interrupted the next call ends it.
+        A training step waits for it; after a step that was interrupted the next call ends it.
         """
         self._trainer.readers.note(pause)
 
@@ -175,7 +175,7 @@ class FeedForwardNet(LayerGraph, Unique):
         self._trainer.discard()
 
     def begin_restore(self) -> None:
-        """Values are put in place from now on: until `discard_step` this net is neither the old nor the new one."""
+        """A snapshot is being put into the net: until `discard_step` the net counts as unfinished."""
         self._trainer.readers.end()
         self._trainer.left_at = "(while a snapshot was being loaded: parts of it are in the net)"
 

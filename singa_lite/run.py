@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from singa_lite.array_types import DType
-from singa_lite.autograd import BackwardPass, cast, no_grad
+from singa_lite.autograd import cast, no_grad
+from singa_lite.backward_pass import BackwardPass
 from singa_lite.contexts import in_own_context
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
@@ -20,7 +21,7 @@ from singa_lite.unique import Unique
 
 
 def nothing() -> None:
-    """What is called before a change that nobody wants to know of."""
+    """Called before a change, where nobody has to be told of it."""
 
 
 class Node(NamedTuple):
@@ -121,7 +122,7 @@ class Run(Unique):
             left = [tensor for index, tensor in enumerate(outputs) if not uses[name, index]]
             if name in output:
                 results[name] = outputs if len(outputs) > 1 else outputs[0]
-            elif len(left) == len(outputs):  # what is left of a layer that feeds others is nobody's
+            elif len(left) == len(outputs):  # of a layer that feeds others, an unused output is none of the net's
                 results[name] = left if len(left) > 1 else left[0]
             values.update({(name, index): t for index, t in enumerate(outputs) if uses[name, index]})
             del outputs, left

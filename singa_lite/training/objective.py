@@ -61,7 +61,7 @@ class Objective:
         All values of arrays in memory are looked at; of those in files the first batch's, and the others in their turn.
         """
         for name, rows in targets.items():
-            for index in rows.looks(batch_size):
+            for index in rows.slices_to_check(batch_size):
                 self._check_piece(name, rows, index, shapes[name], dtype)
 
     def _check_piece(self, name: str, rows: Rows, index: slice, shape: Shape, dtype: DType) -> None:

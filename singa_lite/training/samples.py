@@ -71,8 +71,8 @@ class Rows(ABC):
     def take(self, index: Index, copy: bool = False) -> Shaped:
         """The samples at `index`. copy: of a slice too, which is a view otherwise."""
 
-    def looks(self, batch_size: int) -> Iterator[slice]:
-        """Where to look at values beforehand: all held ones, in pieces of whole batches; of others the first batch."""
+    def slices_to_check(self, batch_size: int) -> Iterator[slice]:
+        """Whose values to check beforehand: all held ones, in pieces of whole batches; of others the first batch."""
         step = batch_size * max(1, _LOOK // (batch_size * prod(self.shape[1:]) or 1))
         end = self.shape[0] if self.held else 1
         return (slice(first, first + (step if self.held else batch_size)) for first in range(0, end, step))

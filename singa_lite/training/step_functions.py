@@ -42,7 +42,7 @@ class StepFunction(ABC, Generic[Results]):
         return (self.kind,)
 
     def watch(self) -> Watch:
-        """Of all whose options a record freezes; made before recording."""
+        """A watch on all objects whose options a record freezes, to be made before recording."""
         return Watch([*self.layers.layers.values(), *self.criteria])
 
     def settle(self, watch: Watch) -> None:

@@ -1,4 +1,4 @@
-"""Trainer: training steps, each of them whole, or as if it had never been, or noted as left before its end."""
+"""Trainer: does training steps. Each is done wholly, or changes nothing, or is noted as left before its end."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Trainer(Unique):
     def left_at(self) -> str:
         """Where the last step was left, so that some layers are updated and others are not; "" after whole steps.
 
-        A layer's name, or text in parentheses. It is noted when a step begins, as an interrupt leaves no time for it,
-        and is seen from outside of it alone.
+        A layer's name, or text in parentheses. It is noted when a step begins, as an interrupt leaves no time to note
+        it afterwards; asked within that step it is "".
         """
         layer = self._step.stopped_at if self._step is not None else ""
         return layer or ("" if self.under_way else self._left_at)
