@@ -114,7 +114,7 @@ class Layer:
 
     @property
     def _without(self) -> str:
-        """Why there are no parameters yet, for messages; "" for a layer in a net. One inside another layer is in none."""
+        """Why there are no parameters yet, for messages; "" for a layer in a net. One inside another is in none."""
         if self.context is not None:
             return ""
         return (

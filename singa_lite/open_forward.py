@@ -25,7 +25,7 @@ class OpenForward:
         return self._walked.stopped_at if self._walked is not None else ""
 
     def pass_over(self) -> None:
-        """Another forward begins. If one still waits for its backward, note its outputs for as long as they are held."""
+        """Another forward begins. If one still waits for its backward, remember its outputs while they are held."""
         self._passed_over = [end for end in self._passed_over if _is_open(end)]
         if self._run is not None:
             self._passed_over += self._run.open_ends()

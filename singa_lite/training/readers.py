@@ -33,7 +33,7 @@ class Readers:
             self._reading.append(pause)
 
     def end(self, give_up: bool = True) -> None:
-        """Wait until nothing reads parameters any more. give_up: tell readers that have not begun that they need not."""
+        """Wait until nothing reads parameters any more. give_up: readers that have not begun are told not to."""
         while self._reading:
             reader = self._reading[0]
             if give_up:
