@@ -47,6 +47,7 @@ from singa_lite.ops.normalization import l2_norm as l2_norm
 from singa_lite.ops.normalization import layer_norm as layer_norm
 from singa_lite.ops.normalization import lrn as lrn
 from singa_lite.ops.op import Edge
+from singa_lite.ops.op import Op as Op
 from singa_lite.ops.op import no_grad as no_grad
 from singa_lite.ops.pooling import avg_pool2d as avg_pool2d
 from singa_lite.ops.pooling import global_avg_pool2d as global_avg_pool2d
