@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from singa_lite.checks import whole
 from singa_lite.feed_buffer import Feed
@@ -14,8 +14,19 @@ from singa_lite.run import Node
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.watch import Watch
 
-#: {"input": {layer: batch}, "target": {layer: targets}}; arrays of the user's, or tensors.
-Feeds = Mapping[str, Mapping[str, Any]]
+
+class Shaped(Protocol):
+    """An array of the user's, of whatever library, or a tensor."""
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def dtype(self) -> object: ...
+
+
+#: {"input": {layer: batch}, "target": {layer: targets}}.
+Feeds = Mapping[str, Mapping[str, Shaped]]
 #: ("input" or "target", layer, shape, dtype) of all that a step is fed.
 StepForm = tuple[tuple[str, str, Shape, str], ...]
 

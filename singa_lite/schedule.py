@@ -15,7 +15,7 @@ from singa_lite.checks import at_least_zero, flag, real, whole
 
 
 class Schedule(ABC):
-    """Base of all schedules. Any function of the step serves an optimizer as well."""
+    """Base of all schedules. A plain function of the step serves an optimizer as well."""
 
     @abstractmethod
     def __call__(self, step: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 
@@ -12,17 +12,8 @@ from singa_lite.arrays import check_detached, dtype_of, host_array, is_plain, on
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.notice import warn
+from singa_lite.recorded_steps import Shaped as Shaped
 from singa_lite.tensor import Shape, Tensor, as_tensor, to_numpy
-
-
-class Shaped(Protocol):
-    """What says its shape and dtype: NumPy's arrays, those in a GPU's memory, tensors, and data sets on disk."""
-
-    @property
-    def shape(self) -> Shape: ...
-
-    @property
-    def dtype(self) -> object: ...
 
 
 def by_name(given: object, names: list[str], what: str) -> dict[str, object]:
