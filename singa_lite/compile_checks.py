@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from singa_lite.array_types import DType
 from singa_lite.errors import GraphError
-from singa_lite.layer import Layer
+from singa_lite.layer import Layer, Node
 from singa_lite.notice import warn
 from singa_lite.optimizer import Optimizer, precision
-from singa_lite.run import Node
 from singa_lite.training.objective import Objective
 
 

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from itertools import islice
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -21,6 +21,12 @@ from singa_lite.sample_shape import SampleShape as SampleShape
 from singa_lite.sample_shape import checked_inputs, checked_output
 from singa_lite.table import Table
 from singa_lite.tensor import Shape, Tensor, from_numpy, full
+
+#: One value, or a list or a dict of several, or None. Which of them a user gets depends on the net that the script has
+#: built; a union would make the script ask at each use.
+OneOrMore: TypeAlias = Any
+#: What a layer gives: a list of tensors where it has several outputs.
+LayerOutput: TypeAlias = Tensor | list[Tensor]
 
 
 class Context(NamedTuple):
@@ -271,3 +277,10 @@ class Layer:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} -> {self.output_sample_shape}>"
+
+
+class Node(NamedTuple):
+    """A layer and where its inputs come from: (layer name, number of the output)."""
+
+    layer: Layer
+    sources: tuple[tuple[str, int], ...]

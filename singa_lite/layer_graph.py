@@ -12,8 +12,7 @@ from singa_lite import device as devices
 from singa_lite.array_types import DType
 from singa_lite.checks import is_int, whole
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.layer import Context, Layer
-from singa_lite.run import Node
+from singa_lite.layer import Context, Layer, Node
 from singa_lite.table import Table
 from singa_lite.tensor import Placement, Shape, Tensor
 from singa_lite.topology import Source, Topology

@@ -15,16 +15,17 @@ from singa_lite.batch_plan import BatchPlanner
 from singa_lite.checks import flag, names, whole
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Pause
+from singa_lite.layer import OneOrMore
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.layer_rows import layer_rows
+from singa_lite.layer_walk import LayerGradients as LayerGradients
 from singa_lite.loss import Loss
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.metric import Metric
 from singa_lite.optimizer import Optimizer
 from singa_lite.recorded_steps import StepForm
 from singa_lite.reports import summary
-from singa_lite.run import LayerGradients as LayerGradients
-from singa_lite.run import OneOrMore, Run
+from singa_lite.run import Run
 from singa_lite.sizes import memory_size
 from singa_lite.tensor import Placement, Tensor
 from singa_lite.training import batch, checked, evaluation, fit, gradients

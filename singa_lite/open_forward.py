@@ -6,8 +6,9 @@ import weakref
 from collections.abc import Collection, Iterator, Mapping
 
 from singa_lite.errors import GraphError
+from singa_lite.layer_walk import LayerGradients
 from singa_lite.ops.op import Op
-from singa_lite.run import LayerGradients, Run
+from singa_lite.run import Run
 from singa_lite.tensor import Tensor
 
 

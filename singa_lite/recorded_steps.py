@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from singa_lite.checks import whole
 from singa_lite.feed_buffer import Feed
 from singa_lite.graph import Graph
-from singa_lite.run import Node
+from singa_lite.layer import Node
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.watch import Watch
 

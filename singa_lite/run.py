@@ -1,11 +1,11 @@
-"""Run: one forward over the layers, and the walk back that yields each layer's gradients."""
+"""Run: one batch's way through the layers, and where the walk back begins."""
 
 from __future__ import annotations
 
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from singa_lite.array_types import DType
 from singa_lite.autograd import cast, no_grad
@@ -13,7 +13,8 @@ from singa_lite.backward_pass import BackwardPass
 from singa_lite.contexts import in_own_context
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.layer import Layer
+from singa_lite.layer import Layer, LayerOutput, Node, OneOrMore
+from singa_lite.layer_walk import LayerGradients, LayerWalk
 from singa_lite.ops.op import Edge, Op
 from singa_lite.ops.shape import Identity
 from singa_lite.tensor import Shape, Tensor
@@ -22,32 +23,6 @@ from singa_lite.unique import Unique
 
 def nothing() -> None:
     """Called before a change, where nobody has to be told of it."""
-
-
-class Node(NamedTuple):
-    """A layer and where its inputs come from: (layer name, number of the output)."""
-
-    layer: Layer
-    sources: tuple[tuple[str, int], ...]
-
-
-#: One value, or a list or a dict of several, or None. Which of them a user gets depends on the net that the script has
-#: built; a union would make the script ask at each use.
-OneOrMore: TypeAlias = Any
-#: What a layer gives: a list of tensors where it has several outputs.
-LayerOutput: TypeAlias = Tensor | list[Tensor]
-
-
-class LayerGradients(NamedTuple):
-    """What `backward` yields for a layer: its parameters' names, values and gradients, in equal order.
-
-    layer_gradients: {layer name: derivative by its input, a list of them for several}, one dict for the whole walk.
-    """
-
-    names: list[str]
-    values: list[Tensor]
-    gradients: list[Tensor]
-    layer_gradients: dict[str, OneOrMore]
 
 
 class _Seed(NamedTuple):
@@ -61,8 +36,7 @@ class Run(Unique):
 
     Each input of a layer passes a port, an Identity on the tape: there a layer's part of the tape begins, and the
     derivative by that layer's input can be read off. A walk ends at the ports of the net's inputs: what made these, as
-    another net may have, keeps its tape. stopped_at: the layer at which a walk back stands, "" before its first
-    gradients and after its end. What it is given is checked by whoever makes it.
+    another net may have, keeps its tape. What it is given is checked by whoever makes it.
 
     training: layers train, those before the layer `freeze` aside; else nothing is kept for a walk back. moving: called
     before a layer may move its state.
@@ -81,14 +55,17 @@ class Run(Unique):
         self.device = device
         self.dtype = dtype
         self.training = training
-        self.stopped_at = ""
         self._moving = moving
         names = [node.layer.name for node in nodes]
         self._frozen = frozenset(names[: names.index(freeze)]) if freeze is not None else frozenset()
         self._ports: dict[str, list[Op]] = {}
         self._seeds: dict[str, list[_Seed]] = {}
-        parameters = (p for node in nodes for p in node.layer.parameters.values())
-        self._numbers = {id(p): number for number, p in enumerate(parameters)}
+        self._walk: LayerWalk | None = None
+
+    @property
+    def stopped_at(self) -> str:
+        """The layer at which the walk back stands, "" before its first gradients and after its end."""
+        return self._walk.stopped_at if self._walk is not None else ""
 
     @in_own_context
     def forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> OneOrMore:
@@ -188,7 +165,8 @@ class Run(Unique):
         tape = BackwardPass(pairs, ports, first)
         self._check_reached(tape, wanted, freeze)
         self._seeds.clear()
-        return self._walk(tape, wanted, freeze)
+        self._walk = LayerWalk(self.nodes, self._ports, tape)
+        return self._walk.layers(wanted, freeze)
 
     def _check_reached(self, tape: BackwardPass, wanted: frozenset[str], freeze: str | None) -> None:
         """GraphError unless the walk will come to the inputs of all wanted layers."""
@@ -215,41 +193,6 @@ class Run(Unique):
             if dy.dtype != seed.dtype:
                 raise TypeError(f"backward: wanted dy of {name!r}'s dtype {seed.dtype}, received {dy.dtype}")
         return [(seed.edge, dy) for seed, dy in zip(seeds, dys, strict=True)]
-
-    def _walk(self, tape: BackwardPass, wanted: frozenset[str], freeze: str | None) -> Iterator[LayerGradients]:
-        layer_gradients: dict[str, LayerOutput] = {}
-        try:
-            for node in reversed(self.nodes):
-                name = node.layer.name
-                item = self._layer_gradients(name, tape, layer_gradients)
-                if name in wanted:
-                    layer_gradients[name] = self._captured(name, tape)
-                if item.gradients:
-                    self.stopped_at = name
-                yield item
-                for gradient in item.gradients:
-                    gradient.release()
-                del item
-                if name == freeze:
-                    tape.finish()
-                    break
-            self.stopped_at = ""
-        finally:
-            tape.close()
-            self._ports.clear()
-
-    def _layer_gradients(self, name: str, tape: BackwardPass, shared: dict[str, LayerOutput]) -> LayerGradients:
-        """Walk the layer's part of the tape, which ends at its first port."""
-        finished: list[tuple[Tensor, Tensor]] = []
-        ports = self._ports.get(name)
-        while ports and tape.next_sequence >= ports[0].sequence:
-            finished += tape.step()
-        finished.sort(key=lambda pair: self._numbers.get(id(pair[0]), -1))
-        return LayerGradients([p.name for p, _ in finished], [p for p, _ in finished], [g for _, g in finished], shared)
-
-    def _captured(self, name: str, tape: BackwardPass) -> LayerOutput:
-        found = [tape.captured.pop(port) for port in self._ports[name]]
-        return found if len(found) > 1 else found[0]
 
 
 def _check_shapes(layer: Layer, outputs: list[Tensor]) -> None:

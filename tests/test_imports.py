@@ -37,6 +37,7 @@ FLOORS = (
     ("random",),
     ("criterion", "data", "initializer", "regularizer", "sample_shape", "schedule", "topology"),
     ("layer", "loss", "metric", "optimizer"),
+    ("layer_walk",),
     ("run",),
     ("layer_graph", "layer_rows", "open_forward"),
     ("watch",),

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Protocol
 
 from singa_lite.device import Device
-from singa_lite.run import OneOrMore
+from singa_lite.layer import OneOrMore
 from singa_lite.tensor import Tensor
 from singa_lite.training.progress import Mean
 from singa_lite.training.samples import Samples

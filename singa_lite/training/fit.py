@@ -12,8 +12,8 @@ from typing import Protocol
 from singa_lite.arrays import kind
 from singa_lite.checks import flag, whole
 from singa_lite.contexts import in_own_context
+from singa_lite.layer import OneOrMore
 from singa_lite.optimizer import Optimizer
-from singa_lite.run import OneOrMore
 from singa_lite.tensor import Tensor
 from singa_lite.training.evaluation import Evaluable, evaluate
 from singa_lite.training.progress import History as History

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from singa_lite.array_types import Array
-from singa_lite.run import OneOrMore
+from singa_lite.layer import OneOrMore
 from singa_lite.tensor import Tensor
 
 

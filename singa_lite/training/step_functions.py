@@ -7,9 +7,10 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from singa_lite.criterion import Criterion
+from singa_lite.layer import OneOrMore
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.optimizer import Optimizer
-from singa_lite.run import OneOrMore, Run, nothing
+from singa_lite.run import Run, nothing
 from singa_lite.tensor import Tensor
 from singa_lite.training.objective import MetricValues, Objective
 from singa_lite.watch import Watch
