@@ -11,7 +11,7 @@ from singa_lite.checks import whole
 from singa_lite.device import device_of
 from singa_lite.feed_buffer import Feed
 from singa_lite.graph import Graph
-from singa_lite.run import Node
+from singa_lite.layer import Node
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.watch import Watch
 
