@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_values import INF, NAN, normal
-from layouts import PAIRS, check
 
 from kernel_case import garbage, run
+from layouts import PAIRS, check
 from singa_lite.kernels.cuda_kernels import activation, routine
 from singa_lite.kernels.kernel_set import Form, KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY

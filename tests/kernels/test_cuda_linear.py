@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cuda_values import INF, NAN, normal
-from layouts import PAIRS, c_order, check, serves
 
 from kernel_case import garbage, run
+from layouts import PAIRS, c_order, check, serves
 from singa_lite.kernels.cuda_kernels import linear
 from singa_lite.kernels.cuda_kernels.reduction import contiguous
 

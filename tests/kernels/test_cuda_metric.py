@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_values import INF, NAN
-from layouts import PAIRS, check, serves
 from test_cuda_loss import ids, rows
 
 from kernel_case import garbage, run
+from layouts import PAIRS, check, serves
 
 Array = np.ndarray
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channels_last
 
 import host_loader
 from host_kernels import cuda_on_host
 from host_loader import Build, missing_to_run
 from kernel_case import garbage, run
 from kernel_sets import cuda_sets
+from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channels_last
 from singa_lite.kernels.cuda_kernels.plane import plane
 from singa_lite.kernels.kernel_set import Form, KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY

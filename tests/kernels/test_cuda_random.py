@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layouts import channels_last, piece_in_c_order, turned
 from test_random import generator, key
 
 from kernel_case import garbage, run
+from layouts import channels_last, piece_in_c_order, turned
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_values import INF, NAN, normal
-from layouts import PAIRS, c_order, channels_last, check, serves
 
 from kernel_case import garbage, run
+from layouts import PAIRS, c_order, channels_last, check, serves
 from singa_lite.kernels.cuda_kernels import reduction
 from singa_lite.kernels.kernel_set import Form, forms_of
 

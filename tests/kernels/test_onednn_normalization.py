@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channels_last, serves
 
 from kernel_case import garbage, run
+from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channels_last, serves
 from singa_lite.kernels.kernel_set import Form
 from singa_lite.kernels.onednn_kernels import channel_sums, running_sums
 

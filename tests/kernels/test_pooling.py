@@ -1,4 +1,4 @@
-"""Pooling against plain loops and against sliding windows, with NaN, infinities and ties."""
+"""Pooling of the NumPy set against plain loops and against sliding windows; the contract has NaN and infinities."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import skips
 from kernel_case import garbage, run
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import NUMPY
+from test_pooling_values import index_dtype, output_shape
 
 #: (x's shape, settings) by what is special about them.
 POOLINGS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
@@ -25,16 +26,6 @@ POOLINGS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
 
 poolings = pytest.mark.parametrize("shape, settings", POOLINGS.values(), ids=POOLINGS)
 counts = pytest.mark.parametrize("count_pad", [False, True], ids=["of x", "of all"])
-
-
-def output_shape(shape: tuple[int, ...], window: Window) -> tuple[int, ...]:
-    """y's shape."""
-    return *shape[:2], *window.positions("y", (shape[2], shape[3]))
-
-
-def index_dtype(window: Window) -> type:
-    """As the interface has it."""
-    return np.uint8 if window.places <= 256 else np.int32
 
 
 def elements_of(x_shape: tuple[int, ...], at: tuple[int, ...], window: Window) -> list[Any]:
@@ -55,8 +46,7 @@ def loop_maximum(x: np.ndarray, settings: dict[str, Any]) -> tuple[np.ndarray, n
     y, index, winners = np.empty(shape), np.empty(shape, np.int64), {}
     for at in np.ndindex(*shape):
         elements = elements_of(x.shape, at, settings["window"])
-        nans = [element for element in elements if np.isnan(x[element[1]])]
-        index[at], winners[at] = nans[0] if nans else max(elements, key=lambda e: (x[e[1]], -e[0]))
+        index[at], winners[at] = max(elements, key=lambda e: (x[e[1]], -e[0]))
         y[at] = x[winners[at]]
     return y, index, winners
 
@@ -92,27 +82,6 @@ def test_maximum_without_index_is_the_same(shape, settings):
     alone = garbage(y.shape, x.dtype)
     run(NUMPY, "max_pool2d", [x, alone, None], settings)
     np.testing.assert_array_equal(alone, y)
-
-
-@poolings
-def test_the_first_nan_wins(shape, settings):
-    x = np.random.default_rng(3).standard_normal(shape)
-    x[np.random.default_rng(4).random(shape) < 0.1] = np.nan
-    x[0, 0, -1, -2:] = np.nan, np.inf
-    y, index = max_pool(x, settings)
-    wanted_y, wanted_index, _ = loop_maximum(x, settings)
-    assert np.isnan(wanted_y).any()
-    np.testing.assert_array_equal(y, wanted_y)
-    np.testing.assert_array_equal(index, wanted_index)
-
-
-@poolings
-def test_padding_never_wins(shape, settings):
-    x = np.full(shape, -np.inf, np.float32)
-    y, index = max_pool(x, settings)
-    _, wanted_index, _ = loop_maximum(x, settings)
-    assert np.all(y == -np.inf)
-    np.testing.assert_array_equal(index, wanted_index)
 
 
 def test_infinite_dy_reaches_the_winner_alone():

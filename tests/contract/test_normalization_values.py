@@ -1,0 +1,189 @@
+"""Normalizations by every kernel set: extents, layouts, far, tiny and equal numbers, NaN and infinities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from every_set import every_own_set, every_set
+from kernel_case import garbage, run
+from layouts import LAYOUTS, c_order, channels_last, check, piece_of_channels_last
+from singa_lite.kernels.kernel_set import KernelSet
+
+Array = np.ndarray
+
+#: Channels by which a set picks its code: multiples of 16, 8 and 4, packs but for two, one and three; a single value
+#: a channel; a row a little longer than a block.
+SHAPES = [(3, 16, 5, 7), (3, 24, 5, 7), (3, 12, 5, 7), (3, 5, 6, 7), (9, 16), (9, 5), (3, 5, 7), (3, 8, 5, 7)]
+SHAPES += [(2, 130, 3, 1), (5, 1, 7, 3), (17, 3, 5, 5), (1, 4, 257), (9, 12), (2, 5), (1, 6)]
+FORWARD = {"momentum": 0.1, "epsilon": 1e-3}
+RESPONSE: dict[str, Any] = {"size": 5, "alpha": 0.3, "beta": 0.75}
+
+every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
+every_pair = pytest.mark.parametrize("first, second", LAYOUTS.values(), ids=LAYOUTS)
+
+#: Roundings of the largest element that a sum may be off by in a set; 32 elsewhere.
+SUMS = {("onednn", "batch_norm_gradient"): 256, ("onednn", "layer_norm_gradient"): 128}
+SUMS |= {("cuda", "layer_norm_derivative"): 64, ("cuda", "layer_norm_gradient"): 64}
+
+
+def normal(*shape: int, seed: int = 1, dtype: Any = np.float32) -> Array:
+    return np.asarray(np.random.default_rng(seed).standard_normal(shape)).astype(dtype)
+
+
+def positive(*shape: int, seed: int = 1, dtype: Any = np.float32) -> Array:
+    return np.asarray(np.random.default_rng(seed).uniform(0.5, 2, shape)).astype(dtype)
+
+
+def vectors(channels: int, count: int, dtype: Any = np.float32) -> list[Array]:
+    """Vectors of channels, all positive."""
+    return [positive(channels, seed=seed, dtype=dtype) for seed in range(count)]
+
+
+def empty(*shape: int, dtype: Any = np.float32) -> Array:
+    return garbage(shape, dtype)
+
+
+def is_near(kernels: KernelSet, name: str, tensors: Any, settings: Any) -> None:
+    """The results are the reference's, to the set's roundings."""
+    own = kernels.name.replace("gpu-own", "cuda")
+    check(kernels, name, tensors, settings, SUMS.get((own, name), 32), always=False)
+
+
+def forward(kernels: KernelSet, x: Array, epsilon: float = 1e-5) -> dict[str, Array]:
+    """Results of batch_norm with gamma 1, beta 0, and running statistics that begin at 0."""
+    c = x.shape[1]
+    names = "running_mean", "running_var", "y", "mean", "inv_std"
+    results = [np.zeros(c, x.dtype), np.zeros(c, x.dtype), np.empty_like(x), empty(c), empty(c)]
+    ones, zeros = np.ones(c, x.dtype), np.zeros(c, x.dtype)
+    with np.errstate(invalid="ignore"):  # NumPy warns of what infinity less infinity is
+        run(kernels, "batch_norm", [x, ones, zeros, *results], {"momentum": 1.0, "epsilon": epsilon})
+    return dict(zip(names, results, strict=True))
+
+
+@every_own_set
+@every_shape
+@every_pair
+def test_batch_norm_and_its_derivatives(kernels: KernelSet, shape, first, second):
+    x, dy, y, c = first(1 + 2 * normal(*shape)), first(normal(*shape)), second(empty(*shape)), shape[1]
+    is_near(kernels, "batch_norm", [x, *vectors(c, 4), y, empty(c), empty(c)], FORWARD)
+    is_near(kernels, "batch_norm_inference", [x, *vectors(c, 4), y], {"epsilon": 1e-3})
+    x = second(normal(*shape, seed=2))
+    is_near(kernels, "batch_norm_derivative", [dy, x, *vectors(c, 3), y, empty(c), empty(c)], {})
+    is_near(kernels, "batch_norm_gradient", [dy, x, *vectors(c, 2), empty(c), empty(c)], {})
+
+
+@every_own_set
+@every_shape
+@every_pair
+def test_responses_and_l2_norms(kernels: KernelSet, shape, first, second):
+    x, dy, scale = first(normal(*shape)), second(normal(*shape, seed=2)), first(positive(*shape))
+    y, dx, norm = second(empty(*shape)), second(empty(*shape)), positive(*shape[:1])
+    for settings in (RESPONSE, {**RESPONSE, "size": 11, "beta": 0.6}):
+        is_near(kernels, "lrn", [x, y, second(empty(*shape))], {**settings, "k": 1.5})
+        is_near(kernels, "lrn_derivative", [dy, x, scale, dx], settings)
+    is_near(kernels, "l2_norm", [x, y, empty(*shape[:1])], {"epsilon": 1e-6})
+    is_near(kernels, "l2_norm_derivative", [dy, x, norm, dx], {})
+
+
+#: (rows, features): a warp a row, with packs and without, longer than a chunk, of several slabs; one feature; one row
+#: without an axis; many rows.
+LAYERS = [((3, 5), (7,)), ((40,), (128,)), ((), (33,)), ((2, 3), (4, 5)), ((2, 3), (4, 6)), ((5,), (1,))]
+LAYERS += [((3,), (1021,)), ((2,), (5001,)), ((), (8200,)), ((3,), (17, 100)), ((513,), (1030,))]
+
+
+@every_own_set
+@pytest.mark.parametrize("rows, features", LAYERS, ids=str)
+def test_layer_norm_and_its_derivatives(kernels: KernelSet, rows, features):
+    shape = rows + features
+    x, dy, gamma, beta = 4 + normal(*shape), normal(*shape, seed=2), normal(*features, seed=3), normal(*features)
+    mean, inv_std = np.asarray(4 + normal(*rows)), positive(*rows)
+    is_near(kernels, "layer_norm", [x, gamma, beta, empty(*shape), empty(*rows), empty(*rows)], {"epsilon": 1e-3})
+    is_near(kernels, "layer_norm_derivative", [dy, x, gamma, mean, inv_std, empty(*shape)], {})
+    is_near(kernels, "layer_norm_gradient", [dy, x, mean, inv_std, empty(*features), empty(*features)], {})
+
+
+@every_own_set
+@pytest.mark.parametrize("layout", [channels_last, c_order, piece_of_channels_last])
+@pytest.mark.parametrize("offset", [4000, -1e6])
+def test_batch_norm_keeps_the_variance_of_numbers_far_from_0(kernels: KernelSet, layout, offset):
+    x = layout((offset + 4 * normal(8, 4, 31, 17)).astype(np.float32))
+    exact = x.astype(np.float64)
+    got = forward(kernels, x)
+    np.testing.assert_allclose(got["inv_std"], 1 / np.sqrt(exact.var((0, 2, 3)) + 1e-5), rtol=1e-6)
+    np.testing.assert_allclose(got["running_var"], exact.var((0, 2, 3), ddof=1), rtol=1e-6)
+    np.testing.assert_allclose(got["mean"], exact.mean((0, 2, 3)), rtol=1e-7)
+
+
+@every_own_set
+def test_batch_norm_whose_first_number_is_far_from_all_others(kernels: KernelSet):
+    x = normal(8, 4, 31, 17)
+    x[0, :, 0, 0] = 1e4
+    got = forward(kernels, channels_last(x))
+    exact = x.astype(np.float64)
+    np.testing.assert_allclose(got["running_var"], exact.var((0, 2, 3), ddof=1), rtol=1e-6)
+    np.testing.assert_allclose(got["mean"], exact.mean((0, 2, 3)), rtol=3e-6)
+
+
+@every_own_set
+def test_batch_norm_of_tiny_and_of_equal_numbers(kernels: KernelSet):
+    x = channels_last(3e-16 * normal(4, 4, 9, 7))
+    got = forward(kernels, x, epsilon=1e-36)
+    np.testing.assert_allclose(got["inv_std"], 1 / x.astype(np.float64).std((0, 2, 3)), rtol=1e-4)
+    equal = forward(kernels, np.full((4, 4, 9, 7), 0.1, np.float32), epsilon=0.25)
+    np.testing.assert_array_equal(equal["inv_std"], np.full(4, 2, np.float32))
+    np.testing.assert_array_equal(equal["running_var"], np.zeros(4, np.float32))
+    np.testing.assert_array_equal(equal["y"], np.zeros((4, 4, 9, 7), np.float32))
+
+
+@every_own_set
+def test_one_value_a_channel(kernels: KernelSet):
+    got = forward(kernels, np.array([[3.0, -5.0, 7.0]], np.float32), epsilon=0.25)
+    np.testing.assert_array_equal(got["mean"], [3, -5, 7])
+    np.testing.assert_array_equal(got["inv_std"], [2, 2, 2])
+    np.testing.assert_array_equal(got["running_var"], [0, 0, 0])
+
+
+@every_set
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("shape", [(3, 16, 5, 7), (3, 5, 6, 7), (8, 64, 28, 28)], ids=str)
+@pytest.mark.parametrize("index", [(0, 3, 0, 0), (2, 3, 4, 6)])
+def test_what_is_not_finite_spoils_its_channel_alone(kernels: KernelSet, value, shape, index):
+    x = channels_last(normal(*shape))
+    x[index] = value
+    results = forward(kernels, x)
+    for name, result in results.items():
+        per_channel = np.moveaxis(result, min(1, result.ndim - 1), 0).reshape(shape[1], -1)
+        assert not np.isfinite(per_channel[3]).any()
+        assert name.endswith("mean") or np.isnan(per_channel[3]).all()
+        assert np.isfinite(np.delete(per_channel, 3, axis=0)).all()
+
+
+@every_set
+def test_what_is_not_finite_spoils_its_element_alone_in_inference(kernels: KernelSet):
+    x = channels_last(normal(3, 16, 5, 7))
+    x[1, 3, 2, 2], x[2, 4, 0, 0] = np.nan, -np.inf
+    is_near(kernels, "batch_norm_inference", [x, *vectors(16, 4), channels_last(empty(*x.shape))], {"epsilon": 1e-3})
+
+
+@every_set
+@pytest.mark.parametrize("features", [40, 5001])
+def test_layer_norm_far_from_0_and_with_a_nan(kernels: KernelSet, features):
+    x, y, mean, inv_std = 4000 + normal(9, features), empty(9, features), empty(9), empty(9)
+    x[4, 7] = np.nan
+    run(kernels, "layer_norm", [x, *vectors(features, 2), y, mean, inv_std], {"epsilon": 1e-5})
+    for result in (y, mean, inv_std):
+        assert np.isnan(result[4]).all()
+        assert np.isfinite(np.delete(result, 4, axis=0)).all()
+    exact = 1 / np.sqrt(x.astype(np.float64).var(1) + 1e-5)
+    np.testing.assert_allclose(np.delete(inv_std, 4), np.delete(exact, 4), rtol=1e-6)
+
+
+@every_own_set
+def test_l2_norm_of_numbers_whose_squares_overflow(kernels: KernelSet):
+    x, y, norm = np.array([[3e30, 4e30], [3e-30, 4e-30]], np.float32), empty(2, 2), empty(2)
+    run(kernels, "l2_norm", [x, y, norm], {"epsilon": 0.0})
+    np.testing.assert_allclose(y, [[0.6, 0.8], [0.6, 0.8]], rtol=1e-6)
+    np.testing.assert_allclose(norm, [5e30, 5e-30], rtol=1e-6)
