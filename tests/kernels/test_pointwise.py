@@ -75,19 +75,6 @@ def test_binary_values_are_broadcast(kernel, wanted):
     np.testing.assert_array_equal(result(kernel, X, B), wanted)
 
 
-@pytest.mark.parametrize(
-    "kernel, inputs, settings, wanted",
-    [
-        ("divide", ([1.0, -1.0, 0.0], [0.0, 0.0, 0.0]), {}, [np.inf, -np.inf, np.nan]),
-        ("log", ([0.0, -1.0, 1.0],), {}, [-np.inf, np.nan, 0.0]),
-        ("exp", ([1000.0, -1000.0, 0.0],), {}, [np.inf, 0.0, 1.0]),
-        ("power", ([0.0, -1.0, 4.0],), {"exponent": -0.5}, [np.inf, np.nan, 0.5]),
-    ],
-)
-def test_infinities_and_nan_come_in_silence(kernel, inputs, settings, wanted):
-    np.testing.assert_array_equal(result(kernel, *inputs, **settings), wanted)  # a warning is an error here
-
-
 def test_copy_broadcasts_and_converts():
     halves = np.full((2, 3), -1, np.int32)
     call("copy", np.array([1.5, -2.5, 0.0]), halves)
@@ -227,27 +214,6 @@ def test_activations_neither_overflow_nor_warn_far_from_zero(name, settings, one
         assert np.isfinite(result(f"{name}_derivative", x, y if takes_y else x, **settings)).all()
 
 
-@every_activation
-def test_activations_pass_nan_on(name, settings, one, takes_y):
-    np.testing.assert_array_equal(np.isnan(result(name, np.array([np.nan, 1.0]), **settings)), [True, False])
-
-
-@pytest.mark.parametrize("name, y", [("relu", [0.0, 2.0, -0.0]), ("relu6", [0.0, 2.0, 6.0])])
-def test_a_closed_unit_stops_infinity_and_nan(name, y):
-    dy = np.array([np.inf, -np.inf, np.nan], np.float32)
-    got = result(f"{name}_derivative", dy, np.array(y, np.float32))
-    np.testing.assert_array_equal(got, np.array([0.0, -np.inf, 0.0], np.float32))
-
-
-def test_derivatives_at_the_kinks():
-    zero = np.zeros(1)
-    assert result("relu_derivative", [3.0], zero) == 0
-    assert result("leaky_relu_derivative", [3.0], zero, slope=0.5) == 1.5
-    assert result("elu_derivative", [3.0], zero, alpha=0.5) == 1.5
-    assert result("gelu_derivative", [3.0], zero) == 1.5
-    assert result("gelu_derivative", [3.0], -zero) == 1.5
-
-
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
 
 
@@ -283,12 +249,6 @@ def test_softmax(axis, shape):
     powers = np.exp(x)
     wanted = powers / powers.sum(axis, keepdims=True)
     np.testing.assert_allclose(result("softmax", x, axis=axis), wanted, rtol=1e-14)
-
-
-def test_softmax_of_large_scores_by_hand():
-    x = np.array([[1000.0, 1000.0, 999.0], [-2000.0, 0.0, -2000.0]], np.float32)
-    wanted = [[1 / (2 + math.exp(-1)), 1 / (2 + math.exp(-1)), 1 / (2 * math.e + 1)], [0.0, 1.0, 0.0]]
-    np.testing.assert_allclose(result("softmax", x, axis=1), wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
@@ -401,11 +361,6 @@ def test_sample_loss_derivatives(name, settings, one):
     wanted = central(lambda v: dlosses * result(name, v, target, shape=(3,), **settings), x)
     got = result(f"{name}_derivative", dlosses, x, target, shape=x.shape, **settings)
     np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-10)
-
-
-def test_sigmoid_cross_entropy_does_not_overflow():
-    x, target = np.array([[1e4, -1e4], [1e4, -1e4]], np.float32), np.array([[1, 0], [0, 1]], np.float32)
-    np.testing.assert_array_equal(result("sigmoid_cross_entropy", x, target, shape=(2,)), [0.0, 1e4])
 
 
 def test_squared_error_by_hand():
