@@ -165,36 +165,3 @@ def test_add_scaled(dtype):
     wanted = y + np.asarray(-0.75, dtype) * x
     run(NUMPY, "add_scaled", [x, y], {"alpha": -0.75})
     np.testing.assert_array_equal(y, wanted)
-
-
-def test_clip_elements():
-    y = np.array([[-3.0, -0.5, 0.0], [0.5, 0.75, np.inf]], np.float32)
-    run(NUMPY, "clip_elements", [y], {"threshold": 0.5})
-    np.testing.assert_array_equal(y, [[-0.5, -0.5, 0], [0.5, 0.5, 0.5]])
-
-
-def test_clip_elements_keeps_nan():
-    y = np.array([np.nan, 2.0])
-    run(NUMPY, "clip_elements", [y], {"threshold": 1.5})
-    np.testing.assert_array_equal(y, [np.nan, 1.5])
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_clip_norm_scales_what_is_too_long(dtype):
-    y, _ = numbers(dtype)
-    wanted = y / np.linalg.norm(y.astype(np.float64)) * 2.5
-    run(NUMPY, "clip_norm", [y], {"threshold": 2.5})
-    np.testing.assert_allclose(y, wanted, rtol=1e-6 if dtype == "float32" else 1e-12)
-
-
-@pytest.mark.parametrize("threshold", [5.0, 6.0])
-def test_clip_norm_leaves_the_rest_alone(threshold):
-    y = np.array([3.0, 0.0, -4.0])
-    run(NUMPY, "clip_norm", [y], {"threshold": threshold})
-    np.testing.assert_array_equal(y, [3, 0, -4])
-
-
-def test_clip_norm_of_float32_whose_squares_overflow():
-    y = np.array([3e30, -4e30], np.float32)
-    run(NUMPY, "clip_norm", [y], {"threshold": 5.0})
-    np.testing.assert_allclose(y, [3, -4], rtol=1e-6)
