@@ -9,7 +9,7 @@ import pytest
 
 from every_set import every_own_set, every_set
 from kernel_case import garbage, run
-from layouts import PAIRS, c_order, channels_last, check
+from layouts import c_order, channels_last, check
 from singa_lite.kernels.kernel_set import KernelSet
 from test_activation_values import normal
 
@@ -20,7 +20,6 @@ NAN, INF = np.nan, np.inf
 SHAPES = [(64, 10), (5, 37), (130, 1000), (4, 5, 61, 90), (2, 150, 17, 19), (2, 3, 4, 5), (1, 1), (70, 2), (9, 10)]
 SHAPES += [(5, 33), (3, 2100), (3, 5, 7, 6), (2, 21, 1, 3), (300, 3, 1, 1), (2, 4, 5)]
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
-every_layout = pytest.mark.parametrize("lay", PAIRS.values(), ids=PAIRS)
 #: A loss and its settings.
 OVER_SAMPLES: dict[str, dict[str, Any]] = {"sigmoid_cross_entropy": {}, "huber": {"delta": 0.7}}
 every_loss = pytest.mark.parametrize("name, settings", OVER_SAMPLES.items(), ids=OVER_SAMPLES)
@@ -60,17 +59,15 @@ def worked(x: Array, target: Array) -> tuple[Array, Array]:
     return -own.reshape(len(x), -1).mean(1), np.exp(log_p)
 
 
-def check_both(kernels: KernelSet, x: Array, target: Array, lay: Any = PAIRS["c order"]) -> None:
+def check_both(kernels: KernelSet, x: Array, target: Array) -> None:
     """Cross entropy of softmax and its derivative."""
-    one, other = lay
-    target = other(target) if target.ndim == x.ndim else target
     losses = garbage(x.shape[:1], x.dtype)
-    check(kernels, "softmax_cross_entropy", [one(x), target, losses, other(np.full_like(x, NAN))], {}, always=False)
+    check(kernels, "softmax_cross_entropy", [x, target, losses, np.full_like(x, NAN)], {}, always=False)
     p = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
     p = (p / p.sum(1, keepdims=True)).astype(x.dtype)
     dlosses = normal(x.shape[0], dtype=x.dtype)
-    dx = other(np.full_like(x, NAN))
-    check(kernels, "softmax_cross_entropy_derivative", [dlosses, one(p), target, dx], {}, always=False)
+    dx = np.full_like(x, NAN)
+    check(kernels, "softmax_cross_entropy_derivative", [dlosses, p, target, dx], {}, always=False)
 
 
 @every_own_set
@@ -183,15 +180,6 @@ def test_ids_that_name_no_class(kernels: KernelSet, wrong):
 
 
 @every_own_set
-@every_layout
-def test_layouts(kernels: KernelSet, lay):
-    for shape in ((3, 5, 4, 7), (2, 40, 3, 3)):
-        x = 3 * normal(*shape)
-        for target in (ids(x), rows(x)):
-            check_both(kernels, x, target, lay)
-
-
-@every_own_set
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64"])
 def test_ids_of_any_integer_dtype(kernels: KernelSet, dtype):
     x = normal(6, 11, 2, 3)
@@ -211,7 +199,8 @@ def test_large_scores_and_weights_do_not_overflow(kernels: KernelSet):
     x = np.array([[1e4, -1e4, 0], [-1e30, -1e30, -1e30], [80, 90, 100], [3e38, 0, -3e38]], np.float32)
     check_both(kernels, x[:3], np.array([0, 1, 2]))
     check_both(kernels, x[:3], np.full((3, 3), 1e38, np.float32))
-    losses, p = forward(kernels, x, np.array([0, 0, 0, 0]))
+    with np.errstate(over="ignore"):  # NumPy warns of the difference that is minus infinity
+        losses, p = forward(kernels, x, np.array([0, 0, 0, 0]))
     np.testing.assert_allclose(losses, [0, np.log(3), np.log(1 + np.e**10 + np.e**20), 0], rtol=1e-6)
     np.testing.assert_array_equal(p[3], [1, 0, 0])
 
@@ -225,13 +214,3 @@ def test_probabilities_may_take_the_place_of_scores(kernels: KernelSet, lay):
             losses, apart = forward(kernels, given, target)
             run(kernels, "softmax_cross_entropy", [given, target, losses, given], {})
             np.testing.assert_array_equal(given, apart)
-
-
-@every_own_set
-@every_loss
-@every_layout
-def test_layouts_of_samples(kernels: KernelSet, name, settings, lay):
-    for shape in ((3, 5, 4, 7), (2, 8, 3, 12)):
-        x, target, dx = lay[0](normal(*shape)), lay[1](normal(*shape, seed=9)), lay[1](np.full(shape, NAN, np.float32))
-        check(kernels, name, [x, target, garbage((2 * shape[0],), np.float32)[::2]], settings, always=False)
-        check(kernels, f"{name}_derivative", [normal(2 * shape[0])[::2], x, target, dx], settings, always=False)

@@ -67,18 +67,6 @@ def gaps(a: Array) -> Array:
     return np.repeat(a, 2, axis=0)[::2]
 
 
-LAYOUTS: dict[str, tuple[tuple[int, ...], Callable[[Array], Array]]] = {
-    "filters": ((6, 5, 3, 3), kernels_last),
-    "packs": ((8, 4, 3, 3), kernels_last),
-    "rows": ((7, 41), rows),
-    "gaps": ((6, 8), gaps),
-    "turned": ((13, 31), turned),
-    "bias": ((1,), c_order),
-    "over a block": ((1031,), c_order),
-    "larger": ((67, 1000), c_order),
-}
-
-
 def arguments(states: int, shape: tuple[int, ...], lay: Callable[[Array], Array] = c_order) -> list[Any]:
     """The tensors of a third update; the state is not negative."""
     gradient, value, *state = (lay(normal(*shape, seed=i)) for i in range(2 + states))
@@ -109,21 +97,6 @@ def check(kernels: KernelSet, name: str, settings: Settings, call: list[Any], at
     assert call[-1] == exact[-1]
     for got, wanted in zip(changed(call), changed(exact), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=atol * np.abs(wanted).max())
-
-
-@every_own_set
-@every_update
-@pytest.mark.parametrize("shape, lay", LAYOUTS.values(), ids=LAYOUTS)
-def test_updates_in_every_layout(kernels: KernelSet, name, states, settings, shape, lay):
-    check(kernels, name, settings, arguments(states, shape, lay))
-
-
-@every_own_set
-@every_update
-def test_value_state_and_gradient_may_lie_otherwise(kernels: KernelSet, name, states, settings):
-    lays = [turned, gaps, c_order, turned]
-    call = [a if a is None or a.ndim == 0 else lays.pop()(a) for a in arguments(states, (12, 17))]
-    check(kernels, name, settings, call)
 
 
 @every_own_set

@@ -151,8 +151,6 @@ def test_one_operand_in_other_forms(onednn, name, settings):
     whole = np.concatenate([x, x], 1)
     for source in (x, whole[:, 5:]):
         assert serves(onednn, name, source, target, **settings)
-        run(onednn, name, [source, target], settings)
-        assert bits(target) == bits(applied(onednn, name, x, **settings))
     assert not serves(onednn, name, whole[:, 5:], whole[:, :5], **settings)
     assert not serves(onednn, name, x.astype(np.float64), x, **settings)
     assert not serves(onednn, name, x[:1], x, **settings)

@@ -11,11 +11,15 @@ from kernel_case import run
 from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channels_last, serves
 from singa_lite.kernels.kernel_set import Form
 from singa_lite.kernels.onednn_kernels import channel_sums, running_sums
-from test_normalization_values import FORWARD, LAYERS, SHAPES, empty, normal, positive, vectors
+from test_normalization_values import FORWARD, empty, normal, positive, vectors
 
 Array = np.ndarray
 
 LAYER = {"epsilon": 1e-3}
+
+#: Channels by which the library picks its code: multiples of 16, 8 and 4, and others; one value a channel.
+SHAPES = [(3, 16, 5, 7), (3, 24, 5, 7), (3, 12, 5, 7), (3, 5, 6, 7), (9, 16), (9, 5), (3, 5, 7), (1, 16)]
+LAYERS = [((3, 5), (7,)), ((40,), (128,)), ((), (33,)), ((2, 3), (4, 5)), ((5,), (1,))]
 
 every_pair = pytest.mark.parametrize("first, second", PAIRS.values(), ids=PAIRS)
 
