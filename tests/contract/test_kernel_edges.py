@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from every_set import ALL, ON_CPU, parameter
+from every_set import ALL, parameter
 from kernel_case import garbage, run
 from kernel_edges import DIFFERENT, EDGES, LEFT_BELOW, NUMPY_WARNS, Edge
 from layouts import serves
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import KernelSet
 
-#: Part of a vector, a few vectors and a rest, and (on a CPU, for kernels that are left to another set while they are
-#: small) more than a core's cache holds.
-SIZES, LARGE = (5, 83), 270_001
+#: Part of a vector, a few vectors and a rest; and more than a core's cache holds, for a set that leaves small tensors
+#: to another one, or shares large ones out among threads.
+SIZES, LARGE = (5, 83), {"onednn": (270_001,)}
 
 
 def rows(kernels: KernelSet) -> Iterator[tuple[str, Edge]]:
@@ -43,7 +43,7 @@ def tensors(edge: Edge, name: str, size: int, dtype: Any) -> list[np.ndarray]:
 def test_element_by_element(kernels: KernelSet, key: str, edge: Edge) -> None:
     name, served = key.split(":")[0], False
     for dtype in (np.float32, np.float64):
-        for size in (*SIZES, LARGE) if kernels in ON_CPU else SIZES:
+        for size in (*SIZES, *(LARGE.get(kernels.name, ()) if dtype is np.float32 else ())):
             call = tensors(edge, name, size, dtype)
             own = name in kernels.kernels and serves(kernels, name, call, edge.settings)
             with np.errstate(invalid="ignore" if name in NUMPY_WARNS else "raise"):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from every_set import every_own_set, every_set
+from every_set import ON_CPU, WITHOUT_LIBRARIES, every_own_set, every_set, parameter
 from kernel_case import garbage, run
 from layouts import c_order, channels_last, check
 from singa_lite.kernels.kernel_set import KernelSet
@@ -16,10 +16,21 @@ from test_activation_values import normal
 Array = np.ndarray
 NAN, INF = np.nan, np.inf
 
-#: Few scores; many; images of few and of many classes; a few of them; classes of a thread, parts of a warp, a block.
-SHAPES = [(64, 10), (5, 37), (130, 1000), (4, 5, 61, 90), (2, 150, 17, 19), (2, 3, 4, 5), (1, 1), (70, 2), (9, 10)]
-SHAPES += [(5, 33), (3, 2100), (3, 5, 7, 6), (2, 21, 1, 3), (300, 3, 1, 1), (2, 4, 5)]
-every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
+#: Few scores; images of a few classes; classes of a thread, parts of a warp, a warp, a block; one position and several.
+SHAPES = [(64, 10), (5, 37), (2, 3, 4, 5), (1, 1), (70, 2), (9, 10), (5, 33), (3, 2100), (3, 5, 7, 6), (2, 21, 1, 3)]
+SHAPES += [(300, 3, 1, 1), (2, 4, 5)]
+#: Many scores, images of few and of many classes; smaller where each thread of a stand-in takes microseconds.
+LARGE = [(130, 1000), (4, 5, 61, 90), (2, 150, 17, 19)]
+LESS_LARGE = [(9, 1000), (2, 5, 13, 9), (2, 150, 3, 5)]
+
+
+def of_each(*further: tuple[int, ...]) -> Any:
+    """Every set with large shapes and further ones."""
+    calls = [(s, shape) for s in WITHOUT_LIBRARIES for shape in (*(LARGE if s in ON_CPU else LESS_LARGE), *further)]
+    return pytest.mark.parametrize("kernels, shape", [parameter(*call, label=str(call[1])) for call in calls])
+
+
+every_shape = of_each(*SHAPES)
 #: A loss and its settings.
 OVER_SAMPLES: dict[str, dict[str, Any]] = {"sigmoid_cross_entropy": {}, "huber": {"delta": 0.7}}
 every_loss = pytest.mark.parametrize("name, settings", OVER_SAMPLES.items(), ids=OVER_SAMPLES)
@@ -70,7 +81,6 @@ def check_both(kernels: KernelSet, x: Array, target: Array) -> None:
     check(kernels, "softmax_cross_entropy_derivative", [dlosses, p, target, dx], {}, always=False)
 
 
-@every_own_set
 @every_shape
 @pytest.mark.parametrize("dtype", ["int64", "uint8"])
 def test_losses_and_probabilities(kernels: KernelSet, shape, dtype):
@@ -84,7 +94,6 @@ def test_losses_and_probabilities(kernels: KernelSet, shape, dtype):
     np.testing.assert_array_equal(x, p)
 
 
-@every_own_set
 @every_shape
 def test_derivative(kernels: KernelSet, shape):
     dlosses, p = normal(shape[0], seed=8), scores(shape)
@@ -99,7 +108,6 @@ def test_derivative(kernels: KernelSet, shape):
     np.testing.assert_array_equal(p, dx)
 
 
-@every_own_set
 @every_shape
 def test_rows_of_weights(kernels: KernelSet, shape):
     for dtype in (np.float32, np.float64):
@@ -108,7 +116,6 @@ def test_rows_of_weights(kernels: KernelSet, shape):
         check_both(kernels, x, ids(x))
 
 
-@every_own_set
 @every_shape
 def test_large_scores_do_not_overflow(kernels: KernelSet, shape):
     x = scores(shape, scale=2000)
@@ -119,8 +126,7 @@ def test_large_scores_do_not_overflow(kernels: KernelSet, shape):
     np.testing.assert_allclose(p, wanted_p, atol=1e-6)
 
 
-@every_own_set
-@pytest.mark.parametrize("shape", [(64, 10), (130, 1000), (4, 5, 61, 90), (2, 150, 17, 19)], ids=str)
+@of_each((64, 10))
 @pytest.mark.parametrize("bad", [NAN, INF], ids=["nan", "infinity"])
 def test_nan_and_infinity_make_their_row_nan_and_no_other(kernels: KernelSet, shape, bad):
     x, rest = scores(shape), (0,) * (len(shape) - 2)
@@ -136,8 +142,7 @@ def test_nan_and_infinity_make_their_row_nan_and_no_other(kernels: KernelSet, sh
     np.testing.assert_array_equal(np.isnan(losses), np.arange(shape[0]) == 1)
 
 
-@every_own_set
-@pytest.mark.parametrize("shape", [(64, 10), (130, 1000), (4, 5, 61, 90)], ids=str)
+@of_each((64, 10))
 def test_classes_ruled_out_by_minus_infinity_have_no_probability(kernels: KernelSet, shape):
     x = scores(shape)
     x[:, 3] = -INF
