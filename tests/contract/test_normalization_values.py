@@ -1,4 +1,4 @@
-"""Normalizations by every kernel set: far, tiny and equal numbers, NaN and infinities."""
+"""Normalizations by every kernel set: tiny numbers, NaN and infinities; `test_exact_sums.py` has far and equal ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from every_set import ON_CPU, every_own_set, every_set
 from kernel_case import garbage, run
-from layouts import c_order, channels_last, check, piece_of_channels_last
+from layouts import channels_last, check
 from singa_lite.kernels.kernel_set import KernelSet
 
 Array = np.ndarray
@@ -48,36 +48,10 @@ def forward(kernels: KernelSet, x: Array, epsilon: float = 1e-5) -> dict[str, Ar
 
 
 @every_own_set
-@pytest.mark.parametrize("layout", [channels_last, c_order, piece_of_channels_last])
-@pytest.mark.parametrize("offset", [4000, -1e6])
-def test_batch_norm_keeps_the_variance_of_numbers_far_from_0(kernels: KernelSet, layout, offset):
-    x = layout((offset + 4 * normal(8, 4, 31, 17)).astype(np.float32))
-    exact = x.astype(np.float64)
-    got = forward(kernels, x)
-    np.testing.assert_allclose(got["inv_std"], 1 / np.sqrt(exact.var((0, 2, 3)) + 1e-5), rtol=1e-6)
-    np.testing.assert_allclose(got["running_var"], exact.var((0, 2, 3), ddof=1), rtol=1e-6)
-    np.testing.assert_allclose(got["mean"], exact.mean((0, 2, 3)), rtol=1e-7)
-
-
-@every_own_set
-def test_batch_norm_whose_first_number_is_far_from_all_others(kernels: KernelSet):
-    x = normal(8, 4, 31, 17)
-    x[0, :, 0, 0] = 1e4
-    got = forward(kernels, channels_last(x))
-    exact = x.astype(np.float64)
-    np.testing.assert_allclose(got["running_var"], exact.var((0, 2, 3), ddof=1), rtol=1e-6)
-    np.testing.assert_allclose(got["mean"], exact.mean((0, 2, 3)), rtol=3e-6)
-
-
-@every_own_set
-def test_batch_norm_of_tiny_and_of_equal_numbers(kernels: KernelSet):
+def test_batch_norm_of_tiny_numbers(kernels: KernelSet):
     x = channels_last(3e-16 * normal(4, 4, 9, 7))
     got = forward(kernels, x, epsilon=1e-36)
     np.testing.assert_allclose(got["inv_std"], 1 / x.astype(np.float64).std((0, 2, 3)), rtol=1e-4)
-    equal = forward(kernels, np.full((4, 4, 9, 7), 0.1, np.float32), epsilon=0.25)
-    np.testing.assert_array_equal(equal["inv_std"], np.full(4, 2, np.float32))
-    np.testing.assert_array_equal(equal["running_var"], np.zeros(4, np.float32))
-    np.testing.assert_array_equal(equal["y"], np.zeros((4, 4, 9, 7), np.float32))
 
 
 @every_own_set
@@ -114,15 +88,13 @@ def test_what_is_not_finite_spoils_its_element_alone_in_inference(kernels: Kerne
 
 @every_set
 @pytest.mark.parametrize("features", [40, 5001])
-def test_layer_norm_far_from_0_and_with_a_nan(kernels: KernelSet, features):
+def test_nan_spoils_its_row_alone(kernels: KernelSet, features):
     x, y, mean, inv_std = 4000 + normal(9, features), empty(9, features), empty(9), empty(9)
     x[4, 7] = np.nan
     run(kernels, "layer_norm", [x, *vectors(features, 2), y, mean, inv_std], {"epsilon": 1e-5})
     for result in (y, mean, inv_std):
         assert np.isnan(result[4]).all()
         assert np.isfinite(np.delete(result, 4, axis=0)).all()
-    exact = 1 / np.sqrt(x.astype(np.float64).var(1) + 1e-5)
-    np.testing.assert_allclose(np.delete(inv_std, 4), np.delete(exact, 4), rtol=1e-6)
 
 
 @every_own_set

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from every_set import every_own_set
+from every_set import ON_CPU, every_own_set
 from kernel_case import garbage, run
-from layouts import LAYOUTS, PAIRS, at_an_odd_place, c_order, channels_last, check
+from layouts import LAYOUTS, PAIRS, Layout, at_an_odd_place, c_order, channels_last, check
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import KernelSet
 
@@ -77,39 +77,67 @@ def maximum(x: Array, window: Window) -> tuple[Array, Array]:
     return np.take_along_axis(values, index, -1)[..., 0], index[..., 0]
 
 
+def average(x: Array, window: Window, count_pad: bool) -> Array:
+    """y of the average."""
+    values, within = windows_of(x.astype(np.float64), window)
+    return values.sum(-1) / (window.places if count_pad else within.sum(-1))
+
+
+def spread(shares: Array, shape: tuple[int, ...], window: Window) -> Array:
+    """dx of the sums of windows: shares (n, c, oh, ow, places) added to the elements that lie there."""
+    numbers = np.arange(1, 1 + int(np.prod(shape))).reshape(shape)
+    places, _ = windows_of(numbers, window)
+    sums = np.bincount(places.reshape(-1), shares.reshape(-1), numbers.size + 1)
+    return sums[1:].reshape(shape)  # number 0 is the padding
+
+
+def is_near(got: Array, wanted: Array, roundings: int = 32) -> None:
+    """To 32 roundings of the largest element."""
+    atol = roundings * np.finfo(got.dtype).eps * np.abs(wanted).max()
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=atol)
+
+
+def check_all(kernels: KernelSet, x: Array, first: Layout, second: Layout, settings: Settings) -> None:
+    """Maximum and averages with their derivatives, x and all like it in one layout, y in the other."""
+    window = settings["window"]
+    shape = output_shape(x.shape, window)
+    dy, wanted, index = normal(*shape, seed=2).astype(x.dtype), *maximum(x, window)
+    for at in (None, first(garbage(shape, index_dtype(window)))):
+        y = second(garbage(shape, x.dtype))
+        run(kernels, "max_pool2d", [first(x), y, at], settings)
+        np.testing.assert_array_equal(y, wanted)
+        np.testing.assert_array_equal(index if at is None else at, index)
+    dx = first(garbage(x.shape, x.dtype))
+    run(kernels, "max_pool2d_derivative", [second(dy), first(index.astype(index_dtype(window))), dx], settings)
+    wins = index[..., None] == np.arange(window.places)
+    is_near(dx, spread(dy[..., None] * wins, x.shape, window))
+    counts = windows_of(x, window)[1].sum(-1)
+    for count_pad in (False, True):
+        run(kernels, "avg_pool2d", [first(x), y], {**settings, "count_pad": count_pad})
+        is_near(y, average(x, window, count_pad))
+        run(kernels, "avg_pool2d_derivative", [second(dy), dx], {**settings, "count_pad": count_pad})
+        share = dy / (window.places if count_pad else counts)
+        is_near(dx, spread(np.broadcast_to(share[..., None], (*shape, window.places)), x.shape, window))
+
+
 @every_own_set
 @pytest.mark.parametrize("settings", WINDOWS.values(), ids=WINDOWS)
 @pytest.mark.parametrize("first, second", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("channels", [16, 18])
 def test_every_window_in_every_layout(kernels: KernelSet, settings, first, second, channels):
     """Whole packs of channels, and a few more. What is chosen is exact."""
-    x, window = normal(3, channels, 7, 9), settings["window"]
-    shape = output_shape(x.shape, window)
-    y, index = garbage(shape, np.float32), first(garbage(shape, index_dtype(window)))
-    check(kernels, "max_pool2d", [first(x), second(y), None], settings, 0, always=False)
-    check(kernels, "max_pool2d", [first(x), second(y), index], settings, 0, always=False)
-    dy, dx = second(normal(*shape, seed=2)), first(garbage(x.shape, np.float32))
-    check(kernels, "max_pool2d_derivative", [dy, index, dx], settings, always=False)
-    for count_pad in (False, True):
-        own = {**settings, "count_pad": count_pad}
-        check(kernels, "avg_pool2d", [first(x), second(y)], own, always=False)
-        check(kernels, "avg_pool2d_derivative", [dy, dx], own, always=False)
+    for dtype in (np.float32, np.float64) if kernels in ON_CPU else (np.float32,):
+        check_all(kernels, normal(3, channels, 7, 9).astype(dtype), first, second, settings)
 
 
 @every_own_set
-@pytest.mark.parametrize("settings", WIDE.values(), ids=WIDE)
+@every_window
 @pytest.mark.parametrize("first, second", [PAIRS["channels last"], PAIRS["c order"], (at_an_odd_place, c_order)])
-def test_wide_windows(kernels: KernelSet, settings, first, second):
-    """Few values many times over: the derivative goes to the first place, whatever thread found it."""
-    x = np.random.default_rng(3).integers(-2, 3, (2, 8, 11, 13)).astype(np.float32)
-    shape = output_shape(x.shape, settings["window"])
-    y, index = second(garbage(shape, np.float32)), first(garbage(shape, index_dtype(settings["window"])))
-    check(kernels, "max_pool2d", [first(x), y, index], settings, 0, always=False)
-    dy, dx = second(normal(*shape, seed=2)), first(garbage(x.shape, np.float32))
-    check(kernels, "max_pool2d_derivative", [dy, index, dx], settings, always=False)
-    for count_pad in (False, True):
-        own = {**settings, "count_pad": count_pad}
-        check(kernels, "avg_pool2d", [first(normal(*x.shape)), second(garbage(shape, np.float32))], own, always=False)
+def test_few_values_many_times_over(kernels: KernelSet, settings, first, second):
+    """The derivative goes to the first place, whatever thread found it."""
+    x = np.random.default_rng(3).integers(-2, 3, (2, 8, 11, 13))
+    for dtype in (np.float32, np.float64) if kernels in ON_CPU else (np.float32,):
+        check_all(kernels, x.astype(dtype), first, second, settings)
 
 
 @every_own_set
