@@ -79,7 +79,7 @@ def test_what_is_not_finite_spoils_its_channel_alone(kernels: KernelSet, value, 
         assert np.isfinite(np.delete(per_channel, 3, axis=0)).all()
 
 
-@every_set
+@every_own_set
 def test_what_is_not_finite_spoils_its_element_alone_in_inference(kernels: KernelSet):
     x = channels_last(normal(3, 16, 5, 7))
     x[1, 3, 2, 2], x[2, 4, 0, 0] = np.nan, -np.inf
