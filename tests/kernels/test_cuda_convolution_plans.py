@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channels_last, serves
 from test_convolution import SETTINGS, Setting, tensors
 
 from host_convolutions import HostExecutor, convolutions, missing
 from host_kernels import OverNumPy
 from host_loader import HostLoader, missing_to_run
 from kernel_case import garbage, run
+from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channels_last, serves
 from singa_lite.kernels.cuda_kernels import cudnn_library
 from singa_lite.kernels.cuda_kernels.cudnn_convolution import Convolutions
 from singa_lite.kernels.cuda_kernels.cudnn_plan import Plan

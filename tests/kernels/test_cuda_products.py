@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layouts import serves
 
 import host_loader
 from host_products import HostMultiplier, gelu_by_tanh, gelu_by_tanh_derivative
 from kernel_case import garbage, run
+from layouts import serves
 from singa_lite.kernels.cuda_kernels.cublaslt_header import Epilogue
 from singa_lite.kernels.cuda_kernels.matrix import matrix
 from singa_lite.kernels.cuda_kernels.product import Layout, Product, by_rows

@@ -107,18 +107,6 @@ def test_linear(onednn, rows, order, step):
     assert_is_product(y, np.hstack([x, ones]), np.vstack([weight, bias]))
 
 
-@pytest.mark.parametrize("rows", [33, 150])
-@pytest.mark.parametrize("settings", [PLAIN, RIGHT], ids=["by_rows", "transposed"])
-def test_nan_and_infinity_stay_in_their_rows(onednn, rows, settings):
-    a, b = normal(rows, 520), np.abs(normal(520, 530, seed=4))
-    a[3, 5], a[7, 2] = np.nan, np.inf
-    weight = b.T.copy() if settings["transpose_b"] else b
-    y = product(onednn, a, weight, **settings)
-    assert np.isnan(y[3]).all()
-    assert (y[7] == np.inf).all()
-    assert np.isfinite(np.delete(y, (3, 7), axis=0)).all()
-
-
 VGG = [(8, 25088, 4096), (8, 4096, 4096), (8, 4096, 1000)]
 MLP = [(64, 784, 2048), (64, 2048, 2048), (512, 2048, 2048), (64, 2048, 10)]
 

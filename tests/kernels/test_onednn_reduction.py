@@ -85,25 +85,6 @@ def test_long_sums_of_one_sign_are_exact_to_a_few_roundings(onednn, shape, axes)
     np.testing.assert_allclose(got, x.sum(axes, dtype=np.float64), rtol=8 * np.finfo(np.float32).eps)
 
 
-@ORDERS
-@pytest.mark.parametrize("axes", [(2, 3), (0, 2, 3), (1,)], ids=str)
-def test_nan_and_infinity_reach_their_sum_and_no_other(onednn, order, axes):
-    x = order(np.abs(normal(*IMAGES)))
-    x[1, 2, 3, 4], x[1, 4, 5, 6] = np.nan, np.inf
-    wanted = x.sum(axes, keepdims=True)
-    got = summed(onednn, "reduce_sum", x, order(np.empty_like(wanted)), axes=axes, alpha=0.5)
-    np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
-    np.testing.assert_array_equal(np.isinf(got), np.isinf(wanted))
-
-
-@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1), ()], ids=str)
-def test_few_elements_with_gaps(onednn, axes):
-    x = normal(20, 60)[::2, ::3]
-    y = garbage(tuple(extent for axis, extent in enumerate(x.shape) if axis not in axes), np.float32)
-    got = summed(onednn, "reduce_sum", x, y, axes=axes, alpha=0.1)
-    np.testing.assert_allclose(got, (0.1 * x.sum(axes, dtype=np.float64)), rtol=1e-6)
-
-
 def test_sums_that_are_not_served(onednn):
     kernel, x, y = onednn.kernels["reduce_sum"], channels_last(normal(*IMAGES)), np.empty((6, 20, 1, 1), np.float32)
     settings = {"axes": (2, 3), "alpha": 1.0}

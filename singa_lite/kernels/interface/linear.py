@@ -1,4 +1,4 @@
-"""Matrix products and biases."""
+"""Matrix products and biases. NaN and infinities reach the sums that they are added to, and no other."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from singa_lite.kernels.interface.window import Window
 
 @kernel()
 def max_pool2d(x: Read, y: Write, index: Write | None, *, window: Window) -> None:
-    """y = the largest element of each window; padding never wins; NaN wins.
+    """y = the largest element of each window; padding never wins, not even against minus infinity; the first NaN wins.
 
     index: y's shape, uint8 if the window has at most 256 taps, else int32; the winner's number in its window,
     row * kw + column, the first one on ties. None where no derivative will be asked for.
@@ -20,7 +20,7 @@ def max_pool2d(x: Read, y: Write, index: Write | None, *, window: Window) -> Non
 
 @kernel()
 def max_pool2d_derivative(dy: Read, index: Read, dx: Write, *, window: Window) -> None:
-    """dx = dy added at each window's winner, 0 elsewhere."""
+    """dx = dy added at each window's winner, 0 elsewhere, also where dy is infinite."""
 
 
 @kernel()
