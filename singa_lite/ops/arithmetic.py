@@ -186,7 +186,7 @@ def _binary(op: type[_Broadcasting], a: Term, b: Term) -> Tensor:
 def add(a: Term, b: Term) -> Tensor:
     """a + b. Tensors of one dtype whose shapes broadcast together; either may be a number."""
     if not isinstance(a, Tensor):
-        return add(b, a)
+        return add(checked_tensor("add", b), a)
     return shift(a, b) if isinstance(b, int | float) else _binary(Add, a, b)
 
 
@@ -200,7 +200,7 @@ def subtract(a: Term, b: Term) -> Tensor:
 def multiply(a: Term, b: Term) -> Tensor:
     """a * b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number."""
     if not isinstance(a, Tensor):
-        return multiply(b, a)
+        return multiply(checked_tensor("multiply", b), a)
     return scale(a, b) if isinstance(b, int | float) else _binary(Multiply, a, b)
 
 
