@@ -51,7 +51,7 @@ class Clock(Callback):
         self.checkpoint.on_start(training)
         writer = self.checkpoint._saver._writer
         writer.start = self._timed_write(writer.start)  # type: ignore[method-assign]
-        readers = training.net._readers
+        readers = training.net._trainer.readers
         begin = readers.begin
 
         def timed_begin() -> Pause | None:

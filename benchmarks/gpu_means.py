@@ -23,7 +23,7 @@ from singa_lite.device.trial import GpuTrial
 from singa_lite.kernels.cuda_kernels import cudnn_library
 from singa_lite.kernels.cuda_kernels.lt import Lt
 from singa_lite.kernels.cuda_kernels.products import Products
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
@@ -127,7 +127,7 @@ def largest_difference(on: Any, ours: Any, theirs: Any, name: str, tensors: Arra
 
 def relu_keeps_nan(on: Any) -> bool:
     """Whether cuBLASLt's does, with a bias, in float32."""
-    x, bias = (Form(shape, np.dtype(np.float32), steps) for shape, steps in (((3, 16), (64, 4)), ((16,), (4,))))
+    x, bias = (TensorSpec(shape, np.dtype(np.float32), steps) for shape, steps in (((3, 16), (64, 4)), ((16,), (4,))))
     with on.runtime.here():
         return Products(Lt(on.runtime.stream.ptr), trial=GpuTrial(on.runtime)).keeps_nan(x, bias, x)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,65 +17,66 @@ from singa_lite.tensor import Shape
 MOST = 2**63
 
 
-def place(layer: Layer) -> str:
-    """How errors call a layer."""
+def where(layer: Layer) -> str:
+    """What an error of a layer begins with: which layer it is."""
     return f"layer {layer.name!r}"
 
 
-def positive_int(layer: Layer, what: str, value: Any) -> int:
+def positive_int(layer: Layer, what: str, value: object) -> int:
     """The value as an int. ValueError unless it is an integer of at least 1."""
     if not is_int(value) or not 1 <= value < MOST:
-        raise ValueError(f"{place(layer)}: wanted {what} to be an integer of at least 1, received {value!r}")
+        raise ValueError(f"{where(layer)}: wanted {what} to be an integer of at least 1, received {value!r}")
     return int(value)
 
 
-def number(layer: Layer, what: str, value: Any, low: float, high: float = np.inf) -> float:
+def number(layer: Layer, what: str, value: object, low: float, high: float = np.inf) -> float:
     """The value as a float. ValueError unless it is a finite number from `low` to `high`, both included."""
     found = real(value)
     if found is None or not np.isfinite(found) or not low <= found <= high:
         wanted = f"of at least {low:g}" if high == np.inf else f"from {low:g} to {high:g}"
-        raise ValueError(f"{place(layer)}: wanted {what} to be a number {wanted}, received {value!r}")
+        raise ValueError(f"{where(layer)}: wanted {what} to be a number {wanted}, received {value!r}")
     return found
 
 
-def flag(layer: Layer, what: str, value: Any) -> bool:
+def flag(layer: Layer, what: str, value: object) -> bool:
     """The value as a bool. ValueError unless it is True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{place(layer)}: wanted {what} to be True or False, received {value!r}")
+        raise ValueError(f"{where(layer)}: wanted {what} to be True or False, received {value!r}")
     return bool(value)
 
 
-def one_of(layer: Layer, what: str, value: Any, names: Collection[str]) -> str:
+def one_of(layer: Layer, what: str, value: object, names: Collection[str]) -> str:
     """The value itself. ValueError unless it is one of the names."""
     if not isinstance(value, str) or value not in names:
-        raise ValueError(f"{place(layer)}: wanted a {what} of {', '.join(names)}, received {value!r}")
+        raise ValueError(f"{where(layer)}: wanted a {what} of {', '.join(names)}, received {value!r}")
     return value
 
 
 def init(layer: Layer, what: str, spec: initializer.Spec) -> initializer.Initializer:
     """The initializer that `spec` stands for; ValueError or TypeError names the layer and the option."""
-    return initializer.get(spec, f"{place(layer)}: {what}")
+    return initializer.get(spec, f"{where(layer)}: {what}")
 
 
-def bias_init(layer: Any, spec: initializer.Spec) -> initializer.Initializer:
+def bias_init(layer: Layer, spec: initializer.Spec, use_bias: bool) -> initializer.Initializer:
     """The initializer of a layer's bias. ValueError for one beside use_bias=False, which would do nothing."""
     found = init(layer, "bias_init", spec)
-    if not layer.use_bias and found != initializer.get(0.0):
-        raise ValueError(f"{place(layer)}: wanted bias_init with use_bias=True only, received {spec!r} with False")
+    if not use_bias and found != initializer.get(0.0):
+        raise ValueError(f"{where(layer)}: wanted bias_init with use_bias=True only, received {spec!r} with False")
     return found
 
 
-def positive(layer: Layer, what: str, value: Any) -> float:
+def positive(layer: Layer, what: str, value: object) -> float:
     """The value as a float. ValueError unless it is a finite number above 0."""
-    if number(layer, what, value, 0.0) == 0:
-        raise ValueError(f"{place(layer)}: wanted {what} to be a number above 0, received {value!r}")
-    return float(value)
+    found = number(layer, what, value, 0.0)
+    if found == 0:
+        raise ValueError(f"{where(layer)}: wanted {what} to be a number above 0, received {value!r}")
+    return found
 
 
 def one_input(layer: Layer, shapes: Sequence[Shape]) -> Shape:
     """The only input's sample shape. ShapeError for another number of inputs."""
     if len(shapes) != 1:
-        raise ShapeError(f"{place(layer)}: wanted one input, received {len(shapes)} of shapes {list(shapes)}")
+        raise ShapeError(f"{where(layer)}: wanted one input, received {len(shapes)} of shapes {list(shapes)}")
     return shapes[0]
 
 
@@ -87,7 +87,7 @@ def input_axes(layer: Layer, shapes: Sequence[Shape], axes: Sequence[str], hint:
     if len(shape) < least or (len(shape) > least and axes[-1] != "..."):
         wanted = f"({axes[0]},)" if len(axes) == 1 else f"({', '.join(axes)})"
         raise ShapeError(
-            f"{place(layer)}: wanted an input sample of shape {wanted}, received {shape}{hint and '; '}{hint}"
+            f"{where(layer)}: wanted an input sample of shape {wanted}, received {shape}{hint and '; '}{hint}"
         )
     return shape
 
@@ -95,21 +95,21 @@ def input_axes(layer: Layer, shapes: Sequence[Shape], axes: Sequence[str], hint:
 def several_inputs(layer: Layer, shapes: Sequence[Shape]) -> Sequence[Shape]:
     """All inputs' sample shapes. ShapeError for fewer than two."""
     if len(shapes) < 2:
-        raise ShapeError(f"{place(layer)}: wanted two inputs or more, received {len(shapes)}")
+        raise ShapeError(f"{where(layer)}: wanted two inputs or more, received {len(shapes)}")
     return shapes
 
 
 def equal_inputs(layer: Layer, shapes: Sequence[Shape]) -> Shape:
     """The sample shape that all of the two or more inputs have."""
     if len(set(several_inputs(layer, shapes))) > 1:
-        raise ShapeError(f"{place(layer)}: wanted inputs of equal sample shapes, received {list(shapes)}")
+        raise ShapeError(f"{where(layer)}: wanted inputs of equal sample shapes, received {list(shapes)}")
     return shapes[0]
 
 
-def not_the_batch(layer: Layer, axis: Any) -> int:
+def not_the_batch(layer: Layer, axis: object) -> int:
     """The axis as an int. ValueError unless it is an integer other than 0, the batch axis."""
     if not is_int(axis) or axis == 0:
-        raise ValueError(f"{place(layer)}: wanted an integer axis other than 0, the batch, received {axis!r}")
+        raise ValueError(f"{where(layer)}: wanted an integer axis other than 0, the batch, received {axis!r}")
     return int(axis)
 
 
@@ -118,7 +118,7 @@ def axis_of(layer: Layer, axis: int, shape: Shape) -> int:
     found = axis + len(shape) + 1 if axis < 0 else axis
     if not 1 <= found <= len(shape):
         raise ShapeError(
-            f"{place(layer)}: wanted an axis from 1 to {len(shape)} or from -{len(shape)} to -1 "
+            f"{where(layer)}: wanted an axis from 1 to {len(shape)} or from -{len(shape)} to -1 "
             f"(0 is the batch) for input samples of shape {shape}, received {axis}"
         )
     return found

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from singa_lite import autograd, initializer
 from singa_lite.errors import ShapeError
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import bias_init as checked_bias_init
-from ._checks import flag, init, input_axes, place, positive_int
+from ._checks import flag, init, input_axes, positive_int, where
 from ._storage import storage as checked_storage
 from ._windows import Extents, as_images, as_samples, output_extents, window
 
@@ -37,30 +36,30 @@ class Convolution(Layer):
         weight_init: initializer.Spec = "glorot_uniform",
         bias_init: initializer.Spec = 0.0,
         storage: str | None = None,
-        input_sample_shape: Sequence[Any] | None = None,
+        input_sample_shape: InputShape | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.storage = checked_storage(self, storage)
         self.nb_kernels = positive_int(self, "nb_kernels", nb_kernels)
         self.groups = positive_int(self, "groups", groups)
         if self.nb_kernels % self.groups:
-            raise ValueError(f"{place(self)}: wanted groups to divide the {nb_kernels} kernels, received {groups}")
+            raise ValueError(f"{where(self)}: wanted groups to divide the {nb_kernels} kernels, received {groups}")
         self.window = window(self, len(self.axes) - 1, kernel, stride, border_mode, pad, dilation)
         self.use_bias = flag(self, "use_bias", use_bias)
         self.weight_init = init(self, "weight_init", weight_init)
-        self.bias_init = checked_bias_init(self, bias_init)
+        self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (nb_kernels, *how many windows fit)."""
         channels, *extents = input_axes(self, shapes, self.axes)
         if channels % self.groups:
             raise ShapeError(
-                f"{place(self)}: wanted a number of channels that the {self.groups} groups divide, "
+                f"{where(self)}: wanted a number of channels that the {self.groups} groups divide, "
                 f"received input samples of shape {shapes[0]}"
             )
         counts = output_extents(self, self.window, extents)
         shape = (self.nb_kernels, channels // self.groups, *self.window.kernel)
-        fans = prod(shape[1:]), self.nb_kernels * self.window.places
+        fans = prod(shape[1:]), self.nb_kernels * self.window.taps
         self.add_parameter("weight", shape, self.weight_init, fans, layout="filters")
         if self.use_bias:
             self.add_parameter("bias", (self.nb_kernels,), self.bias_init)
@@ -77,4 +76,4 @@ class Convolution(Layer):
             dilation=self.window.dilation,
             groups=self.groups,
         )
-        return as_samples(y, like=x)
+        return as_samples(y, before=x)

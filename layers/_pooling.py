@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from singa_lite import autograd
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import flag, input_axes, place
+from ._checks import flag, input_axes, where
 from ._windows import Extents, as_images, as_samples, output_extents, window
 
 
@@ -26,11 +25,11 @@ class Pooling(Layer):
         border_mode: str = "same",
         pad: Extents | None = None,
         *,
-        input_sample_shape: Sequence[Any] | None = None,
+        input_sample_shape: InputShape | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.window = window(self, len(self.axes) - 1, kernel, stride, border_mode, pad)
-        self.window.check_pads(place(self))
+        self.window.check_pads(where(self))
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (channels, *how many windows fit)."""
@@ -46,7 +45,7 @@ class MaxPooling(Pooling):
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, *extents) -> (n, channels, *how many windows fit)."""
         w = self.window
-        return as_samples(autograd.max_pool2d(as_images(x), w.kernel, w.stride, w.pad), like=x)
+        return as_samples(autograd.max_pool2d(as_images(x), w.kernel, w.stride, w.pad), before=x)
 
 
 class AvgPooling(Pooling):
@@ -63,7 +62,7 @@ class AvgPooling(Pooling):
         pad: Extents | None = None,
         *,
         count_pad: bool = True,
-        input_sample_shape: Sequence[Any] | None = None,
+        input_sample_shape: InputShape | None = None,
     ) -> None:
         super().__init__(name, kernel, stride, border_mode, pad, input_sample_shape=input_sample_shape)
         self.count_pad = flag(self, "count_pad", count_pad)
@@ -72,4 +71,4 @@ class AvgPooling(Pooling):
         """x (n, channels, *extents) -> (n, channels, *how many windows fit)."""
         w = self.window
         y = autograd.avg_pool2d(as_images(x), w.kernel, w.stride, w.pad, self.count_pad)
-        return as_samples(y, like=x)
+        return as_samples(y, before=x)

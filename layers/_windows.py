@@ -14,7 +14,7 @@ from singa_lite.ops.windows import pair as pair
 from singa_lite.ops.windows import window as checked_window
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import place
+from ._checks import where
 
 #: Names of a sample's axes. A sequence is worked on as an image of height 1.
 IMAGE = ("channels", "height", "width")
@@ -38,15 +38,15 @@ def window(
     anything else.
     """
     if not isinstance(border_mode, str) or border_mode not in ("same", "valid"):
-        raise ValueError(f"{place(layer)}: wanted border_mode 'same' or 'valid', received {border_mode!r}")
-    made = checked_window(place(layer), kernel, stride, 0 if pad is None else pad, dilation, axes)
+        raise ValueError(f"{where(layer)}: wanted border_mode 'same' or 'valid', received {border_mode!r}")
+    made = checked_window(where(layer), kernel, stride, 0 if pad is None else pad, dilation, axes)
     if border_mode == "valid" and any(made.pad):
-        raise ValueError(f"{place(layer)}: wanted pad or border_mode 'valid', which pads nothing, received {pad!r}")
+        raise ValueError(f"{where(layer)}: wanted pad or border_mode 'valid', which pads nothing, received {pad!r}")
     if pad is not None or border_mode == "valid":
         return made
     if made.kernel[0] % 2 == 0 or made.kernel[1] % 2 == 0:
         raise ValueError(
-            f"{place(layer)}: wanted an odd kernel for border_mode 'same', received {kernel}; "
+            f"{where(layer)}: wanted an odd kernel for border_mode 'same', received {kernel}; "
             "use border_mode='valid' or pad="
         )
     height, width = (step * (extent // 2) for step, extent in zip(made.dilation, made.kernel, strict=True))
@@ -56,7 +56,7 @@ def window(
 def output_extents(layer: Layer, window: Window, extents: Sequence[int]) -> Shape:
     """How many windows fit along (height, width), or along (length,). ShapeError if not even one does."""
     height, width = as_image(extents)
-    return window.positions(place(layer), (height, width))[2 - len(extents) :]
+    return window.positions(where(layer), (height, width))[2 - len(extents) :]
 
 
 def as_images(x: Tensor) -> Tensor:
@@ -64,6 +64,6 @@ def as_images(x: Tensor) -> Tensor:
     return x if x.ndim == 4 else autograd.reshape(x, (*x.shape[:2], *as_image(x.shape[2:])))
 
 
-def as_samples(images: Tensor, like: Tensor) -> Tensor:
-    """Images back in the form that `like` had before `as_images`."""
-    return images if like.ndim == 4 else autograd.reshape(images, (*images.shape[:2], images.shape[3]))
+def as_samples(images: Tensor, before: Tensor) -> Tensor:
+    """What was made of `as_images(before)`, as sequences again if `before` holds sequences."""
+    return images if before.ndim == 4 else autograd.reshape(images, (*images.shape[:2], images.shape[3]))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from singa_lite import autograd
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import one_input, one_of, place, positive
+from ._checks import one_input, one_of, positive, where
 from ._storage import storage as checked_storage
 
 _MODES: dict[str, Callable[..., Tensor]] = {
@@ -59,7 +58,7 @@ class Activation(Layer):
         slope: float | None = None,
         alpha: float | None = None,
         storage: str | None = None,
-        input_sample_shape: Sequence[Any] | None = None,
+        input_sample_shape: InputShape | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.storage = checked_storage(self, storage)
@@ -71,7 +70,7 @@ class Activation(Layer):
                 continue
             if self.mode != owner:
                 raise ValueError(
-                    f"{place(self)}: wanted {what} with mode {owner!r} only, received it with mode {self.mode!r}"
+                    f"{where(self)}: wanted {what} with mode {owner!r} only, received it with mode {self.mode!r}"
                 )
             self.options[what] = positive(self, what, value)
 
@@ -86,7 +85,7 @@ class Activation(Layer):
         if meant in _OTHERS:
             hint = "layers.Softmax(name)" if meant == "softmax" else f"there is none for {meant!r}"
         raise ValueError(
-            f"{place(self)}: wanted a mode of {', '.join(_MODES)} beside a name that is a function's, received none, "
+            f"{where(self)}: wanted a mode of {', '.join(_MODES)} beside a name that is a function's, received none, "
             f"which is 'relu'; {hint}"
         )
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from singa_lite import autograd, initializer
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import init, input_axes, number, positive
@@ -34,7 +31,7 @@ class BatchNormalization(Layer):
         epsilon: float = 1e-5,
         gamma_init: initializer.Spec = 1.0,
         beta_init: initializer.Spec = 0.0,
-        input_sample_shape: Sequence[Any] | None = None,
+        input_sample_shape: InputShape | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.momentum = number(self, "momentum", momentum, 0, 1)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from singa_lite import autograd
 from singa_lite.errors import ShapeError
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import axis_of, not_the_batch, place, several_inputs
+from ._checks import axis_of, not_the_batch, several_inputs, where
 
 
 class Concat(Layer):
@@ -22,23 +19,23 @@ class Concat(Layer):
     axis: counts the batch as 0, negative from the end; never the batch.
     """
 
-    def __init__(self, name: str, axis: int, *, input_sample_shape: Sequence[Any] | None = None) -> None:
+    def __init__(self, name: str, axis: int, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.axis = not_the_batch(self, axis)
 
     def setup(self, *shapes: Shape) -> Shape:
         """Shapes equal but for the axis -> the same with the sum of the extents there."""
         first = several_inputs(self, shapes)[0]
-        place_in_sample = axis_of(self, self.axis, first) - 1
-        before, after = first[:place_in_sample], first[place_in_sample + 1 :]
+        axis = axis_of(self, self.axis, first) - 1
+        before, after = first[:axis], first[axis + 1 :]
         for shape in shapes:
-            others = shape[:place_in_sample], shape[place_in_sample + 1 :]
+            others = shape[:axis], shape[axis + 1 :]
             if len(shape) != len(first) or others != (before, after):
                 raise ShapeError(
-                    f"{place(self)}: wanted input samples of equal shapes but for axis {self.axis}, "
+                    f"{where(self)}: wanted input samples of equal shapes but for axis {self.axis}, "
                     f"received {list(shapes)}"
                 )
-        return (*before, sum(shape[place_in_sample] for shape in shapes), *after)
+        return (*before, sum(shape[axis] for shape in shapes), *after)
 
     def forward(self, training: bool, *xs: Tensor) -> Tensor:
         """xs, each (n, ...) -> one, longer along the axis."""

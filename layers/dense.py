@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from singa_lite import autograd, initializer
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import bias_init as checked_bias_init
@@ -33,14 +30,14 @@ class Dense(Layer):
         weight_init: initializer.Spec = "glorot_uniform",
         bias_init: initializer.Spec = 0.0,
         storage: str | None = None,
-        input_sample_shape: Sequence[Any] | None = None,
+        input_sample_shape: InputShape | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.storage = checked_storage(self, storage)
         self.num_output = positive_int(self, "num_output", num_output)
         self.use_bias = flag(self, "use_bias", use_bias)
         self.weight_init = init(self, "weight_init", weight_init)
-        self.bias_init = checked_bias_init(self, bias_init)
+        self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(features,) -> (num_output,)."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from singa_lite import autograd
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import number, one_input, place
+from ._checks import number, one_input, where
 
 
 class Dropout(Layer):
@@ -27,14 +25,14 @@ class Dropout(Layer):
     p: the probability to drop, from 0 to below 1.
     """
 
-    def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: Sequence[Any] | None = None) -> None:
+    def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.p = number(self, "p", p, 0, 1)
         if self.p == 1:
-            raise ValueError(f"{place(self)}: wanted p, the probability to drop, below 1, received {p}")
+            raise ValueError(f"{where(self)}: wanted p, the probability to drop, below 1, received {p}")
         if re.fullmatch(r"0?\.\d+", name) and float(name) != self.p:
             raise ValueError(
-                f"{place(self)}: wanted p to be what the name says, received {p}; the name comes first: "
+                f"{where(self)}: wanted p to be what the name says, received {p}; the name comes first: "
                 "Dropout(name, p)"
             )
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from singa_lite import autograd
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import one_input
 
 
 class Dummy(Layer):
-    """y = x: a named place for an input or an output of a net with several.
+    """y = x: gives a name to one of several inputs or outputs of a net.
 
     Input and output samples of any shape.
     """
 
     keeps_values = True
 
-    def __init__(self, name: str, input_sample_shape: Sequence[Any] | None = None) -> None:
+    def __init__(self, name: str, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
 
     def setup(self, *shapes: Shape) -> Shape:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from singa_lite import autograd
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import axis_of, not_the_batch, one_input
@@ -24,7 +22,7 @@ class Flatten(Layer):
 
     keeps_values = True
 
-    def __init__(self, name: str, axis: int = 1, *, input_sample_shape: Sequence[Any] | None = None) -> None:
+    def __init__(self, name: str, axis: int = 1, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.axis = not_the_batch(self, axis)
 

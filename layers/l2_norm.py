@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from singa_lite import autograd
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import one_input, positive
@@ -18,7 +15,7 @@ class L2Norm(Layer):
     Input and output samples of any shape. epsilon: above 0.
     """
 
-    def __init__(self, name: str, epsilon: float = 1e-8, *, input_sample_shape: Sequence[Any] | None = None) -> None:
+    def __init__(self, name: str, epsilon: float = 1e-8, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.epsilon = positive(self, "epsilon", epsilon)
 

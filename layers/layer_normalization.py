@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from singa_lite import autograd, initializer
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import axis_of, init, not_the_batch, one_input, positive
@@ -15,7 +12,7 @@ from ._checks import axis_of, init, not_the_batch, one_input, positive
 class LayerNormalization(Layer):
     """y = gamma * (x - mean) / sqrt(var + epsilon) + beta (Ba, Kiros and Hinton, arXiv 1607.06450).
 
-    mean and biased variance are taken over all axes from `axis` on, separately for each place along the
+    mean and biased variance are taken over all axes from `axis` on, separately for each index along the
     others.
 
     Input and output samples of any shape with an axis. Parameters: gamma, beta of the shape from `axis` on.
@@ -32,7 +29,7 @@ class LayerNormalization(Layer):
         epsilon: float = 1e-5,
         gamma_init: initializer.Spec = 1.0,
         beta_init: initializer.Spec = 0.0,
-        input_sample_shape: Sequence[Any] | None = None,
+        input_sample_shape: InputShape | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.axis = not_the_batch(self, axis)

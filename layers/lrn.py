@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from singa_lite import autograd
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import input_axes, number, place, positive, positive_int
+from ._checks import input_axes, number, positive, positive_int, where
 
 
 class LRN(Layer):
@@ -32,14 +29,14 @@ class LRN(Layer):
         mode: str = "cross_channel",
         k: float = 1.0,
         *,
-        input_sample_shape: Sequence[Any] | None = None,
+        input_sample_shape: InputShape | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.size = positive_int(self, "size", size)
         if self.size % 2 == 0:
-            raise ValueError(f"{place(self)}: wanted size to be odd, received {size}")
+            raise ValueError(f"{where(self)}: wanted size to be odd, received {size}")
         if not isinstance(mode, str) or mode != "cross_channel":
-            raise ValueError(f"{place(self)}: wanted mode 'cross_channel', the only one, received {mode!r}")
+            raise ValueError(f"{where(self)}: wanted mode 'cross_channel', the only one, received {mode!r}")
         self.alpha = number(self, "alpha", alpha, 0)
         self.beta = number(self, "beta", beta, 0)
         self.k = positive(self, "k", k)
@@ -47,7 +44,7 @@ class LRN(Layer):
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
         if not self.dtype.type(self.k):
-            raise ValueError(f"{place(self)}: wanted k to be a number that {self.dtype} holds, received {self.k}")
+            raise ValueError(f"{where(self)}: wanted k to be a number that {self.dtype} holds, received {self.k}")
         return input_axes(self, shapes, ("channels", "..."))
 
     def forward(self, training: bool, x: Tensor) -> Tensor:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from singa_lite import autograd
 from singa_lite.errors import ShapeError
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import is_int, one_input, place
+from ._checks import is_int, one_input, where
 
 
 class Reshape(Layer):
@@ -24,13 +23,13 @@ class Reshape(Layer):
 
     keeps_values = True
 
-    def __init__(self, name: str, shape: Sequence[int], *, input_sample_shape: Sequence[Any] | None = None) -> None:
+    def __init__(self, name: str, shape: Sequence[int], *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         extents = tuple(shape) if isinstance(shape, Sequence) and not isinstance(shape, str) else (None,)
         valid = all(is_int(extent) and (extent >= 1 or extent == -1) for extent in extents)
         if not valid or extents.count(-1) > 1:
             raise ValueError(
-                f"{place(self)}: wanted a sample shape of extents of at least 1, one of them -1 at most, "
+                f"{where(self)}: wanted a sample shape of extents of at least 1, one of them -1 at most, "
                 f"received {shape!r}"
             )
         self.shape: Shape = tuple(int(extent) for extent in extents if extent is not None)
@@ -47,7 +46,7 @@ class Reshape(Layer):
         known = abs(prod(self.shape))
         if prod(given) % known or (-1 not in self.shape and prod(given) != known):
             raise ShapeError(
-                f"{place(self)}: wanted input samples that fit shape {self.shape}, "
+                f"{where(self)}: wanted input samples that fit shape {self.shape}, "
                 f"received {prod(given)} elements of shape {given}"
             )
         return tuple(prod(given) // known if extent == -1 else extent for extent in self.shape)

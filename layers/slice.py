@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from singa_lite import autograd
 from singa_lite.errors import ShapeError
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import axis_of, is_int, not_the_batch, one_input, place
+from ._checks import axis_of, is_int, not_the_batch, one_input, where
 
 
 class Slice(Layer):
@@ -32,7 +31,7 @@ class Slice(Layer):
         axis: int,
         slice_point: Sequence[int],
         *,
-        input_sample_shape: Sequence[Any] | None = None,
+        input_sample_shape: InputShape | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.axis = not_the_batch(self, axis)
@@ -40,7 +39,7 @@ class Slice(Layer):
         valid = points and all(is_int(point) for point in points)
         if not valid or any(start >= stop for start, stop in pairwise((0, *points))):
             raise ValueError(
-                f"{place(self)}: wanted slice_point to be rising numbers from 1 on, received {slice_point!r}"
+                f"{where(self)}: wanted slice_point to be rising numbers from 1 on, received {slice_point!r}"
             )
         self.slice_point = tuple(int(point) for point in points)
 
@@ -51,7 +50,7 @@ class Slice(Layer):
         extent = shape[place_in_sample]
         if self.slice_point[-1] >= extent:
             raise ShapeError(
-                f"{place(self)}: wanted slice points below {extent}, the extent along axis {self.axis} of "
+                f"{where(self)}: wanted slice points below {extent}, the extent along axis {self.axis} of "
                 f"input samples {shape}, received {self.slice_point}"
             )
         before, after = shape[:place_in_sample], shape[place_in_sample + 1 :]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from singa_lite import autograd
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import one_input, positive_int
@@ -20,7 +17,7 @@ class Split(Layer):
 
     keeps_values = True
 
-    def __init__(self, name: str, num_output: int, *, input_sample_shape: Sequence[Any] | None = None) -> None:
+    def __init__(self, name: str, num_output: int, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.num_output = positive_int(self, "num_output", num_output)
 

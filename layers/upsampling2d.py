@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from singa_lite import autograd
-from singa_lite.layer import Layer
+from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import input_axes, place
+from ._checks import input_axes, where
 from ._windows import IMAGE, Extents, pair
 
 
@@ -26,10 +23,10 @@ class Upsampling2D(Layer):
         name: str,
         factor: Extents = 2,
         *,
-        input_sample_shape: Sequence[Any] | None = None,
+        input_sample_shape: InputShape | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        self.factor = pair(place(self), "factor", factor)
+        self.factor = pair(where(self), "factor", factor)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, height, width) -> (channels, height * factor, width * factor)."""

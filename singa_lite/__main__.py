@@ -3,8 +3,8 @@
 `snapshot inspect FILE`, `snapshot convert FROM TO`, `snapshot diff A B`: of all formats that `net.load` reads.
 
 Exit status: 0, also where something is missing or a setting is wrong, which the lines of `info` say; 1 where two
-snapshots differ; 2 for a bad command line, and for a file that cannot be read or written; 141 where nobody reads on, as
-of a program that SIGPIPE ends.
+snapshots differ; 2 for a bad command line, and for a file that cannot be read or written; 141 where the reader of a
+pipe has closed it, as of a program that SIGPIPE ends.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from singa_lite.kernels.onednn_kernels.library import load
 
 Fact = tuple[str, str]
 
-#: The exit status where what is printed has no reader any more.
+#: The exit status where the reader of a pipe has closed it.
 _UNREAD = 128 + 13
 
 
 def run() -> int:
-    """`main` for a process of its own: prints what its terminal cannot show as escapes, and is quiet in a pipe."""
+    """`main` for a process of its own: escapes what its terminal cannot show, and is silent where a pipe is closed."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -129,11 +129,11 @@ def _or_error(value: Callable[[], str]) -> str:
 def _blas() -> str:
     """NumPy's, or whatever is loaded."""
     threads.start()
-    told = [library.info() for library in threads.blas()]
+    libraries = [library.info() for library in threads.blas()]
     lines = (
         f"{one['internal_api']} {one['version']}, kernels for {one.get('architecture', 'unknown')}, "
         f"threads {one['num_threads']}, {one['filepath']}"
-        for one in told
+        for one in libraries
     )
     return "; ".join(lines) or "unknown"
 

@@ -11,3 +11,12 @@ from numpy.typing import NDArray
 Array: TypeAlias = NDArray[Any]
 #: NumPy's dtype, any of them.
 DType: TypeAlias = np.dtype[Any]
+
+# What a device has is NumPy's on a CPU and CuPy's on a GPU. CuPy has no type information, and code above `runtime/`
+# hands these on without looking into them.
+#: An array over a device's memory.
+DeviceArray: TypeAlias = Any
+#: Memory that arrays are made over: an array of uint8, or CuPy's pointer.
+DeviceMemory: TypeAlias = Any
+#: A region that a device's pool has handed out; each pool has its own class.
+DeviceRegion: TypeAlias = Any

@@ -1,15 +1,15 @@
-"""What holds an array, from anywhere, as NumPy's: shown rather than copied, in native byte order, or refused."""
+"""Arrays of any library as NumPy's: over the same memory where it can be, in native byte order, or refused."""
 
 from __future__ import annotations
 
 from array import array as flat_array
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, TypeGuard
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.array_types import Array, DType
 from singa_lite.errors import GraphError, ShapeError
 
 #: Kinds of NumPy dtypes that a tensor can have: bool, signed, unsigned, float.
@@ -20,17 +20,24 @@ _NUMBERS = (bool, int, float, np.generic)
 _HOST = (1, 3)
 
 
-def is_plain(given: Any) -> TypeGuard[Array]:
-    """Whether it is NumPy's own array of numbers in native byte order, of which nothing else need be asked."""
+@runtime_checkable
+class Indexed(Protocol):
+    """What gives a part of itself for an index, such as a data set of an HDF5 or zarr file."""
+
+    def __getitem__(self, index: object, /) -> object: ...
+
+
+def is_plain(given: object) -> TypeGuard[Array]:
+    """Whether it is NumPy's own array of numbers in native byte order, which needs no further check."""
     return type(given) is np.ndarray and given.dtype.isnative and given.dtype.kind in KINDS
 
 
-def host_array(where: str, given: Any) -> Array:
+def host_array(where: str, given: object) -> Array:
     """`numbers` in native byte order."""
     return given if is_plain(given) else native(numbers(where, given))
 
 
-def numbers(where: str, given: Any) -> Array:
+def numbers(where: str, given: object) -> Array:
     """`given` as a NumPy array, over the same memory if it can be.
 
     given: NumPy, DLPack on the host, anything with `__array__`, what can be sliced and says its shape and dtype, lists
@@ -48,10 +55,10 @@ def native(array: Array) -> Array:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def dtype_of(given: Any) -> np.dtype[Any] | None:
-    """NumPy's dtype, in native byte order, for what says its dtype in NumPy's or PyTorch's words; else None."""
+def dtype_of(given: object) -> DType | None:
+    """NumPy's dtype, in native byte order, of what names its dtype as NumPy or PyTorch does; else None."""
     said = getattr(given, "dtype", None)
-    if said is None:  # which NumPy would take for float64
+    if said is None:  # NumPy takes None for float64
         return None
     for words in (said, str(said).removeprefix("torch.")):
         try:
@@ -61,47 +68,51 @@ def dtype_of(given: Any) -> np.dtype[Any] | None:
     return None
 
 
-def on_host(given: Any) -> bool:
+def on_host(given: object) -> bool:
     """False for an array in a GPU's memory (CuPy, PyTorch, JAX)."""
     try:
         return not hasattr(given, "__dlpack_device__") or int(given.__dlpack_device__()[0]) in _HOST
-    except (BufferError, RuntimeError, TypeError, ValueError):  # of arrays that cannot be given away at all
+    except (BufferError, RuntimeError, TypeError, ValueError):  # an array that cannot be exported at all
         return True
 
 
-def check_detached(where: str, given: Any) -> None:
-    """TypeError for another library's tensor that requires grad, whose tape would not hear of what is done here."""
+def check_detached(where: str, given: object) -> None:
+    """TypeError for another library's tensor that requires grad: its tape would miss what is done here."""
     if getattr(given, "requires_grad", False) is True:
         raise TypeError(f"{where}: wanted values alone, received {kind(given)} that requires grad; detach() it first")
 
 
-def says_form(where: str, given: Any) -> bool:
+def says_form(where: str, given: object) -> bool:
     """Whether it says shape and dtype without being read. ValueError if it cannot, as of a file that was closed."""
     try:
-        return isinstance(given.shape, Sequence) and dtype_of(given) is not None
-    except AttributeError:
-        return False
+        return _shape(given) is not None and dtype_of(given) is not None
     except (RuntimeError, ValueError) as error:
         raise ValueError(f"{where}: wanted a data set that is open, received {kind(given)}: {error}") from error
 
 
-def is_lazy(where: str, given: Any) -> bool:
+def _shape(given: object) -> Sequence[object] | None:
+    shape = getattr(given, "shape", None)
+    return shape if isinstance(shape, Sequence) else None
+
+
+def is_lazy(where: str, given: object) -> bool:
     """Whether it is read by slices: it has shape, dtype and `[]`, and no memory to show (HDF5 and zarr sets)."""
     if isinstance(given, np.ndarray | np.generic | list | tuple) or not hasattr(given, "__getitem__"):
         return False
-    said = says_form(where, given) and all(isinstance(extent, int | np.integer) for extent in given.shape)
-    return said and not (hasattr(given, "__dlpack__") or hasattr(given, "iloc"))
+    if not says_form(where, given) or not all(isinstance(extent, int | np.integer) for extent in _shape(given) or ()):
+        return False
+    return not (hasattr(given, "__dlpack__") or hasattr(given, "iloc"))
 
 
-def sliced(where: str, given: Any, index: Any) -> Array:
-    """The samples of a lazy one at a slice, or at increasing places."""
-    piece = given[index]
+def sliced(where: str, given: object, index: object) -> Array:
+    """The samples of an array that is read by slices, at a slice or at increasing indices."""
+    piece = given[index] if isinstance(given, Indexed) else None
     if not isinstance(piece, np.ndarray | np.generic) and not hasattr(piece, "__array__"):
         raise no_array(where, given)
     return host_array(where, piece)
 
 
-def kind(given: Any) -> str:
+def kind(given: object) -> str:
     """What to call it in a message: "a torch.Tensor", "None"."""
     if given is None:
         return "None"
@@ -113,7 +124,7 @@ def kind(given: Any) -> str:
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def no_array(where: str, given: Any) -> TypeError:
+def no_array(where: str, given: object) -> TypeError:
     """The error for what is no array, which says what to do."""
     return TypeError(
         f"{where}: wanted an array (NumPy, CuPy, DLPack, a Tensor, an HDF5 data set, lists of numbers), "
@@ -121,7 +132,7 @@ def no_array(where: str, given: Any) -> TypeError:
     )
 
 
-def _advice(given: Any) -> str:
+def _advice(given: object) -> str:
     if given is None:
         return ""
     if isinstance(given, str | bytes | PathLike):
@@ -137,8 +148,8 @@ def _advice(given: Any) -> str:
     return ""
 
 
-def _found(where: str, given: Any) -> Array:
-    """As NumPy takes it; never by asking an object that says nothing of its length for one entry after the other."""
+def _found(where: str, given: object) -> Array:
+    """The array that NumPy makes of it. NumPy is not let read objects of unknown length entry by entry."""
     if isinstance(given, np.ma.MaskedArray):
         raise TypeError(
             f"{where}: wanted an array without a mask, received {kind(given)}; filled() gives one its values"
@@ -150,10 +161,10 @@ def _found(where: str, given: Any) -> Array:
     elif not any(hasattr(given, name) for name in ("__array__", "__array_interface__", "__dlpack__")):
         if not is_lazy(where, given):
             raise no_array(where, given)
-        return sliced(where, given, slice(0, next(iter(given.shape), 0)))
+        return sliced(where, given, slice(0, next(iter(_shape(given) or ()), 0)))
     try:
         return np.from_dlpack(given) if hasattr(given, "__dlpack__") and on_host(given) else np.asarray(given)
-    except GraphError:  # of a tensor without a value
+    except GraphError:  # it is a tensor without a value
         raise
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         check_detached(where, given)
@@ -162,8 +173,8 @@ def _found(where: str, given: Any) -> Array:
         raise TypeError(f"{where}: wanted an array that NumPy can read, received {kind(given)}: {error}") from error
 
 
-def _check_lists(where: str, given: Sequence[Any], outer: tuple[int, ...] = ()) -> None:
-    """TypeError unless lists hold numbers, arrays and lists of them, and none itself."""
+def _check_lists(where: str, given: Sequence[object], outer: tuple[int, ...] = ()) -> None:
+    """TypeError unless the lists hold numbers, arrays, and lists of them. ShapeError for a list that holds itself."""
     if id(given) in outer:
         raise ShapeError(f"{where}: wanted lists of numbers, received a list that holds itself")
     for made in set(map(type, given)):

@@ -1,6 +1,6 @@
 """Checks of plain values; each error says what was wanted, then what was received, and where.
 
-ValueError for a number that is not as wanted, TypeError for what is no number at all. True and False are none.
+ValueError for a number that is not as wanted, TypeError for what is no number. True and False are no numbers.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from math import inf, isfinite
 from numbers import Real
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
@@ -24,7 +24,7 @@ def at_least_zero(where: str, number: float) -> float:
 
 
 def above_zero(where: str, number: float) -> float:
-    """The number as a float. ValueError unless it is above 0; infinity is."""
+    """The number as a float, which may be infinite. ValueError unless it is above 0."""
     return _checked(where, "a number above 0", number, lambda n: n > 0)
 
 
@@ -53,7 +53,7 @@ def whole(where: str, number: float, least: int, most: int | None = None) -> int
     return int(number)
 
 
-def flag(where: str, value: Any) -> bool:
+def flag(where: str, value: object) -> bool:
     """The value as a bool. TypeError unless it is True or False: any text, "no" too, would count as True."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{where}: wanted True or False, received {value!r}")
@@ -67,21 +67,21 @@ def names(where: str, given: Collection[str]) -> list[str]:
     return list(given)
 
 
-def one_of(where: str, value: Any, names: Collection[str]) -> str:
+def one_of(where: str, value: object, names: Collection[str]) -> str:
     """The value itself. ValueError unless it is one of the names."""
     if not isinstance(value, str) or value not in names:
         raise ValueError(f"{where}: wanted one of {', '.join(map(repr, names))}, received {value!r}")
     return value
 
 
-def is_int(value: Any) -> bool:
+def is_int(value: object) -> TypeGuard[int]:
     """Whether the value is an integer of Python or NumPy; True and False are none."""
     if isinstance(value, np.ndarray):
         return value.ndim == 0 and value.dtype.kind in "iu"
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def real(value: Any) -> float | None:
+def real(value: object) -> float | None:
     """The value as a float if it is a number of Python or NumPy, also in an array of no axes; else None."""
     number = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
     if isinstance(number, bool) or not isinstance(number, Real):
@@ -89,10 +89,10 @@ def real(value: Any) -> float | None:
     try:
         return float(number)
     except OverflowError:  # an int that is larger than any float
-        return inf if value > 0 else -inf
+        return -inf if number < 0 else inf
 
 
-def _checked(where: str, wanted: str, number: Any, is_wanted: Callable[[float], bool]) -> float:
+def _checked(where: str, wanted: str, number: object, is_wanted: Callable[[float], bool]) -> float:
     value = real(number)
     if value is None:
         raise TypeError(f"{where}: wanted {wanted}, received {number!r}")

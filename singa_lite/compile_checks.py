@@ -1,22 +1,19 @@
-"""What can be told wrong of a net, its objective and its optimizer when they are put together, before any batch."""
+"""Checks of a net, its objective and its optimizer together, when the net is compiled and before any batch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import numpy as np
-
+from singa_lite.array_types import DType
 from singa_lite.errors import GraphError
-from singa_lite.layer import Layer
+from singa_lite.layer import Layer, Node
 from singa_lite.notice import warn
 from singa_lite.optimizer import Optimizer, precision
-from singa_lite.run import Node
 from singa_lite.training.objective import Objective
 
 
 def check(
-    nodes: Sequence[Node], objective: Objective | None, optimizer: Optimizer, freeze: str | None, dtype: np.dtype[Any]
+    nodes: Sequence[Node], objective: Objective | None, optimizer: Optimizer, freeze: str | None, dtype: DType
 ) -> None:
     """Raise GraphError or ValueError for what would fail, or go wrong silently, at the first batch.
 
@@ -27,7 +24,14 @@ def check(
     if freeze is not None:
         _check_freeze([node.layer for node in nodes], [] if objective is None else objective.outputs, freeze)
     if objective is not None:
-        _warn_of_twice({node.layer.name: node for node in nodes}, objective)
+        _warn_of_applied_twice({node.layer.name: node for node in nodes}, objective)
+
+
+def check_optimizer(given: object) -> None:
+    """TypeError unless it is an optimizer."""
+    if not isinstance(given, Optimizer):
+        hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
+        raise TypeError(f"compile: wanted an Optimizer{hint}, received {type(given).__name__}")
 
 
 def _check_freeze(layers: Sequence[Layer], outputs: Sequence[str], freeze: str) -> None:
@@ -47,7 +51,7 @@ def _check_freeze(layers: Sequence[Layer], outputs: Sequence[str], freeze: str) 
         )
 
 
-def _warn_of_twice(nodes: Mapping[str, Node], objective: Objective) -> None:
+def _warn_of_applied_twice(nodes: Mapping[str, Node], objective: Objective) -> None:
     """Warn of a softmax or sigmoid before a loss that takes one itself."""
     for name, loss in objective.losses.items():
         before = _origin(nodes, name)

@@ -20,12 +20,12 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, overload
+from typing import TypeAlias, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[Any]
+from singa_lite.array_types import Array
+
 FilePath: TypeAlias = str | os.PathLike[str]
 
 IDX_DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}

@@ -27,9 +27,9 @@ class Feed:
 
     def bind(self, span: Block) -> None:
         """Let the blocks lie in this span, which they keep alive: somebody may hold a tensor over one of them."""
-        part = self.buffer.arena.device.runtime.part
+        memory_slice = self.buffer.arena.device.runtime.memory_slice
         for block, offset in zip(self.blocks, self.offsets, strict=True):
-            block.memory = part(span.memory, offset, block.nbytes)
+            block.memory = memory_slice(span.memory, offset, block.nbytes)
             block.set_give(partial(_let_go, span))
         self.span = span
 

@@ -6,27 +6,34 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from singa_lite import initializer, names
+from singa_lite.array_types import DType
 from singa_lite.autograd import cast
-from singa_lite.checks import is_int
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
+from singa_lite.sample_shape import InputShape as InputShape
+from singa_lite.sample_shape import SampleShape as SampleShape
+from singa_lite.sample_shape import checked_inputs, checked_output
 from singa_lite.table import Table
 from singa_lite.tensor import Shape, Tensor, from_numpy, full
 
-SampleShape = Shape | list[Shape]
+#: One value, or a list or a dict of several, or None. Which of them a user gets depends on the net that the script has
+#: built; a union would make the script ask at each use.
+OneOrMore: TypeAlias = Any
+#: What a layer gives: a list of tensors where it has several outputs.
+LayerOutput: TypeAlias = Tensor | list[Tensor]
 
 
 class Context(NamedTuple):
     """What a net gives its layers: where their tensors live, of which dtype, and the seed of their numbers."""
 
     device: Device
-    dtype: np.dtype[Any]
+    dtype: DType
     seed: int
 
 
@@ -46,14 +53,14 @@ class Layer:
 
     _name: str
     setup: Callable[..., SampleShape]
-    forward: Callable[..., Any]
+    forward: Callable[..., Tensor | list[Tensor] | tuple[Tensor, ...]]
 
     gives: str = ""
     keeps_values: bool = False
-    #: Names that would say something else than the layer does, and what does that instead.
+    #: {name that suggests another layer: what to use in its place}.
     misnomers: ClassVar[Mapping[str, str]] = {}
 
-    def __init__(self, name: str, *, input_sample_shape: Sequence[Any] | None = None) -> None:
+    def __init__(self, name: str, *, input_sample_shape: InputShape | None = None) -> None:
         self.name = name
         instead = self.misnomers.get(name.lower().rstrip("_0123456789"))
         if instead is not None:
@@ -61,18 +68,18 @@ class Layer:
                 f"layer name: wanted one of what {type(self).__name__} does, received {name!r}: {instead}; if that is "
                 "but its name, let it be another"
             )
-        self.input_sample_shapes = _checked_shapes(name, input_sample_shape)
+        self.input_sample_shapes = checked_inputs(name, input_sample_shape)
         self.output_sample_shape: SampleShape | None = None
         self._parameters: dict[str, Tensor] = {}
         self._states: dict[str, Tensor] = {}
         self.context: Context | None = None
         self.shared_with: Layer | None = None
         #: What the layer's input is converted to, and its output has; None: the net's dtype.
-        self.storage: np.dtype[Any] | None = None
+        self.storage: DType | None = None
 
     @property
     def name(self) -> str:
-        """As it was made with: parameters, random numbers and snapshots go by it."""
+        """The name that the layer was made with. Parameters, random numbers and snapshots are found by it."""
         return self._name
 
     @name.setter
@@ -113,7 +120,7 @@ class Layer:
 
     @property
     def _without(self) -> str:
-        """What a layer lacks that is in no net. One within another layer is in none."""
+        """Why there are no parameters yet, for messages; "" for a layer in a net. One inside another is in none."""
         if self.context is not None:
             return ""
         return (
@@ -142,7 +149,7 @@ class Layer:
             )
         self.context = context
         try:
-            self.output_sample_shape = self._checked_output(self.setup(*shapes))
+            self.output_sample_shape = checked_output(self.name, self.setup(*shapes))
             self._check_shared()
         except BaseException:
             self.reset()
@@ -206,7 +213,7 @@ class Layer:
                 raise GraphError(f"{where}: wanted a name that is not taken, received that of a {kind} that is there")
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """Of inputs and outputs, once the layer is in a net."""
         return self.storage or self._placed().dtype
 
@@ -214,7 +221,7 @@ class Layer:
         """For `forward`: the parameter of that name in the dtype of the inputs."""
         return cast(self.parameters[name], self.dtype)
 
-    def random_key(self, name: str) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    def random_key(self, name: str) -> NDArray[np.uint64]:
         """uint64 (3,): seed of the net, stream of "<layer>/<name>", counter 0. Does not depend on other layers."""
         stream = zlib.crc32(f"{self.name}/{name}".encode())
         return np.array([self._placed().seed, stream, 0], np.uint64)
@@ -268,46 +275,12 @@ class Layer:
                 f"but {other.name!r} has {sorted(other.parameters)}"
             )
 
-    def _checked_output(self, given: Any) -> SampleShape:
-        """What setup() gave, with extents of Python's. TypeError or ShapeError if it is no sample shape."""
-        several = isinstance(given, list)
-        shapes = given if several else [given]
-        for shape in shapes:
-            if not isinstance(shape, tuple) or not all(is_int(extent) for extent in shape):
-                raise TypeError(
-                    f"layer {self.name!r}: wanted setup() to return a sample shape, a tuple such as (5,), or a list of "
-                    f"them, received {given!r}"
-                )
-            if any(extent < 1 for extent in shape):
-                raise ShapeError(
-                    f"layer {self.name!r}: wanted setup() to return extents of at least 1, received {given!r}"
-                )
-        found = [tuple(int(extent) for extent in shape) for shape in shapes]
-        return found if several else found[0]
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} -> {self.output_sample_shape}>"
 
 
-def _checked_shapes(name: str, given: Any) -> list[Shape] | None:
-    """A list of sample shapes from one shape, a list of shapes, or None."""
-    if given is None:
-        return None
-    entries = _entries(given)
-    if entries is not None:
-        several = len(entries) > 0 and all(_entries(entry) is not None for entry in entries)
-        shapes = [_entries(entry) or () for entry in entries] if several else [entries]
-        if all(is_int(extent) and 1 <= extent < 2**63 for shape in shapes for extent in shape):
-            return [tuple(int(extent) for extent in shape) for shape in shapes]
-    hint = f"; perhaps ({given},)" if is_int(given) else ""
-    raise ShapeError(
-        f"layer {name!r}: wanted an input_sample_shape of extents of at least 1, such as (5,) or (3, 32, 32), received "
-        f"{given!r}{hint}"
-    )
+class Node(NamedTuple):
+    """A layer and where its inputs come from: (layer name, number of the output)."""
 
-
-def _entries(given: Any) -> tuple[Any, ...] | None:
-    """What a sequence that may be a shape holds; None for what is none."""
-    if isinstance(given, np.ndarray):
-        return tuple(given.tolist()) if given.ndim == 1 else None
-    return tuple(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else None
+    layer: Layer
+    sources: tuple[tuple[str, int], ...]

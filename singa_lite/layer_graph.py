@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from singa_lite import device as devices
+from singa_lite.array_types import DType
 from singa_lite.checks import is_int, whole
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.layer import Context, Layer
-from singa_lite.run import Node
+from singa_lite.layer import Context, Layer, Node
 from singa_lite.table import Table
-from singa_lite.tensor import Placement, Shape, Tensor
+from singa_lite.tensor import DeviceSpec, Shape, Tensor
 from singa_lite.topology import Source, Topology
 
 LayerLike = Layer | str | tuple[Layer | str, int]
@@ -23,7 +23,7 @@ LayerLike = Layer | str | tuple[Layer | str, int]
 class LayerGraph:
     """Layers, their sources, parameters and state. Base of `FeedForwardNet`."""
 
-    def __init__(self, device: Placement, dtype: DTypeLike, seed: int | None) -> None:
+    def __init__(self, device: DeviceSpec, dtype: DTypeLike, seed: int | None) -> None:
         self.device = devices.get(device)
         self.dtype = _float_dtype(dtype)
         self.seed = self.device.next_seed() if seed is None else whole("seed of the net", seed, 0, 2**64 - 1)
@@ -172,12 +172,12 @@ class LayerGraph:
                 raise GraphError(f"{where}: wanted the name of a layer of the net, received {name!r}")
 
 
-def _float_dtype(given: Any) -> np.dtype[Any]:
+def _float_dtype(given: DTypeLike) -> DType:
     """The dtype in the machine's byte order. TypeError unless it is one that a net can have."""
-    shown = given
+    shown: object = given
     try:
         if given is not None:
-            dtype: np.dtype[Any] = np.dtype(given).newbyteorder("=")
+            dtype: DType = np.dtype(given).newbyteorder("=")
             if dtype.kind == "f":
                 return dtype
             shown = dtype
@@ -186,12 +186,12 @@ def _float_dtype(given: Any) -> np.dtype[Any]:
     raise TypeError(f"dtype of the net: wanted a float dtype, received {shown!s:.100}")
 
 
-def _is_numbered(src: Any) -> bool:
+def _is_numbered(src: object) -> TypeGuard[tuple[object, int]]:
     """Whether src is (layer, number of its output)."""
     return isinstance(src, tuple) and len(src) == 2 and is_int(src[1])
 
 
-def _source(entry: Any) -> Source:
+def _source(entry: object) -> Source:
     layer, output = entry if _is_numbered(entry) else (entry, None)
     if not isinstance(layer, Layer | str):
         raise TypeError(f"src: wanted layers of the net or their names, received {layer!r}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from singa_lite.layer import Node
 from singa_lite.reports.summary import LayerRow
-from singa_lite.run import Node
 
 
 def layer_rows(nodes: Sequence[Node]) -> Iterator[LayerRow]:

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import prod
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from singa_lite import autograd
+from singa_lite.array_types import DType
+from singa_lite.backward_pass import BackwardPass
 from singa_lite.checks import above_zero, flag
 from singa_lite.contexts import in_own_context
-from singa_lite.device import Device
+from singa_lite.criterion import (
+    Criterion,
+    Target,
+    check_classes,
+    check_labels,
+    check_probabilities,
+    check_same_shape_and_dtype,
+    readable,
+    refuse,
+)
+from singa_lite.device import Device, device_of
 from singa_lite.errors import GraphError
 from singa_lite.graph import Phase
 from singa_lite.ops.loss import (
@@ -22,16 +34,6 @@ from singa_lite.ops.loss import (
 )
 from singa_lite.ops.op import Edge, no_grad
 from singa_lite.ops.shape import Identity
-from singa_lite.target import (
-    Criterion,
-    Target,
-    check_classes,
-    check_labels,
-    check_like,
-    check_probabilities,
-    readable,
-    refuse,
-)
 from singa_lite.tensor import Shape, Tensor, full
 
 
@@ -41,19 +43,19 @@ class _Taped(NamedTuple):
     values: Edge
     mark: Identity
     shape: Shape
-    dtype: np.dtype[Any]
+    dtype: DType
     device: Device
 
 
 class Loss(Criterion, ABC):
     """Base of all losses. A subclass gives `compute`, and `check_target` if not any target will do."""
 
-    #: What it applies to the scores itself, which nothing before it should: "softmax" or "sigmoid".
+    #: What the loss applies to the scores itself, so that no layer before it should: "softmax" or "sigmoid".
     applies: ClassVar[str] = ""
 
     _taped: _Taped | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """What a copy has: all but what is kept for `backward`."""
         return {name: value for name, value in vars(self).items() if name != "_taped"}
 
@@ -66,7 +68,7 @@ class Loss(Criterion, ABC):
         """
 
     @in_own_context
-    def forward(self, training: bool, x: Tensor, y: Any) -> Tensor:
+    def forward(self, training: bool, x: Tensor, y: object) -> Tensor:
         """The loss of each sample. y: Tensor, NumPy, or anything that holds an array. Raises as `check` does.
 
         training: what `backward` needs is kept until it is called; a later forward takes its place. GraphError for a y
@@ -85,7 +87,7 @@ class Loss(Criterion, ABC):
         leaf.requires_grad = True
         mark = Identity()
         values = self._check_values(leaf, self.compute(mark(leaf), target))
-        self._keep(_Taped(Edge(values.creator, values.output_index, None), mark, values.shape, x.dtype, x.device))
+        self._keep(_Taped(Edge(values.creator, values.output_index, None), mark, values.shape, x.dtype, device_of(x)))
         return values.detach()
 
     @in_own_context
@@ -100,7 +102,7 @@ class Loss(Criterion, ABC):
         self._keep(None)
         with taped.device.scope(Phase.DERIVATIVE):
             dy = full(taped.shape, 1 / prod(taped.shape), taped.dtype, taped.device)
-        tape = autograd.BackwardPass([(taped.values, dy)], wanted=[taped.mark])
+        tape = BackwardPass([(taped.values, dy)], wanted=[taped.mark])
         del dy
         while tape.next_sequence >= 0:
             if tape.step():
@@ -112,11 +114,11 @@ class Loss(Criterion, ABC):
     def _keep(self, taped: _Taped | None) -> None:
         object.__setattr__(self, "_taped", taped)  # as a frozen dataclass allows it too
 
-    def evaluate(self, training: bool, x: Tensor, y: Any) -> Tensor:
+    def evaluate(self, training: bool, x: Tensor, y: object) -> Tensor:
         """The mean of forward's values, shape (). Raises as `check` does."""
         return autograd.reduce_mean(self.forward(training, x, y))
 
-    def target_form(self, x_shape: Shape, dtype: np.dtype[Any]) -> tuple[Shape, np.dtype[Any]]:
+    def target_form(self, x_shape: Shape, dtype: DType) -> tuple[Shape, DType]:
         """Shape and dtype of the usual target for scores of this shape and dtype: theirs."""
         return x_shape, dtype
 
@@ -133,11 +135,11 @@ class SoftmaxCrossEntropy(Loss):
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         return softmax_cross_entropy_values(x, target)
 
-    def target_form(self, x_shape: Shape, dtype: np.dtype[Any]) -> tuple[Shape, np.dtype[Any]]:
+    def target_form(self, x_shape: Shape, dtype: DType) -> tuple[Shape, DType]:
         """Class ids, one for each position."""
         return x_shape[:1] + x_shape[2:], np.dtype(np.int64)
 
-    def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+    def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
         check_classes(self._name, x_shape, "SigmoidCrossEntropy")
         if check_labels(self._name, x_shape, target):
             return
@@ -151,9 +153,9 @@ class SoftmaxCrossEntropy(Loss):
 class _LikeScores(Loss):
     """Base of the losses whose target has the scores' shape and dtype."""
 
-    def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+    def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
         """ShapeError or TypeError unless the target has that shape and dtype."""
-        check_like(self._name, x_shape, dtype, target)
+        check_same_shape_and_dtype(self._name, x_shape, dtype, target)
 
 
 class SigmoidCrossEntropy(_LikeScores):
@@ -167,7 +169,7 @@ class SigmoidCrossEntropy(_LikeScores):
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         return sigmoid_cross_entropy_values(x, target)
 
-    def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+    def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
         super().check_target(x_shape, dtype, target)
         check_probabilities(self._name, target)
 

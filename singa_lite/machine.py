@@ -1,4 +1,4 @@
-"""The computer: cores that this process may use, the processor, memory. Linux tells all; elsewhere less is known."""
+"""The computer: cores that this process may use, the processor, memory. All is known on Linux, less elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INSTRUCTION_SETS = (
 
 
 def cores() -> int:
-    """Cores that this process is let run on."""
+    """Cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -54,7 +54,7 @@ def _words(path: Path) -> list[str]:
 
 
 def _lines(path: Path) -> list[str]:
-    """Of a text file; none where it cannot be read."""
+    """The lines of a text file; none where it cannot be read."""
     try:
         return path.read_text().splitlines()
     except OSError:
@@ -62,22 +62,22 @@ def _lines(path: Path) -> list[str]:
 
 
 def processor(root: Path = ROOT) -> str:
-    """Its name."""
+    """The processor's name."""
     return _cpuinfo(root).get("model name") or platform.processor() or platform.machine()
 
 
 def instruction_sets(root: Path = ROOT) -> tuple[str, ...]:
-    """Those of INSTRUCTION_SETS that the processor has; empty where the system does not tell."""
-    told = _cpuinfo(root)
-    has = {*told.get("flags", "").split(), *told.get("Features", "").split()}
+    """Those of INSTRUCTION_SETS that the processor has; empty where the system does not say."""
+    cpuinfo = _cpuinfo(root)
+    has = {*cpuinfo.get("flags", "").split(), *cpuinfo.get("Features", "").split()}
     return tuple(name for name in INSTRUCTION_SETS if name in has)
 
 
 def memory(root: Path = ROOT) -> dict[str, int]:
-    """Bytes: {"total", "available"}, and "limit" where a control group has less. Empty where nobody tells."""
-    told = _table(root / "proc/meminfo")
+    """Bytes: {"total", "available"}, and "limit" where a control group has less. Empty where unknown."""
+    meminfo = _table(root / "proc/meminfo")
     names = {"total": "MemTotal", "available": "MemAvailable"}
-    found = {name: int(told[entry].split()[0]) * 1024 for name, entry in names.items() if entry in told}
+    found = {name: int(meminfo[entry].split()[0]) * 1024 for name, entry in names.items() if entry in meminfo}
     limits = [
         int(word)
         for folder in _control_groups(root, "memory")
@@ -93,5 +93,5 @@ def _cpuinfo(root: Path) -> Mapping[str, str]:
 
 def _table(path: Path) -> dict[str, str]:
     """Lines "name : value"; of equal names the first."""
-    parts = [line.partition(":") for line in _lines(path)]
-    return {name.strip(): value.strip() for name, _, value in reversed(parts)}
+    entries = [line.partition(":") for line in _lines(path)]
+    return {name.strip(): value.strip() for name, _, value in reversed(entries)}

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
-
-import numpy as np
 
 from singa_lite import autograd
+from singa_lite.array_types import DType
 from singa_lite.checks import finite, whole
 from singa_lite.contexts import in_own_context
+from singa_lite.criterion import (
+    Criterion,
+    Target,
+    check_classes,
+    check_labels,
+    check_probabilities,
+    check_same_shape_and_dtype,
+)
 from singa_lite.errors import ShapeError
-from singa_lite.target import Criterion, Target, check_classes, check_labels, check_like, check_probabilities
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -23,7 +28,7 @@ class Metric(Criterion, ABC):
         """One value a sample, (n,), of scores x (n, ...) and a target that `check` let through."""
 
     @in_own_context
-    def forward(self, x: Tensor, y: Any) -> Tensor:
+    def forward(self, x: Tensor, y: object) -> Tensor:
         """One value a sample, (n,), in x's dtype. y: Tensor, NumPy, or anything that holds an array.
 
         Raises as `check` does. No derivative passes through.
@@ -32,7 +37,7 @@ class Metric(Criterion, ABC):
         with autograd.no_grad():
             return self._check_values(x, self.compute(x.detach(), target))
 
-    def evaluate(self, x: Tensor, y: Any) -> Tensor:
+    def evaluate(self, x: Tensor, y: object) -> Tensor:
         """The mean of forward's values, shape (). Raises as `check` does."""
         return autograd.reduce_mean(self.forward(x, y))
 
@@ -50,7 +55,7 @@ class _AmongTopK(Metric):
         x.device.run(self.kernel, x, target, values, k=self.k)
         return values
 
-    def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+    def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
         """Raise unless it holds class ids (n, ...) or rows (n, c, ...), and there are more than k classes.
 
         Among k of k classes everything is, whatever the scores are.
@@ -101,9 +106,9 @@ class BinaryAccuracy(Metric):
         x.device.run("in_top_k", scores, rows, values, k=1)
         return values
 
-    def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+    def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
         """Raise unless it has the scores' shape and dtype, and values from 0 to 1."""
-        check_like(self._name, x_shape, dtype, target)
+        check_same_shape_and_dtype(self._name, x_shape, dtype, target)
         check_probabilities(self._name, target)
 
 
@@ -111,7 +116,7 @@ class _AmongLabels(_AmongTopK):
     def __init__(self, top_k: int) -> None:
         super().__init__(top_k)
 
-    def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+    def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
         """Raise unless it holds rows of the scores' shape, and there are k classes."""
         super().check_target(x_shape, dtype, target)
         if target.shape != x_shape:

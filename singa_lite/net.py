@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import deepcopy
 from os import PathLike
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -13,25 +12,25 @@ from numpy.typing import DTypeLike
 from singa_lite import compile_checks
 from singa_lite import device as devices
 from singa_lite.batch_plan import BatchPlanner
-from singa_lite.checks import flag, is_int, names, whole
+from singa_lite.checks import flag, names, whole
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Pause
+from singa_lite.layer import OneOrMore
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.layer_rows import layer_rows
+from singa_lite.layer_walk import LayerGradients as LayerGradients
 from singa_lite.loss import Loss
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.metric import Metric
-from singa_lite.open_forward import OpenForward
 from singa_lite.optimizer import Optimizer
 from singa_lite.recorded_steps import StepForm
 from singa_lite.reports import summary
-from singa_lite.run import LayerGradients as LayerGradients
 from singa_lite.run import Run
 from singa_lite.sizes import memory_size
-from singa_lite.tensor import Placement, Tensor, as_tensor
-from singa_lite.training import batch, checked, evaluation, fit
+from singa_lite.tensor import DeviceSpec, Tensor
+from singa_lite.training import batch, checked, evaluation, fit, gradients
+from singa_lite.training.dry_runs import DryRuns
 from singa_lite.training.objective import Losses, Metrics, Objective, of_kind
-from singa_lite.training.readers import Readers
 from singa_lite.training.step import Steps
 from singa_lite.training.step_functions import EvaluateStep, PredictStep, TrainStep
 from singa_lite.training.trainer import Trainer
@@ -53,7 +52,7 @@ class FeedForwardNet(LayerGraph, Unique):
         self,
         loss: Losses | None = None,
         metric: Metrics | None = None,
-        device: Placement = None,
+        device: DeviceSpec = None,
         *,
         dtype: DTypeLike = np.float32,
         seed: int | None = None,
@@ -64,40 +63,35 @@ class FeedForwardNet(LayerGraph, Unique):
         self.optimizer: Optimizer | None = None
         self.freeze: str | None = None
         self._seen_batch = False
-        self._open = OpenForward()
-        self._readers = Readers()
-        self._trainer = Trainer(Steps(self, graph=False), self._readers)
+        self._trainer = Trainer(Steps(self, graph=False))
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> FeedForwardNet:
+    def __deepcopy__(self, memo: dict[int, object]) -> FeedForwardNet:
         """A net of its own on the same device: layers, optimizer and their values; it records its steps anew.
 
         GraphError after an unfinished step. A forward that waits for its backward is not copied.
         """
-        self._whole_step("deepcopy")
+        self._trainer.check_whole("deepcopy")
         made = type(self).__new__(type(self))
         memo[id(self)] = made
-        own = ("_open", "_readers", "_trainer")
-        vars(made).update({name: deepcopy(value, memo) for name, value in vars(self).items() if name not in own})
-        made._open, made._readers = OpenForward(), Readers()
-        made._trainer = Trainer(Steps(made, self._steps.graph, self._steps.fuse), made._readers)
+        vars(made).update({name: deepcopy(value, memo) for name, value in vars(self).items() if name != "_trainer"})
+        made._trainer = Trainer(Steps(made, self._steps.graph, self._steps.fuse))
         if made.optimizer is not None:
             made.optimizer.serve(made)
         return made
 
-    def to_device(self, device: Placement) -> None:
+    def to_device(self, device: DeviceSpec) -> None:
         """Move parameters, state and the optimizer's state."""
-        self._whole_step("to_device")
+        trainer = self._trainer
+        trainer.check_whole("to_device")
         to = devices.get(device)
-        graph, fuse, trainer = self._steps.graph, self._steps.fuse, self._trainer
         trainer.left_at = "(while the net was being moved to another device)"
-        trainer.steps = Steps(self, graph, fuse)  # recorded steps are bound to the old device
+        trainer.steps = trainer.steps.anew()  # recorded steps are bound to the old device
         for node in self.ordered():
             node.layer.to_device(to)
         if self.optimizer is not None:
             self.optimizer.to_device(to)
         self.device = to
-        self._open.forget()
-        trainer.steps = Steps(self, graph, fuse)
+        trainer.steps = trainer.steps.anew()
         trainer.forget()
 
     @property
@@ -106,7 +100,9 @@ class FeedForwardNet(LayerGraph, Unique):
 
     # ---- forward and backward
 
-    def forward(self, training: bool, x: Any, output: Collection[str] = (), *, freeze: str | None = None) -> Any:
+    def forward(
+        self, training: bool, x: object, output: Collection[str] = (), *, freeze: str | None = None
+    ) -> OneOrMore:
         """Run all layers.
 
         training: keep what backward needs, drop out, use the batch's statistics. x: the batch, or {input layer:
@@ -120,17 +116,19 @@ class FeedForwardNet(LayerGraph, Unique):
         """
         nodes, training = self.ordered(), flag("forward training", training)
         if training:
-            self._whole_step("forward")
-            self._open.pass_over()
+            self._trainer.check_whole("forward")
+            self._trainer.open_forward.pass_over()
         self._check_names("forward", [*names("forward output", output), freeze])
         arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
         run = Run(nodes, self.device, self.dtype, training, freeze)
         result = run.forward(batch.as_tensors(arrays, self.device), output)
         if training:
-            self._open.keep(run)
+            self._trainer.open_forward.keep(run)
         return result
 
-    def backward(self, dy: Any, output: Collection[str] = (), *, freeze: str | None = None) -> Iterator[LayerGradients]:
+    def backward(
+        self, dy: object, output: Collection[str] = (), *, freeze: str | None = None
+    ) -> Iterator[LayerGradients]:
         """Yield each layer's gradients, last layer first: (names, values, gradients, layer_gradients).
 
         dy: the derivative by the net's output, or {layer: derivative}. Layers without parameters are yielded too.
@@ -145,18 +143,11 @@ class FeedForwardNet(LayerGraph, Unique):
         GraphError without a forward(True) before, for a second backward, or if there were two forwards and the outputs
         of both are still held.
         """
-        self._whole_step("backward")
-        self._open.check()
+        open_forward = self._trainer.open_forward
+        self._trainer.check_whole("backward")
+        open_forward.check()
         self._check_names("backward", [*names("backward output", output), freeze])
-        return self._open.walk(self._derivatives(dy), output, freeze)
-
-    def _derivatives(self, dy: Any) -> dict[str, list[Tensor]]:
-        named = dy if isinstance(dy, Mapping) else batch.by_name(dy, self.output_names(), "backward")
-        given = {name: value if isinstance(value, list) else [value] for name, value in named.items()}
-        return {
-            name: [as_tensor(batch.as_array(f"backward: dy of {name!r}", value), self.device) for value in values]
-            for name, values in given.items()
-        }
+        return open_forward.walk(checked.derivatives(self, dy), output, freeze)
 
     def beside_next_step(self, begin: Callable[[], Pause]) -> None:
         """Let something read the parameters while the next training step runs forward, as a checkpoint does.
@@ -164,46 +155,29 @@ class FeedForwardNet(LayerGraph, Unique):
         begin: called once, when that step begins. What it returns says which blocks are read meanwhile, and how to wait
         for that; the step waits before its first operation that writes one of them.
         """
-        self._readers.at_next_step(begin)
+        self._trainer.readers.at_next_step(begin)
 
     def reads(self, pause: Pause) -> None:
-        """Note what reads parameters, before it begins, so that nothing writes them under its hands.
+        """Announce something that is about to read parameters, so that no step overwrites them meanwhile.
 
-        A training step waits for it, and after one that was interrupted the next call ends it.
+        A training step waits for it; after a step that was interrupted the next call ends it.
         """
-        self._readers.note(pause)
+        self._trainer.readers.note(pause)
 
     @property
     def unfinished_at(self) -> str:
         """The layer at which the last backward() was left before its end; "" after whole steps."""
-        return self._open.stopped_at or self._trainer.left_at
-
-    def _whole_step(self, where: str) -> None:
-        if not self._trainer.under_way:
-            self._readers.end()
-        left_at = self.unfinished_at
-        if left_at:
-            what = (
-                f"the last step was left {left_at}"
-                if left_at.startswith("(")
-                else f"the last backward() was left at layer {left_at!r}: layers after it are updated, those before it "
-                "are not"
-            )
-            raise GraphError(
-                f"{where}: wanted a whole step, but {what}. Load a snapshot, or call discard_step() to go on from here"
-            )
+        return self._trainer.unfinished_at
 
     def discard_step(self) -> None:
         """Forget a forward, or a step or load that was left before its end. What it has changed stays."""
-        self._readers.end()
-        self._open.forget()
         if self.optimizer is not None:
             self.optimizer.end_step()
-        self._trainer.forget()
+        self._trainer.discard()
 
     def begin_restore(self) -> None:
-        """Values are put in place from now on: until `discard_step` this net is neither the old nor the new one."""
-        self._readers.end()
+        """A snapshot is being put into the net: until `discard_step` the net counts as unfinished."""
+        self._trainer.readers.end()
         self._trainer.left_at = "(while a snapshot was being loaded: parts of it are in the net)"
 
     # ---- training
@@ -226,9 +200,7 @@ class FeedForwardNet(LayerGraph, Unique):
         step apply activations within the operations before them, and make and apply large gradients by tiles, so that
         they never exist whole; results then agree to rounding. freeze: layers before this one are not trained.
         """
-        if not isinstance(optimizer, Optimizer):
-            hint = f", perhaps {optimizer.__name__}()" if isinstance(optimizer, type) else ""
-            raise TypeError(f"compile: wanted an Optimizer{hint}, received {type(optimizer).__name__}")
+        compile_checks.check_optimizer(optimizer)
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
         self._check_names("compile", [freeze])
         loss = of_kind("loss", loss, Loss) if loss is not None else self.loss
@@ -241,7 +213,7 @@ class FeedForwardNet(LayerGraph, Unique):
         self.loss, self.metric, self.freeze = loss, metric, freeze
         self._trainer.steps, self.optimizer = steps, optimizer
 
-    def train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
+    def train_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]:
         """One step: forward, loss, and an update of each layer as soon as its gradients are there.
 
         x: a batch, or {input layer: batch}; y: targets, or {output layer: targets}; NumPy, CuPy, DLPack or Tensor, in
@@ -249,15 +221,15 @@ class FeedForwardNet(LayerGraph, Unique):
         Returns (loss, metric), 0-d tensors from before the update; the metric is None if the net has none.
         Input that does not fit is refused before anything changes.
         """
-        return self._steps.alone(self._train_one_batch, x, y)
+        return self._steps.exclusively(self._train_one_batch, x, y)
 
-    def _train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
-        self._whole_step("train_one_batch")
+    def _train_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]:
+        self._trainer.check_whole("train_one_batch")
         optimizer = self._optimizer("train_one_batch")
         optimizer.check_serves(self)
         objective, feeds = self._batch(x, y)
         step = self._train_step(objective, optimizer)
-        self._open.forget()  # a forward by hand before it has nothing to do with this step
+        self._trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
         return self._trainer.train(step, feeds)
 
     def _optimizer(self, where: str) -> Optimizer:
@@ -276,7 +248,7 @@ class FeedForwardNet(LayerGraph, Unique):
         checked.single_outputs(self)
         return Objective(self.loss, self.metric, self.output_names())
 
-    def _batch(self, x: Any, y: Any) -> tuple[Objective, dict[str, dict[str, Any]]]:
+    def _batch(self, x: object, y: object) -> tuple[Objective, checked.CheckedFeeds]:
         """The net's objective, and a batch and its targets by layer, checked."""
         objective = self._objective()
         feeds = checked.inputs_and_targets(self, objective, x, y)
@@ -285,52 +257,38 @@ class FeedForwardNet(LayerGraph, Unique):
             self._seen_batch = True
         return objective, feeds
 
-    def gradients(self, x: Any, y: Any) -> dict[str, Tensor]:
+    def gradients(self, x: object, y: object) -> dict[str, Tensor]:
         """All parameters' gradients of the loss's mean over a batch, by name.
 
         Parameters stay as they are; running statistics and random state move, as in any training forward.
         All of them are in memory at once: for training, `train_one_batch` needs one layer's at a time.
         """
         objective, feeds = self._batch(x, y)
-        self._whole_step("gradients")
-        self._open.forget()
+        self._trainer.check_whole("gradients")
         self._check_names("gradients with freeze", [self.freeze])
-        targets = batch.untaped(
-            batch.as_tensors(feeds["target"], self.device)
-        )  # before forward, which moves statistics
-        inputs = batch.untaped(batch.as_tensors(feeds["input"], self.device))
-        run = Run(self.ordered(), self.device, self.dtype, True, self.freeze)
-        out = run.forward(inputs, ())
-        self._open.keep(run)
-        objective.loss(True, out, targets)
-        del out, feeds, inputs, targets
-        collected = {}
-        walk = self._open.walk({name: [dy] for name, dy in objective.backward().items()}, (), None)
-        for layer_names, _, gradients, _ in walk:
-            collected.update({n: g.detach() for n, g in zip(layer_names, gradients, strict=True)})
-        return collected
+        return gradients.of_batch(self, objective, feeds, self.freeze, self._trainer.open_forward)
 
-    def evaluate(self, x: Any, y: Any, batch_size: int = 32) -> tuple[float, Any]:
+    def evaluate(self, x: object, y: object, batch_size: int = 32) -> tuple[float, OneOrMore]:
         """(loss, metric) over all samples, as numbers, without training; the metric is None if there is none.
 
         x, y: as for `fit`, and checked as there.
         """
         return evaluation.evaluate(self, checked.data("evaluate", self, self._objective(), x, y, batch_size))
 
-    def evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
+    def evaluate_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]:
         """(loss, metric) of one batch, as 0-d tensors, without training."""
-        return self._steps.alone(self._evaluate_one_batch, x, y)
+        return self._steps.exclusively(self._evaluate_one_batch, x, y)
 
-    def _evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]:
+    def _evaluate_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]:
         objective, feeds = self._batch(x, y)
         loss, metric = self._steps.own(self._steps.do(EvaluateStep(self, objective), feeds))
         return loss, metric
 
-    def predict_one_batch(self, x: Any) -> Any:
+    def predict_one_batch(self, x: object) -> OneOrMore:
         """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call."""
-        return self._steps.alone(lambda: self._steps.do(PredictStep(self), checked.inputs(self, x)))
+        return self._steps.exclusively(lambda: self._steps.do(PredictStep(self), checked.inputs(self, x)))
 
-    def predict(self, x: Any, batch_size: int = 32) -> Any:
+    def predict(self, x: object, batch_size: int = 32) -> OneOrMore:
         """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.
 
         What the last layer gives, as it is: raw scores where the loss works on raw scores.
@@ -340,12 +298,12 @@ class FeedForwardNet(LayerGraph, Unique):
 
     def fit(
         self,
-        x: Any,
-        y: Any,
+        x: object,
+        y: object,
         batch_size: int = 32,
         epochs: int = 1,
         *,
-        validation_data: tuple[Any, Any] | None = None,
+        validation_data: tuple[object, object] | None = None,
         shuffle: bool = True,
         verbose: bool = True,
         callbacks: Iterable[fit.Callback] | fit.Callback = (),
@@ -367,10 +325,11 @@ class FeedForwardNet(LayerGraph, Unique):
         """
         self._optimizer("fit")
         objective = self._objective()
-        data, validation = checked.data("fit", self, objective, x, y, batch_size), None
+        data = checked.data("fit", self, objective, x, y, batch_size)
+        validation = None
         if validation_data is not None:
-            parts = fit.pair("fit validation_data", validation_data)
-            validation = checked.data("fit validation_data", self, objective, *parts, batch_size)
+            pair = fit.pair("fit validation_data", validation_data)
+            validation = checked.data("fit validation_data", self, objective, *pair, batch_size)
         training = fit.Training(self, data, validation, epochs, shuffle, verbose, callbacks, prefetch)
         if resume is not None:
             from singa_lite.snapshots.checkpoints.resume import resume as going_on
@@ -400,15 +359,14 @@ class FeedForwardNet(LayerGraph, Unique):
 
         training: a training step of the compiled net, else a prediction. The plan of a training step answers for `fit`:
         its `total_bytes` counts evaluation with batches of this size and a last, shorter batch, which share the arena
-        and the place of the batch (`plan.beside`), and what the pool adds (`plan.overhead_bytes`). samples: how many
+        and the buffer of the batch (`plan.beside`), and what the pool adds (`plan.overhead_bytes`). samples: how many
         there will be, if it is known: the last batch then has `samples % batch_size`. Not counted: what `predict`
         returns, and the batch that is taken from the data on the host. ValueError for no batch size; ShapeError for one
         whose tensors have more bytes than can be counted.
         """
-        size = _batch_size("plan_batch", batch_size)
+        size = checked.batch_size("plan_batch", batch_size)
         if not flag("plan_batch training", training):
-            plan: MemoryPlan = self._look("predict", size, lambda graph: graph.memory_plan)
-            return plan
+            return DryRuns(self, self._trainer).look("predict", size, lambda graph: graph.memory_plan)
         return self._planner("plan_batch", samples).plan(size)
 
     def largest_batch(self, nbytes: int | str, *, samples: int | None = None) -> int:
@@ -422,25 +380,12 @@ class FeedForwardNet(LayerGraph, Unique):
         return self._planner("largest_batch", samples).largest(wanted)
 
     def _planner(self, where: str, samples: int | None) -> BatchPlanner:
-        self._whole_step(where)
+        self._trainer.check_whole(where)
         if self.loss is None or self.optimizer is None:
             raise GraphError(f"{where}: wanted a compiled net with a loss")
-        checked.single_outputs(self)
         known = None if samples is None else whole(f"{where} samples", samples, 1)
-        return BatchPlanner(self._look, self.device.runtime.alignment, known)
-
-    def _look(self, kind: str, size: int, ask: Callable[[Graph], Any]) -> Any:
-        """Ask something of the record of a step with batches of this size."""
-        inputs = {name: ((size, *shape), self.dtype) for name, shape in self.input_shapes().items()}
-        if kind == "predict" or self.loss is None:
-            return self._steps.look(PredictStep(self), {"input": inputs}, ask)
-        objective = Objective(self.loss, self.metric, self.output_names())
-        outputs = {name: (size, *self.output_shapes(name)[0]) for name in self.output_names()}
-        forms = {"input": inputs, "target": objective.forms(outputs, self.dtype)}
-        if kind == "evaluate":
-            return self._steps.look(EvaluateStep(self, objective), forms, ask)
-        self._open.forget()
-        return self._trainer.look(self._train_step(objective, self._optimizer("plan_batch")), forms, ask)
+        runs = DryRuns(self, self._trainer, self._train_step(self._objective(), self.optimizer))
+        return BatchPlanner(runs.look, self.device.runtime.alignment, known)
 
     def summary(self) -> str:
         """Print a table of the layers with shapes, parameters and bytes; returns its text."""
@@ -449,7 +394,7 @@ class FeedForwardNet(LayerGraph, Unique):
         print(text)
         return text
 
-    def save(self, path: str | PathLike[str], *, weights_only: bool = False, **options: Any) -> None:
+    def save(self, path: str | PathLike[str], *, weights_only: bool = False, **options: object) -> None:
         """Write parameters, state, optimizer state and step to a file: the whole new file or the old one.
 
         The path's suffix chooses the format; .h5 is the native one. weights_only: parameters and running statistics
@@ -459,7 +404,7 @@ class FeedForwardNet(LayerGraph, Unique):
 
         formats.save(self, path, weights_only=weights_only, **options)
 
-    def load(self, path: str | PathLike[str], optimizer: bool | None = None, **options: Any) -> None:
+    def load(self, path: str | PathLike[str], optimizer: bool | None = None, **options: object) -> None:
         """Read what `save` wrote. Missing, extra, wrong-shaped or wrong-typed entries are a SnapshotError.
 
         optimizer: whether to read the optimizer's state too; default: if the net is compiled, unless the file is of a
@@ -469,10 +414,3 @@ class FeedForwardNet(LayerGraph, Unique):
         from singa_lite.snapshots import formats
 
         formats.load(self, path, optimizer, **options)
-
-
-def _batch_size(where: str, given: Any) -> int:
-    """ValueError unless it is a whole number of at least 1."""
-    if not is_int(given) or given < 1:
-        raise ValueError(f"{where}: wanted a batch of at least 1 sample, received {given!r}")
-    return int(given)

@@ -9,7 +9,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warn as if the line had done so that called into the package."""
+    """Warns at the line that called into the package."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         level, frame = level + 1, frame.f_back

@@ -6,8 +6,9 @@ import weakref
 from collections.abc import Collection, Iterator, Mapping
 
 from singa_lite.errors import GraphError
+from singa_lite.layer_walk import LayerGradients
 from singa_lite.ops.op import Op
-from singa_lite.run import LayerGradients, Run
+from singa_lite.run import Run
 from singa_lite.tensor import Tensor
 
 
@@ -25,7 +26,7 @@ class OpenForward:
         return self._walked.stopped_at if self._walked is not None else ""
 
     def pass_over(self) -> None:
-        """Another forward takes the place of one that nobody has walked back from."""
+        """Another forward begins. If one still waits for its backward, remember its outputs while they are held."""
         self._passed_over = [end for end in self._passed_over if _is_open(end)]
         if self._run is not None:
             self._passed_over += self._run.open_ends()

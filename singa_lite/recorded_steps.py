@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from singa_lite.checks import whole
+from singa_lite.device import device_of
 from singa_lite.feed_buffer import Feed
 from singa_lite.graph import Graph
-from singa_lite.run import Node
+from singa_lite.layer import Node
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.watch import Watch
 
@@ -57,7 +58,7 @@ class RecordedStep:
         for kind, arrays in feeds.items():
             for name, array in arrays.items():
                 tensor = self.tensors[kind][name]
-                tensor.device.feed(tensor, array)
+                device_of(tensor).feed(tensor, array)
         self.feed.buffer.holder = self.feed.mark
 
     def holds(self, nodes: list[Node]) -> bool:

@@ -1,19 +1,20 @@
-"""Run: one forward over the layers, and the walk back that yields each layer's gradients."""
+"""Run: one batch's way through the layers, and where the walk back begins."""
 
 from __future__ import annotations
 
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from singa_lite.autograd import BackwardPass, cast, no_grad
+from singa_lite.array_types import DType
+from singa_lite.autograd import cast, no_grad
+from singa_lite.backward_pass import BackwardPass
 from singa_lite.contexts import in_own_context
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.layer import Layer
+from singa_lite.layer import Layer, LayerOutput, Node, OneOrMore
+from singa_lite.layer_walk import LayerGradients, LayerWalk
 from singa_lite.ops.op import Edge, Op
 from singa_lite.ops.shape import Identity
 from singa_lite.tensor import Shape, Tensor
@@ -21,32 +22,13 @@ from singa_lite.unique import Unique
 
 
 def nothing() -> None:
-    """What is called before a change that nobody wants to know of."""
-
-
-class Node(NamedTuple):
-    """A layer and where its inputs come from: (layer name, number of the output)."""
-
-    layer: Layer
-    sources: tuple[tuple[str, int], ...]
-
-
-class LayerGradients(NamedTuple):
-    """What `backward` yields for a layer: its parameters' names, values and gradients, in equal order.
-
-    layer_gradients: {layer name: derivative by its input}, one dict for the whole walk.
-    """
-
-    names: list[str]
-    values: list[Tensor]
-    gradients: list[Tensor]
-    layer_gradients: dict[str, Any]
+    """Called before a change, where nobody has to be told of it."""
 
 
 class _Seed(NamedTuple):
     edge: Edge
     shape: Shape
-    dtype: Any
+    dtype: DType
 
 
 class Run(Unique):
@@ -54,8 +36,7 @@ class Run(Unique):
 
     Each input of a layer passes a port, an Identity on the tape: there a layer's part of the tape begins, and the
     derivative by that layer's input can be read off. A walk ends at the ports of the net's inputs: what made these, as
-    another net may have, keeps its tape. stopped_at: the layer at which a walk back stands, "" before its first
-    gradients and after its end. What it is given is checked by whoever makes it.
+    another net may have, keeps its tape. What it is given is checked by whoever makes it.
 
     training: layers train, those before the layer `freeze` aside; else nothing is kept for a walk back. moving: called
     before a layer may move its state.
@@ -65,7 +46,7 @@ class Run(Unique):
         self,
         nodes: list[Node],
         device: Device,
-        dtype: np.dtype[Any],
+        dtype: DType,
         training: bool,
         freeze: str | None,
         moving: Callable[[], object] = nothing,
@@ -74,17 +55,20 @@ class Run(Unique):
         self.device = device
         self.dtype = dtype
         self.training = training
-        self.stopped_at = ""
         self._moving = moving
         names = [node.layer.name for node in nodes]
         self._frozen = frozenset(names[: names.index(freeze)]) if freeze is not None else frozenset()
         self._ports: dict[str, list[Op]] = {}
         self._seeds: dict[str, list[_Seed]] = {}
-        parameters = (p for node in nodes for p in node.layer.parameters.values())
-        self._places = {id(p): place for place, p in enumerate(parameters)}
+        self._walk: LayerWalk | None = None
+
+    @property
+    def stopped_at(self) -> str:
+        """The layer at which the walk back stands, "" before its first gradients and after its end."""
+        return self._walk.stopped_at if self._walk is not None else ""
 
     @in_own_context
-    def forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> Any:
+    def forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> OneOrMore:
         """The outputs: one alone, or {layer: output} if there are several or some are wanted in `output` too.
 
         inputs: {input layer: batch}, emptied on the way.
@@ -94,12 +78,12 @@ class Run(Unique):
         with no_grad():
             return self._forward(inputs, output)
 
-    def _forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> Any:
+    def _forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> OneOrMore:
         """All layers in order; each output is let go of as soon as its last consumer has run."""
         self._check_frozen_inputs(inputs)
         uses = Counter(source for node in self.nodes for source in node.sources)
         values: dict[tuple[str, int], Tensor] = {}
-        results: dict[str, Any] = {}
+        results: dict[str, LayerOutput] = {}
         for node in self.nodes:
             name = node.layer.name
             given = [values[source] for source in node.sources] or [inputs.pop(name)]
@@ -115,7 +99,7 @@ class Run(Unique):
             left = [tensor for index, tensor in enumerate(outputs) if not uses[name, index]]
             if name in output:
                 results[name] = outputs if len(outputs) > 1 else outputs[0]
-            elif len(left) == len(outputs):  # what is left of a layer that feeds others is nobody's
+            elif len(left) == len(outputs):  # of a layer that feeds others, an unused output is none of the net's
                 results[name] = left if len(left) > 1 else left[0]
             values.update({(name, index): t for index, t in enumerate(outputs) if uses[name, index]})
             del outputs, left
@@ -159,7 +143,7 @@ class Run(Unique):
         self._ports[name] = list(ports)
         return passed
 
-    def _keep_seeds(self, results: Mapping[str, Any]) -> None:
+    def _keep_seeds(self, results: Mapping[str, LayerOutput]) -> None:
         for name, value in results.items():
             tensors = value if isinstance(value, list) else [value]
             if all(t.creator is not None for t in tensors):
@@ -181,7 +165,8 @@ class Run(Unique):
         tape = BackwardPass(pairs, ports, first)
         self._check_reached(tape, wanted, freeze)
         self._seeds.clear()
-        return self._walk(tape, wanted, freeze)
+        self._walk = LayerWalk(self.nodes, self._ports, tape)
+        return self._walk.layers(wanted, freeze)
 
     def _check_reached(self, tape: BackwardPass, wanted: frozenset[str], freeze: str | None) -> None:
         """GraphError unless the walk will come to the inputs of all wanted layers."""
@@ -194,7 +179,7 @@ class Run(Unique):
                 raise GraphError(f"backward: no derivative reaches the input of layer {name!r}, is it frozen?")
 
     def _seeded(self, name: str, dys: list[Tensor]) -> list[tuple[Edge, Tensor]]:
-        """The derivatives by a layer's outputs, each with its place on the tape."""
+        """The derivatives by a layer's outputs, each with the edge of the tape where the walk begins with it."""
         seeds = self._seeds.get(name)
         if seeds is None or len(seeds) != len(dys):
             wanted = {name: len(seeds) for name, seeds in self._seeds.items()}
@@ -209,41 +194,6 @@ class Run(Unique):
                 raise TypeError(f"backward: wanted dy of {name!r}'s dtype {seed.dtype}, received {dy.dtype}")
         return [(seed.edge, dy) for seed, dy in zip(seeds, dys, strict=True)]
 
-    def _walk(self, tape: BackwardPass, wanted: frozenset[str], freeze: str | None) -> Iterator[LayerGradients]:
-        layer_gradients: dict[str, Any] = {}
-        try:
-            for node in reversed(self.nodes):
-                name = node.layer.name
-                item = self._layer_gradients(name, tape, layer_gradients)
-                if name in wanted:
-                    layer_gradients[name] = self._captured(name, tape)
-                if item.gradients:
-                    self.stopped_at = name
-                yield item
-                for gradient in item.gradients:
-                    gradient.release()
-                del item
-                if name == freeze:
-                    tape.finish()
-                    break
-            self.stopped_at = ""
-        finally:
-            tape.close()
-            self._ports.clear()
-
-    def _layer_gradients(self, name: str, tape: BackwardPass, shared: dict[str, Any]) -> LayerGradients:
-        """Walk the layer's part of the tape, which ends at its first port."""
-        finished: list[tuple[Tensor, Tensor]] = []
-        ports = self._ports.get(name)
-        while ports and tape.next_sequence >= ports[0].sequence:
-            finished += tape.step()
-        finished.sort(key=lambda pair: self._places.get(id(pair[0]), -1))
-        return LayerGradients([p.name for p, _ in finished], [p for p, _ in finished], [g for _, g in finished], shared)
-
-    def _captured(self, name: str, tape: BackwardPass) -> Any:
-        found = [tape.captured.pop(port) for port in self._ports[name]]
-        return found if len(found) > 1 else found[0]
-
 
 def _check_shapes(layer: Layer, outputs: list[Tensor]) -> None:
     """ShapeError unless the outputs are as setup() said: the layers behind were set up for these."""
@@ -257,6 +207,6 @@ def _check_shapes(layer: Layer, outputs: list[Tensor]) -> None:
         )
 
 
-def _cast(tensors: list[Tensor], dtype: Any) -> list[Tensor]:
+def _cast(tensors: list[Tensor], dtype: DType) -> list[Tensor]:
     """In this dtype, which all have but those from and to layers with a `storage` of their own. Empties the list."""
     return [cast(tensors.pop(0), dtype) for _ in range(len(tensors))]

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from inspect import signature
 from itertools import pairwise
 from math import cos, pi
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from singa_lite.checks import at_least_zero, flag, real, whole
 
 
 class Schedule(ABC):
-    """Base of all schedules. Any function of the step serves an optimizer as well."""
+    """Base of all schedules. A plain function of the step serves an optimizer as well."""
 
     @abstractmethod
     def __call__(self, step: int) -> float:
@@ -107,7 +106,7 @@ def get(lr: float | Callable[[int], float], where: str = "learning rate") -> Cal
     raise TypeError(f"{where}: wanted a number or a schedule, received {lr!r}; a schedule is a function of the step")
 
 
-def _takes_a_step(function: Callable[..., Any]) -> bool:
+def _takes_a_step(function: Callable[..., object]) -> bool:
     try:
         signature(function).bind(0)
     except TypeError:

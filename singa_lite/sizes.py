@@ -1,17 +1,17 @@
-"""Bytes: of a tensor, checked to be countable; and from what people write, such as "4 GiB"."""
+"""Bytes: of a tensor, with a bound; and from what people write, such as "4 GiB"."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from math import isfinite, prod
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import DType
 from singa_lite.errors import ShapeError
 
-#: More bytes than this no address can tell apart, and no array of NumPy's can have.
+#: The most bytes that an address can count, and that an array of NumPy's can have.
 MOST_BYTES = 2**63 - 1
 
 _UNITS = {"": 1, "B": 1} | {
@@ -23,7 +23,7 @@ _TEXT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", re.IGNORECASE | re
 _BY_LOWER_CASE = {unit.lower(): factor for unit, factor in _UNITS.items()}
 
 
-def tensor_bytes(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
+def tensor_bytes(shape: Sequence[int], dtype: DType) -> int:
     """Bytes of a tensor without gaps. ShapeError for a negative extent, or for more bytes than can be counted."""
     if any(extent < 0 for extent in shape):
         raise ShapeError(f"wanted extents of at least 0, received shape {tuple(shape)}")
@@ -33,7 +33,7 @@ def tensor_bytes(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
     return nbytes
 
 
-def memory_size(where: str, given: Any) -> int:
+def memory_size(where: str, given: object) -> int:
     """Bytes as an int, from a whole number or from text with a unit: "4 GiB" (1024**3), "1.5GB" (1000**3), "512 MiB".
 
     Letters' case does not matter. TypeError for what is neither, ValueError for what makes no number of bytes of at

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from numpy.typing import DTypeLike
 
+from singa_lite.array_types import DeviceArray
 from singa_lite.kernels.kernel_set import KernelSet, Launch
 from singa_lite.runtime.runtime import MemoryPool, Replay, Runtime
 from singa_lite.tensor import Block
@@ -28,7 +29,7 @@ class StepDevice(Protocol):
 
     def view(
         self, block: Block, shape: Sequence[int], dtype: DTypeLike, strides: Sequence[int], offset: int
-    ) -> Any: ...
+    ) -> DeviceArray: ...
 
     def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> Replay: ...
 

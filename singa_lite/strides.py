@@ -21,14 +21,14 @@ def ordered_strides(shape: Sequence[int], axes: Sequence[int], step: int = 1) ->
 def memory_order(shape: Sequence[int], strides: Sequence[int]) -> Extents:
     """The axes from the outermost to the innermost, for `ordered_strides`.
 
-    C order where strides do not tell: an axis of extent 1 stays behind the axis before it, and an axis that is
-    broadcast (stride 0) keeps its place too.
+    C order where strides do not decide: an axis of extent 1 stays behind the axis before it, and an axis that is
+    broadcast (stride 0) keeps its index too.
     """
-    telling = [axis for axis, extent in enumerate(shape) if extent != 1 and strides[axis] > 0]
-    falling = iter(sorted(telling, key=lambda axis: -strides[axis]))
-    if [*telling] == sorted(telling, key=lambda axis: -strides[axis]):
+    decisive = [axis for axis, extent in enumerate(shape) if extent != 1 and strides[axis] > 0]
+    falling = iter(sorted(decisive, key=lambda axis: -strides[axis]))
+    if [*decisive] == sorted(decisive, key=lambda axis: -strides[axis]):
         return tuple(range(len(shape)))
-    moved = set(telling)
+    moved = set(decisive)
     return tuple(next(falling) if axis in moved else axis for axis in range(len(shape)))
 
 
@@ -39,7 +39,7 @@ def laid_out(shape: Sequence[int], axes: Sequence[int], step: int = 1) -> Extent
 
 
 def span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> range:
-    """The bytes from the lowest to behind the highest that elements lie in, counted from the first element's."""
+    """The range of bytes that the elements lie in, counted from the first byte of the first element."""
     if 0 in shape:
         return range(0)
     low, high = 0, itemsize
@@ -62,21 +62,21 @@ def reshaped_strides(shape: Sequence[int], strides: Sequence[int], wanted: Seque
     old = [(extent, stride) for extent, stride in zip(shape, strides, strict=True) if extent != 1]
     result: list[int] = []
     group: list[int] = []
-    elements, place = 1, 0
+    elements, axis = 1, 0
     for extent in wanted:
         group.append(extent)
         elements *= extent
         taken = 1
-        start = place
-        while place < len(old) and taken < elements:
-            taken *= old[place][0]
-            place += 1
+        start = axis
+        while axis < len(old) and taken < elements:
+            taken *= old[axis][0]
+            axis += 1
         if taken > elements:
-            place = start
+            axis = start
             continue
-        if taken < elements or not _is_even(old[start:place]):
+        if taken < elements or not _is_even(old[start:axis]):
             return None
-        step = old[place - 1][1] if place > start else 0
+        step = old[axis - 1][1] if axis > start else 0
         result += ordered_strides(group, range(len(group)), step)
         group, elements = [], 1
     return tuple(result) if not group else None

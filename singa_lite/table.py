@@ -1,9 +1,9 @@
-"""Table: what is in a net or a layer, by name, to look into; changes go by the ways that check them."""
+"""Table: what is in a net or a layer, by name, for reading alone; changes are made by methods that check them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from singa_lite.errors import GraphError, UnknownNameError
 
@@ -13,8 +13,8 @@ T = TypeVar("T")
 class Table(Mapping[str, T]):
     """A view of a dict that cannot be changed through it.
 
-    what: what it holds, for errors; how: the way to change it; without: what to say of a name that it lacks while it
-    is empty. GraphError for a change, UnknownNameError, which is a KeyError, for a name that it lacks.
+    what: what it holds, for errors; how: the way to change it; without: the message for any name while the table is
+    empty. GraphError for a change, UnknownNameError, which is a KeyError, for a name that it lacks.
     """
 
     __slots__ = ("_items", "_how", "_what", "_without")
@@ -38,7 +38,7 @@ class Table(Mapping[str, T]):
     def __repr__(self) -> str:
         return repr(self._items)
 
-    def _refuse(self, *given: Any, **named: Any) -> NoReturn:
+    def _refuse(self, *given: object, **named: object) -> NoReturn:
         """GraphError: nothing is changed here."""
         raise GraphError(f"{self._what}: wanted {self._how}, received a change by hand")
 

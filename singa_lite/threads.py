@@ -4,7 +4,7 @@ The number is `set_threads`, else SINGA_LITE_THREADS, else OMP_NUM_THREADS, else
 
 OpenMP keeps a number for each thread that calls it, and oneDNN makes its code for the number at that time. So it is
 fixed when the library is loaded, and OpenMP starts with it in every thread. Where another package had loaded the same
-OpenMP before, `settle` tells it to each thread that comes by.
+OpenMP before, `settle` sets it for each thread that runs an operation.
 
 Two pools of threads that wait actively take the cores from each other. OpenBLAS' threads wait so for 2**26 cycles after
 each product, and no call makes them stop: products by NumPy between the primitives of a LeNet step made it take 25 ms
@@ -30,30 +30,40 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from threading import RLock, get_ident
-from typing import Any
+from typing import Protocol
 
 from singa_lite.checks import whole
 from singa_lite.errors import DeviceError
 from singa_lite.machine import cores, usable_cores
 
-#: More is a slip of the pen, and OpenMP ends the process where the system refuses a thread.
+#: A larger number is a mistake, and OpenMP ends the process where the system refuses a thread.
 MOST = 4096
 SPINS = 1000
 WAITS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 
-Launch = Callable[[], Any]
+Launch = Callable[[], object]
+
+
+class BlasLibrary(Protocol):
+    """A loaded BLAS library, as threadpoolctl's controller of it."""
+
+    def get_num_threads(self) -> int: ...
+
+    def set_num_threads(self, num_threads: int) -> object: ...
+
+    def info(self) -> Mapping[str, object]: ...
 
 
 class _Setting:
     """number: what `set_threads` was given, or what OpenMP started with; openmp: sets it for the calling thread."""
 
     number: int | None = None
-    openmp: Callable[[int], Any] | None = None
+    openmp: Callable[[int], object] | None = None
 
 
 _setting = _Setting()
@@ -81,9 +91,9 @@ def set_threads(number: int) -> None:
 
 
 def start() -> None:
-    """Tell NumPy's BLAS the number, if it is another than that which it starts with."""
-    told = any(name in os.environ for name in BLAS_VARIABLES)
-    if _wanted() or (not told and threads() != cores()):
+    """Sets the number in NumPy's BLAS, if it differs from the one that BLAS starts with."""
+    has_own_setting = any(name in os.environ for name in BLAS_VARIABLES)
+    if _wanted() or (not has_own_setting and threads() != cores()):
         _limit_blas(threads())
 
 
@@ -106,7 +116,7 @@ def _checked(where: str, number: float) -> int:
 
 
 def _of_openmp() -> int | None:
-    """OMP_NUM_THREADS, of which OpenMP itself says what is wrong with it; "4,2" is 4 in the outermost region."""
+    """OMP_NUM_THREADS; "4,2" is 4 in the outermost region. OpenMP itself reports a value that is wrong."""
     text = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     return int(text) or None if text.isdecimal() else None
 
@@ -136,7 +146,7 @@ def openmp_starts() -> Iterator[None]:
 
 
 def use_openmp_of(path: str) -> None:
-    """From now on the number is fixed. path: of a loaded library; one that uses no OpenMP changes nothing."""
+    """Fixes the number from now on. path: of a loaded library; one that uses no OpenMP changes nothing."""
     library = ctypes.CDLL(path)
     try:
         _setting.openmp = library.omp_set_num_threads  # looked up in the libraries that it was linked to
@@ -148,8 +158,8 @@ def use_openmp_of(path: str) -> None:
         _ready_to_fork(library)
 
 
-def _ready_to_fork(library: Any) -> None:
-    """Let OpenMP's threads of the thread that forks end before it does; the next operation makes new ones.
+def _ready_to_fork(library: ctypes.CDLL) -> None:
+    """Ends the forking thread's OpenMP threads before each fork; the next operation makes new ones.
 
     A child process has none of its parent's threads, but libgomp would wait for them for ever.
     """
@@ -161,7 +171,7 @@ def _ready_to_fork(library: Any) -> None:
 
 
 def settle() -> None:
-    """Tell OpenMP the number in the calling thread, if it has not been told there."""
+    """Sets the number for the calling thread in OpenMP, once an OpenMP library is loaded."""
     if _setting.openmp is not None:  # each time, as an interrupt may have left another number, see `alone.running`
         _setting.openmp(threads())
 
@@ -170,8 +180,8 @@ def settle() -> None:
 
 
 @cache
-def blas() -> tuple[Any, ...]:
-    """The loaded BLAS libraries, as threadpoolctl's controllers; NumPy's is always loaded."""
+def blas() -> tuple[BlasLibrary, ...]:
+    """The loaded BLAS libraries; NumPy's is always loaded."""
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
     return tuple(ThreadpoolController().select(user_api="blas").lib_controllers)
@@ -183,9 +193,9 @@ def _limit_blas(number: int) -> None:
 
 
 class _OneThread:
-    """Inside, BLAS has one thread; several threads may be inside at once, each once.
+    """Inside, BLAS has one thread. Several threads may be inside at once, each of them once.
 
-    What an interrupt leaves of one, the next one of the same thread ends.
+    Where an interrupt kept a thread from leaving, its next turn inside ends that as well.
     """
 
     def __init__(self) -> None:

@@ -91,22 +91,22 @@ class Topology:
         order of adding, one each, unless they name the output. GraphError where there are not enough.
         """
         resolved: list[tuple[str, int]] = []
-        for place, source in enumerate(self.sources[name]):
-            outputs, index = count(source.layer), source.output
-            if index is None:
-                index = 0 if outputs == 1 else self._taken_before(name, place, source)
-            if not 0 <= index < outputs:
+        for index, source in enumerate(self.sources[name]):
+            outputs, output = count(source.layer), source.output
+            if output is None:
+                output = 0 if outputs == 1 else self._taken_before(name, index, source)
+            if not 0 <= output < outputs:
                 raise GraphError(
-                    f"layer {name!r}: wanted one of the {outputs} outputs of {source.layer!r}, received number {index}"
+                    f"layer {name!r}: wanted one of the {outputs} outputs of {source.layer!r}, received number {output}"
                 )
-            resolved.append((source.layer, index))
+            resolved.append((source.layer, output))
         return tuple(resolved)
 
-    def _taken_before(self, name: str, place: int, source: Source) -> int:
-        """How often the source was named, without a number, before this place of this layer."""
+    def _taken_before(self, name: str, index: int, source: Source) -> int:
+        """How often the source is named, without a number, before the source number `index` of this layer."""
         taken = 0
         for other, sources in self.sources.items():
             if other == name:
-                return taken + sources[:place].count(source)
+                return taken + sources[:index].count(source)
             taken += sources.count(source)
         return taken

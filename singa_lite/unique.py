@@ -1,27 +1,27 @@
-"""What there is one of: memory that is given back once, and objects of libraries that are destroyed once."""
+"""Objects that are not copied: memory that is given back once, and objects of libraries that are destroyed once."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar, NoReturn
 
 
 class Unique:
     """Base of classes whose objects are neither copied nor pickled: a copy would give back or destroy the same again.
 
-    instead: what to do in the place of it, for the message of the TypeError.
+    instead: what to do in its place, for the message of the TypeError.
     """
 
     __slots__ = ()
 
     instead: ClassVar[str] = ""
 
-    def __copy__(self) -> Any:
+    def __copy__(self) -> object:
         raise self._refused("copied")
 
-    def __deepcopy__(self, memo: Any) -> Any:
+    def __deepcopy__(self, memo: dict[int, object]) -> object:
         raise self._refused("copied")
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise self._refused("pickled")
 
     def _refused(self, what: str) -> TypeError:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import attrgetter, eq
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any, cast
+from typing import TypeAlias
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.device import Device
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.tensor import Tensor
@@ -20,25 +21,29 @@ LARGEST = 4096
 _OPAQUE = (Tensor, Device, LayerGraph, type, ModuleType, FunctionType, MethodType, BuiltinFunctionType)
 _MISSING = object()
 
+#: What may change in place: attributes of an object are the dict that holds them.
+Container: TypeAlias = dict[object, object] | list[object] | set[object] | Array
+
 _flags = attrgetter("_stores_grad", "requires_grad", "name")
 
 
 class Watch:
     """Notes the attributes of some objects, and of what these hold, before a step is recorded by them.
 
-    roots: the objects; ignoring: {root's place: its attributes that are no options}. Seen are attributes, lists, sets,
+    roots: the objects; ignoring: {root's index: its attributes that are no options}. Seen are attributes, lists, sets,
     dicts and small arrays, however deep; not seen is what functions close over, and what slots or native code hide.
     What the recording itself changes (a counter of a layer's own) is no option, and is left out by `settle`.
     """
 
-    def __init__(self, roots: Iterable[Any], ignoring: Mapping[int, Collection[str]] | None = None) -> None:
+    def __init__(self, roots: Iterable[object], ignoring: Mapping[int, Collection[str]] | None = None) -> None:
         self._roots = list(roots)
-        names = {id(vars(self._roots[place])): set(given) for place, given in (ignoring or {}).items()}
-        self._ignored: dict[int, set[Any]] = names
+        self._ignored: dict[int, set[object]] = {
+            id(vars(self._roots[index])): set(names) for index, names in (ignoring or {}).items()
+        }
         self._changing: set[int] = set()
         self._before = {id(thing): (thing, _copy(thing)) for thing in self._containers(self._roots)}
 
-    def settle(self, further: Iterable[Any], tensors: Iterable[Tensor]) -> None:
+    def settle(self, further: Iterable[object], tensors: Iterable[Tensor]) -> None:
         """Call it after the recording: what is there now is what must stay.
 
         further: containers that only now are as they must stay; tensors: whose marks (a parameter or not) matter.
@@ -47,17 +52,19 @@ class Watch:
             if not _same(thing, copy):
                 self._leave_out(thing, copy)
         del self._before
-        plain, partial, arrays = [], [], []
+        plain: list[Container] = []
+        partial: list[tuple[dict[object, object], set[object]]] = []
+        arrays: list[Array] = []
         for thing in self._containers([*self._roots, *further]):
             if isinstance(thing, np.ndarray):
                 arrays.append(thing)
-            elif id(thing) in self._ignored:
+            elif isinstance(thing, dict) and id(thing) in self._ignored:
                 partial.append((thing, self._ignored[id(thing)]))
             elif id(thing) not in self._changing:
                 plain.append(thing)
         self._plain, self._plain_copies = plain, [_copy(thing) for thing in plain]
         self._partial = [(thing, ignored, _without(thing, ignored)) for thing, ignored in partial]
-        self._arrays = [(array, _copy(array)) for array in arrays if id(array) not in self._changing]
+        self._arrays = [(array, array.tobytes()) for array in arrays if id(array) not in self._changing]
         self._tensors = list(tensors)
         self._marks = [_flags(tensor) for tensor in self._tensors]
 
@@ -73,14 +80,15 @@ class Watch:
         except Exception:  # of an object's own comparison, such as that of two arrays
             return False
 
-    def _leave_out(self, thing: Any, copy: Any) -> None:
-        if not isinstance(thing, dict):
+    def _leave_out(self, thing: Container, copy: object) -> None:
+        """What recording itself changed is no option."""
+        if not isinstance(thing, dict) or not isinstance(copy, dict):
             self._changing.add(id(thing))
             return
         keys = [key for key in (*thing, *copy) if not _same(thing.get(key, _MISSING), copy.get(key, _MISSING))]
         self._ignored.setdefault(id(thing), set()).update(keys)
 
-    def _containers(self, roots: Iterable[Any]) -> Iterator[Any]:
+    def _containers(self, roots: Iterable[object]) -> Iterator[Container]:
         """All that may change in place and is reached from the roots, each once."""
         seen: set[int] = set()
         left = list(roots)
@@ -101,29 +109,32 @@ class Watch:
             elif hasattr(thing, "__dict__"):
                 left += list(vars(thing).values()) if _is_frozen(thing) else [vars(thing)]
 
-    def _members(self, thing: Any) -> Iterable[Any]:
+    def _members(self, thing: dict[object, object] | Iterable[object]) -> Iterable[object]:
+        """What a container holds; of a dict the values that are not ignored."""
         if not isinstance(thing, dict):
-            return cast(Iterable[Any], thing)
+            return thing
         return _without(thing, self._ignored.get(id(thing), ())).values()
 
 
-def _is_frozen(thing: Any) -> bool:
+def _is_frozen(thing: object) -> bool:
     """Whether it is of a dataclass whose attributes cannot be set."""
     parameters = getattr(type(thing), "__dataclass_params__", None)
     return parameters is not None and parameters.frozen
 
 
-def _copy(thing: Any) -> Any:
+def _copy(thing: Container) -> Container | bytes:
     if isinstance(thing, np.ndarray):
         return thing.tobytes()
-    return next(kind(thing) for kind in (dict, list, set) if isinstance(thing, kind))
+    if isinstance(thing, dict):
+        return dict(thing)
+    return list(thing) if isinstance(thing, list) else set(thing)
 
 
-def _without(thing: Mapping[Any, Any], ignored: Collection[Any]) -> dict[Any, Any]:
+def _without(thing: Mapping[object, object], ignored: Collection[object]) -> dict[object, object]:
     return {key: value for key, value in thing.items() if key not in ignored}
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     if one is other:
         return True
     try:

@@ -125,7 +125,7 @@ def test_a_primitive_refuses_memory_that_is_too_small():
     from singa_lite.kernels.onednn_kernels import functions as f
     from singa_lite.kernels.onednn_kernels import primitive
 
-    turn = primitive.Reorder(primitive.form((5, 7), (7, 1)), primitive.form((5, 7), (1, 5)))
+    turn = primitive.Reorder(primitive.memory_desc((5, 7), (7, 1)), primitive.memory_desc((5, 7), (1, 5)))
     source, target = np.ones((5, 7), "f"), np.ones(35, "f")
     turn.bind({f.SRC: source, f.DST: target})()
     with pytest.raises(ValueError, match=r"wanted 140 bytes, received 136"):

@@ -134,9 +134,9 @@ def one_of_a_kind() -> dict[str, Any]:
     try:
         from singa_lite.kernels.onednn_kernels import library, primitive
 
-        form = primitive.form((2, 3), (3, 1))
-        found |= {"library": library.load(), "form": form, "handle": form._owner}
-        found["primitive"] = primitive.Reorder(form, primitive.form((2, 3), (1, 2)))
+        desc = primitive.memory_desc((2, 3), (3, 1))
+        found |= {"library": library.load(), "desc": desc, "handle": desc._owner}
+        found["primitive"] = primitive.Reorder(desc, primitive.memory_desc((2, 3), (1, 2)))
     except OSError:
         pass
     return found

@@ -84,6 +84,8 @@ ROWS = {
         lambda: autograd.avg_pool2d(X4, 3, 1, count_pad="no"), TypeError, "count_pad", "'no'"
     ),
     "relu(array)": row(lambda: autograd.relu(np.ones(3)), TypeError, "Tensor", "ndarray", "as_tensor"),
+    "add(1, 2)": row(lambda: autograd.add(1, 2), TypeError, "add", "Tensor", "int"),
+    "multiply(list, list)": row(lambda: autograd.multiply([1.0], [2.0]), TypeError, "multiply", "Tensor", "list"),
     "matmul(None)": row(lambda: autograd.matmul(X2, None), TypeError, "MatMul", "None"),
     "softmax(axis='1')": row(lambda: autograd.softmax(X2, "1"), TypeError, "softmax", "'1'"),
     "reduce_sum(axes=1.5)": row(lambda: autograd.reduce_sum(X2, 1.5), TypeError, "axes", "1.5"),

@@ -229,7 +229,7 @@ def test_a_criterion_of_ones_own_sees_whole_batches_only():
 @pytest.mark.parametrize("count", [1, 36, 37])
 def test_targets_are_looked_at_in_pieces_of_whole_batches(count):
     found = rows("y", np.zeros((count, 2**18), np.int8))
-    pieces = [range(count)[piece] for piece in found.looks(3)]
+    pieces = [range(count)[piece] for piece in found.slices_to_check(3)]
     assert [place for piece in pieces for place in piece] == list(range(count))
     assert all(len(piece) == 3 for piece in pieces[:-1])
-    assert len(list(rows("y", np.zeros(count, int)).looks(3))) == 1
+    assert len(list(rows("y", np.zeros(count, int)).slices_to_check(3))) == 1

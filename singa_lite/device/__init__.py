@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
 
 from singa_lite.device.base import Device as Device
 from singa_lite.device.cpu import cpu as cpu
@@ -12,7 +11,7 @@ from singa_lite.device.cpu import new_cpu as new_cpu
 from singa_lite.device.cuda import cuda as cuda
 from singa_lite.device.cuda import new_cuda as new_cuda
 from singa_lite.errors import DeviceError
-from singa_lite.tensor import find_devices_by
+from singa_lite.tensor import Tensor, find_devices_by
 from singa_lite.threads import set_threads as set_threads
 from singa_lite.threads import threads as threads
 
@@ -22,8 +21,8 @@ def default() -> Device:
     return _named("SINGA_LITE_DEVICE", os.environ.get("SINGA_LITE_DEVICE", "cpu"))
 
 
-def get(spec: Any = None) -> Device:
-    """The device that `spec` stands for: a Device is itself, None the default one, "cpu" and "cuda:0" what they say.
+def get(spec: object = None) -> Device:
+    """The device that is named: a Device itself, None for the default one, "cpu" or "cuda:0".
 
     DeviceError for another text, and for a device that is not there; TypeError for anything else.
     """
@@ -34,6 +33,14 @@ def get(spec: Any = None) -> Device:
     if not isinstance(spec, Device):
         raise TypeError(f"device: wanted a Device, 'cpu' or 'cuda:<number>', received {spec!r}")
     return spec
+
+
+def device_of(tensor: Tensor) -> Device:
+    """The device that holds the tensor, by its full type: `tensor.device` is typed as what tensors ask of it."""
+    device = tensor.device
+    if not isinstance(device, Device):
+        raise TypeError(f"wanted a tensor on a Device, received one on {device!r}")
+    return device
 
 
 def _named(where: str, wanted: str) -> Device:

@@ -6,14 +6,18 @@ import os
 from functools import cache
 from itertools import count
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING
 
 from singa_lite.checks import flag, is_int, whole
 from singa_lite.device.base import Device
-from singa_lite.device.by_host import by_way_of_host
+from singa_lite.device.host_fallback import by_way_of_host
 from singa_lite.errors import DeviceError
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.runtime.cuda import Cuda
+from singa_lite.runtime.cupy_types import Cupy
+
+if TYPE_CHECKING:
+    from singa_lite.device.cuda_libraries import Options
 
 _one_at_a_time = RLock()
 _further = count(1)
@@ -63,7 +67,7 @@ def new_cuda(
     return _new_cuda(f"cuda:{index}#{next(_further)}", index, limit, options)
 
 
-def _new_cuda(name: str, index: int, limit: int | None = None, options: Any = None) -> Device:
+def _new_cuda(name: str, index: int, limit: int | None = None, options: Options | None = None) -> Device:
     cupy = _cupy(index)
     from singa_lite.device.cuda_libraries import Options, libraries
     from singa_lite.device.trial import GpuTrial
@@ -85,14 +89,14 @@ def _new_cuda(name: str, index: int, limit: int | None = None, options: Any = No
     return Device(name, kernels, runtime.pool, runtime)
 
 
-def _number(where: str, index: Any) -> int:
+def _number(where: str, index: int) -> int:
     """A GPU's number as an int, whether there is such a GPU or not. TypeError for what is no integer."""
     if not is_int(index):
         raise TypeError(f"{where} index: wanted a whole number, received {index!r}")
     return int(index)
 
 
-def _cupy(index: int) -> Any:
+def _cupy(index: int) -> Cupy:
     """CuPy, with GPU number `index` in reach."""
     wanted = f"device.cuda({index})"
     try:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from singa_lite.kernels.built import Builder
 from singa_lite.kernels.cuda_kernels import cublaslt, cudnn_library
@@ -16,7 +16,9 @@ from singa_lite.kernels.cuda_kernels.lt import Lt
 from singa_lite.kernels.cuda_kernels.nan_probe import Trial
 from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
 from singa_lite.kernels.cuda_kernels.products import Products
+from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.notice import warn
+from singa_lite.runtime.cupy_types import Cupy
 
 INSTALL = "pip install 'singa-lite[cuda13,cudnn13]'"
 WITHOUT_CUBLASLT = "products by plain kernels of ours, slower"
@@ -39,7 +41,7 @@ class Options(NamedTuple):
 class Library(NamedTuple):
     """Builders by kernel, and what they do in one go, as in `KernelSet.fusions`."""
 
-    builders: Mapping[str, Builder]
+    builders: Mapping[str, Builder[Routine]]
     fusions: Collection[tuple[str, str]]
 
 
@@ -70,7 +72,7 @@ def _warn(why: str, cost: str) -> None:
 
 
 def found() -> Iterator[tuple[str, str]]:
-    """(part, its version and where it is, or what is missing and what that costs), for `python -m singa_lite info`."""
+    """(library, its version and path, or what is missing and what that costs), for `python -m singa_lite info`."""
     cupy = _cupy()
     if isinstance(cupy, str):
         yield "CuPy", f"none: {cupy}; without it: no GPU, {INSTALL}"
@@ -82,7 +84,8 @@ def found() -> Iterator[tuple[str, str]]:
     yield "cuDNN", _or_cost(cudnn_library.version, WITHOUT_CUDNN)
 
 
-def _cupy() -> Any:
+def _cupy() -> Cupy | str:
+    """The module, or why it cannot be imported."""
     try:
         import cupy
     except ImportError as error:
@@ -90,7 +93,16 @@ def _cupy() -> Any:
     return cupy
 
 
-def _gpus(cupy: Any) -> str:
+class GpuProperties(TypedDict):
+    """What is read of CUDA's properties of a device."""
+
+    name: bytes | str
+    major: int
+    minor: int
+    totalGlobalMem: int
+
+
+def _gpus(cupy: Cupy) -> str:
     runtime = cupy.cuda.runtime
     try:
         count = runtime.getDeviceCount()
@@ -99,14 +111,14 @@ def _gpus(cupy: Any) -> str:
     return "; ".join(_gpu(runtime.getDeviceProperties(index)) for index in range(count)) or "none"
 
 
-def _gpu(properties: Mapping[str, Any]) -> str:
+def _gpu(properties: GpuProperties) -> str:
     name = properties["name"]
     capability = f"{properties['major']}.{properties['minor']}"
     text = name.decode() if isinstance(name, bytes) else name
     return f"{text}, compute capability {capability}, {properties['totalGlobalMem'] / 2**30:.1f} GiB"
 
 
-def _nvrtc(cupy: Any) -> str:
+def _nvrtc(cupy: Cupy) -> str:
     try:
         major, minor = cupy.cuda.nvrtc.getVersion()
     except Exception as error:  # CuPy's own class for it changes between releases
@@ -114,9 +126,9 @@ def _nvrtc(cupy: Any) -> str:
     return f"{major}.{minor}"
 
 
-def _or_cost(text: Any, cost: str) -> str:
+def _or_cost(text: Callable[[], str], cost: str) -> str:
     try:
-        return str(text())
+        return text()
     except OSError as error:
         return f"none: {error}; without it: {cost}"
 

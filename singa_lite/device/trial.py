@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.cuda_kernels.nan_probe import Values
 from singa_lite.kernels.cuda_kernels.routine import Routine
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import DeviceArray, TensorSpec
 from singa_lite.runtime.cuda import Cuda
+from singa_lite.runtime.cuda_pool import CudaRegion
 
 
 class GpuTrial:
@@ -19,14 +20,14 @@ class GpuTrial:
     def __init__(self, runtime: Cuda) -> None:
         self._runtime = runtime
 
-    def __call__(self, routine: Routine, forms: Sequence[Form | None], values: Sequence[Values]) -> Values:
+    def __call__(self, routine: Routine, specs: Sequence[TensorSpec | None], values: Sequence[Values]) -> Values:
         """None, too, where the pool has no bytes for it or the library fails."""
         if self._runtime.stream.is_capturing():
             return None
-        regions: list[Any] = []
+        regions: list[CudaRegion] = []
         try:
             with self._runtime.here():
-                return self._done(routine, tuple(forms), values, regions)
+                return self._done(routine, tuple(specs), values, regions)
         except (MemoryError, RuntimeError):
             return None
         finally:
@@ -34,24 +35,28 @@ class GpuTrial:
                 self._runtime.pool.give(region)
 
     def _done(
-        self, routine: Routine, forms: tuple[Form | None, ...], values: Sequence[Values], regions: list[Any]
+        self,
+        routine: Routine,
+        specs: tuple[TensorSpec | None, ...],
+        values: Sequence[Values],
+        regions: list[CudaRegion],
     ) -> Values:
         arrays = tuple(
-            None if form is None or value is None else self._placed(form, value, regions)
-            for form, value in zip(forms, values, strict=True)
+            None if spec is None or value is None else self._filled(spec, value, regions)
+            for spec, value in zip(specs, values, strict=True)
         )
         nbytes = routine.scratch_bytes
         scratch = None
         if nbytes:
-            scratch = self._array(Form((nbytes,), np.dtype(np.uint8), (1,)), nbytes, regions)
-        routine.bind(forms, arrays, scratch)()
+            scratch = self._array(TensorSpec((nbytes,), np.dtype(np.uint8), (1,)), nbytes, regions)
+        routine.bind(specs, arrays, scratch)()
         return self._runtime.read(arrays[-1])
 
-    def _placed(self, form: Form, value: Any, regions: list[Any]) -> Any:
-        made = self._array(form, value.nbytes, regions)
+    def _filled(self, spec: TensorSpec, value: Array, regions: list[CudaRegion]) -> DeviceArray:
+        made = self._array(spec, value.nbytes, regions)
         self._runtime.write(made, value)
         return made
 
-    def _array(self, form: Form, nbytes: int, regions: list[Any]) -> Any:
+    def _array(self, spec: TensorSpec, nbytes: int, regions: list[CudaRegion]) -> DeviceArray:
         regions.append(self._runtime.pool.take(nbytes))
-        return self._runtime.view(regions[-1].memory, form.shape, form.dtype, form.strides, 0)
+        return self._runtime.view(regions[-1].pointer, spec.shape, spec.dtype, spec.strides, 0)

@@ -1,81 +1,88 @@
-"""Kernels that are built once for each combination of forms and settings, then bound to arrays."""
+"""Kernels that are built once for each combination of tensor specs and settings, then bound to arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, Generic, TypeVar
 
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import Form, Forms, Launch, Settings
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, SpecKey, TensorSpec, TensorSpecs
 from singa_lite.kernels.routine import Routine
 from singa_lite.unique import Unique
 
-#: Makes the routine for the tensors' forms (positional, None where left out) and settings; None: this set cannot.
-Builder = Callable[..., Any]
+#: Makes the routine for the tensors' specs (positional, None where left out) and settings; None: this set cannot.
+AnyRoutine = TypeVar("AnyRoutine", bound=Routine[Any])
+Builder = Callable[..., AnyRoutine | None]
 
-_MISSING = object()
-
-#: How many routines a kernel keeps for forms to come. Those of a recorded step stay with its launches in any case.
+#: How many routines a kernel keeps for calls to come. Those of a recorded step stay with its launches in any case.
 MOST_ROUTINES = 128
 
 
-class BuiltKernel(Unique):
-    """A kernel whose routines are built once for each combination of forms and settings.
+#: Of a routine: its tensors, None where one is left out, and its settings.
+_Key = tuple[tuple[SpecKey | None, ...], tuple[tuple[str, object], ...]]
+
+
+class BuiltKernel(Unique, Generic[AnyRoutine]):
+    """A kernel whose routines are built once for each combination of tensor specs and settings.
 
     The oldest go beyond MOST_ROUTINES, and are built again where they are wanted again.
     """
 
-    def __init__(self, build: Builder) -> None:
+    def __init__(self, build: Builder[AnyRoutine]) -> None:
         self.build = build
-        self._built: dict[Any, Any] = {}
+        self._built: dict[_Key, tuple[TensorSpecs, AnyRoutine] | None] = {}
 
-    def serves(self, forms: Forms, settings: Settings) -> bool:
-        """Whether there is a routine for a call of these forms."""
-        return self._routine(forms, settings) is not None
+    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+        """Whether there is a routine for a call of these tensors."""
+        return self._routine(specs, settings) is not None
 
-    def scratch_bytes(self, forms: Forms, settings: Settings) -> int:
+    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Of the routine."""
-        built = self._routine(forms, settings)
+        built = self._routine(specs, settings)
         return 0 if built is None else built[1].scratch_bytes
 
-    def prepare(self, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
         """Bind the routine."""
-        forms = tuple(None if a is None else Form(a.shape, a.dtype, a.strides) for a in arrays)
-        built = self._routine(forms, settings)
+        specs = tuple(None if a is None else TensorSpec(a.shape, a.dtype, a.strides) for a in arrays)
+        built = self._routine(specs, settings)
         if built is None:
-            raise LookupError(f"{self.build.__name__}: wanted forms that this kernel serves, received {forms}")
+            raise LookupError(f"{self.build.__name__}: wanted tensors that this kernel serves, received {specs}")
         given, wanted = 0 if scratch is None else scratch.nbytes, built[1].scratch_bytes
         if given < wanted:  # the library writes to where it is told, whatever lies there
             raise ValueError(f"{self.build.__name__}: wanted {wanted} bytes of scratch, received {given}")
         return built[1].bind(built[0], arrays, scratch)
 
-    def _routine(self, forms: Forms, settings: Settings) -> tuple[Forms, Routine[Any]] | None:
-        key = tuple(None if form is None else form.key for form in forms), tuple(settings.items())
-        found = self._built.get(key, _MISSING)
-        if found is _MISSING:
-            found = self._built[key] = self._new(forms, settings)
-            self._forget_oldest()
-        return cast(tuple[Forms, Routine[Any]] | None, found)
+    def _routine(self, specs: TensorSpecs, settings: Settings) -> tuple[TensorSpecs, AnyRoutine] | None:
+        key = tuple(None if spec is None else spec.key for spec in specs), tuple(settings.items())
+        try:
+            return self._built[key]
+        except KeyError:  # built below, so that an error of the builder does not seem to come of this one
+            pass
+        found = self._built[key] = self._new(specs, settings)
+        self._forget_oldest()
+        return found
 
     def _forget_oldest(self) -> None:
         with suppress(StopIteration, RuntimeError):  # another thread does the same at the same time
             while len(self._built) > MOST_ROUTINES:
                 self._built.pop(next(iter(self._built)), None)
 
-    def _new(self, forms: Forms, settings: Settings) -> tuple[Forms, Routine[Any]] | None:
-        if any(form is not None and form.size == 0 for form in forms):
+    def _new(self, specs: TensorSpecs, settings: Settings) -> tuple[TensorSpecs, AnyRoutine] | None:
+        if any(spec is not None and spec.size == 0 for spec in specs):
             return None
-        routine = self.attempt(forms, settings)
-        return None if routine is None else (forms, routine)
+        routine = self.attempt(specs, settings)
+        return None if routine is None else (specs, routine)
 
-    def attempt(self, forms: Forms, settings: Settings) -> Any:
+    def attempt(self, specs: TensorSpecs, settings: Settings) -> AnyRoutine | None:
         """The routine or None; sets whose library refuses a call by an exception make None of it here."""
-        return self.build(*forms, **settings)
+        return self.build(*specs, **settings)
 
 
-def builders(*modules: ModuleType) -> dict[str, Builder]:
+def builders(*modules: ModuleType) -> dict[str, Builder[Any]]:
     """The builders named in the interface that the modules define."""
     return {
         name: builder

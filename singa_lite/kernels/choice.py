@@ -7,23 +7,20 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from threading import RLock
-from typing import Any
 
 from singa_lite import threads
 from singa_lite.errors import DeviceError
-from singa_lite.kernels.kernel_set import Forms, Kernel, KernelSet, Launch, Settings
+from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpecs
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.notice import warn
 
 SETS = ("auto", "onednn", "numpy")
 
-#: The NumPy kernels that call BLAS, and the fewest elements of their largest operand for which it may use threads.
-#: OpenBLAS does from m·n·k = 2**18 on, where the largest of the three matrices has 2**12 elements or more; the columns
-#: of a convolution are a matrix too, and no operand.
-PRODUCTS = {
-    **dict.fromkeys(("linear", "linear_activation", "linear_gradient", "matmul"), 1 << 12),
-    **dict.fromkeys(("conv2d", "conv2d_activation", "conv2d_derivative", "conv2d_gradient"), 0),
-}
+#: By what a kernel multiplies (`Facts.multiplies`), the fewest elements of its largest tensor for which BLAS may use
+#: threads. OpenBLAS does from m·n·k = 2**18 on, where the largest of the three matrices has 2**12 elements or more. How
+#: large the patches of a convolution are, its tensors do not say.
+_LEAST = {"tensors": 1 << 12, "patches": 0}
 
 _lock = RLock()
 
@@ -85,8 +82,9 @@ def _warn(why: str) -> None:
 def _beside_openmp(kernels: KernelSet) -> KernelSet:
     """The set, with BLAS on one thread."""
     made = copy(kernels)
+    products = {name: SIGNATURES[name].facts.multiplies for name in kernels.kernels}
     made.kernels = {
-        name: OneBlasThread(kernel, PRODUCTS[name]) if name in PRODUCTS else kernel
+        name: OneBlasThread(kernel, _LEAST[products[name]]) if products[name] else kernel
         for name, kernel in kernels.kernels.items()
     }
     return made
@@ -96,21 +94,23 @@ def _beside_openmp(kernels: KernelSet) -> KernelSet:
 class OneBlasThread:
     """A kernel with BLAS on one thread, as its waiting threads would take the cores from OpenMP's.
 
-    least: elements of the largest operand from which on BLAS may use threads.
+    least: elements of the largest tensor from which on BLAS may use threads.
     """
 
     kernel: Kernel
     least: int
 
-    def serves(self, forms: Forms, settings: Settings) -> bool:
+    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
         """As the kernel."""
-        return self.kernel.serves(forms, settings)
+        return self.kernel.serves(specs, settings)
 
-    def scratch_bytes(self, forms: Forms, settings: Settings) -> int:
+    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """As the kernel."""
-        return self.kernel.scratch_bytes(forms, settings)
+        return self.kernel.scratch_bytes(specs, settings)
 
-    def prepare(self, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
         """As the kernel."""
         launch = self.kernel.prepare(arrays, scratch, settings)
         if max(array.size for array in arrays if array is not None) < self.least:

@@ -7,23 +7,46 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
+from singa_lite.array_types import DType
 from singa_lite.kernels.interface import SIGNATURES, Facts
 
-#: Scratch bytes from the forms of the kernel's tensors and its settings.
+#: Scratch bytes from the specs of the kernel's tensors and its settings.
 ScratchRule = Callable[..., int]
-Launch = Callable[[], Any]
-Settings = Mapping[str, Any]
+Launch = Callable[[], object]
+Settings = Mapping[str, object]
 Axes = tuple[int, ...]
+#: An array over a device's memory, NumPy's or CuPy's: CuPy, which few have, states no types.
+DeviceArray: TypeAlias = Any
 
 
-class Form:
+#: What tells specs apart: shape, dtype and strides.
+SpecKey = tuple[tuple[int, ...], DType, tuple[int, ...]]
+
+
+class Described(Protocol):
+    """A tensor, an array or what stands for one: whatever has a shape, a dtype and strides (bytes)."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the axes."""
+
+    @property
+    def dtype(self) -> DType:
+        """Of the elements."""
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next along each axis."""
+
+
+class TensorSpec:
     """Shape, dtype and strides (bytes) of a tensor: all that a kernel may go by before there are bytes."""
 
     __slots__ = ("dtype", "ndim", "shape", "size", "strides")
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...]) -> None:
         self.shape = shape
         self.dtype = dtype
         self.strides = strides
@@ -31,25 +54,27 @@ class Form:
         self.size = prod(shape)
 
     @property
-    def key(self) -> tuple[Any, ...]:
-        """Equal for forms that are."""
+    def key(self) -> SpecKey:
+        """Equal for equal specs."""
         return self.shape, self.dtype, self.strides
 
 
-#: The forms of a call's tensors in the interface's order, None where one is left out.
-Forms = tuple[Form | None, ...]
+#: The specs of a call's tensors in the interface's order, None where one is left out.
+TensorSpecs = tuple[TensorSpec | None, ...]
 
 
 class Kernel(Protocol):
     """One implementation of a kernel of the interface."""
 
-    def serves(self, forms: Forms, settings: Settings) -> bool:
-        """Whether it can do a call of these forms; if not, the set below is asked."""
+    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+        """Whether it can do a call of these tensors; if not, the set below is asked."""
 
-    def scratch_bytes(self, forms: Forms, settings: Settings) -> int:
+    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Bytes of scratch that `prepare` must be given."""
 
-    def prepare(self, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
         """Bind it to its arrays and scratch; the result runs it, as often as wanted."""
 
 
@@ -60,15 +85,17 @@ class FunctionKernel:
     function: Callable[..., None]
     scratch: ScratchRule | None = None
 
-    def serves(self, forms: Forms, settings: Settings) -> bool:
+    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
         """It can do every call."""
         return True
 
-    def scratch_bytes(self, forms: Forms, settings: Settings) -> int:
+    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """What the rule says."""
-        return 0 if self.scratch is None else self.scratch(*forms, **settings)
+        return 0 if self.scratch is None else self.scratch(*specs, **settings)
 
-    def prepare(self, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
         """The function with all its arguments."""
         if self.scratch is not None:
             return partial(self.function, *arrays, scratch=scratch, **settings)
@@ -114,21 +141,23 @@ class KernelSet:
             raise KeyError(f"kernel set {self.name!r} has no kernel {name!r}")
         return self.fallback[name]
 
-    def choose(self, name: str, forms: Forms, settings: Settings) -> Kernel:
-        """The first kernel of that name, here or further down, that can do a call of these forms."""
+    def choose(self, name: str, specs: TensorSpecs, settings: Settings) -> Kernel:
+        """The first kernel of that name, here or further down, that can do a call of these tensors."""
         kernel = self[name]
-        if self.fallback is None or kernel.serves(forms, settings):
+        if self.fallback is None or kernel.serves(specs, settings):
             return kernel
-        return self.fallback.choose(name, forms, settings)
+        return self.fallback.choose(name, specs, settings)
 
-    def scratch_bytes(self, name: str, tensors: Sequence[Any], settings: Settings) -> int:
+    def scratch_bytes(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> int:
         """Bytes of scratch that `prepare` must be given for tensors of these shapes, dtypes and strides."""
-        forms = forms_of(tensors)
-        return self.choose(name, forms, settings).scratch_bytes(forms, settings)
+        specs = specs_of(tensors)
+        return self.choose(name, specs, settings).scratch_bytes(specs, settings)
 
-    def prepare(self, name: str, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+    def prepare(
+        self, name: str, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
         """Bind the kernel to its arrays and scratch; the result runs it, as often as wanted."""
-        return self.choose(name, forms_of(arrays), settings).prepare(arrays, scratch, settings)
+        return self.choose(name, specs_of(arrays), settings).prepare(arrays, scratch, settings)
 
 
 def _named(has: Callable[[Facts], bool]) -> frozenset[str]:
@@ -136,9 +165,9 @@ def _named(has: Callable[[Facts], bool]) -> frozenset[str]:
     return frozenset(name for name, signature in SIGNATURES.items() if has(signature.facts))
 
 
-def forms_of(tensors: Sequence[Any]) -> Forms:
-    """The form of each tensor or array."""
-    return tuple(None if t is None else Form(t.shape, t.dtype, t.strides) for t in tensors)
+def specs_of(tensors: Sequence[Described | None]) -> TensorSpecs:
+    """The spec of each tensor or array."""
+    return tuple(None if t is None else TensorSpec(t.shape, t.dtype, t.strides) for t in tensors)
 
 
 def collect(

@@ -1,7 +1,7 @@
 """Routine: what one kernel call does, steps in a row over the tensors of the call and its scratch.
 
 The kernel sets whose kernels are built beforehand (`built.py`) make their routines from this one. A set adds its kinds
-of step, and says what they are given for an operand: an array, or an address. The scratch of a call lies so:
+of step, and says what they are given for a buffer: an array, or an address. The scratch of a call lies so:
 
     | temporary | temporary | ... | workspace: one step after the other uses it, as much of it as it needs |
 """
@@ -11,12 +11,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from singa_lite.kernels.kernel_set import Form, Forms, Launch
+from singa_lite.array_types import DType
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec, TensorSpecs
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,50 +28,54 @@ class Temporary:
 
     offset: int
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: DType
 
     @property
     def nbytes(self) -> int:
         """Bytes of the array."""
         return prod(self.shape) * self.dtype.itemsize
 
-    def part(self, start: int, count: int, dtype: Any) -> Temporary:
+    def part(self, start: int, count: int, dtype: DTypeLike) -> Temporary:
         """`count` elements from element `start` on, the bytes taken as a vector of this dtype."""
         dtype = np.dtype(dtype)
         return Temporary(self.offset + start * dtype.itemsize, (count,), dtype)
 
 
-#: What a step works on: a tensor, named by the form that the builder was given for it, or a temporary.
-Operand = Form | Temporary
+#: What a step works on: a tensor of the call, named by the spec that the builder was given for it, or a temporary.
+BufferView = TensorSpec | Temporary
+
+
+#: What a set gives to its steps for a buffer: an array, or an address.
+Access = TypeVar("Access")
 
 
 @dataclass(frozen=True)
-class Binding(ABC):
-    """What the steps of a routine are given for their operands in one call.
+class Binding(ABC, Generic[Access]):
+    """What the steps of a routine are given for their buffers in one call.
 
-    arrays: of the call, by `id` of the forms that stand for them in the steps; scratch: bytes, None if none are needed;
+    arrays: of the call, by `id` of the specs that stand for them in the steps; scratch: bytes, None if none are needed;
     rest: of the scratch, behind the temporaries.
     """
 
-    arrays: Mapping[int, Any]
-    scratch: Any
+    arrays: Mapping[int, DeviceArray]
+    scratch: DeviceArray
     rest: Temporary
 
     @abstractmethod
-    def __getitem__(self, operand: Operand | None) -> Any:
-        """What stands for the operand; None is for a tensor that is left out."""
+    def __getitem__(self, view: BufferView | None) -> Access:
+        """What stands for the buffer; None is for a tensor that is left out."""
 
     @property
-    def workspace(self) -> Any:
+    def workspace(self) -> Access:
         """What stands for the workspace; where no step needs any, what does for a tensor that is left out."""
         return self[self.rest if self.rest.nbytes else None]
 
 
-AnyBinding = TypeVar("AnyBinding", bound=Binding)
+AnyBinding = TypeVar("AnyBinding", bound=Binding[Any])
 
 
 class Step(ABC, Generic[AnyBinding]):
-    """One step, with its operands."""
+    """One step, with the buffers that it works on."""
 
     @property
     def scratch_bytes(self) -> int:
@@ -77,7 +84,7 @@ class Step(ABC, Generic[AnyBinding]):
 
     @abstractmethod
     def bind(self, binding: AnyBinding) -> Launch:
-        """The step over what its operands are in a call."""
+        """The step over what its buffers are in a call."""
 
 
 @dataclass
@@ -101,7 +108,7 @@ AnyStep = TypeVar("AnyStep", bound=Step[Any])
 
 @dataclass
 class Routine(ABC, Generic[AnyStep]):
-    """Steps done one after the other. Builders of kernels make one for the forms that they are given."""
+    """Steps done one after the other. Builders of kernels make one for the tensor specs that they are given."""
 
     #: Temporaries start at multiples of it within the scratch, bytes.
     ALIGNMENT: ClassVar[int]
@@ -109,7 +116,7 @@ class Routine(ABC, Generic[AnyStep]):
     steps: list[AnyStep] = field(default_factory=list)
     temporary_bytes: int = 0
 
-    def temporary(self, shape: Sequence[int] | int, dtype: Any = "uint8") -> Temporary:
+    def temporary(self, shape: Sequence[int] | int, dtype: DTypeLike = "uint8") -> Temporary:
         """A part of the scratch: an array of this shape and dtype, or that many bytes."""
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         made = Temporary(self.temporary_bytes, shape, np.dtype(dtype))
@@ -118,17 +125,22 @@ class Routine(ABC, Generic[AnyStep]):
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of the temporaries, and behind them of the step that needs most."""
-        return self.temporary_bytes + Row(self.steps).scratch_bytes
+        """Bytes of the temporaries, and behind them of the workspace."""
+        return self.temporary_bytes + self.workspace_bytes
 
-    def bind(self, forms: Forms, arrays: tuple[Any, ...], scratch: Any) -> Launch:
-        """The steps over these arrays. forms: those that the routine was built with."""
-        by_form = {id(form): array for form, array in zip(forms, arrays, strict=True) if form is not None}
-        rest = Temporary(self.temporary_bytes, (Row(self.steps).scratch_bytes,), np.dtype(np.uint8))
-        return Row(self.steps).bind(self._binding(by_form, scratch, rest))
+    @cached_property
+    def workspace_bytes(self) -> int:
+        """Bytes of the step that needs most; all steps must be there. A call done at once asks for it several times."""
+        return Row(self.steps).scratch_bytes
+
+    def bind(self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
+        """The steps over these arrays. specs: those that the routine was built with."""
+        by_spec = {id(spec): array for spec, array in zip(specs, arrays, strict=True) if spec is not None}
+        rest = Temporary(self.temporary_bytes, (self.workspace_bytes,), np.dtype(np.uint8))
+        return Row(self.steps).bind(self._binding(by_spec, scratch, rest))
 
     @abstractmethod
-    def _binding(self, arrays: Mapping[int, Any], scratch: Any, rest: Temporary) -> Any:
+    def _binding(self, arrays: Mapping[int, DeviceArray], scratch: DeviceArray | None, rest: Temporary) -> Binding[Any]:
         """The `Binding` of that call that the steps of this set take."""
 
 

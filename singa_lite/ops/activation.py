@@ -38,56 +38,51 @@ class Softmax(Activation):
         return super().forward(x)
 
 
-def _apply(op: Op, x: Tensor) -> Tensor:
-    result: Tensor = op(x)
-    return result
-
-
 def relu(x: Tensor) -> Tensor:
     """max(x, 0)."""
-    return _apply(Activation("relu"), x)
+    return Activation("relu")(x)
 
 
 def relu6(x: Tensor) -> Tensor:
     """min(max(x, 0), 6)."""
-    return _apply(Activation("relu6"), x)
+    return Activation("relu6")(x)
 
 
 def leaky_relu(x: Tensor, slope: float = 0.01) -> Tensor:
     """x where x > 0, else slope * x; slope above 0."""
-    return _apply(Activation("leaky_relu", slope=finite_above_zero("leaky_relu slope", slope)), x)
+    return Activation("leaky_relu", slope=finite_above_zero("leaky_relu slope", slope))(x)
 
 
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """x where x > 0, else alpha * (e**x - 1); alpha above 0 (Clevert, arXiv 1511.07289)."""
-    return _apply(Activation("elu", alpha=finite_above_zero("elu alpha", alpha)), x)
+    return Activation("elu", alpha=finite_above_zero("elu alpha", alpha))(x)
 
 
 def sigmoid(x: Tensor) -> Tensor:
     """1 / (1 + e**-x)."""
-    return _apply(Activation("sigmoid"), x)
+    return Activation("sigmoid")(x)
 
 
 def tanh(x: Tensor) -> Tensor:
     """Hyperbolic tangent."""
-    return _apply(Activation("tanh"), x)
+    return Activation("tanh")(x)
 
 
 def gelu(x: Tensor) -> Tensor:
     """x * (1 + erf(x / sqrt 2)) / 2, the exact form (arXiv 1606.08415)."""
-    return _apply(Activation("gelu", from_output=False), x)
+    return Activation("gelu", from_output=False)(x)
 
 
 def silu(x: Tensor) -> Tensor:
     """x * sigmoid(x)."""
-    return _apply(Activation("silu", from_output=False), x)
+    return Activation("silu", from_output=False)(x)
 
 
 def softplus(x: Tensor) -> Tensor:
     """log(1 + e**x)."""
-    return _apply(Activation("softplus"), x)
+    return Activation("softplus")(x)
 
 
 def softmax(x: Tensor, axis: int = 1) -> Tensor:
     """e**x / sum of e**x along `axis` (axis 0 is the batch)."""
-    return _apply(Softmax(axis), x)
+    return Softmax(axis)(x)

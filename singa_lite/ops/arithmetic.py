@@ -1,19 +1,18 @@
-"""Arithmetic with NumPy's broadcasting rule: add, subtract, multiply, divide, power, exp, log, sums and means."""
+"""Arithmetic, element by element, with NumPy's broadcasting rule: add, subtract, multiply, divide, power, exp, log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from singa_lite import arrays
-from singa_lite.checks import flag, is_int, real
+from singa_lite.checks import real
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op, checked_tensor
-from singa_lite.ops.shape import numbers, reshaped
-from singa_lite.tensor import Shape, Tensor, operand
+from singa_lite.tensor import Tensor, operand
+
+#: What stands on either side of an operator, a tensor on one of them at least.
+Term = Tensor | ArrayLike
 
 
 class _Broadcasting(Op):
@@ -32,7 +31,7 @@ class _Broadcasting(Op):
         if a.dtype != b.dtype:
             raise TypeError(f"{self.kernel}: wanted equal dtypes, received {a.dtype} and {b.dtype}")
         whole = a if a.shape == shape else b
-        y: Tensor = self.device.empty(shape, a.dtype, whole.memory_order() if whole.shape == shape else "")
+        y = self.device.empty(shape, a.dtype, whole.memory_order() if whole.shape == shape else "")
         self.device.run(self.kernel, a, b, y)
         self.keep(a, b, y)
         return y
@@ -53,7 +52,7 @@ class _Broadcasting(Op):
         padded = (1,) * (dy.ndim - len(shape)) + shape
         axes = tuple(axis for axis, extent in enumerate(padded) if extent != dy.shape[axis])
         axes += tuple(axis for axis in range(dy.ndim - len(shape)) if axis not in axes)
-        total: Tensor = self.device.empty(padded, dy.dtype)
+        total = self.device.empty(padded, dy.dtype)
         self.device.run("reduce_sum", dy, total, axes=tuple(sorted(axes)), alpha=alpha)
         return total.view(shape)
 
@@ -176,59 +175,38 @@ class Log(Op):
         return dx
 
 
-class ReduceSum(Op):
-    """y = alpha * sum of x along axes, which stay as extents of 1 if keepdims."""
-
-    def __init__(self, axes: tuple[int, ...], keepdims: bool, alpha: float) -> None:
-        self.axes, self.keepdims, self.alpha = axes, keepdims, alpha
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.shape = x.shape
-        self.narrow = tuple(1 if axis in self.axes else extent for axis, extent in enumerate(x.shape))
-        left = tuple(extent for axis, extent in enumerate(x.shape) if axis not in self.axes)
-        y: Tensor = self.device.empty(self.narrow if self.keepdims else left, x.dtype)
-        if self.axes:
-            self.device.run("reduce_sum", x, y, axes=self.axes, alpha=self.alpha)
-        else:  # a sum over no axis, as of a 0-d tensor
-            self.device.run("scale", x, y, alpha=self.alpha, beta=0.0)
-        return y
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        dx: Tensor = self.device.empty(self.shape, dys[0].dtype)
-        self.device.run("scale", reshaped(dys[0], self.narrow), dx, alpha=self.alpha, beta=0.0)
-        return dx
-
-
-def _binary(op: type[_Broadcasting], a: Any, b: Any) -> Tensor:
+def _binary(op: type[_Broadcasting], a: Term, b: Term) -> Tensor:
     """Apply to two tensors, or to a tensor and anything NumPy makes an array of, in the tensor's dtype."""
-    result: Tensor = op()(a if isinstance(a, Tensor) else operand(arrays.numbers("arithmetic", a), b), operand(b, a))
-    return result
+    if isinstance(a, Tensor):
+        return op()(a, operand(b, a))
+    right = checked_tensor(op.__name__, b)
+    return op()(operand(arrays.numbers("arithmetic", a), right), right)
 
 
-def add(a: Any, b: Any) -> Tensor:
+def add(a: Term, b: Term) -> Tensor:
     """a + b. Tensors of one dtype whose shapes broadcast together; either may be a number."""
     if not isinstance(a, Tensor):
-        return add(b, a)
+        return add(checked_tensor("add", b), a)
     return shift(a, b) if isinstance(b, int | float) else _binary(Add, a, b)
 
 
-def subtract(a: Any, b: Any) -> Tensor:
+def subtract(a: Term, b: Term) -> Tensor:
     """a - b. Tensors of one dtype whose shapes broadcast together; either may be a number."""
     if isinstance(b, int | float):
         return shift(a, -b)
     return _scale(b, -1.0, _number("subtract", a)) if isinstance(a, int | float) else _binary(Subtract, a, b)
 
 
-def multiply(a: Any, b: Any) -> Tensor:
+def multiply(a: Term, b: Term) -> Tensor:
     """a * b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number."""
     if not isinstance(a, Tensor):
-        return multiply(b, a)
+        return multiply(checked_tensor("multiply", b), a)
     return scale(a, b) if isinstance(b, int | float) else _binary(Multiply, a, b)
 
 
-def divide(a: Any, b: Any) -> Tensor:
+def divide(a: Term, b: Term) -> Tensor:
     """a / b, element by element. Tensors of one dtype whose shapes broadcast together; either may be a number."""
-    return scale(a, 1.0 / _number("divide", b)) if isinstance(b, int | float) else _binary(Divide, a, b)
+    return _scale(a, 1.0 / _number("divide", b), 0.0) if isinstance(b, int | float) else _binary(Divide, a, b)
 
 
 def scale(x: Tensor, alpha: float) -> Tensor:
@@ -241,18 +219,16 @@ def shift(x: Tensor, beta: float) -> Tensor:
     return _scale(x, 1.0, _number("shift", beta))
 
 
-def _scale(x: Tensor, alpha: float, beta: float) -> Tensor:
-    result: Tensor = Scale(alpha, beta)(x)
-    return result
+def _scale(x: object, alpha: float, beta: float) -> Tensor:
+    return Scale(alpha, beta)(checked_tensor("Scale", x))
 
 
 def power(x: Tensor, exponent: float) -> Tensor:
     """x ** exponent, element by element."""
-    result: Tensor = Power(_number("power", exponent))(x)
-    return result
+    return Power(_number("power", exponent))(x)
 
 
-def _number(where: str, value: Any) -> float:
+def _number(where: str, value: object) -> float:
     found = float(value) if isinstance(value, bool | np.bool_ | Tensor) else real(value)
     if found is None:
         raise TypeError(f"{where}: wanted a number, received {value!r}")
@@ -261,35 +237,9 @@ def _number(where: str, value: Any) -> float:
 
 def exp(x: Tensor) -> Tensor:
     """e ** x, element by element."""
-    result: Tensor = Exp()(x)
-    return result
+    return Exp()(x)
 
 
 def log(x: Tensor) -> Tensor:
     """Natural logarithm of x, element by element."""
-    result: Tensor = Log()(x)
-    return result
-
-
-def reduce_sum(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Sum of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1."""
-    result: Tensor = ReduceSum(
-        _axes(checked_tensor("reduce_sum", x).shape, axes), flag("reduce_sum keepdims", keepdims), 1.0
-    )(x)
-    return result
-
-
-def reduce_mean(x: Tensor, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Mean of x along `axes` (default all), left out of the shape or, with keepdims, kept as 1."""
-    chosen = _axes(checked_tensor("reduce_mean", x).shape, axes)
-    count = prod(x.shape[axis] for axis in chosen)
-    result: Tensor = ReduceSum(chosen, flag("reduce_mean keepdims", keepdims), 1.0 / max(count, 1))(x)
-    return result
-
-
-def _axes(shape: Shape, axes: int | Sequence[int] | None) -> tuple[int, ...]:
-    given = range(len(shape)) if axes is None else numbers("axes", "axes", (axes,) if is_int(axes) else axes)
-    for axis in given:
-        if not -len(shape) <= axis < len(shape):
-            raise ShapeError(f"axes: wanted values from {-len(shape)} to {len(shape) - 1}, received {axis}")
-    return tuple(sorted({axis % len(shape) for axis in given}))
+    return Log()(x)

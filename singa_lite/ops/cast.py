@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 from numpy.typing import DTypeLike
 
+from singa_lite.array_types import DType
 from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.tensor import Tensor, checked_dtype
 
@@ -14,7 +12,7 @@ from singa_lite.tensor import Tensor, checked_dtype
 class Cast(Op):
     """The same values, rounded to another float dtype; the derivative is rounded to that of the input."""
 
-    def __init__(self, dtype: np.dtype[Any]) -> None:
+    def __init__(self, dtype: DType) -> None:
         self.dtype = dtype
 
     def forward(self, x: Tensor) -> Tensor:
@@ -24,8 +22,8 @@ class Cast(Op):
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         return self._converted(dys[0], self.before)
 
-    def _converted(self, x: Tensor, dtype: np.dtype[Any]) -> Tensor:
-        y: Tensor = self.device.empty(x.shape, dtype, x.memory_order())
+    def _converted(self, x: Tensor, dtype: DType) -> Tensor:
+        y = self.device.empty(x.shape, dtype, x.memory_order())
         self.device.run("copy", x, y)
         return y
 
@@ -35,5 +33,4 @@ def cast(x: Tensor, dtype: DTypeLike) -> Tensor:
     wanted = checked_dtype("cast", dtype)
     if checked_tensor("cast", x).dtype == wanted:
         return x
-    result: Tensor = Cast(wanted)(x)
-    return result
+    return Cast(wanted)(x)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from singa_lite.checks import whole
 from singa_lite.errors import ShapeError
 from singa_lite.kernels.interface.window import Pad, Pair, Window
@@ -35,17 +33,17 @@ class Conv2d(Op):
             raise ShapeError(f"conv2d: wanted a bias of shape {weight.shape[:1]}, received {bias.shape}")
         window = Window((weight.shape[2], weight.shape[3]), *self.steps)
         shape = x.shape[0], weight.shape[0], *window.positions("conv2d", (x.shape[2], x.shape[3]))
-        y: Tensor = self.device.empty(shape, x.dtype, "image")
-        self.settings: dict[str, Any] = {"window": window, "groups": groups}
+        y = self.device.empty(shape, x.dtype, "image")
+        self.settings: dict[str, object] = {"window": window, "groups": groups}
         self.device.run("conv2d", x, weight, bias, y, **self.settings)
-        self.forms = (x.shape, x.dtype, "image"), (weight.shape, weight.dtype, weight.memory_order())
+        self.specs = (x.shape, x.dtype, "image"), (weight.shape, weight.dtype, weight.memory_order())
         self.save(x if self.needs[1] else None, weight if self.needs[0] else None)
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         if index == 2:
             return bias_gradient(self, dys[0], 1)
-        result: Tensor = self.device.empty(*self.forms[index])
+        result = self.device.empty(*self.specs[index])
         if index == 0:
             self.device.run("conv2d_derivative", dys[0], self.kept(1), result, **self.settings)
         else:
@@ -70,5 +68,4 @@ def conv2d(
     """
     groups = whole("conv2d groups", groups, 1)
     steps = pair("conv2d", "stride", stride), pads("conv2d", pad), pair("conv2d", "dilation", dilation)
-    result: Tensor = Conv2d(steps, groups)(x, weight, bias)
-    return result
+    return Conv2d(steps, groups)(x, weight, bias)

@@ -17,7 +17,7 @@ class Dropout(Op):
         self.state, self.p = state, p
 
     def forward(self, x: Tensor) -> Tensor:
-        key: Tensor = self.device.empty((3,), np.uint64)
+        key = self.device.empty((3,), np.uint64)
         self.device.run("draw_key", self.state, key)
         y = self.empty_like(x)
         self.device.run("dropout", x, key, y, p=self.p)
@@ -37,5 +37,4 @@ def dropout(x: Tensor, state: Tensor, p: float = 0.5) -> Tensor:
     """
     if not isinstance(state, Tensor) or state.shape != (3,) or state.dtype != np.uint64:
         raise ShapeError(f"dropout: wanted state uint64 (3,), received {state!r:.100}")
-    result: Tensor = Dropout(state, fraction("dropout p", p))(x)
-    return result
+    return Dropout(state, fraction("dropout p", p))(x)

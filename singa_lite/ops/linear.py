@@ -45,7 +45,7 @@ class Linear(_Product):
                 f"{None if bias is None else bias.shape}"
             )
         _same_dtype("linear", x, weight)
-        y: Tensor = self.device.empty((x.shape[0], weight.shape[1]), x.dtype)
+        y = self.device.empty((x.shape[0], weight.shape[1]), x.dtype)
         self.device.run("linear", x, weight, bias, y)
         self.keep(x, weight)
         return y
@@ -76,14 +76,14 @@ class AddBias(Op):
 
 def bias_gradient(op: Op, dy: Tensor, axis: int) -> Tensor:
     """The sum of dy over all axes but `axis`: the gradient of a bias along it."""
-    db: Tensor = op.device.empty((dy.shape[axis],), dy.dtype)
+    db = op.device.empty((dy.shape[axis],), dy.dtype)
     op.device.run("bias_gradient", dy, db, axis=axis)
     return db
 
 
 def _product(op: Op, a: Tensor, b: Tensor, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
     shape = a.shape[1 if transpose_a else 0], b.shape[0 if transpose_b else 1]
-    y: Tensor = op.device.empty(shape, a.dtype)
+    y = op.device.empty(shape, a.dtype)
     op.device.run("matmul", a, b, y, transpose_a=transpose_a, transpose_b=transpose_b)
     return y
 
@@ -95,17 +95,14 @@ def _same_dtype(where: str, a: Tensor, b: Tensor) -> None:
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Matrix product. a: (n, k); b: (k, m); result (n, m)."""
-    result: Tensor = MatMul()(a, b)
-    return result
+    return MatMul()(a, b)
 
 
 def add_bias(x: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
     """x + bias along `axis`. x: any shape; bias: (x.shape[axis],)."""
-    result: Tensor = AddBias(axis)(x, bias)
-    return result
+    return AddBias(axis)(x, bias)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ weight + bias. x: (n, in); weight: (in, out); bias: (out,); result (n, out)."""
-    result: Tensor = Linear()(x, weight, bias)
-    return result
+    return Linear()(x, weight, bias)

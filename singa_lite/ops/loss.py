@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from singa_lite.checks import above_zero
 from singa_lite.errors import ShapeError
-from singa_lite.ops.arithmetic import reduce_mean
 from singa_lite.ops.op import Op
+from singa_lite.ops.reduction import reduce_mean
 from singa_lite.tensor import Tensor
 
 
@@ -16,7 +14,7 @@ class SoftmaxCrossEntropy(Op):
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         check_classes(x, target)
-        losses: Tensor = self.device.empty(x.shape[:1], x.dtype)
+        losses = self.device.empty(x.shape[:1], x.dtype)
         p = self.empty_like(x)
         self.device.run("softmax_cross_entropy", x, target, losses, p)
         self.save(p, target)
@@ -26,7 +24,7 @@ class SoftmaxCrossEntropy(Op):
         if index:
             return super().backward(index, *dys)
         p, target = self.kept(0), self.kept(1)
-        # p dies here, so the derivative takes its place.
+        # p is used here for the last time, so the derivative is written over it.
         self.device.run("softmax_cross_entropy_derivative", dys[0], p, target, p)
         return p
 
@@ -34,12 +32,12 @@ class SoftmaxCrossEntropy(Op):
 class ElementLoss(Op):
     """A loss of x against a target of its shape; kernel and kernel_derivative do it."""
 
-    def __init__(self, kernel: str, per_element: bool = False, **settings: Any) -> None:
+    def __init__(self, kernel: str, per_element: bool = False, **settings: object) -> None:
         self.kernel, self.per_element, self.settings = kernel, per_element, settings
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        check_like(self.kernel, x, target)
-        losses: Tensor = self.device.empty(x.shape if self.per_element else x.shape[:1], x.dtype)
+        check_same_shape_and_dtype(self.kernel, x, target)
+        losses = self.device.empty(x.shape if self.per_element else x.shape[:1], x.dtype)
         self.device.run(self.kernel, x, target, losses, **self.settings)
         self.save(x, target)
         return losses
@@ -63,7 +61,7 @@ def check_classes(x: Tensor, target: Tensor) -> None:
         )
 
 
-def check_like(where: str, x: Tensor, target: Tensor) -> None:
+def check_same_shape_and_dtype(where: str, x: Tensor, target: Tensor) -> None:
     """ShapeError or TypeError unless the target has the shape and dtype of x."""
     if target.shape != x.shape:
         raise ShapeError(f"{where}: wanted a target of the scores' shape {x.shape}, received {target.shape}")
@@ -77,8 +75,7 @@ def softmax_cross_entropy_values(x: Tensor, target: Tensor) -> Tensor:
     x: raw scores (n, c, ...); target: integer class ids (n, ...) or rows of weights (n, c, ...), normalised to
     sum 1 over the classes; result (n,), the mean over a sample's positions.
     """
-    result: Tensor = SoftmaxCrossEntropy()(x, target)
-    return result
+    return SoftmaxCrossEntropy()(x, target)
 
 
 def softmax_cross_entropy(x: Tensor, target: Tensor) -> Tensor:
@@ -88,8 +85,7 @@ def softmax_cross_entropy(x: Tensor, target: Tensor) -> Tensor:
 
 def sigmoid_cross_entropy_values(x: Tensor, target: Tensor) -> Tensor:
     """Binary cross entropy of sigmoid(x), the mean over each sample. x: raw scores (n, ...); target: x's shape."""
-    result: Tensor = ElementLoss("sigmoid_cross_entropy")(x, target)
-    return result
+    return ElementLoss("sigmoid_cross_entropy")(x, target)
 
 
 def sigmoid_cross_entropy(x: Tensor, target: Tensor) -> Tensor:
@@ -99,8 +95,7 @@ def sigmoid_cross_entropy(x: Tensor, target: Tensor) -> Tensor:
 
 def squared_error_values(x: Tensor, target: Tensor) -> Tensor:
     """(x - target)**2 / 2, element by element. target: x's shape."""
-    result: Tensor = ElementLoss("squared_error", per_element=True)(x, target)
-    return result
+    return ElementLoss("squared_error", per_element=True)(x, target)
 
 
 def squared_error(x: Tensor, target: Tensor) -> Tensor:
@@ -110,8 +105,7 @@ def squared_error(x: Tensor, target: Tensor) -> Tensor:
 
 def huber_values(x: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:
     """r**2 / 2 where |r| <= delta, else delta * (|r| - delta / 2), r = x - target; the mean over each sample."""
-    result: Tensor = ElementLoss("huber", delta=above_zero("huber delta", delta))(x, target)
-    return result
+    return ElementLoss("huber", delta=above_zero("huber delta", delta))(x, target)
 
 
 def huber(x: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:

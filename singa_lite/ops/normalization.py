@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from singa_lite.checks import at_least_zero, finite_above_zero, is_int, share
 from singa_lite.errors import ShapeError
@@ -85,7 +84,7 @@ class Lrn(Op):
     """Local response normalisation across channels."""
 
     def __init__(self, size: int, alpha: float, beta: float, k: float) -> None:
-        self.settings: dict[str, Any] = {"size": size, "alpha": alpha, "beta": beta}
+        self.settings: dict[str, object] = {"size": size, "alpha": alpha, "beta": beta}
         self.k = k
 
     def forward(self, x: Tensor) -> Tensor:
@@ -144,8 +143,7 @@ def batch_norm(
     running = (1 - momentum) * running + momentum * batch, the variance unbiased (arXiv 1502.03167).
     """
     momentum, epsilon = share("batch_norm momentum", momentum), finite_above_zero("batch_norm epsilon", epsilon)
-    result: Tensor = BatchNorm(running_mean, running_var, momentum, epsilon)(x, gamma, beta)
-    return result
+    return BatchNorm(running_mean, running_var, momentum, epsilon)(x, gamma, beta)
 
 
 def batch_norm_inference(
@@ -153,14 +151,12 @@ def batch_norm_inference(
 ) -> Tensor:
     """gamma * (x - running_mean) / sqrt(running_var + epsilon) + beta. x: (n, c, ...); all others (c,)."""
     epsilon = finite_above_zero("batch_norm_inference epsilon", epsilon)
-    result: Tensor = BatchNormInference(running_mean, running_var, epsilon)(x, gamma, beta)
-    return result
+    return BatchNormInference(running_mean, running_var, epsilon)(x, gamma, beta)
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) -> Tensor:
     """Normalised over x's trailing axes, those of gamma and beta, then scaled and shifted (arXiv 1607.06450)."""
-    result: Tensor = LayerNorm(finite_above_zero("layer_norm epsilon", epsilon))(x, gamma, beta)
-    return result
+    return LayerNorm(finite_above_zero("layer_norm epsilon", epsilon))(x, gamma, beta)
 
 
 def lrn(x: Tensor, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0) -> Tensor:
@@ -168,11 +164,9 @@ def lrn(x: Tensor, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: flo
     if not is_int(size) or size < 1 or size % 2 == 0:
         raise ValueError(f"lrn size: wanted an odd number of channels, received {size!r}")
     alpha, beta = at_least_zero("lrn alpha", alpha), at_least_zero("lrn beta", beta)
-    result: Tensor = Lrn(int(size), alpha, beta, finite_above_zero("lrn k", k))(x)
-    return result
+    return Lrn(int(size), alpha, beta, finite_above_zero("lrn k", k))(x)
 
 
 def l2_norm(x: Tensor, epsilon: float = 1e-8) -> Tensor:
     """x / sqrt(sum of x**2 over the sample + epsilon). x: (n, ...)."""
-    result: Tensor = L2Norm(finite_above_zero("l2_norm epsilon", epsilon))(x)
-    return result
+    return L2Norm(finite_above_zero("l2_norm epsilon", epsilon))(x)

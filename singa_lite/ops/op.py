@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from singa_lite.device import Device
+from singa_lite.array_types import DType
+from singa_lite.device import Device, device_of
 from singa_lite.errors import DeviceError, GraphError
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.unique import Unique
@@ -40,39 +41,44 @@ class Edge(NamedTuple):
 class Op(Unique):
     """Base of all operations. A subclass gives `forward` and `backward`; an instance is applied once.
 
-    forward(*inputs) makes the output tensors (new handles, never an input's own) and calls kernels to fill them;
-    it saves what `backward` will need with `save`.
+    forward(*inputs) makes the output tensor, or a tuple of several (new handles, never an input's own), and calls
+    kernels to fill them; it saves what `backward` will need with `save`.
     backward(index, *dys) gives the derivative by input `index` from the derivatives by the outputs. The tape asks
     for inputs that lead on first (phase derivative), then for parameters (phase gradient). What comes along with
     another input's derivative may be left in `made[index]`, from where the tape takes it.
     """
 
-    forward: Callable[..., Any]
+    forward: Callable[..., Tensor | tuple[Tensor, ...]]
 
     device: Device
-    #: Places of inputs that may be left out.
+    #: Indices of inputs that may be left out.
     optional: tuple[int, ...] = ()
     needs: tuple[bool, ...] = ()
     edges: tuple[Edge | None, ...] = ()
     saved: tuple[Tensor | None, ...] = ()
-    outputs: tuple[tuple[Shape, Any], ...] = ()
+    outputs: tuple[tuple[Shape, DType], ...] = ()
     sequence: int = -1
     layer: str = ""
     made: dict[int, Tensor]
 
-    def __call__(self, *inputs: Tensor | None) -> Any:
-        """Apply the operation. None stands for an optional input that is left out."""
+    def __call__(self, *inputs: Tensor | None) -> Tensor:
+        """The output of the operation, applied to these. None stands for an optional input that is left out."""
+        return self.several(*inputs)[0]
+
+    def several(self, *inputs: Tensor | None) -> tuple[Tensor, ...]:
+        """All outputs, of an operation that may have more than one."""
         self.made = {}
-        for place, given in enumerate(inputs):
-            if given is not None or place not in self.optional:
+        for index, given in enumerate(inputs):
+            if given is not None or index not in self.optional:
                 checked_tensor(type(self).__name__, given)
         self.device = common_device(type(self).__name__, inputs)
         taping = not _untaped.get()
         self.needs = tuple(taping and t is not None and t.requires_grad for t in inputs)
         result = self.forward(*inputs)
+        results = result if isinstance(result, tuple) else (result,)
         if any(self.needs):
-            self._link(inputs, result if isinstance(result, tuple) else (result,))
-        return result
+            self._link(inputs, results)
+        return results
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
         """The derivative by input `index`."""
@@ -83,9 +89,9 @@ class Op(Unique):
         if any(self.needs):
             self.saved = tuple(None if t is None else t.detach() for t in tensors)
 
-    def kept(self, place: int) -> Tensor:
-        """What `save` was given at this place."""
-        tensor = self.saved[place]
+    def kept(self, index: int) -> Tensor:
+        """The tensor that `save` was given at this index."""
+        tensor = self.saved[index]
         if tensor is None:
             raise GraphError(f"{type(self).__name__}: backward was asked for an input that needs no derivative")
         return tensor
@@ -96,7 +102,7 @@ class Op(Unique):
 
     def empty_like(self, tensor: Tensor) -> Tensor:
         """A new tensor of the same shape and dtype, its axes in the same order in memory, without gaps."""
-        made: Tensor = self.device.empty(tensor.shape, tensor.dtype, tensor.memory_order())
+        made = self.device.empty(tensor.shape, tensor.dtype, tensor.memory_order())
         return made
 
     def _link(self, inputs: Sequence[Tensor | None], results: Sequence[Tensor]) -> None:
@@ -111,7 +117,7 @@ class Op(Unique):
             tensor.creator, tensor.output_index, tensor.requires_grad = self, index, True
 
 
-def checked_tensor(where: str, given: Any) -> Tensor:
+def checked_tensor(where: str, given: object) -> Tensor:
     """The tensor itself. TypeError for anything else."""
     if not isinstance(given, Tensor):
         kind = "None" if given is None else type(given).__name__
@@ -125,9 +131,9 @@ def _edge(tensor: Tensor) -> Edge | None:
     return Edge(None, 0, tensor) if tensor.stores_grad else None
 
 
-def common_device(where: str, tensors: Sequence[Tensor | None]) -> Any:
+def common_device(where: str, tensors: Sequence[Tensor | None]) -> Device:
     """The device of all the tensors. DeviceError names two that differ."""
-    devices = [t.device for t in tensors if t is not None]
+    devices = [device_of(tensor) for tensor in tensors if tensor is not None]
     for other in devices[1:]:
         if other is not devices[0]:
             raise DeviceError(f"{where}: wanted tensors on one device, received {devices[0].name}, {other.name}")

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from singa_lite.ops.arithmetic import add, divide, multiply, power, subtract
 from singa_lite.ops.linear import matmul
 from singa_lite.tensor import Tensor, operand
 
-Operation = Callable[[Any, Any], Tensor]
+Operation = Callable[..., Tensor]
+Operator = Callable[[Tensor, object], Tensor]
 
 #: {name of the operator: operation}; each stands also to the right of an array or a number.
 _BETWEEN: dict[str, Operation] = {"add": add, "sub": subtract, "mul": multiply, "truediv": divide, "matmul": matmul}
 
 
-def _from_left(operation: Operation) -> Operation:
-    def operator(self: Tensor, other: Any) -> Tensor:
+def _from_left(operation: Operation) -> Operator:
+    def operator(self: Tensor, other: object) -> Tensor:
         return operation(operand(self, self), operand(other, self))
 
     return operator
 
 
-def _from_right(operation: Operation) -> Operation:
-    def operator(self: Tensor, other: Any) -> Tensor:
+def _from_right(operation: Operation) -> Operator:
+    def operator(self: Tensor, other: object) -> Tensor:
         return operation(operand(other, self), operand(self, self))
 
     return operator

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from singa_lite.checks import flag
 from singa_lite.errors import ShapeError
 from singa_lite.kernels.interface.window import Window
-from singa_lite.ops.arithmetic import reduce_mean
 from singa_lite.ops.op import Op, checked_tensor
+from singa_lite.ops.reduction import reduce_mean
 from singa_lite.ops.windows import Extents, window
 from singa_lite.tensor import Shape, Tensor
 
 
 class _Pool2d(Op):
-    def __init__(self, window: Window, **settings: Any) -> None:
+    def __init__(self, window: Window, **settings: object) -> None:
         self.window = window
-        self.settings: dict[str, Any] = {"window": window, **settings}
+        self.settings: dict[str, object] = {"window": window, **settings}
 
     def pooled_shape(self, x: Tensor) -> Shape:
         if x.ndim != 4:
@@ -32,16 +30,16 @@ class MaxPool2d(_Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         self.shape = x.shape
-        y: Tensor = self.device.empty(self.pooled_shape(x), x.dtype, "image")
+        y = self.device.empty(self.pooled_shape(x), x.dtype, "image")
         index = None
         if self.needs[0]:
-            index = self.device.empty(y.shape, np.uint8 if self.window.places <= 256 else np.int32, "image")
+            index = self.device.empty(y.shape, np.uint8 if self.window.taps <= 256 else np.int32, "image")
         self.device.run("max_pool2d", x, y, index, **self.settings)
         self.save(index)
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        dx: Tensor = self.device.empty(self.shape, dys[0].dtype, "image")
+        dx = self.device.empty(self.shape, dys[0].dtype, "image")
         self.device.run("max_pool2d_derivative", dys[0], self.kept(0), dx, **self.settings)
         return dx
 
@@ -51,12 +49,12 @@ class AvgPool2d(_Pool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         self.shape = x.shape
-        y: Tensor = self.device.empty(self.pooled_shape(x), x.dtype, "image")
+        y = self.device.empty(self.pooled_shape(x), x.dtype, "image")
         self.device.run("avg_pool2d", x, y, **self.settings)
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        dx: Tensor = self.device.empty(self.shape, dys[0].dtype, "image")
+        dx = self.device.empty(self.shape, dys[0].dtype, "image")
         self.device.run("avg_pool2d_derivative", dys[0], dx, **self.settings)
         return dx
 
@@ -66,15 +64,13 @@ def max_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0) ->
 
     x: (n, c, h, w); kernel, stride: int or (height, width); pad: int, (height, width) or (top, bottom, left, right).
     """
-    result: Tensor = MaxPool2d(window("max_pool2d", kernel, stride, pad))(x)
-    return result
+    return MaxPool2d(window("max_pool2d", kernel, stride, pad))(x)
 
 
 def avg_pool2d(x: Tensor, kernel: Extents, stride: Extents, pad: Extents = 0, count_pad: bool = True) -> Tensor:
     """Average of each window. All as `max_pool2d`; count_pad: whether padding counts in the divisor."""
     count_pad = flag("avg_pool2d count_pad", count_pad)
-    result: Tensor = AvgPool2d(window("avg_pool2d", kernel, stride, pad), count_pad=count_pad)(x)
-    return result
+    return AvgPool2d(window("avg_pool2d", kernel, stride, pad), count_pad=count_pad)(x)
 
 
 def global_avg_pool2d(x: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -88,7 +87,7 @@ class Concat(Op):
                     f"{xs[0].shape} {xs[0].dtype} and {x.shape} {x.dtype}"
                 )
         extents = [x.shape[self.axis] for x in xs]
-        self.starts = [sum(extents[:place]) for place in range(len(xs) + 1)]
+        self.starts = [sum(extents[:count]) for count in range(len(xs) + 1)]
         shape = _with(xs[0].shape, self.axis, sum(extents))
         return side_by_side(self, xs, shape, self.axis)
 
@@ -106,7 +105,7 @@ class Identity(Op):
         return dys[0]
 
 
-def numbers(where: str, what: str, given: Any) -> Shape:
+def numbers(where: str, what: str, given: object) -> Shape:
     """The whole numbers as a tuple of Python's. TypeError for anything else; one alone is not enough."""
     if isinstance(given, Sequence | np.ndarray) and np.ndim(given) == 1 and all(map(is_int, given)):
         return tuple(map(int, given))
@@ -135,7 +134,7 @@ def piece(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
 
 def side_by_side(op: Op, tensors: Sequence[Tensor], shape: Shape, axis: int) -> Tensor:
     """A new tensor of `shape` with the tensors copied one behind the other along an axis."""
-    whole: Tensor = op.device.empty(shape, tensors[0].dtype, tensors[0].memory_order())
+    whole = op.device.empty(shape, tensors[0].dtype, tensors[0].memory_order())
     start = 0
     for tensor in tensors:
         op.device.run("copy", tensor, piece(whole, axis, start, start + tensor.shape[axis]))
@@ -173,8 +172,7 @@ def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
         if known < 1 or x.size() % known:
             raise ShapeError(f"reshape: wanted a shape of {x.size()} elements as in {x.shape}, received {shape}")
         shape = tuple(x.size() // known if extent == -1 else extent for extent in shape)
-    result: Tensor = Reshape(shape)(x)
-    return result
+    return Reshape(shape)(x)
 
 
 def flatten(x: Tensor, axis: int = 1) -> Tensor:
@@ -191,14 +189,12 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
         if axes is None
         else numbers("transpose", "axes", axes)
     )
-    result: Tensor = Transpose(chosen)(x)
-    return result
+    return Transpose(chosen)(x)
 
 
 def split(x: Tensor, axis: int, points: Sequence[int]) -> tuple[Tensor, ...]:
     """Pieces of x along `axis`, cut at the rising `points`; len(points) + 1 views."""
-    pieces: tuple[Tensor, ...] = Split(axis, numbers("split", "points", points))(x)
-    return pieces
+    return Split(axis, numbers("split", "points", points)).several(x)
 
 
 def concat(xs: Sequence[Tensor], axis: int) -> Tensor:
@@ -207,11 +203,9 @@ def concat(xs: Sequence[Tensor], axis: int) -> Tensor:
         raise TypeError(f"concat: wanted a list of tensors, received {type(xs).__name__}")
     if not xs:
         raise ShapeError("concat: wanted at least one tensor, received none")
-    result: Tensor = Concat(axis)(*xs)
-    return result
+    return Concat(axis)(*xs)
 
 
 def identity(x: Tensor) -> Tensor:
     """x under a new handle, marked on the tape."""
-    result: Tensor = Identity()(x)
-    return result
+    return Identity()(x)

@@ -21,13 +21,13 @@ class UpsampleNearest(Op):
             raise ShapeError(f"upsample_nearest: wanted x (n, c, h, w), received {x.shape}")
         self.shape = n, c, h, w = x.shape
         per_image, per_channel, per_row, per_column = x.strides
-        y: Tensor = self.device.empty((n, c, h * rows, w * columns), x.dtype, "image")
+        y = self.device.empty((n, c, h * rows, w * columns), x.dtype, "image")
         single = x.view((n, c, h, 1, w, 1), (per_image, per_channel, per_row, 0, per_column, 0))
         self.device.run("copy", single, _in_blocks(y, self.factor))
         return y
 
     def backward(self, index: int, *dys: Tensor) -> Tensor:
-        dx: Tensor = self.device.empty(self.shape, dys[0].dtype, "image")
+        dx = self.device.empty(self.shape, dys[0].dtype, "image")
         self.device.run("reduce_sum", _in_blocks(dys[0], self.factor), dx, axes=(3, 5), alpha=1.0)
         return dx
 
@@ -46,5 +46,4 @@ def upsample_nearest(x: Tensor, factor: Extents) -> Tensor:
 
     x: (n, c, h, w); factor: int or (rows, columns), at least 1; result (n, c, h * rows, w * columns).
     """
-    result: Tensor = UpsampleNearest(pair("upsample_nearest", "factor", factor))(x)
-    return result
+    return UpsampleNearest(pair("upsample_nearest", "factor", factor))(x)

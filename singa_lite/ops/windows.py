@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from singa_lite.checks import is_int
 from singa_lite.kernels.interface.window import Pad, Pair, Window
@@ -58,5 +57,5 @@ def as_image(extents: Sequence[int]) -> Shape:
     return (1,) * (2 - len(extents)) + tuple(extents)
 
 
-def _entries(value: Any) -> tuple[Any, ...]:
+def _entries(value: Extents) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)

@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from math import nan
-from typing import Any, ClassVar
+from typing import ClassVar
 from weakref import ReferenceType, ref
 
 import numpy as np
 
 from singa_lite import schedule
+from singa_lite.array_types import DType
 from singa_lite.checks import at_least_zero, whole
 from singa_lite.contexts import in_own_context
-from singa_lite.device import Device
+from singa_lite.device import Device, device_of
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
 from singa_lite.kernels.interface.update import Hyper
 from singa_lite.ops.op import common_device
 from singa_lite.optimizer.one_step import OneStep
+from singa_lite.optimizer.rules import Rule, Rules, checked_rule
 from singa_lite.regularizer import Constraint, Regularizer
 from singa_lite.tensor import Shape, Tensor, from_numpy
 
 #: A number, or a function of the step, 0 for the first update.
 LearningRate = float | Callable[[int], float]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What `register` says about the parameters whose names match `pattern`."""
-
-    pattern: str
-    lr_mult: float = 1.0
-    decay_mult: float = 1.0
-    regularizer: Regularizer | None = None
-    constraint: Constraint | None = None
 
 
 class Optimizer:
@@ -69,16 +58,17 @@ class Optimizer:
     ) -> None:
         self.schedule = lr
         self.weight_decay = at_least_zero(f"{type(self).__name__} weight_decay", weight_decay)
-        self.settings: dict[str, Any] = {}
+        self.settings: dict[str, float] = {}
         self.slots = self.kernel_slots
         self.state: dict[str | Tensor, dict[str, Tensor]] = {}
-        self._rules = [_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)]
-        self._rates: dict[Any, Tensor] = {}
+        general = checked_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)
+        self._rules = Rules(general)
+        self._rates: dict[Device, Tensor] = {}
         self._rate = 0.0
         self._step = 0
         self._begun = False
         self._updated: set[str | Tensor] = set()
-        self._serves: tuple[ReferenceType[Optimizer], ReferenceType[Any]] | None = None
+        self._serves: tuple[ReferenceType[Optimizer], ReferenceType[object]] | None = None
 
     def register(
         self,
@@ -94,20 +84,17 @@ class Optimizer:
         lr_mult: multiplies the learning rate; decay_mult: weight decay and the regularizer; regularizer,
         constraint: in the place of the optimizer's own.
         """
-        general = self._rules[0]
+        general = self._rules.general
         if not isinstance(pattern, str):
             raise TypeError(f"register: wanted a pattern of parameters' names, such as '*/bias', received {pattern!r}")
         regularizer = general.regularizer if regularizer is None else regularizer
         constraint = general.constraint if constraint is None else constraint
         where = f"register {pattern!r}"
-        self._rules.append(_rule(where, pattern, lr_mult, decay_mult, regularizer, constraint))
+        self._rules.add(checked_rule(where, pattern, lr_mult, decay_mult, regularizer, constraint))
 
     def check_names(self, names: Iterable[str]) -> None:
         """ValueError for a registered pattern that matches none of the names."""
-        names = list(names)
-        for rule in self._rules[1:]:
-            if not any(fnmatchcase(name, rule.pattern) for name in names):
-                raise ValueError(f"register: wanted a pattern of parameters {names}, received {rule.pattern!r}")
+        self._rules.check_names(names)
 
     @property
     def rules(self) -> Sequence[Rule]:
@@ -132,15 +119,20 @@ class Optimizer:
     def lr(self, lr: LearningRate) -> None:
         self.schedule = lr
 
-    def serve(self, net: Any) -> None:
-        """Keep the steps and state of this net from now on. GraphError if there are some of another living net's."""
+    def serve(self, net: object) -> None:
+        """Keep the steps and state of this net from now on. GraphError if there are some of another living net's.
+
+        net: known by its identity alone, and not kept alive.
+        """
         if self._step or self.state:
             self.check_serves(net)
         self._serves = ref(self), ref(net)
 
-    def check_serves(self, net: Any) -> None:
+    def check_serves(self, net: object) -> None:
         """GraphError if the net that it was last compiled with is another one, and lives."""
-        owner, served = (found() for found in self._serves or (ref(self), ref(net)))
+        if self._serves is None:
+            return
+        owner, served = self._serves[0](), self._serves[1]()
         if owner is self and served is not None and served is not net:  # a copy of an optimizer is free
             raise GraphError(
                 f"{type(self).__name__}: wanted an optimizer for one net alone, received one that another net was "
@@ -198,24 +190,25 @@ class Optimizer:
         key: str | Tensor = value if name is None else name
         if not self._begun or key in self._updated:
             self.begin_step()
-        rule = self._rule(value.name if name is None else name)
+        rule = self._rules.of(value.name if name is None else name)
         hyper = self.hyper(**self.settings, weight_decay=self.weight_decay * rule.decay_mult, lr_mult=rule.lr_mult)
-        with value.device.scope(Phase.UPDATE):
+        device = device_of(value)
+        with device.scope(Phase.UPDATE):
             if rule.constraint is not None:
                 rule.constraint.apply(gradient)
             if rule.regularizer is not None:
                 rule.regularizer.apply(value, gradient, rule.decay_mult)
-            value.device.run(
+            device.run(
                 self.kernel,
                 gradient,
-                self.rate(value.device),
+                self.rate(device),
                 value,
                 *(state.get(slot) for slot in self.kernel_slots),
                 hyper=hyper,
             )
         self._updated.add(key)
 
-    def slot_form(self, slot: str, value: Tensor) -> tuple[Shape, np.dtype[Any]]:
+    def slot_form(self, slot: str, value: Tensor) -> tuple[Shape, DType]:
         """Shape and dtype of a state tensor for a parameter: those of its value, but count is int64 ()."""
         return ((), np.dtype(np.int64)) if slot == "count" else (value.shape, value.dtype)
 
@@ -225,26 +218,23 @@ class Optimizer:
         ShapeError if there is state for a parameter of another shape or dtype under this name.
         """
         key: str | Tensor = value if name is None else name
-        forms = {slot: self.slot_form(slot, value) for slot in self.slots}
+        specs = {slot: self.slot_form(slot, value) for slot in self.slots}
         if key not in self.state:
-            self.state[key] = {slot: _zeros(*form, value) for slot, form in forms.items()}
+            self.state[key] = {slot: _zeros(*spec, value) for slot, spec in specs.items()}
         state = self.state[key]
-        if any((tensor.shape, tensor.dtype) != forms[slot] for slot, tensor in state.items()):
+        if any((tensor.shape, tensor.dtype) != specs[slot] for slot, tensor in state.items()):
             raise ShapeError(
                 f"{type(self).__name__}: parameter {_called(name, value)}: wanted a value that fits its state "
                 f"{list(state.values())}, received {value.shape} {value.dtype}; one optimizer serves one net"
             )
         if state["count"].device is not value.device:
-            _move(state, value.device)
+            _move(state, device_of(value))
         return state
 
     def to_device(self, device: Device) -> None:
         """Move the state of all parameters."""
         for state in self.state.values():
             _move(state, device)
-
-    def _rule(self, name: str) -> Rule:
-        return next(rule for rule in reversed(self._rules) if fnmatchcase(name, rule.pattern))
 
     def _check(self, name: str | None, value: Tensor, gradient: Tensor) -> None:
         if not isinstance(value, Tensor) or not isinstance(gradient, Tensor):
@@ -265,26 +255,7 @@ class Optimizer:
             )
 
 
-def _rule(
-    where: str,
-    pattern: str,
-    lr_mult: float = 1.0,
-    decay_mult: float = 1.0,
-    regularizer: Regularizer | None = None,
-    constraint: Constraint | None = None,
-) -> Rule:
-    """A rule of checked values."""
-    for what, given, kind, example in (
-        ("regularizer", regularizer, Regularizer, "L2Regularizer(0.1)"),
-        ("constraint", constraint, Constraint, "NormConstraint(5)"),
-    ):
-        if given is not None and not isinstance(given, kind):
-            raise TypeError(f"{where} {what}: wanted a {kind.__name__} such as {example}, or None, received {given!r}")
-    lr_mult = at_least_zero(f"{where} lr_mult", lr_mult)
-    return Rule(pattern, lr_mult, at_least_zero(f"{where} decay_mult", decay_mult), regularizer, constraint)
-
-
-def _zeros(shape: Shape, dtype: np.dtype[Any], value: Tensor) -> Tensor:
+def _zeros(shape: Shape, dtype: DType, value: Tensor) -> Tensor:
     """State of a parameter, which lies as its value does, so that an update goes along both."""
     made: Tensor = value.device.empty(shape, dtype, value.memory_order() if shape == value.shape else "")
     made.layout = value.layout if shape == value.shape else ""

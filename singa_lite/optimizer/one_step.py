@@ -18,9 +18,9 @@ class Counting(Protocol):
 class OneStep:
     """The count of steps is put back at the end of the block, however it ends, unless `keep` was called inside.
 
-    Either way the step is over then, so that an update which follows begins another one. is_kept: whether `keep` was
-    called. is_whole: whether the block came to its end, with all of the step done or nothing of it; an interrupt may
-    come before it does.
+    Either way the step is over then: an update that follows begins another one. is_kept: whether `keep` was called.
+    is_whole: whether the end of the block was reached, with all of the step done or nothing of it. An interrupt may
+    prevent that.
     """
 
     def __init__(self, optimizer: Counting) -> None:

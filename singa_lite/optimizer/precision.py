@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from singa_lite import schedule
-from singa_lite.optimizer.base import Optimizer, Rule
+from singa_lite.array_types import DType
+from singa_lite.optimizer.base import Optimizer
+from singa_lite.optimizer.rules import Rule
 
 #: Settings that multiply what is kept at each step; 1 would keep it for ever.
 _DECAYS = ("momentum", "rho", "beta_1", "beta_2")
 
 
-def check(optimizer: Optimizer, dtype: np.dtype[Any]) -> None:
+def check(optimizer: Optimizer, dtype: DType) -> None:
     """ValueError for a number that is another one in this dtype: one that vanishes, or rounds to 1.
 
     An epsilon must be a normal number: in float16 squares of gradients below 1e-4 are 0, and steps, divided by the root
@@ -35,7 +36,7 @@ def check(optimizer: Optimizer, dtype: np.dtype[Any]) -> None:
     _check_decoupled(optimizer, dtype)
 
 
-def _check_epsilon(optimizer: Optimizer, dtype: np.dtype[Any]) -> None:
+def _check_epsilon(optimizer: Optimizer, dtype: DType) -> None:
     """Measured in float16: Adam learns with 1e-4 as in float32; with 1e-5 its loss leaps at first, with 1e-7 to NaN."""
     epsilon, least = optimizer.settings.get("epsilon", np.inf), float(np.finfo(dtype).tiny)
     if epsilon < least:
@@ -45,7 +46,7 @@ def _check_epsilon(optimizer: Optimizer, dtype: np.dtype[Any]) -> None:
         )
 
 
-def _check_decoupled(optimizer: Optimizer, dtype: np.dtype[Any]) -> None:
+def _check_decoupled(optimizer: Optimizer, dtype: DType) -> None:
     """Of AdamW: 1 - lr * weight_decay multiplies the value."""
     rate = _rate(optimizer)
     if rate is None or not optimizer.settings.get("decoupled"):
@@ -90,6 +91,6 @@ def _of(optimizer: Optimizer, name: str) -> str:
     return f"{type(optimizer).__name__} {name}"
 
 
-def _tiny(dtype: np.dtype[Any]) -> float:
+def _tiny(dtype: DType) -> float:
     """The smallest number above 0."""
     return float(np.finfo(dtype).smallest_subnormal)

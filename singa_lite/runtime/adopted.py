@@ -1,34 +1,35 @@
-"""Arrays of other owners, in this GPU's memory: read in order with their owner's work, held until they are read."""
+"""Arrays of other libraries in this GPU's memory: read in order with their owner's work, held until they are read."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+
+from singa_lite.runtime.cupy_types import Cupy, CupyArray, Event, Stream
 
 
 class Adopted:
-    """What the main stream reads of others. stream: the main one; gpu: its number.
+    """Arrays of others that the main stream reads. stream: the main one; gpu: its number.
 
     An owner's work is ordered with ours by the stream that is current in CuPy where the array is handed in: CuPy's own
     owners work on it, and by default it is the one that PyTorch works on as well. An owner on another stream takes no
     part in that; its bytes are safe until they are read if it does not overwrite them, for the array is held.
     """
 
-    def __init__(self, cupy: Any, gpu: int, stream: Any) -> None:
+    def __init__(self, cupy: Cupy, gpu: int, stream: Stream) -> None:
         self._cupy = cupy
         self._gpu = gpu
         self._stream = stream
-        self._leaving: list[Any] = []
-        self._held: deque[tuple[Any, list[Any]]] = deque()
+        self._leaving: list[CupyArray] = []
+        self._held: deque[tuple[Event, list[CupyArray]]] = deque()
 
     def wait_for_owner(self) -> None:
-        """The main stream goes on when the current one has done what it was asked for so far."""
+        """Lets the main stream wait for the work that the current one has so far."""
         self._in_order(self._current(), self._stream)
 
-    def let_go(self, array: Any) -> None:
-        """Nothing more will be asked of the array: its owner goes on when that is done, and until then it lives.
+    def let_go(self, array: CupyArray) -> None:
+        """Lets the owner wait for the work that reads the array, and holds the array until that is done.
 
-        Not while the stream is being captured, when a finalizer may call this too: then at the next call.
+        A finalizer may call this while the stream is being captured; the array is then let go at the next call.
         """
         self.drop()
         self._leaving.append(array)
@@ -38,16 +39,17 @@ class Adopted:
         self._held.append((self._in_order(self._stream, self._current()), leaving))
 
     def drop(self) -> None:
-        """Forget the arrays that are read."""
+        """Forgets the arrays that have been read."""
         while self._held and self._held[0][0].done:
             self._held.popleft()
 
-    def _current(self) -> Any:
-        return self._cupy.cuda.get_current_stream(self._gpu)
+    def _current(self) -> Stream:
+        stream: Stream = self._cupy.cuda.get_current_stream(self._gpu)
+        return stream
 
-    def _in_order(self, first: Any, then: Any) -> Any:
-        """What one stream was asked for so far comes before what the other will be; the event between them."""
-        event = self._cupy.cuda.Event(disable_timing=True)
+    def _in_order(self, first: Stream, then: Stream) -> Event:
+        """Lets the second stream wait for the work that the first one has so far; returns the event between them."""
+        event: Event = self._cupy.cuda.Event(disable_timing=True)
         event.record(first)
         then.wait_event(event)
         return event

@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
 
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.notice import warn
-
-
-class CapturedGraph(Protocol):
-    """What a capture gives (`cupy.cuda.graph.Graph`)."""
-
-    def launch(self, stream: Any) -> None: ...
-
-
-class CapturingStream(Protocol):
-    """What is wanted of a stream (`cupy.cuda.Stream`, made with non_blocking=True)."""
-
-    def begin_capture(self) -> None: ...
-
-    def end_capture(self) -> CapturedGraph: ...
+from singa_lite.runtime.cupy_types import CapturedGraph, CapturingStream
 
 
 class NotCapturable(RuntimeError):
@@ -30,9 +16,9 @@ class NotCapturable(RuntimeError):
 class CapturedReplay:
     """Runs launches: the first time one by one, then captured, from then on as one graph launch.
 
-    The first run warms up: code is compiled and loaded, which a capture refuses. A capture does nothing but note, so
-    where one fails nothing has run; then the launches run one by one for ever, and a warning says which was the cause.
-    names: of what each launch does. cause: that of the refusal, "" as long as there was none.
+    The first run warms up: it compiles and loads code, which a capture refuses to do. A capture only notes the work, so
+    where it fails nothing has run. The launches then run one by one for ever, and a warning names the cause.
+    names: of what each launch does. cause: why the capture was refused, "" as long as it was not.
     """
 
     def __init__(self, stream: CapturingStream, launches: Sequence[Launch], names: Sequence[str]) -> None:
@@ -58,8 +44,8 @@ class CapturedReplay:
             launch()
         self._warm = True
 
-    def pausing(self, place: int, wait: Callable[[], object]) -> None:
-        """See `runtime.Replay`: a graph cannot wait for the host, so all of it waits."""
+    def pausing(self, index: int, wait: Callable[[], object]) -> None:
+        """See `runtime.Replay`. A graph cannot wait for the host in its midst, so `wait` is called before all of it."""
         wait()
         self()
 
@@ -71,12 +57,12 @@ class CapturedReplay:
         warn(f"this step cannot be one CUDA graph: {self.cause}; its operations are launched one by one")
         return None
 
-    def _capture(self, places: Sequence[int]) -> CapturedGraph:
-        """The graph of these launches. What a launch raises comes out with the capture ended."""
+    def _capture(self, indices: Sequence[int]) -> CapturedGraph:
+        """The graph of these launches. Where a launch raises, the capture is ended before the error goes on."""
         self._stream.begin_capture()
         try:
-            for place in places:
-                self._launches[place]()
+            for index in indices:
+                self._launches[index]()
         except BaseException:
             self._end_broken()
             raise
@@ -85,14 +71,14 @@ class CapturedReplay:
     def _end_broken(self) -> None:
         try:
             self._stream.end_capture()
-        except Exception:  # CUDA says once more that the capture is broken; the first word of it is on its way up
+        except Exception:  # CUDA says again that the capture is broken; the first error is on its way up
             return
 
     def _culprit(self, error: Exception) -> str:
-        """The first launch that cannot be captured by itself: CUDA tells of some only when the capture ends."""
-        for place, name in enumerate(self._names):
+        """Names the first launch that cannot be captured by itself: CUDA reports some only when the capture ends."""
+        for index, name in enumerate(self._names):
             try:
-                self._capture([place])
+                self._capture([index])
             except Exception as own:
                 return f"{name}: {own}"
         return f"its operations together: {error}"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array, DeviceArray, DType
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.runtime.adopted import Adopted
 from singa_lite.runtime.capture import CapturedReplay, NotCapturable
 from singa_lite.runtime.cuda_pool import ALIGNMENT, CudaPool
-from singa_lite.runtime.runtime import HostArray
+from singa_lite.runtime.cupy_types import Cupy, CupyArray, Pointer, Stream
 from singa_lite.runtime.staging import Staging
 
 
@@ -25,12 +25,12 @@ class Cuda:
     alignment = ALIGNMENT
     feed_layout = "image"
 
-    def __init__(self, cupy: Any, index: int, limit: int | None = None) -> None:
+    def __init__(self, cupy: Cupy, index: int, limit: int | None = None) -> None:
         self.index = index
         self._cupy = cupy
         self._device = cupy.cuda.Device(index)
         with self._device:
-            self.stream = cupy.cuda.Stream(non_blocking=True)
+            self.stream: Stream = cupy.cuda.Stream(non_blocking=True)
             self.pool = CudaPool(cupy.cuda.MemoryPool(), self.here, self._poison, limit)
             self._staging = Staging(cupy, self.stream, self.pool)
             self._adopted = Adopted(cupy, index, self.stream)
@@ -41,16 +41,19 @@ class Cuda:
         with self._device, self.stream:
             yield
 
-    def view(self, memory: Any, shape: Sequence[int], dtype: np.dtype[Any], strides: Sequence[int], offset: int) -> Any:
-        """CuPy's array; no driver is asked."""
-        return self._cupy.ndarray(tuple(shape), dtype, memptr=memory + offset, strides=tuple(strides))
+    def view(
+        self, memory: Pointer, shape: Sequence[int], dtype: DType, strides: Sequence[int], offset: int
+    ) -> CupyArray:
+        """CuPy's array; the driver is not called."""
+        array: CupyArray = self._cupy.ndarray(tuple(shape), dtype, memptr=memory + offset, strides=tuple(strides))
+        return array
 
-    def part(self, memory: Any, offset: int, nbytes: int) -> Any:
-        """A pointer, which knows no end."""
+    def memory_slice(self, memory: Pointer, offset: int, nbytes: int) -> Pointer:
+        """A pointer to the first of these bytes; it knows no end."""
         return memory + offset
 
-    def write(self, array: Any, values: HostArray) -> None:
-        """One copy; where the array has gaps, what lies in them is read before."""
+    def write(self, array: CupyArray, values: Array) -> None:
+        """Copies one span of bytes. Where the array has gaps, the bytes in them are read before."""
         if array.size == 0:
             return
         span = np.empty(_span(array), np.uint8)
@@ -61,12 +64,12 @@ class Cuda:
             self._upload(array, span)
 
     @contextmanager
-    def staged(self, owner: Any, values: HostArray) -> Iterator[Any]:
+    def staged(self, owner: object, values: Array) -> Iterator[Pointer]:
         """The values on the GPU, see `Staging.staged`."""
         with self.here(), self._staging.staged(owner, values) as memory:
             yield memory
 
-    def read(self, array: Any) -> HostArray:
+    def read(self, array: DeviceArray) -> Array:
         """Waits for all work so far."""
         if array.size == 0:
             return np.empty(array.shape, array.dtype)
@@ -75,38 +78,38 @@ class Cuda:
             self._download(span, array)
         return np.array(_shown(span, array), order="C")
 
-    def _upload(self, array: Any, span: HostArray) -> None:
-        """From memory that is not pinned: CUDA has taken the bytes when the call returns."""
+    def _upload(self, array: CupyArray, span: Array) -> None:
+        """Copies from memory that is not pinned: CUDA has read the bytes when the call returns."""
         runtime = self._cupy.cuda.runtime
         runtime.memcpyAsync(array.data.ptr, span.ctypes.data, span.nbytes, runtime.memcpyHostToDevice, self.stream.ptr)
 
-    def _download(self, span: HostArray, array: Any) -> None:
+    def _download(self, span: Array, array: CupyArray) -> None:
         runtime = self._cupy.cuda.runtime
         runtime.memcpyAsync(span.ctypes.data, array.data.ptr, span.nbytes, runtime.memcpyDeviceToHost, self.stream.ptr)
         self._wait()
 
-    def export(self, keeper: Any, array: Any) -> Any:
-        """CuPy's protocols, told of this stream; a reader on another one waits for it."""
+    def export(self, keeper: object, array: CupyArray) -> _Export:
+        """CuPy's DLPack on this stream; a reader on another stream waits for it."""
         return _Export(self, keeper, array)
 
-    def adopt(self, given: Any) -> tuple[Any, Any] | None:
-        """Arrays of this GPU by DLPack, behind the work that made them, see `Adopted`."""
+    def adopt(self, given: object) -> tuple[Pointer, CupyArray] | None:
+        """Takes an array of this GPU by DLPack, ordered behind the work that made it, see `Adopted`."""
         kind, index = given.__dlpack_device__() if hasattr(given, "__dlpack_device__") else (0, -1)
         if (int(kind), index) != (_DLPACK_CUDA, self.index):
             return None
         with self._device:
-            self._adopted.wait_for_owner()  # CuPy's arrays see to it for the current stream, which below is ours
+            self._adopted.wait_for_owner()  # CuPy waits only for its current stream, which below is ours
         with self.here():
-            array = self._cupy.from_dlpack(given)
+            array: CupyArray = self._cupy.from_dlpack(given)
         return array.data, array
 
-    def let_go(self, array: Any) -> None:
+    def let_go(self, array: CupyArray) -> None:
         """See `Adopted.let_go`."""
         with self._device:
             self._adopted.let_go(array)
 
     def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> CapturedReplay:
-        """One graph launch from the third run on."""
+        """Launches one CUDA graph from the third run on."""
         return CapturedReplay(self.stream, launches, names)
 
     def refuse_capture(self, why: str) -> None:
@@ -115,14 +118,14 @@ class Cuda:
             raise NotCapturable(why)
 
     def synchronize(self) -> None:
-        """Wait for the stream."""
+        """Waits for the stream."""
         self._wait()
 
     def _wait(self) -> None:
         self.stream.synchronize()
         self._adopted.drop()
 
-    def _poison(self, memory: Any, nbytes: int) -> None:
+    def _poison(self, memory: Pointer, nbytes: int) -> None:
         if self.stream.is_capturing():  # a finalizer may come at any time, and its fill would be run at each replay
             return
         with self._device:
@@ -133,27 +136,27 @@ _DLPACK_CUDA = 2
 
 
 class _Export:
-    """A tensor's array for others. DLPack orders the reader behind the current stream, so this one is made current."""
+    """A tensor's array for other libraries. DLPack lets a reader wait for the current stream: ours, made current."""
 
-    def __init__(self, runtime: Cuda, keeper: Any, array: Any) -> None:
+    def __init__(self, runtime: Cuda, keeper: object, array: CupyArray) -> None:
         self._runtime = runtime
         self._keeper = keeper
         self._array = array
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(self, **options: object) -> object:
         with self._runtime.here():
             return self._array.__dlpack__(**options)
 
-    def __dlpack_device__(self) -> Any:
+    def __dlpack_device__(self) -> tuple[int, int]:
         return self._array.__dlpack_device__()
 
 
-def _span(array: Any) -> int:
-    """Bytes from the first element of an array to behind its last."""
+def _span(array: CupyArray) -> int:
+    """Bytes from the start of an array's first element to the end of its last."""
     steps = sum((extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True))
     return int(steps + array.dtype.itemsize)
 
 
-def _shown(span: HostArray, array: Any) -> HostArray:
-    """The array's elements within a copy of its span."""
+def _shown(span: Array, array: CupyArray) -> Array:
+    """The array's elements, in a host copy of its span."""
     return np.ndarray(array.shape, array.dtype, span, 0, array.strides)

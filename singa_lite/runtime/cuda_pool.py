@@ -5,22 +5,29 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 from singa_lite.memory.pool import OutOfMemoryError
+from singa_lite.runtime.cupy_types import CupyPool, Pointer
 from singa_lite.unique import Unique
 
 ALIGNMENT = 512  # bytes, the granule of CuPy's pool
 
 
 class CudaRegion(Unique):
-    """What `CudaPool.take` hands out. memory: a `cupy.cuda.MemoryPointer`; nbytes: rounded up to ALIGNMENT."""
+    """What `CudaPool.take` hands out. memory: None once it was given back; nbytes: rounded up to ALIGNMENT."""
 
     __slots__ = ("memory", "nbytes")
 
-    def __init__(self, memory: Any, nbytes: int) -> None:
-        self.memory = memory
+    def __init__(self, memory: Pointer, nbytes: int) -> None:
+        self.memory: Pointer | None = memory
         self.nbytes = nbytes
+
+    @property
+    def pointer(self) -> Pointer:
+        """The memory of a region in use. ValueError once it was given back."""
+        if self.memory is None:
+            raise ValueError(f"wanted a region in use, received one of {self.nbytes} bytes that was given before")
+        return self.memory
 
 
 class CudaPool(Unique):
@@ -32,9 +39,9 @@ class CudaPool(Unique):
 
     def __init__(
         self,
-        pool: Any,
-        here: Callable[[], AbstractContextManager[Any]],
-        fill: Callable[[Any, int], None],
+        pool: CupyPool,
+        here: Callable[[], AbstractContextManager[object]],
+        fill: Callable[[Pointer, int], None],
         limit: int | None = None,
     ) -> None:
         self.checked = False
@@ -45,7 +52,7 @@ class CudaPool(Unique):
         self._used = self._high_water = 0
         self.set_limit(limit)
 
-    def take(self, nbytes: int, owner: Any = None) -> CudaRegion:
+    def take(self, nbytes: int, owner: object = None) -> CudaRegion:
         """A region of at least `nbytes` bytes. ValueError for a negative number, OutOfMemoryError if there is none.
 
         owner: of no interest here, as CuPy takes bytes back with the last reference to them.
@@ -63,7 +70,7 @@ class CudaPool(Unique):
         self._high_water = max(self._high_water, self._used)
         return CudaRegion(memory, size)
 
-    def _allocated(self, size: int) -> Any:
+    def _allocated(self, size: int) -> Pointer | None:
         """Bytes, or None. CuPy's pool gives its free blocks back to the driver before it refuses."""
         with self._here():
             try:
@@ -76,10 +83,9 @@ class CudaPool(Unique):
 
     def give(self, region: CudaRegion) -> None:
         """Hand a region back. ValueError if it was given before."""
-        if region.memory is None:
-            raise ValueError(f"wanted a region in use, received one of {region.nbytes} bytes that was given before")
+        memory = region.pointer
         if self.checked:
-            self._fill(region.memory, region.nbytes)
+            self._fill(memory, region.nbytes)
         region.memory = None
         self._used -= region.nbytes
 

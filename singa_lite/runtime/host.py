@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from singa_lite.array_types import Array, DType
 from singa_lite.kernels.kernel_set import Launch
-from singa_lite.runtime.runtime import HostArray
 
 _HERE = nullcontext()
+
+Memory = NDArray[np.uint8]
 
 
 class Host:
@@ -20,49 +22,47 @@ class Host:
     alignment = 64  # a cache line, and the widest vector register
     feed_layout = ""
 
-    def view(
-        self, memory: Any, shape: Sequence[int], dtype: np.dtype[Any], strides: Sequence[int], offset: int
-    ) -> HostArray:
-        """NumPy's."""
+    def view(self, memory: Memory, shape: Sequence[int], dtype: DType, strides: Sequence[int], offset: int) -> Array:
+        """NumPy's array over the bytes."""
         return np.ndarray(shape, dtype, memory, offset, strides)
 
-    def part(self, memory: Any, offset: int, nbytes: int) -> Any:
-        """A slice."""
+    def memory_slice(self, memory: Memory, offset: int, nbytes: int) -> Memory:
+        """A slice of the array of bytes."""
         return memory[offset : offset + nbytes]
 
-    def write(self, array: HostArray, values: HostArray) -> None:
-        """A copy."""
+    def write(self, array: Array, values: Array) -> None:
+        """Copies at once."""
         np.copyto(array, values, casting="same_kind")
 
-    def staged(self, owner: Any, values: HostArray) -> None:
-        """Nothing runs meanwhile."""
+    def staged(self, owner: object, values: Array) -> None:
+        """None: no work runs on a CPU while values are copied."""
         return None
 
-    def read(self, array: HostArray) -> HostArray:
-        """A copy."""
+    def read(self, array: Array) -> Array:
+        """A copy in C order."""
         return np.array(array, order="C")
 
-    def export(self, keeper: Any, array: HostArray) -> HostArray:
-        """NumPy's own protocol."""
+    def export(self, keeper: object, array: Array) -> Array:
+        """A NumPy array, which has NumPy's own DLPack."""
         return np.asarray(_Export(keeper, array))
 
-    def adopt(self, given: Any) -> None:
-        """Foreign arrays are copied: they may be read-only, and lie anyhow."""
+    def adopt(self, given: object) -> None:
+        """None: arrays of other libraries are copied, as they may be read-only or not aligned."""
         return None
 
-    def let_go(self, array: Any) -> None:
-        """None is ever adopted."""
+    def let_go(self, array: Array) -> None:
+        """Nothing, as no array is ever adopted."""
 
     def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> _Loop:
-        """A loop."""
+        """A loop over the launches."""
         return _Loop(tuple(launches))
 
-    def here(self) -> AbstractContextManager[Any]:
-        """There is one CPU."""
+    def here(self) -> AbstractContextManager[object]:
+        """Nothing to do, as there is one CPU."""
         return _HERE
 
     def synchronize(self) -> None:
-        """Nothing is ever under way."""
+        """Nothing, as each call is done when it returns."""
 
 
 class _Loop:
@@ -77,18 +77,18 @@ class _Loop:
         for launch in self._launches:
             launch()
 
-    def pausing(self, place: int, wait: Callable[[], object]) -> None:
+    def pausing(self, index: int, wait: Callable[[], object]) -> None:
         """See `runtime.Replay`."""
-        for launch in self._launches[:place]:
+        for launch in self._launches[:index]:
             launch()
         wait()
-        for launch in self._launches[place:]:
+        for launch in self._launches[index:]:
             launch()
 
 
 class _Export:
     """Holds a tensor for as long as NumPy holds an array over its bytes."""
 
-    def __init__(self, keeper: Any, array: HostArray) -> None:
+    def __init__(self, keeper: object, array: Array) -> None:
         self.keeper = keeper
         self.__array_interface__ = array.__array_interface__

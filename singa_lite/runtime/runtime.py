@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from singa_lite.array_types import Array, DeviceArray, DeviceMemory, DeviceRegion, DType
 from singa_lite.kernels.kernel_set import Launch
-
-HostArray = NDArray[Any]
 
 
 class Region(Protocol):
@@ -21,7 +17,7 @@ class Region(Protocol):
     def nbytes(self) -> int: ...
 
     @property
-    def memory(self) -> Any: ...
+    def memory(self) -> DeviceMemory: ...
 
 
 class MemoryPool(Protocol):
@@ -29,9 +25,9 @@ class MemoryPool(Protocol):
 
     checked: bool
 
-    def take(self, nbytes: int, owner: Any = None) -> Any: ...
+    def take(self, nbytes: int, owner: object = None) -> Region: ...
 
-    def give(self, region: Any) -> None: ...
+    def give(self, region: DeviceRegion) -> None: ...
 
     def check(self) -> None: ...
 
@@ -62,8 +58,8 @@ class Replay(Protocol):
 
     def __call__(self) -> None: ...
 
-    def pausing(self, place: int, wait: Callable[[], object]) -> None:
-        """Run them, and call `wait` once before the one at `place`, or earlier."""
+    def pausing(self, index: int, wait: Callable[[], object]) -> None:
+        """Run them, and call `wait` once before the launch at `index`, or earlier."""
 
 
 class Runtime(Protocol):
@@ -76,38 +72,40 @@ class Runtime(Protocol):
     alignment: int
     feed_layout: str
 
-    def view(self, memory: Any, shape: Sequence[int], dtype: np.dtype[Any], strides: Sequence[int], offset: int) -> Any:
+    def view(
+        self, memory: DeviceMemory, shape: Sequence[int], dtype: DType, strides: Sequence[int], offset: int
+    ) -> DeviceArray:
         """An array over a region's memory, no copy. strides, offset: bytes."""
 
-    def part(self, memory: Any, offset: int, nbytes: int) -> Any:
-        """The memory of so many bytes within a region's memory, for `view`."""
+    def memory_slice(self, memory: DeviceMemory, offset: int, nbytes: int) -> DeviceMemory:
+        """The memory of `nbytes` bytes from `offset` on within a region's memory, for `view`."""
 
-    def write(self, array: Any, values: HostArray) -> None:
+    def write(self, array: DeviceArray, values: Array) -> None:
         """Overwrite with host values of this shape, whose dtype converts without changing kind."""
 
-    def staged(self, owner: Any, values: HostArray) -> AbstractContextManager[Any] | None:
-        """Memory with a batch's values in C order, for work asked for inside that brings them to where they are wanted.
+    def staged(self, owner: object, values: Array) -> AbstractContextManager[DeviceMemory] | None:
+        """A context that gives memory with a batch's values in C order; work asked for inside may read it.
 
-        They come while work asked for earlier still runs. None where that gains nothing over `write`. owner: the block
-        that is fed; what serves to feed it is kept for its next batch, and given back when it dies.
+        The values are copied while work asked for earlier still runs. None where that gains nothing over `write`.
+        owner: the block that is fed. Its staging memory is kept for its next batch, and given back when it dies.
         """
 
-    def read(self, array: Any) -> HostArray:
+    def read(self, array: DeviceArray) -> Array:
         """A copy of the values on the host, in C order; waits for them."""
 
-    def export(self, keeper: Any, array: Any) -> Any:
+    def export(self, keeper: object, array: DeviceArray) -> DeviceArray:
         """The array in a form that speaks DLPack and keeps `keeper` alive."""
 
-    def adopt(self, given: Any) -> tuple[Any, Any] | None:
-        """(memory, array) of a foreign array that lies in this processor's memory, no copy; None if it does not."""
+    def adopt(self, given: object) -> tuple[DeviceMemory, DeviceArray] | None:
+        """(memory, array) of another library's array in this processor's memory, no copy; None if it lies elsewhere."""
 
-    def let_go(self, array: Any) -> None:
+    def let_go(self, array: DeviceArray) -> None:
         """An adopted array will not be used any more; it is held until what it was used for is done."""
 
     def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> Replay:
         """What runs these launches, again and again. names: of what each does."""
 
-    def here(self) -> AbstractContextManager[Any]:
+    def here(self) -> AbstractContextManager[object]:
         """Inside, this processor and its stream are the current ones."""
 
     def synchronize(self) -> None:

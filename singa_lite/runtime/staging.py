@@ -1,53 +1,54 @@
-"""Staging: batches on their way to the GPU on a stream of their own, while the step before still runs."""
+"""Staging: batches are copied to the GPU on a stream of their own, while the step before still runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
 import numpy as np
 
-from singa_lite.runtime.runtime import HostArray, MemoryPool
+from singa_lite.array_types import Array
+from singa_lite.runtime.cuda_pool import CudaPool
+from singa_lite.runtime.cupy_types import Cupy, Event, Pointer, Stream
 
 
 class Slot:
-    """Pinned host bytes and GPU bytes that the batches of one tensor pass through. owner: with which the slot ends.
+    """Pinned host bytes and GPU bytes that the batches of one tensor pass through. The slot ends when its owner dies.
 
-    copied: recorded on the side stream when the pinned bytes are free again; consumed: on the main one when the GPU's
-    are. They are from the main stream's pool, so it may still have work to do with what lay there before.
+    copied: recorded on the side stream when the pinned bytes are free again; consumed: recorded on the main stream when
+    the GPU's bytes are. These come from the main stream's pool, so work of it may still use what lay there before.
     """
 
-    def __init__(self, cupy: Any, pool: MemoryPool, stream: Any, owner: Any, nbytes: int) -> None:
+    def __init__(self, cupy: Cupy, pool: CudaPool, stream: Stream, owner: object, nbytes: int) -> None:
         self.nbytes = nbytes
         self.pinned = cupy.cuda.alloc_pinned_memory(nbytes)
-        self.copied = cupy.cuda.Event(disable_timing=True)
-        self.consumed = cupy.cuda.Event(disable_timing=True)
+        self.copied: Event = cupy.cuda.Event(disable_timing=True)
+        self.consumed: Event = cupy.cuda.Event(disable_timing=True)
         self.region = pool.take(nbytes)
         self.consumed.record(stream)
         self._pool = pool
         self.end = finalize(owner, self._end)
-        self.end.atexit = False  # the process takes all of it along
+        self.end.atexit = False  # all memory goes with the process
 
     def _end(self) -> None:
-        """Give the bytes back, once nothing writes to them. What still reads the GPU's is before whatever gets them."""
+        """Gives the bytes back once nothing writes to them. Whatever gets the GPU's comes behind what reads them."""
         self.copied.synchronize()
         self._pool.give(self.region)
 
 
 class Staging:
-    """The slots of one GPU, one for each block that is fed. stream: the main one; pool: where their bytes are from."""
+    """The slots of one GPU, one for each block that is fed. stream: the main one; pool: their bytes come from it."""
 
-    def __init__(self, cupy: Any, stream: Any, pool: MemoryPool) -> None:
+    def __init__(self, cupy: Cupy, stream: Stream, pool: CudaPool) -> None:
         self._cupy = cupy
         self._stream = stream
-        self._side = cupy.cuda.Stream(non_blocking=True)
+        self._side: Stream = cupy.cuda.Stream(non_blocking=True)
         self._pool = pool
-        self._slots: WeakKeyDictionary[Any, Slot] = WeakKeyDictionary()
+        self._slots: WeakKeyDictionary[object, Slot] = WeakKeyDictionary()
 
     @contextmanager
-    def staged(self, owner: Any, values: HostArray) -> Iterator[Any]:
+    def staged(self, owner: object, values: Array) -> Iterator[Pointer]:
         """The GPU's memory with the values in C order, valid for work asked of the main stream inside.
 
         owner: the block that is fed. Host values are read before this returns; the copy waits for no running step.
@@ -58,17 +59,17 @@ class Staging:
         np.copyto(pinned, values)
         self._side.wait_event(slot.consumed)
         runtime = self._cupy.cuda.runtime
-        address, nbytes = slot.region.memory.ptr, values.nbytes
-        runtime.memcpyAsync(address, pinned.ctypes.data, nbytes, runtime.memcpyHostToDevice, self._side.ptr)
+        memory, nbytes = slot.region.pointer, values.nbytes
+        runtime.memcpyAsync(memory.ptr, pinned.ctypes.data, nbytes, runtime.memcpyHostToDevice, self._side.ptr)
         slot.copied.record(self._side)
         self._stream.wait_event(slot.copied)
         try:
-            yield slot.region.memory
+            yield memory
         finally:
             slot.consumed.record(self._stream)
 
-    def _slot(self, owner: Any, nbytes: int) -> Slot:
-        """The block's, a new one where that is too small."""
+    def _slot(self, owner: object, nbytes: int) -> Slot:
+        """The block's slot; a new one where that is too small."""
         slot = self._slots.get(owner)
         if slot is None or slot.nbytes < nbytes:
             if slot is not None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
+from singa_lite.array_types import DType
 from singa_lite.arrays import check_detached, dtype_of, host_array, is_plain, on_host, says_form
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.notice import warn
+from singa_lite.recorded_steps import Shaped as Shaped
 from singa_lite.tensor import Shape, Tensor, as_tensor, to_numpy
 
 
-def by_name(given: Any, names: list[str], what: str) -> dict[str, Any]:
+def by_name(given: object, names: list[str], what: str) -> dict[str, object]:
     """`given` as {name: value}: a dict with exactly these names, or one value where there is one name."""
     if not isinstance(given, Mapping):
         if len(names) != 1:
@@ -25,7 +27,7 @@ def by_name(given: Any, names: list[str], what: str) -> dict[str, Any]:
     return dict(given)
 
 
-def as_array(where: str, given: Any) -> Any:
+def as_array(where: str, given: object) -> Shaped:
     """`given` as what a step is fed with: a Tensor, an array in a GPU's memory, or NumPy's in native byte order.
 
     TypeError for what is no array, GraphError for a Tensor without a value. where: what messages begin with.
@@ -38,9 +40,19 @@ def as_array(where: str, given: Any) -> Any:
     if on_host(given):
         return host_array(where, given)
     check_detached(where, given)
-    if dtype_of(given) is None:
-        raise TypeError(f"{where}: wanted an array of NumPy's dtypes, received {given.dtype}; convert it first")
+    if not _has_dtype(given):
+        dtype = getattr(given, "dtype", None)
+        raise TypeError(f"{where}: wanted an array of NumPy's dtypes, received {dtype}; convert it first")
     return given
+
+
+def _has_dtype(given: object) -> TypeGuard[Shaped]:
+    return dtype_of(given) is not None
+
+
+def says_shape(given: object, where: str) -> TypeGuard[Shaped]:
+    """Whether it says shape and dtype without being read. ValueError if it cannot, as of a file that was closed."""
+    return is_plain(given) or says_form(where, given)
 
 
 def check_value(where: str, given: Tensor) -> None:
@@ -49,7 +61,7 @@ def check_value(where: str, given: Tensor) -> None:
         raise GraphError(f"{where}: wanted a tensor with a value, received {given!r}, which was recorded and never run")
 
 
-def check_input(where: str, given: Any, sample_shape: Shape, dtype: np.dtype[Any]) -> None:
+def check_input(where: str, given: Shaped, sample_shape: Shape, dtype: DType) -> None:
     """ShapeError or TypeError unless `given` is a batch of at least one sample of this shape and dtype."""
     shape = tuple(given.shape)
     if shape[1:] != sample_shape or not shape:
@@ -64,26 +76,26 @@ def check_input(where: str, given: Any, sample_shape: Shape, dtype: np.dtype[Any
         )
 
 
-def same_counts(where: str, inputs: Mapping[str, Any]) -> None:
+def same_counts(where: str, inputs: Mapping[str, Shaped]) -> None:
     """ShapeError unless there are equally many samples for each input."""
     counts = {name: array.shape[0] for name, array in inputs.items()}
     if len(set(counts.values())) != 1:
         raise ShapeError(f"{where}: wanted equally many samples in each input, received {counts}")
 
 
-def checked_inputs(x: Any, sample_shapes: Mapping[str, Shape], dtype: np.dtype[Any]) -> dict[str, Any]:
+def checked_inputs(x: object, sample_shapes: Mapping[str, Shape], dtype: DType) -> dict[str, Shaped]:
     """The batch as one array an input layer, each checked. x: one array, or {input layer: array}."""
     arrays = {}
     for name, given in by_name(x, list(sample_shapes), "inputs of the net").items():
         where = f"input of layer {name!r}"
-        said = given if is_plain(given) or says_form(where, given) else as_array(where, given)
-        check_input(where, said, sample_shapes[name], dtype)  # before anything is read from a file
-        arrays[name] = as_array(where, said)
+        shaped: Shaped = given if says_shape(given, where) else as_array(where, given)
+        check_input(where, shaped, sample_shapes[name], dtype)  # before anything is read from a file
+        arrays[name] = as_array(where, shaped)
     same_counts("inputs of the net", arrays)
     return arrays
 
 
-def as_tensors(arrays: Mapping[str, Any], device: Device) -> dict[str, Tensor]:
+def as_tensors(arrays: Mapping[str, object], device: Device) -> dict[str, Tensor]:
     """Each array as a tensor on the device; one that is there already is not copied."""
     return {name: as_tensor(array, device) for name, array in arrays.items()}
 
@@ -93,7 +105,7 @@ def untaped(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach() for name, tensor in tensors.items()}
 
 
-def warn_of_nan(named: Mapping[str, Any]) -> None:
+def warn_of_nan(named: Mapping[str, object]) -> None:
     """Warn of arrays that hold NaN or infinity; integers cannot."""
     for name, given in named.items():
         array = given if isinstance(given, np.ndarray) else to_numpy(as_tensor(given))

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeAlias
 
-from singa_lite.checks import whole
+from singa_lite.checks import is_int, whole
 from singa_lite.errors import GraphError
 from singa_lite.layer_graph import LayerGraph
+from singa_lite.tensor import Tensor, as_tensor
 from singa_lite.training import batch, samples
 from singa_lite.training.objective import Objective
 from singa_lite.training.samples import Samples
 
+#: {"input": {input layer: batch}, "target": {output layer: targets}}, checked.
+CheckedFeeds: TypeAlias = dict[str, dict[str, batch.Shaped]]
 
-def inputs(layers: LayerGraph, x: Any) -> dict[str, dict[str, Any]]:
+
+def inputs(layers: LayerGraph, x: object) -> CheckedFeeds:
     """A batch as a step without targets takes it."""
     return {"input": batch.checked_inputs(x, layers.input_shapes(), layers.dtype)}
 
 
-def inputs_and_targets(layers: LayerGraph, objective: Objective, x: Any, y: Any) -> dict[str, dict[str, Any]]:
+def inputs_and_targets(layers: LayerGraph, objective: Objective, x: object, y: object) -> CheckedFeeds:
     """A batch and its targets by layer, as a step takes them."""
     feeds = inputs(layers, x)
     count = next(iter(feeds["input"].values())).shape[0]
@@ -26,13 +30,23 @@ def inputs_and_targets(layers: LayerGraph, objective: Objective, x: Any, y: Any)
     return feeds | {"target": objective.targets(y, wanted, layers.dtype)}
 
 
-def warn_of_nan(feeds: Mapping[str, Mapping[str, Any]]) -> None:
+def derivatives(layers: LayerGraph, dy: object) -> dict[str, list[Tensor]]:
+    """What `backward` is given, one derivative or {layer: derivative, or a list of them}, as tensors by layer."""
+    named = dy if isinstance(dy, Mapping) else batch.by_name(dy, layers.output_names(), "backward")
+    given = {name: value if isinstance(value, list) else [value] for name, value in named.items()}
+    return {
+        name: [as_tensor(batch.as_array(f"backward: dy of {name!r}", value), layers.device) for value in values]
+        for name, values in given.items()
+    }
+
+
+def warn_of_nan(feeds: CheckedFeeds) -> None:
     """Warn of inputs, then of targets, that hold NaN or infinity."""
     for kind, arrays in feeds.items():
         batch.warn_of_nan({f"{kind} of layer {name!r}": array for name, array in arrays.items()})
 
 
-def data(where: str, layers: LayerGraph, objective: Objective, x: Any, y: Any, batch_size: int) -> Samples:
+def data(where: str, layers: LayerGraph, objective: Objective, x: object, y: object, batch_size: int) -> Samples:
     """The data of `fit` or `evaluate`: shapes, dtypes, counts, and the values of targets in memory."""
     batch_size = whole(f"{where} batch_size", batch_size, 1)
     arrays = samples.checked_inputs(where, x, layers.input_shapes(), layers.dtype)
@@ -43,10 +57,17 @@ def data(where: str, layers: LayerGraph, objective: Objective, x: Any, y: Any, b
     return Samples(arrays, targets, batch_size, (not isinstance(x, Mapping), not isinstance(y, Mapping)))
 
 
-def data_to_predict(layers: LayerGraph, x: Any, batch_size: int) -> Samples:
+def data_to_predict(layers: LayerGraph, x: object, batch_size: int) -> Samples:
     """The data of `predict`, which have no targets."""
     arrays = samples.checked_inputs("predict", x, layers.input_shapes(), layers.dtype)
     return Samples(arrays, None, whole("predict batch_size", batch_size, 1), (not isinstance(x, Mapping), True))
+
+
+def batch_size(where: str, given: object) -> int:
+    """The number of samples of a batch. ValueError unless it is a whole number of at least 1."""
+    if not is_int(given) or given < 1:
+        raise ValueError(f"{where}: wanted a batch of at least 1 sample, received {given!r}")
+    return int(given)
 
 
 def single_outputs(layers: LayerGraph) -> None:

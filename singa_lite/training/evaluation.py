@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any, Protocol
+from typing import Protocol
 
 from singa_lite.device import Device
+from singa_lite.layer import OneOrMore
 from singa_lite.tensor import Tensor
 from singa_lite.training.progress import Mean
 from singa_lite.training.samples import Samples
@@ -17,17 +18,17 @@ class Evaluable(Protocol):
 
     device: Device
 
-    def evaluate_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]: ...
+    def evaluate_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]: ...
 
-    def predict_one_batch(self, x: Any) -> Any: ...
+    def predict_one_batch(self, x: object) -> OneOrMore: ...
 
 
 def evaluate(
     net: Evaluable, data: Samples, after_batch: Callable[[], None] = lambda: None, prefetch: int = 0
-) -> tuple[float, Any]:
+) -> tuple[float, OneOrMore]:
     """See `FeedForwardNet.evaluate`. after_batch: called after each batch; prefetch: as for `FeedForwardNet.fit`."""
     mean = Mean()
-    with closing(data.batches(data.indices(), prefetch)) as all_batches:
+    with closing(data.batches(data.slices(), prefetch)) as all_batches:
         for batch in all_batches:
             loss, metric = net.evaluate_one_batch(*batch)
             del batch  # before the next one is taken
@@ -36,11 +37,11 @@ def evaluate(
     return mean.loss(), mean.metric()
 
 
-def predict(net: Evaluable, data: Samples) -> Any:
-    """See `FeedForwardNet.predict`. Each batch's output is copied into its place of the whole."""
+def predict(net: Evaluable, data: Samples) -> Tensor | dict[str, Tensor]:
+    """See `FeedForwardNet.predict`. Each batch's output is copied into its rows of the whole."""
     whole: dict[str, Tensor] = {}
     single = False
-    for index in data.indices():
+    for index in data.slices():
         out = net.predict_one_batch(data.take(index)[0])
         single = isinstance(out, Tensor)
         for name, part in _members(out):
@@ -51,5 +52,5 @@ def predict(net: Evaluable, data: Samples) -> Any:
     return whole[""] if single else whole
 
 
-def _members(out: Any) -> list[tuple[str, Tensor]]:
+def _members(out: Tensor | dict[str, Tensor]) -> list[tuple[str, Tensor]]:
     return [("", out)] if isinstance(out, Tensor) else list(out.items())

@@ -6,11 +6,14 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from contextvars import ContextVar
-from typing import Any, Protocol
+from os import PathLike
+from typing import Protocol
 
 from singa_lite.arrays import kind
 from singa_lite.checks import flag, whole
 from singa_lite.contexts import in_own_context
+from singa_lite.layer import OneOrMore
+from singa_lite.optimizer import Optimizer
 from singa_lite.tensor import Tensor
 from singa_lite.training.evaluation import Evaluable, evaluate
 from singa_lite.training.progress import History as History
@@ -19,14 +22,17 @@ from singa_lite.training.samples import Samples
 
 
 class Trainable(Evaluable, Protocol):
-    """What the loop needs of a net."""
+    """What the loop needs of a net, and callbacks."""
 
     seed: int
+    optimizer: Optimizer | None
 
-    def train_one_batch(self, x: Any, y: Any) -> tuple[Tensor, Any]: ...
+    def train_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]: ...
+
+    def save(self, path: str | PathLike[str], *, weights_only: bool = False, **options: object) -> None: ...
 
 
-#: Those that the present call is a part of.
+#: The runs of `fit` that the present call is a part of.
 _under_way: ContextVar[tuple[Training, ...]] = ContextVar("fits under way", default=())
 
 
@@ -41,7 +47,7 @@ class Callback:
     """
 
     def on_start(self, training: Training) -> None:
-        """Before the first batch; after the place to go on from has been read, if there is one."""
+        """Before the first batch; after the checkpoint to go on from has been read, if there is one."""
 
     def on_batch(self, training: Training) -> None:
         """After each training batch. The net has taken the step, and `training.progress` counts it."""
@@ -59,7 +65,7 @@ class Callback:
 class Training:
     """One call of `FeedForwardNet.fit`. The data stay where they are; only one batch at a time is copied.
 
-    data, validation: checked already. progress: where it stands; loss, metric: of the last batch, 0-d tensors, None
+    data, validation: checked already. progress: how far it has come; loss, metric: of the last batch, 0-d tensors, None
     before the first.
     """
 
@@ -74,12 +80,12 @@ class Training:
         callbacks: Iterable[Callback] | Callback = (),
         prefetch: int = 0,
     ) -> None:
-        self.net: Any = net  # callbacks want all of it
+        self.net = net
         self.epochs = whole("fit epochs", epochs, 0)
         self.callbacks = _checked_callbacks(callbacks)
         self.progress = Progress(data.count, data.batch_size, flag("fit shuffle", shuffle), net.seed)
         self.loss: Tensor | None = None
-        self.metric: Any = None
+        self.metric: OneOrMore = None
         self._data = data
         self._validation = validation
         self._verbose = flag("fit verbose", verbose == 1 if type(verbose) is int and verbose in (0, 1) else verbose)
@@ -163,7 +169,7 @@ class Training:
                 for callback in self.callbacks:
                     callback.on_batch(self)
 
-    def _validated(self) -> tuple[float | None, Any]:
+    def _validated(self) -> tuple[float | None, OneOrMore]:
         if self._validation is None:
             return None, None
         loss, metric = evaluate(self.net, self._validation, self._validation_batch, self._prefetch)
@@ -176,8 +182,8 @@ class Training:
             callback.on_validation_batch(self)
 
 
-def pair(where: str, given: Any) -> tuple[Any, Any]:
-    """The two parts of (samples, targets). TypeError for anything else, which says what was received."""
+def pair(where: str, given: object) -> tuple[object, object]:
+    """(samples, targets). TypeError for what is no tuple or list, ValueError for one of another length."""
     if not isinstance(given, tuple | list):
         raise TypeError(f"{where}: wanted (x, y), received {kind(given)}")
     if len(given) != 2:
@@ -185,7 +191,7 @@ def pair(where: str, given: Any) -> tuple[Any, Any]:
     return given[0], given[1]
 
 
-def _checked_callbacks(given: Any) -> tuple[Callback, ...]:
+def _checked_callbacks(given: object) -> tuple[Callback, ...]:
     """The callbacks of a list, or one alone."""
     if isinstance(given, Callback):
         return (given,)
@@ -203,7 +209,7 @@ def _state(mean: Mean, high_water: int) -> str:
     return f"loss {mean.loss():.4f}{metric}, high water {high_water / 2**20:.1f} MiB"
 
 
-def _text(metric: Any) -> str:
+def _text(metric: float | Mapping[str, float] | None) -> str:
     if isinstance(metric, Mapping):
         return " ".join(f"{name} {value:.4f}" for name, value in metric.items())
     return f"{metric:.4f}"

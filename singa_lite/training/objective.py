@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Hashable, Mapping
+from typing import TypeVar
 
-import numpy as np
-
+from singa_lite.array_types import DType
 from singa_lite.autograd import add, no_grad
+from singa_lite.criterion import Criterion, received
 from singa_lite.errors import GraphError
 from singa_lite.loss import Loss
 from singa_lite.metric import Metric
-from singa_lite.target import received
 from singa_lite.tensor import Shape, Tensor
-from singa_lite.training.batch import as_array, by_name
+from singa_lite.training.batch import Shaped, as_array, by_name
 from singa_lite.training.samples import Rows
 
 Losses = Loss | Mapping[str, Loss]
 Metrics = Metric | Mapping[str, Metric]
 #: One tensor, or {output layer: tensor}.
 Outputs = Tensor | dict[str, Tensor]
+#: 0-d tensors: the only metric's, or {output layer: its metric's}; None without metrics.
+MetricValues = Tensor | dict[str, Tensor] | None
+
+Given = TypeVar("Given")
 
 
 class Objective:
@@ -27,28 +30,9 @@ class Objective:
 
     def __init__(self, loss: Losses, metric: Metrics | None, outputs: list[str]) -> None:
         self.outputs = outputs
-        self.losses: dict[str, Loss] = by_name(loss, outputs, "losses of the net")
-        self._check_losses()
-        self.metrics: dict[str, Metric] = {}
-        if metric is not None:
-            given = metric if isinstance(metric, Mapping) else by_name(metric, outputs, "metrics of the net")
-            unknown = set(given) - set(outputs)
-            if unknown:
-                raise GraphError(f"metrics of the net: wanted outputs {outputs}, received {sorted(map(str, unknown))}")
-            self.metrics = {name: _checked("metric", name, each, Metric) for name, each in given.items()}
+        self.losses = _losses(loss, outputs)
+        self.metrics = {} if metric is None else _metrics(metric, outputs)
         self._one_metric = isinstance(metric, Metric)
-
-    def _check_losses(self) -> None:
-        """TypeError for what is no loss, GraphError for one for two outputs: it keeps what one walk back needs."""
-        owners: dict[int, str] = {}
-        for name, loss in self.losses.items():
-            _checked("loss", name, loss, Loss)
-            other = owners.setdefault(id(loss), name)
-            if other != name:
-                raise GraphError(
-                    f"losses of the net: wanted a loss object of its own for each output, received one "
-                    f"{type(loss).__name__} for {other!r} and {name!r}"
-                )
 
     @property
     def criteria(self) -> tuple[Loss | Metric, ...]:
@@ -56,12 +40,12 @@ class Objective:
         return *self.losses.values(), *self.metrics.values()
 
     @property
-    def named_criteria(self) -> tuple[Any, ...]:
+    def named_criteria(self) -> tuple[Hashable, ...]:
         """What tells objectives apart: which loss and which metric each output has, known by their identity."""
         losses = tuple((name, id(self.losses[name])) for name in self.outputs)
         return losses, self._one_metric, tuple((name, id(metric)) for name, metric in self.metrics.items())
 
-    def targets(self, y: Any, shapes: Mapping[str, Shape], dtype: Any) -> dict[str, Any]:
+    def targets(self, y: object, shapes: Mapping[str, Shape], dtype: DType) -> dict[str, Shaped]:
         """The targets by output, checked against the outputs' batch shapes before anything runs."""
         named = by_name(y, self.outputs, "targets of the net")
         arrays = {name: as_array(f"target of layer {name!r}", given) for name, given in named.items()}
@@ -69,32 +53,34 @@ class Objective:
             self._check(name, shapes[name], dtype, array)
         return arrays
 
-    def check_data(self, targets: Mapping[str, Rows], shapes: Mapping[str, Shape], dtype: Any, batch_size: int) -> None:
+    def check_data(
+        self, targets: Mapping[str, Rows], shapes: Mapping[str, Shape], dtype: DType, batch_size: int
+    ) -> None:
         """Raise for targets of a data set that do not fit outputs of these sample shapes.
 
         All values of arrays in memory are looked at; of those in files the first batch's, and the others in their turn.
         """
         for name, rows in targets.items():
-            for index in rows.looks(batch_size):
+            for index in rows.slices_to_check(batch_size):
                 self._check_piece(name, rows, index, shapes[name], dtype)
 
-    def _check_piece(self, name: str, rows: Rows, index: slice, shape: Shape, dtype: Any) -> None:
+    def _check_piece(self, name: str, rows: Rows, index: slice, shape: Shape, dtype: DType) -> None:
         piece = rows.take(index)
         try:
             self._check(name, (piece.shape[0], *shape), dtype, piece)
         except (ValueError, TypeError):
-            if rows.held:  # once more, so that the message has the whole's shape, and the place in the whole
+            if rows.held:  # once more, so that the message has the whole's shape, and the index in the whole
                 self._check(name, (rows.shape[0], *shape), dtype, rows.take(slice(None)))
             raise
 
-    def _check(self, name: str, shape: Shape, dtype: Any, given: Any) -> None:
+    def _check(self, name: str, shape: Shape, dtype: DType, given: object) -> None:
         """Let the output's loss and metric look at its targets."""
         target = received(given)
         for criterion in (self.losses[name], self.metrics.get(name)):
             if criterion is not None:
                 criterion.check(shape, dtype, target)
 
-    def forms(self, shapes: Mapping[str, Shape], dtype: np.dtype[Any]) -> dict[str, tuple[Shape, np.dtype[Any]]]:
+    def target_forms(self, shapes: Mapping[str, Shape], dtype: DType) -> dict[str, tuple[Shape, DType]]:
         """Shape and dtype of the usual targets for outputs of these batch shapes."""
         return {name: loss.target_form(shapes[name], dtype) for name, loss in self.losses.items()}
 
@@ -109,7 +95,7 @@ class Objective:
             raise GraphError("wanted a net with at least one output")
         return total
 
-    def metric(self, out: Outputs, targets: Mapping[str, Tensor]) -> Any:
+    def metric(self, out: Outputs, targets: Mapping[str, Tensor]) -> MetricValues:
         """The metric's mean, or {output: mean} where metrics were given by name; None where there are none."""
         named = self._named(out)
         values = {name: metric.evaluate(named[name], targets[name]) for name, metric in self.metrics.items()}
@@ -125,17 +111,49 @@ class Objective:
         return out if isinstance(out, dict) else {self.outputs[0]: out}
 
 
-def of_kind(what: str, given: Any, kind: type) -> Any:
+def _losses(loss: Losses, outputs: list[str]) -> dict[str, Loss]:
+    """The losses by output. TypeError for what is no loss, GraphError for one loss of two outputs.
+
+    A loss keeps what one walk back needs, so that it cannot serve two outputs.
+    """
+    losses: dict[str, Loss] = {}
+    owners: dict[int, str] = {}
+    for name, each in by_name(loss, outputs, "losses of the net").items():
+        if not isinstance(each, Loss):
+            raise _refused("loss", name, each, "Loss")
+        other = owners.setdefault(id(each), name)
+        if other != name:
+            raise GraphError(
+                f"losses of the net: wanted a loss object of its own for each output, received one "
+                f"{type(each).__name__} for {other!r} and {name!r}"
+            )
+        losses[name] = each
+    return losses
+
+
+def _metrics(metric: Metrics, outputs: list[str]) -> dict[str, Metric]:
+    """The metrics by output, not of every output necessarily. GraphError for a name of none, TypeError for others."""
+    given = metric if isinstance(metric, Mapping) else by_name(metric, outputs, "metrics of the net")
+    unknown = set(given) - set(outputs)
+    if unknown:
+        raise GraphError(f"metrics of the net: wanted outputs {outputs}, received {sorted(map(str, unknown))}")
+    metrics: dict[str, Metric] = {}
+    for name, each in given.items():
+        if not isinstance(each, Metric):
+            raise _refused("metric", name, each, "Metric")
+        metrics[name] = each
+    return metrics
+
+
+def _refused(what: str, name: str, given: object, kind: str) -> TypeError:
+    return TypeError(f"{what} of output {name!r}: wanted a {kind}, received {given!r:.100}")
+
+
+def of_kind(what: str, given: Given, kind: type[Criterion]) -> Given:
     """`given` if it is None, of this kind, or a dict of this kind. TypeError for anything else."""
     members = given.values() if isinstance(given, Mapping) else [given]
     for member in members:
         if member is not None and not isinstance(member, kind):
             hint = f", perhaps {member.__name__}()" if isinstance(member, type) else ""
             raise TypeError(f"{what}: wanted a {kind.__name__}{hint}, received {type(member).__name__}")
-    return given
-
-
-def _checked(what: str, name: str, given: Any, kind: type) -> Any:
-    if not isinstance(given, kind):
-        raise TypeError(f"{what} of output {name!r}: wanted a {kind.__name__}, received {given!r:.100}")
     return given

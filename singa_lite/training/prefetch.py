@@ -15,8 +15,8 @@ _END = object()
 def ahead(items: Iterable[T], count: int) -> Generator[T, None, None]:
     """The same items in the same order, `count` of them made before they are asked for; with 0 no thread is used.
 
-    An error in making an item is raised where that item would have come. Closing the generator waits for the item
-    that is being made, and lets the thread end.
+    An error in making an item is raised when that item is asked for. Closing the generator waits for the item that is
+    being made, and ends the thread.
     """
     if count == 0:
         yield from items

@@ -1,12 +1,14 @@
-"""How far `fit` has come: the place in the epoch, the shuffled order, running means, and the history so far."""
+"""How far `fit` has come: epochs and batches done, the shuffled order, running means, and the history so far."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from singa_lite.array_types import Array
+from singa_lite.layer import OneOrMore
+from singa_lite.tensor import Tensor
 
 
 class History:
@@ -16,15 +18,15 @@ class History:
     """
 
     def __init__(self) -> None:
-        self.history: dict[str, list[Any]] = {}
+        self.history: dict[str, list[OneOrMore]] = {}
 
-    def append(self, **values: Any) -> None:
+    def append(self, **values: OneOrMore) -> None:
         """Enter one epoch's values; None is left out."""
         for name, value in values.items():
             if value is not None:
                 self.history.setdefault(name, []).append(value)
 
-    def __getitem__(self, name: str) -> list[Any]:
+    def __getitem__(self, name: str) -> list[OneOrMore]:
         return self.history[name]
 
     def __repr__(self) -> str:
@@ -45,7 +47,7 @@ class Mean:
         self.by_name = False
         self.has_metric = False
 
-    def add(self, count: int, loss: Any, metric: Any) -> None:
+    def add(self, count: int, loss: Tensor, metric: Tensor | Mapping[str, Tensor] | None) -> None:
         """Enter a batch's means, over `count` samples."""
         self.count += count
         self.has_metric = metric is not None
@@ -58,7 +60,7 @@ class Mean:
         """Mean loss."""
         return self.sums["loss"] / self.count
 
-    def metric(self) -> Any:
+    def metric(self) -> float | dict[str, float] | None:
         """Mean metric: a number, {output: number}, or None."""
         means = {n.removeprefix("metric "): s / self.count for n, s in self.sums.items() if n != "loss"}
         if not self.has_metric:
@@ -67,7 +69,7 @@ class Mean:
 
 
 class Progress:
-    """A place in a run of `fit`, from which another run goes on to equal bits.
+    """How far a run of `fit` has come; another run that goes on from it comes to equal bits.
 
     samples, batch_size, shuffle: of the data, as `fit` was given them. epoch: whole epochs done; batch: batches done
     of the next one, its validation aside; order: of its samples, int (samples,), None before it is drawn and
@@ -80,7 +82,7 @@ class Progress:
         self.shuffle = shuffle
         self.epoch = 0
         self.batch = 0
-        self.order: NDArray[np.integer[Any]] | None = None
+        self.order: Array | None = None
         self.random = np.random.default_rng([seed, samples])
         self.mean = Mean()
         self.seconds = 0.0
@@ -96,7 +98,7 @@ class Progress:
         self.order = self.random.permutation(self.samples) if self.shuffle else None
         self.mean, self.seconds = Mean(), 0.0
 
-    def end_batch(self, loss: Any, metric: Any, seconds: float) -> int:
+    def end_batch(self, loss: Tensor, metric: Tensor | Mapping[str, Tensor] | None, seconds: float) -> int:
         """Enter a batch's means and the epoch's seconds so far; returns how many samples it had."""
         size = min(self.batch_size, self.samples - self.mean.count)
         self.mean.add(size, loss, metric)
@@ -104,7 +106,7 @@ class Progress:
         self.seconds = seconds
         return size
 
-    def end_epoch(self, **values: Any) -> None:
+    def end_epoch(self, **values: OneOrMore) -> None:
         """Enter the epoch into the history, with `values` beside its means."""
         self.history.append(loss=self.mean.loss(), metric=self.mean.metric(), **values)
         self.epoch, self.batch, self.order = self.epoch + 1, 0, None

@@ -8,7 +8,7 @@ from singa_lite.arena import Pause
 
 
 class Readers:
-    """Those that read parameters now, and those that will at the next step. Each is known by where to wait for it."""
+    """Those that read parameters now, and those that will at the next step; a Pause says how to wait for one."""
 
     def __init__(self) -> None:
         self._next: list[Callable[[], Pause]] = []
@@ -19,7 +19,7 @@ class Readers:
         self._next.append(begin)
 
     def begin(self) -> Pause | None:
-        """Begin what is to run beside the step that begins now; where to wait for it, None: nowhere."""
+        """Begin what is to run beside the step that begins now; how to wait for all that reads, None: nothing does."""
         if not self._next:
             return None
         several, self._next = self._next, []
@@ -28,12 +28,12 @@ class Readers:
         return Pause.of_all(self._reading)
 
     def note(self, pause: Pause) -> None:
-        """Note what reads parameters, before it begins, so that nothing writes them under its hands."""
+        """Note something that is about to read parameters, so that no step overwrites them meanwhile."""
         if pause not in self._reading:
             self._reading.append(pause)
 
     def end(self, give_up: bool = True) -> None:
-        """Nothing reads parameters any more when this returns. give_up: what has not begun to, need not."""
+        """Wait until nothing reads parameters any more. give_up: readers that have not begun are told not to."""
         while self._reading:
             reader = self._reading[0]
             if give_up:

@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from math import prod
-from typing import Any
+from typing import Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
-from singa_lite.arrays import check_detached, dtype_of, host_array, is_lazy, native, numbers, on_host, says_form, sliced
+from singa_lite.array_types import Array, DType
+from singa_lite.arrays import check_detached, dtype_of, host_array, is_lazy, native, numbers, on_host, sliced
 from singa_lite.errors import ShapeError
 from singa_lite.tensor import Shape, Tensor, to_numpy
-from singa_lite.training.batch import by_name, check_input, check_value, same_counts
+from singa_lite.training.batch import Shaped, by_name, check_input, check_value, same_counts, says_shape
 from singa_lite.training.prefetch import ahead
 
 #: Most elements that are looked at in one go, so that checking a large array takes little memory.
 _LOOK = 2**20
 
+#: Which samples: a slice, or their numbers in any order.
+Index: TypeAlias = slice | Array
+#: One array, or {layer: array}, as the user gave them.
+Taken: TypeAlias = Shaped | dict[str, Shaped]
 
-class Rows:
+
+class HasShape(Protocol):
+    """What samples are read from."""
+
+    @property
+    def shape(self) -> Shape: ...
+
+
+class Sliceable(Shaped, Protocol):
+    """Arrays, and sets that are read by slices."""
+
+    def __getitem__(self, index: Index, /) -> Shaped: ...
+
+
+class Table(HasShape, Protocol):
+    """A pandas Series or DataFrame, as far as it is used here."""
+
+    @property
+    def iloc(self) -> Mapping[Index, Convertible]: ...
+
+
+class Convertible(Protocol):
+    """Some rows of a pandas Series or DataFrame."""
+
+    def to_numpy(self, *, copy: bool) -> Array: ...
+
+
+class Rows(ABC):
     """One array of a data set, by samples.
 
     shape: samples first; dtype: NumPy's; held: whether its values are in memory, so that looking at them reads nothing.
@@ -26,30 +59,41 @@ class Rows:
 
     held = True
 
-    def __init__(self, where: str, array: Any) -> None:
+    def __init__(self, where: str, source: HasShape) -> None:
         self._where = where
-        self._array = array
-        self.shape: Shape = tuple(array.shape)
+        self.shape: Shape = tuple(source.shape)
         if not self.shape or not self.shape[0]:
             raise ShapeError(f"{where}: wanted at least one sample, received shape {self.shape}")
-        dtype = dtype_of(array)
-        self.dtype = self.take(slice(0, 1)).dtype if dtype is None else dtype
+        dtype = dtype_of(source)
+        self.dtype: object = self.take(slice(0, 1)).dtype if dtype is None else dtype
 
-    def take(self, index: Any, copy: bool = False) -> Any:
-        """The samples at `index`: a slice, or an array of places. copy: of a slice too, which is a view otherwise."""
-        taken = self._array[index]
-        if not isinstance(taken, np.ndarray):  # a GPU's
-            return taken
-        return native(taken.copy() if copy and isinstance(index, slice) else taken)
+    @abstractmethod
+    def take(self, index: Index, copy: bool = False) -> Shaped:
+        """The samples at `index`. copy: of a slice too, which is a view otherwise."""
 
-    def looks(self, batch_size: int) -> Iterator[slice]:
-        """Where to look at values beforehand: all held ones, in pieces of whole batches; of others the first batch."""
+    def slices_to_check(self, batch_size: int) -> Iterator[slice]:
+        """Whose values to check beforehand: all held ones, in pieces of whole batches; of others the first batch."""
         step = batch_size * max(1, _LOOK // (batch_size * prod(self.shape[1:]) or 1))
         end = self.shape[0] if self.held else 1
         return (slice(first, first + (step if self.held else batch_size)) for first in range(0, end, step))
 
 
-class Mapped(Rows):
+class Held(Rows):
+    """An array in memory, the host's or a GPU's."""
+
+    def __init__(self, where: str, array: Sliceable) -> None:
+        self._array = array
+        super().__init__(where, array)
+
+    def take(self, index: Index, copy: bool = False) -> Shaped:
+        """The samples at `index`. copy: of a slice too, which is a view otherwise."""
+        taken = self._array[index]
+        if not isinstance(taken, np.ndarray):  # a GPU's
+            return taken
+        return native(taken.copy() if copy and isinstance(index, slice) else taken)
+
+
+class Mapped(Held):
     """A `numpy.memmap`, whose samples are read from the disk when they are looked at."""
 
     held = False
@@ -58,9 +102,13 @@ class Mapped(Rows):
 class Frame(Rows):
     """A pandas Series or DataFrame."""
 
-    def take(self, index: Any, copy: bool = False) -> Any:
-        """By place, whatever the index is."""
-        return host_array(self._where, self._array.iloc[index].to_numpy(copy=copy))
+    def __init__(self, where: str, table: Table) -> None:
+        self._table = table
+        super().__init__(where, table)
+
+    def take(self, index: Index, copy: bool = False) -> Array:
+        """The samples by their number, counted from 0, whatever the pandas index is."""
+        return host_array(self._where, self._table.iloc[index].to_numpy(copy=copy))
 
 
 class Lazy(Rows):
@@ -68,48 +116,62 @@ class Lazy(Rows):
 
     held = False
 
-    def __init__(self, where: str, array: Any) -> None:
+    def __init__(self, where: str, array: HasShape) -> None:
+        self._array = array
         super().__init__(where, array)
         self.take(slice(0, 1))  # whether it can be read, before anything depends on it
 
-    def take(self, index: Any, copy: bool = False) -> Any:
-        """Only these samples are read, in increasing places and each once, as HDF5 wants it; then put in order."""
+    def take(self, index: Index, copy: bool = False) -> Array:
+        """Only these samples are read, in rising order and each once, as HDF5 wants it; then put in the order asked."""
         if isinstance(index, slice):
             return self._read(index, len(range(*index.indices(self.shape[0]))))
-        places, back = np.unique(index, return_inverse=True)
-        return self._read(places, len(places))[back]
+        rising, back = np.unique(index, return_inverse=True)
+        read: Array = self._read(rising, len(rising))[back]
+        return read
 
-    def _read(self, index: Any, count: int) -> Any:
+    def _read(self, index: Index, count: int) -> Array:
         read = sliced(self._where, self._array, index)
         if read.shape[:1] != (count,):
             raise ShapeError(f"{self._where}: wanted {count} samples of {self.shape}, received {read.shape}")
         return read
 
 
-def rows(where: str, given: Any) -> Rows:
+def rows(where: str, given: object) -> Rows:
     """The samples of anything that holds an array; nothing is copied, but for tensors in a GPU's memory.
 
     TypeError for what is no array, ShapeError for one without samples. where: what messages begin with.
     """
     if isinstance(given, Tensor):
         check_value(where, given)
-        return Rows(where, numbers(where, given) if on_host(given) else to_numpy(given))
-    if hasattr(given, "iloc") and hasattr(given, "to_numpy"):
+        return Held(where, numbers(where, given) if on_host(given) else to_numpy(given))
+    if _is_table(given):
         return Frame(where, given)
-    if is_lazy(where, given):
+    if _is_read_by_slices(given, where):
         return Lazy(where, given)
-    if not on_host(given):
+    if _is_on_gpu(given):
         check_detached(where, given)
-        return Rows(where, given)
-    return (Mapped if isinstance(given, np.memmap) else Rows)(where, numbers(where, given))
+        return Held(where, given)
+    return (Mapped if isinstance(given, np.memmap) else Held)(where, numbers(where, given))
 
 
-def checked_inputs(where: str, x: Any, sample_shapes: Mapping[str, Shape], dtype: np.dtype[Any]) -> dict[str, Rows]:
+def _is_table(given: object) -> TypeGuard[Table]:
+    return hasattr(given, "iloc") and hasattr(given, "to_numpy")
+
+
+def _is_read_by_slices(given: object, where: str) -> TypeGuard[HasShape]:
+    return is_lazy(where, given)
+
+
+def _is_on_gpu(given: object) -> TypeGuard[Sliceable]:
+    return not on_host(given)
+
+
+def checked_inputs(where: str, x: object, sample_shapes: Mapping[str, Shape], dtype: DType) -> dict[str, Rows]:
     """A data set's inputs by layer, checked without reading them. x: one array, or {input layer: array}."""
     inputs = {}
     for name, given in by_name(x, list(sample_shapes), f"{where}: inputs of the net").items():
         here = f"{where}: input of layer {name!r}"
-        if says_form(here, given):
+        if says_shape(given, here):
             check_input(here, given, sample_shapes[name], dtype)
         inputs[name] = rows(here, given)
         check_input(here, inputs[name], sample_shapes[name], dtype)
@@ -117,7 +179,7 @@ def checked_inputs(where: str, x: Any, sample_shapes: Mapping[str, Shape], dtype
     return inputs
 
 
-def checked_targets(where: str, y: Any, outputs: list[str], count: int) -> dict[str, Rows]:
+def checked_targets(where: str, y: object, outputs: list[str], count: int) -> dict[str, Rows]:
     """A data set's targets by layer, as many as there are samples. y: one array, or {output layer: array}."""
     named = by_name(y, outputs, f"{where}: targets of the net")
     targets = {name: rows(f"{where}: target of layer {name!r}", given) for name, given in named.items()}
@@ -133,34 +195,37 @@ def checked_targets(where: str, y: Any, outputs: list[str], count: int) -> dict[
 class Samples:
     """What `fit`, `evaluate` and `predict` go through. inputs, targets: by layer; targets None for `predict`.
 
-    alone: whether batches are one array, or dicts by layer, as the user gave them: (inputs, targets).
+    single: whether batches are one array, or dicts by layer, as the user gave them: (inputs, targets).
     """
 
     def __init__(
-        self, inputs: dict[str, Rows], targets: dict[str, Rows] | None, batch_size: int, alone: tuple[bool, bool]
+        self, inputs: dict[str, Rows], targets: dict[str, Rows] | None, batch_size: int, single: tuple[bool, bool]
     ) -> None:
         self.inputs = inputs
         self.targets = targets
         self.batch_size = batch_size
         self.count = next(iter(inputs.values())).shape[0]
-        self._alone = alone
+        self._single = single
 
-    def indices(self, order: Any = None, start: int = 0) -> Iterator[Any]:
-        """Indices of each batch from number `start`: slices, or pieces of `order`. The last one may be shorter."""
+    def slices(self, start: int = 0) -> Iterator[slice]:
+        """The samples of each batch from number `start`, in the order of the data. The last one may be shorter."""
         for first in range(start * self.batch_size, self.count, self.batch_size):
-            piece = slice(first, min(first + self.batch_size, self.count))
-            yield piece if order is None else order[piece]
+            yield slice(first, min(first + self.batch_size, self.count))
 
-    def batches(self, indices: Iterable[Any], prefetch: int = 0) -> Generator[tuple[Any, Any], None, None]:
+    def indices(self, order: Array | None, start: int = 0) -> Iterator[Index]:
+        """As `slices`, in this order of all samples, if one is given."""
+        return (piece if order is None else order[piece] for piece in self.slices(start))
+
+    def batches(self, indices: Iterable[Index], prefetch: int = 0) -> Generator[tuple[Taken, Taken | None], None, None]:
         """Samples and targets at each of the indices; so many batches are copied ahead, in a thread, until closed."""
-        return ahead(((self.take(index, prefetch > 0)) for index in indices), prefetch)
+        return ahead((self.take(index, prefetch > 0) for index in indices), prefetch)
 
-    def take(self, index: Any, copy: bool = False) -> tuple[Any, Any]:
+    def take(self, index: Index, copy: bool = False) -> tuple[Taken, Taken | None]:
         """(samples, targets) at `index`, see `Rows.take`; targets None where there are none."""
-        x = _taken(self.inputs, index, copy, self._alone[0])
-        return x, None if self.targets is None else _taken(self.targets, index, copy, self._alone[1])
+        x = _taken(self.inputs, index, copy, self._single[0])
+        return x, None if self.targets is None else _taken(self.targets, index, copy, self._single[1])
 
 
-def _taken(named: Mapping[str, Rows], index: Any, copy: bool, alone: bool) -> Any:
+def _taken(named: Mapping[str, Rows], index: Index, copy: bool, single: bool) -> Taken:
     taken = {name: found.take(index, copy) for name, found in named.items()}
-    return next(iter(taken.values())) if alone else taken
+    return next(iter(taken.values())) if single else taken

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from singa_lite.arena import Arena
+from singa_lite.array_types import DType
 from singa_lite.contexts import in_own_context
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
@@ -16,19 +17,20 @@ from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepForm, form_of
 from singa_lite.tensor import Shape, Tensor
-from singa_lite.training.batch import as_tensors, untaped
-from singa_lite.training.step_functions import StepFunction, TrainStep
+from singa_lite.training.batch import Shaped, as_tensors, untaped
+from singa_lite.training.objective import MetricValues
+from singa_lite.training.step_functions import StepFunction, TrainStep, Values
 from singa_lite.unique import Unique
 
 R = TypeVar("R")
 Seen = TypeVar("Seen")
 
 #: {"input" or "target": {layer: (shape, dtype)}} of a batch that need not be there.
-Forms = Mapping[str, Mapping[str, tuple[Shape, np.dtype[Any]]]]
+Forms = Mapping[str, Mapping[str, tuple[Shape, DType]]]
 
 
 class Steps(Unique):
-    """How a batch is done. Its recorded steps share one arena and one place for what they are fed, as they never run
+    """How a batch is done. Its recorded steps share one arena and one buffer for what they are fed, as they never run
     at the same time; those that were used least recently are forgotten.
 
     layers: the net's; graph: record and replay, or do each operation at once; fuse: see `Graph`.
@@ -43,11 +45,15 @@ class Steps(Unique):
         self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
 
-    def alone(self, work: Callable[..., R], *arguments: Any) -> R:
+    def anew(self) -> Steps:
+        """As these, on the device where the layers are now, with nothing recorded."""
+        return Steps(self.layers, self.graph, self.fuse)
+
+    def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
         return self.arena.turn.run(work, *arguments)
 
-    def train(self, step: TrainStep, feeds: Feeds, pause: Pause | None, changing: Callable[[], object]) -> Any:
+    def train(self, step: TrainStep, feeds: Feeds, pause: Pause | None, changing: Callable[[], object]) -> Values:
         """A training step; its results are valid until the next call, see `own`.
 
         pause: where to wait for those who read what it will overwrite. changing: called before the first change.
@@ -65,19 +71,24 @@ class Steps(Unique):
         self._trained = recorded
         changing()
         recorded.graph.run(pause=pause)
-        return recorded.results
+        values: Values = recorded.results
+        return values
 
-    def do(self, step: StepFunction, feeds: Feeds) -> Any:
+    def do(self, step: StepFunction[R], feeds: Feeds) -> R:
         """A step that trains nothing; its results are valid until the next call, see `own`."""
         if not self.graph:
             return step.operations(self._tensors(feeds))
         recorded = self._found(step, feeds) or self._record(step, feeds)
         recorded.graph.run()
-        return recorded.results
+        results: R = recorded.results
+        return results
 
-    def own(self, results: Any) -> Any:
-        """The results of the last step as tensors of their own, which the next replay does not overwrite."""
-        return _copies(results) if self.graph else results
+    def own(self, values: Values) -> Values:
+        """The last step's loss and metric as tensors of their own, which the next replay does not overwrite."""
+        if not self.graph:
+            return values
+        loss, metric = values
+        return _copy(loss), _copies(metric)
 
     @property
     def training_graph(self) -> Graph:
@@ -95,7 +106,7 @@ class Steps(Unique):
         return [(key[0], key[-1]) for key in self._recorded]
 
     @in_own_context
-    def look(self, step: StepFunction, forms: Forms, ask: Callable[[Graph], Seen]) -> Seen:
+    def look(self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen]) -> Seen:
         """Ask something of the record of a step for batches of these forms. No batch is needed, nothing runs."""
         device = self.layers.device
         with device.recording(Arena(device), self.fuse) as graph:
@@ -108,14 +119,14 @@ class Steps(Unique):
         del tensors, results  # alive until here: inputs and outputs of the plan
         return seen
 
-    def _found(self, step: StepFunction, feeds: Feeds) -> RecordedStep | None:
-        """The record for a batch of this form, with the batch in its place, if it still does what the step does."""
+    def _found(self, step: StepFunction[object], feeds: Feeds) -> RecordedStep | None:
+        """The record for a batch of this form, the batch copied in, if the record still does what the step does."""
         recorded = self._recorded.find(_key(step, feeds), self.layers.ordered())
         if recorded is not None:
             recorded.put_in(feeds)
         return recorded
 
-    def _record(self, step: StepFunction, feeds: Feeds) -> RecordedStep:
+    def _record(self, step: StepFunction[object], feeds: Feeds) -> RecordedStep:
         layers, device = self.layers, self.layers.device
         tensors = {
             kind: {name: _fed(device.unbound, device, array.shape, _dtype(array)) for name, array in arrays.items()}
@@ -137,28 +148,28 @@ class Steps(Unique):
         return {kind: untaped(as_tensors(arrays, self.layers.device)) for kind, arrays in feeds.items()}
 
 
-def _key(step: StepFunction, feeds: Feeds) -> tuple[Hashable, ...]:
+def _key(step: StepFunction[object], feeds: Feeds) -> tuple[Hashable, ...]:
     """What tells recorded steps apart: what is done, by which losses, metrics and optimizer, and the batch's form."""
     return *step.key, form_of(feeds)
 
 
-def _fed(make: Callable[..., Tensor], device: Device, shape: Shape, dtype: np.dtype[Any]) -> Tensor:
+def _fed(make: Callable[..., Tensor], device: Device, shape: Shape, dtype: DType) -> Tensor:
     """A tensor that batches are copied into, images as the device's kernels like them best. make: of the device's."""
     return make(shape, dtype, device.runtime.feed_layout if len(shape) == 4 else "")
 
 
-def _dtype(array: Any) -> np.dtype[Any]:
+def _dtype(array: Shaped) -> DType:
     return np.dtype(str(array.dtype).removeprefix("torch."))
 
 
-def _copies(results: Any) -> Any:
-    """The same results in new tensors."""
-    if isinstance(results, tuple):
-        return tuple(_copies(result) for result in results)
-    if isinstance(results, dict):
-        return {name: _copies(result) for name, result in results.items()}
-    if results is None:
-        return None
-    copy = results.device.empty(results.shape, results.dtype)
-    results.device.run("copy", results, copy)
-    return copy
+def _copies(metric: MetricValues) -> MetricValues:
+    """The same values in new tensors."""
+    if isinstance(metric, dict):
+        return {name: _copy(value) for name, value in metric.items()}
+    return None if metric is None else _copy(metric)
+
+
+def _copy(value: Tensor) -> Tensor:
+    made: Tensor = value.device.empty(value.shape, value.dtype)
+    value.device.run("copy", value, made)
+    return made

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
+from singa_lite.criterion import Criterion
+from singa_lite.layer import OneOrMore
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.optimizer import Optimizer
 from singa_lite.run import Run, nothing
 from singa_lite.tensor import Tensor
-from singa_lite.training.objective import Objective
+from singa_lite.training.objective import MetricValues, Objective
 from singa_lite.watch import Watch
 
 #: {"input": {input layer: batch}, "target": {output layer: targets}}, on the layers' device.
 Fed = Mapping[str, dict[str, Tensor]]
 
 
-class StepFunction(ABC):
+#: (loss, metric) of a batch.
+Values: TypeAlias = tuple[Tensor, MetricValues]
+Results = TypeVar("Results", covariant=True)
+
+
+class StepFunction(ABC, Generic[Results]):
     """What is done with a batch. kind: its name; criteria: losses and metrics that a record of it must keep alive."""
 
     kind: ClassVar[str]
-    criteria: tuple[Any, ...] = ()
+    criteria: tuple[Criterion, ...] = ()
 
     def __init__(self, layers: LayerGraph) -> None:
         self.layers = layers
 
     @abstractmethod
-    def operations(self, fed: Fed) -> Any:
-        """Do them, or have them recorded; the results, tensors alone, in a tuple or in a dict, or None."""
+    def operations(self, fed: Fed) -> Results:
+        """Do them, or have them recorded; the results are tensors, perhaps in a tuple or a dict."""
 
     @property
     def key(self) -> tuple[Hashable, ...]:
@@ -36,28 +43,28 @@ class StepFunction(ABC):
         return (self.kind,)
 
     def watch(self) -> Watch:
-        """Of all whose options a record freezes; made before recording."""
+        """A watch on all objects whose options a record freezes, to be made before recording."""
         return Watch([*self.layers.layers.values(), *self.criteria])
 
     def settle(self, watch: Watch) -> None:
         """The recording is over."""
         watch.settle([], [])
 
-    def _evaluated(self, fed: Fed) -> Any:
+    def _evaluated(self, fed: Fed) -> OneOrMore:
         run = Run(self.layers.ordered(), self.layers.device, self.layers.dtype, False, None)
         return run.forward(dict(fed["input"]), ())
 
 
-class PredictStep(StepFunction):
+class PredictStep(StepFunction[OneOrMore]):
     """The layers' outputs, in evaluation mode."""
 
     kind = "predict"
 
-    def operations(self, fed: Fed) -> Any:
+    def operations(self, fed: Fed) -> OneOrMore:
         return self._evaluated(fed)
 
 
-class EvaluateStep(StepFunction):
+class EvaluateStep(StepFunction[Values]):
     """(loss, metric) of a batch, without training."""
 
     kind = "evaluate"
@@ -71,7 +78,7 @@ class EvaluateStep(StepFunction):
     def key(self) -> tuple[Hashable, ...]:
         return self.kind, self.objective.named_criteria
 
-    def operations(self, fed: Fed) -> Any:
+    def operations(self, fed: Fed) -> Values:
         out = self._evaluated(fed)
         return self.objective.loss(False, out, fed["target"]), self.objective.metric(out, fed["target"])
 
@@ -106,7 +113,7 @@ class TrainStep(EvaluateStep):
     def settle(self, watch: Watch) -> None:
         watch.settle([self.optimizer.state], [*self.layers.param_values(), *self.layers.states().values()])
 
-    def operations(self, fed: Fed, changing: Callable[[], object] = nothing) -> Any:
+    def operations(self, fed: Fed, changing: Callable[[], object] = nothing) -> Values:
         """changing: called before the first change of a parameter or a layer's state, and perhaps again."""
         layers, objective = self.layers, self.objective
         self._run = Run(layers.ordered(), layers.device, layers.dtype, True, self.freeze, changing)

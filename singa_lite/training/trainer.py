@@ -1,18 +1,19 @@
-"""Trainer: training steps, each of them whole, or as if it had never been, or noted as left before its end."""
+"""Trainer: does training steps. Each is done wholly, or changes nothing, or is noted as left before its end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from singa_lite.contexts import in_own_context
+from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
+from singa_lite.open_forward import OpenForward
 from singa_lite.recorded_steps import Feeds
-from singa_lite.tensor import Tensor
 from singa_lite.training.readers import Readers
 from singa_lite.training.step import Forms, Steps
-from singa_lite.training.step_functions import TrainStep
+from singa_lite.training.step_functions import TrainStep, Values
 from singa_lite.unique import Unique
 
 Seen = TypeVar("Seen")
@@ -25,11 +26,16 @@ _under_way: ContextVar[Trainer | None] = ContextVar("under_way", default=None)
 
 
 class Trainer(Unique):
-    """Trains. steps: how a batch is done, exchanged when a net is compiled or moved; readers: see `Readers`."""
+    """Trains one net, and knows what of it is left of the last step.
 
-    def __init__(self, steps: Steps, readers: Readers) -> None:
+    steps: how a batch is done, exchanged when the net is compiled or moved; readers: what reads parameters beside a
+    step; open_forward: the forward by hand that waits for its backward.
+    """
+
+    def __init__(self, steps: Steps) -> None:
         self.steps = steps
-        self._readers = readers
+        self.readers = Readers()
+        self.open_forward = OpenForward()
         self._left_at = ""
         self._step: TrainStep | None = None
 
@@ -37,8 +43,8 @@ class Trainer(Unique):
     def left_at(self) -> str:
         """Where the last step was left, so that some layers are updated and others are not; "" after whole steps.
 
-        A layer's name, or text in parentheses. It is noted when a step begins, as an interrupt leaves no time for it,
-        and is seen from outside of it alone.
+        A layer's name, or text in parentheses. It is noted when a step begins, as an interrupt leaves no time to note
+        it afterwards; asked within that step it is "".
         """
         layer = self._step.stopped_at if self._step is not None else ""
         return layer or ("" if self.under_way else self._left_at)
@@ -52,26 +58,53 @@ class Trainer(Unique):
         """Whether the present call is a part of a training step."""
         return _under_way.get() is self
 
+    @property
+    def unfinished_at(self) -> str:
+        """Where the last walk back by hand, or the last step, was left; "" after whole ones."""
+        return self.open_forward.stopped_at or self.left_at
+
+    def check_whole(self, where: str) -> None:
+        """GraphError if the last step was left before its end. Outside of a step, what still reads parameters is ended.
+
+        where: the call that wants to begin something new, for the message.
+        """
+        if not self.under_way:
+            self.readers.end()
+        left_at = self.unfinished_at
+        if left_at:
+            raise GraphError(
+                f"{where}: wanted a whole step, but {_what_was_left(left_at)}. Load a snapshot, or call discard_step() "
+                "to go on from here"
+            )
+
+    def discard(self) -> None:
+        """Nothing reads parameters, no forward waits, and whatever was left counts as whole from now on."""
+        self.readers.end()
+        self.forget()
+
     def forget(self) -> None:
-        """Whatever was left counts as whole from now on."""
+        """No forward waits any more, and whatever was left counts as whole from now on."""
+        self.open_forward.forget()
+        self._forget_step()
+
+    def _forget_step(self) -> None:
         self._step = None
         self._left_at = ""
 
     @in_own_context
-    def train(self, step: TrainStep, feeds: Feeds) -> tuple[Tensor, Any]:
+    def train(self, step: TrainStep, feeds: Feeds) -> Values:
         """One batch: forward, loss, and each layer's update as soon as its gradients are there; (loss, metric)."""
         _under_way.set(self)
         block = step.optimizer.one_step()
         self._step, self._left_at = step, LEFT_WITHIN
         try:
             with block:
-                results = self.steps.train(step, feeds, self._readers.begin(), block.keep)
+                results = self.steps.train(step, feeds, self.readers.begin(), block.keep)
         finally:
-            self._readers.end(give_up=False)  # also of a step that ended before its pause
+            self.readers.end(give_up=False)  # also of a step that ended before its pause
             if block.is_whole:
-                self.forget()
-        loss, metric = self.steps.own(results)
-        return loss, metric
+                self._forget_step()
+        return self.steps.own(results)
 
     @in_own_context
     def look(self, step: TrainStep, forms: Forms, ask: Callable[[Graph], Seen]) -> Seen:
@@ -84,4 +117,10 @@ class Trainer(Unique):
                 return self.steps.look(step, forms, ask)
         finally:
             if block.is_whole:
-                self.forget()
+                self._forget_step()
+
+
+def _what_was_left(left_at: str) -> str:
+    if left_at.startswith("("):
+        return f"the last step was left {left_at}"
+    return f"the last backward() was left at layer {left_at!r}: layers after it are updated, those before it are not"

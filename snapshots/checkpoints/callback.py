@@ -13,6 +13,7 @@ from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.monitor import Monitor
 from singa_lite.snapshots.checkpoints.saver import Saver
 from singa_lite.snapshots.checkpoints.signals import Signals
+from singa_lite.snapshots.checkpoints.trained import steps_of
 
 
 class Checkpoint(Callback):
@@ -57,7 +58,7 @@ class Checkpoint(Callback):
 
     def on_start(self, training: Training) -> None:
         """Take the folder for this run, and note signals from now on."""
-        step, progress = training.net.optimizer.step, training.progress
+        step, progress = steps_of(training), training.progress
         file = self.folder.file(step)
         self._check_monitor(training)
         self.folder.prepare(step)
@@ -74,7 +75,7 @@ class Checkpoint(Callback):
             self._saver.prepare(training)
             self._is_prepared = True
         self._saver.check()
-        self._due |= self.every_steps is not None and training.net.optimizer.step % self.every_steps == 0
+        self._due |= self.every_steps is not None and steps_of(training) % self.every_steps == 0
         self._due |= time.monotonic() - self._saver.last >= self.every_seconds
         self._write_if_due(training)
         self._leave_if_asked(training)

@@ -20,6 +20,7 @@ from singa_lite.notice import warn
 from singa_lite.snapshots import formats, net_tree, tree
 from singa_lite.snapshots.checkpoints import history
 from singa_lite.snapshots.checkpoints.environment import environment, settings
+from singa_lite.snapshots.checkpoints.trained import net_of
 from singa_lite.snapshots.tree import Lazy, Tree
 from singa_lite.training.progress import Mean, Progress
 
@@ -54,7 +55,7 @@ def save(training: Training, path: str | os.PathLike[str]) -> None:
 
 def contents(training: Training) -> Tree:
     """The tree of a training run as it stands. SnapshotError after an unfinished step."""
-    held = net_tree.of_net(training.net)
+    held = net_tree.of_net(net_of(training))
     text = json.dumps(_told(training), default=_plain).encode()
     if len(text) > _MOST:
         raise SnapshotError(f"checkpoint: wanted at most {_MOST} bytes of {PROGRESS!r}, received {len(text)}")
@@ -77,7 +78,7 @@ def restore(
     check: called with the checkpoint's step before anything changes. A warning says what differs of versions, kernels,
     threads and settings, as bits then may too.
     """
-    where, net, now = os.fsdecode(path), training.net, _told(training)
+    where, net, now = os.fsdecode(path), net_of(training), _told(training)
     with formats.opened(path, net_tree.of_net(net, whole_step=False)) as source:
         told = _read(source)
         progress = _progress(source, told)
@@ -105,7 +106,7 @@ def verify(path: str | os.PathLike[str]) -> None:
 
 
 def _told(training: Training) -> dict[str, Any]:
-    progress, net = training.progress, training.net
+    progress, net = training.progress, net_of(training)
     return {
         "version": VERSION,
         "samples": progress.samples,

@@ -16,6 +16,7 @@ from singa_lite.snapshots import formats, net_tree
 from singa_lite.snapshots.checkpoints import checkpoint
 from singa_lite.snapshots.checkpoints.background import Copying, HostCopy, Writer
 from singa_lite.snapshots.checkpoints.folder import Folder
+from singa_lite.snapshots.checkpoints.trained import net_of, steps_of
 
 _NOWHERE = (-1, -1, -1)
 
@@ -53,7 +54,7 @@ class Saver:
         memory does not grow when the first checkpoint is due, perhaps hours later.
         """
         if self._writer.background:
-            self._copy.reserve(net_tree.tensors(training.net))
+            self._copy.reserve(net_tree.tensors(net_of(training)))
         contents, file = checkpoint.contents(training), self._folder.probe()
         small = {path: lazy for path, lazy in contents.arrays.items() if lazy.nbytes <= _SMALL}
         write = formats.writer(file)
@@ -72,7 +73,7 @@ class Saver:
         self.last = time.monotonic()
         self._waiting = partial(self._begin, training, best)
         if self._writer.background:
-            training.net.beside_next_step(self.begin)
+            net_of(training).beside_next_step(self.begin)
         else:
             self.begin()
 
@@ -108,10 +109,10 @@ class Saver:
         self._writer.close()
 
     def _begin(self, training: Training, best: bool) -> Pause:
-        contents, file = checkpoint.contents(training), self._folder.file(training.net.optimizer.step)
+        contents, file = checkpoint.contents(training), self._folder.file(steps_of(training))
         copying = Copying(contents, _nothing, frozenset())
         if self._writer.background:
-            copying = self._copy.begin(contents, net_tree.tensors(training.net))
+            copying = self._copy.begin(contents, net_tree.tensors(net_of(training)))
         copied = Event()
         claims: dict[str, bool] = {}  # whether it is copied: whoever asks first decides, as setdefault is done at once
 
@@ -132,14 +133,14 @@ class Saver:
                 copied.wait()
 
         pause = Pause(copying.read_later, copied.wait, give_up)
-        training.net.reads(pause)
+        net_of(training).reads(pause)
         self._writer.start(work)
         self._written_at = _place(training)
         return pause
 
 
 def _place(training: Training) -> tuple[int, int, int]:
-    return training.net.optimizer.step, training.progress.epoch, training.progress.batch
+    return steps_of(training), training.progress.epoch, training.progress.batch
 
 
 def _nothing() -> None:

@@ -91,14 +91,14 @@ def pooling(name: str, **settings: Any) -> Case:
         if big and window.kernel == (7, 9):
             x_shape = 23, 401, 7, 9
         y_shape = *x_shape[:2], *window.positions("y", x_shape[2:])
-        index = garbage(y_shape, np.uint8 if window.places <= 256 else np.int32)
+        index = garbage(y_shape, np.uint8 if window.taps <= 256 else np.int32)
         if name == "max_pool2d":
             return [normal(rng, x_shape, dtype), garbage(y_shape, dtype), index], settings
         if name == "avg_pool2d":
             return [normal(rng, x_shape, dtype), garbage(y_shape, dtype)], settings
         dy, dx = normal(rng, y_shape, dtype), garbage(x_shape, dtype)
         if name == "max_pool2d_derivative":
-            return [dy, rng.integers(0, window.places, y_shape, dtype=index.dtype), dx], settings
+            return [dy, rng.integers(0, window.taps, y_shape, dtype=index.dtype), dx], settings
         return [dy, dx], settings
 
     return Case(build)

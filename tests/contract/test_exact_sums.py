@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from every_set import every_set
 from kernel_case import garbage, run
-from kernel_sets import cuda_sets, kernel_sets
+from kernel_sets import kernel_sets
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
@@ -19,12 +20,6 @@ from singa_lite.kernels.numpy_kernels import NUMPY
 Array = np.ndarray
 
 ROUNDING = 2.0**-24
-
-SETS = [
-    pytest.param(kernels, id=kernels.name, marks=[pytest.mark.gpu] if kernels.name.startswith("gpu") else [])
-    for kernels in (*kernel_sets(), *cuda_sets())
-]
-every_set = pytest.mark.parametrize("kernels", SETS)
 
 
 def normal(*shape: int, seed: int = 1) -> Array:
@@ -53,7 +48,26 @@ def constants(count: int) -> Array:
     return np.resize(np.array([12345.678, 0.1, -7.3e-3, 0, 3e5, -255.3], np.float32), count)
 
 
-INPUTS = {"large_mean": shifted, "bytes": bytes_of_images, "centred": normal, "one_apart": one_apart}
+def far_off(*shape: int) -> Array:
+    """Mean -1,000,000, deviation 4."""
+    return (-1e6 + 4 * normal(*shape)).astype(np.float32)
+
+
+def first_far(*shape: int) -> Array:
+    """The first value of each channel is far from all others."""
+    x = normal(*shape)
+    x[0].reshape(shape[1], -1)[:, 0] = 1e4
+    return x
+
+
+INPUTS = {
+    "large_mean": shifted,
+    "bytes": bytes_of_images,
+    "centred": normal,
+    "one_apart": one_apart,
+    "far_off": far_off,
+    "first_far": first_far,
+}
 
 
 def channels_last(x: Array) -> Array:

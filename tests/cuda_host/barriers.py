@@ -18,7 +18,7 @@ import numpy as np
 
 from host_kernels import OverNumPy, cuda_on_host
 from host_loader import BLOCK_BARRIER, Build, without_barrier
-from launches import ORDERS, form
+from launches import ORDERS, spec
 from sanitized_calls import Call, calls_of, cases
 from singa_lite.kernels.cuda_kernels import routine, source
 
@@ -68,7 +68,7 @@ def results(kernels: OverNumPy, call: Call) -> list[bytes]:
 
 
 def _placed(tensor: Any, order: tuple[int, ...]) -> Any:
-    wanted = form(tensor, order)
+    wanted = spec(tensor, order)
     if wanted is None:
         return None
     made = np.ndarray(wanted.shape, wanted.dtype, np.empty(max(tensor.nbytes, 1), np.uint8), 0, wanted.strides)

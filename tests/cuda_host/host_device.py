@@ -15,7 +15,7 @@ from host_convolutions import missing as missing_cudnn
 from host_loader import HostLoader
 from host_products import HostMultiplier
 from singa_lite.device import Device
-from singa_lite.device.by_host import by_way_of_host
+from singa_lite.device.host_fallback import by_way_of_host
 from singa_lite.device.trial import GpuTrial
 from singa_lite.kernels.cuda_kernels import cuda
 from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
@@ -87,7 +87,7 @@ class HostCuda(Cuda):
         """There is one stream."""
         return nullcontext()
 
-    def part(self, memory: Any, offset: int, nbytes: int) -> Any:
+    def memory_slice(self, memory: Any, offset: int, nbytes: int) -> Any:
         """A slice: the memory is the host's."""
         return memory[offset : offset + nbytes]
 

@@ -13,7 +13,7 @@ from host_products import HostMultiplier
 from singa_lite.kernels.cuda_kernels import cuda
 from singa_lite.kernels.cuda_kernels.pointwise import PointwiseConvolutions
 from singa_lite.kernels.cuda_kernels.products import Products
-from singa_lite.kernels.kernel_set import FunctionKernel, KernelSet, Launch, Settings, forms_of
+from singa_lite.kernels.kernel_set import FunctionKernel, KernelSet, Launch, Settings, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 
@@ -32,7 +32,7 @@ class OverNumPy(KernelSet):
 
     def prepare(self, name: str, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
         """Bind the kernel to the arrays' memory, which the launch keeps alive; one of NumPy's to the arrays."""
-        kernel = self.choose(name, forms_of(arrays), settings)
+        kernel = self.choose(name, specs_of(arrays), settings)
         if isinstance(kernel, FunctionKernel):
             return kernel.prepare(arrays, scratch, settings)
         shown = tuple(on_host(array) for array in arrays)

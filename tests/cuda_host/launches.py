@@ -13,7 +13,7 @@ from kernel_case import Tensors
 from kernel_cases import CASES
 from singa_lite.kernels.cuda_kernels import cuda
 from singa_lite.kernels.cuda_kernels.routine import KernelLaunch, Routine
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 
 #: Axes from the outermost to the innermost: images as users see them, and channels innermost.
 ORDERS = ((0, 1, 2, 3), (0, 2, 3, 1))
@@ -21,24 +21,24 @@ ORDERS = ((0, 1, 2, 3), (0, 2, 3, 1))
 KERNELS: dict[str, Any] = cuda(None).kernels  # type: ignore[arg-type]  # a loader is asked for when bound
 
 
-def form(tensor: np.ndarray | None, order: tuple[int, ...]) -> Form | None:
-    """A tensor's form; with four axes, in that order of memory."""
+def spec(tensor: np.ndarray | None, order: tuple[int, ...]) -> TensorSpec | None:
+    """A tensor's spec; with four axes, in that order of memory."""
     if tensor is None:
         return None
     if tensor.ndim != len(order):
-        return Form(tensor.shape, tensor.dtype, tensor.strides)
+        return TensorSpec(tensor.shape, tensor.dtype, tensor.strides)
     strides, step = [0] * len(order), tensor.itemsize
     for axis in reversed(order):
         strides[axis] = step
         step *= tensor.shape[axis]
-    return Form(tensor.shape, tensor.dtype, tuple(strides))
+    return TensorSpec(tensor.shape, tensor.dtype, tuple(strides))
 
 
 def routine(key: str, tensors: Tensors, settings: dict[str, Any], order: tuple[int, ...] = ORDERS[0]) -> Routine | None:
     """What the call of a case does; None if this set does not do it, or not by itself."""
     kernel = KERNELS.get(key.split(":")[0])
-    forms = [form(tensor, order) for tensor in tensors]
-    return None if kernel is None else kernel.build(*forms, **settings)
+    specs = [spec(tensor, order) for tensor in tensors]
+    return None if kernel is None else kernel.build(*specs, **settings)
 
 
 def cases(dtype: str, big: bool = False) -> Iterator[tuple[str, Tensors, dict[str, Any]]]:

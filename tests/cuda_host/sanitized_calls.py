@@ -10,44 +10,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from contextlib import ExitStack
 from functools import cache
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import numpy as np
 
 import kernel_cases_pointwise as pointwise
-import kernel_cases_spatial as spatial
 from exact_memory import exact_memory
 from host_kernels import OverNumPy, cuda_on_host
 from host_loader import Build
 from kernel_case import Case, Tensors, garbage
 from kernel_cases import CASES
-from launches import KERNELS, ORDERS, form, routine
+from kernel_sizes import build, for_both
+from launches import KERNELS, ORDERS, routine, spec
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.interface.window import Window
 
 DTYPE = np.dtype("float32")
-
-
-def _for_both(small: Any) -> tuple[Any, Any]:
-    return small, small
-
-
-def _sizes(axes: tuple[int, int, int], image: tuple[int, ...], flat: tuple[int, int], row: int) -> dict[str, Any]:
-    """What the tables of cases call their sizes. flat: (n, c); row: features of layer normalization."""
-    return {
-        "SMALL": axes,
-        "IMAGES": _for_both(image),
-        "PARAMETERS": _for_both(axes),
-        "CHANNELS": {0: _for_both(flat), 1: _for_both(axes), 2: _for_both(image)},
-        "ROWS": {
-            "": _for_both(((3,), (row,))),
-            ":images": _for_both(((1,), (row, 1, 2))),
-            ":single": _for_both(((), (row, 1))),
-        },
-    }
 
 
 def _fixed(shapes: tuple[tuple[int, ...], ...], **settings: Any) -> Case:
@@ -60,19 +39,13 @@ def _fixed(shapes: tuple[tuple[int, ...], ...], **settings: Any) -> Case:
     return Case(build)
 
 
-#: The tables' own small sizes (all extents different, most of them primes), as little as there is, and a little more
-#: than a warp, a block or a tile has. Images of at least 7 x 9, the kernel of a global pooling.
-SIZES: dict[str, dict[str, Any]] = {
-    "small": {},
-    "ones": _sizes((1, 1, 2), (1, 1, 7, 9), (2, 1), 1),
-    "over a warp": _sizes((1, 3, 33), (1, 33, 7, 9), (33, 3), 33),
-    "over a block": _sizes((1, 2, 1031), (2, 3, 17, 16), (3, 257), 1031),
-}
+#: Sizes that the sanitizer sees all cases in.
+SIZES = ["small", "ones", "over a warp", "over a block"]
 
 #: Losses and metrics take their sizes beforehand.
 SCORES = {"three": (1, 3), "over a warp": (2, 33), "over a block": (257, 5), "wide": (2, 1031)}
 FURTHER: dict[str, Case] = {
-    f"{name}:{label}": make(_for_both(shape), np.int64)
+    f"{name}:{label}": make(for_both(shape), np.int64)
     for label, shape in SCORES.items()
     for name, make in {
         "softmax_cross_entropy": pointwise.class_loss,
@@ -80,7 +53,7 @@ FURTHER: dict[str, Case] = {
         "in_top_k": pointwise.hits,
     }.items()
 } | {
-    f"{name}:rows {label}": pointwise.hits(_for_both(shape), np.float32)
+    f"{name}:rows {label}": pointwise.hits(for_both(shape), np.float32)
     for label, shape in SCORES.items()
     for name in ("precision_at_k", "recall_at_k")
 }
@@ -89,7 +62,7 @@ FURTHER: dict[str, Case] = {
 FURTHER |= {
     "softmax:shared columns": _fixed(((2, 131, 5), (2, 131, 5)), axis=1),
     "softmax_derivative:shared columns": _fixed(((2, 131, 5), (2, 131, 5), (2, 131, 5)), axis=1),
-    "softmax_cross_entropy:long rows": pointwise.class_loss(_for_both((2, 2100)), np.float32),
+    "softmax_cross_entropy:long rows": pointwise.class_loss(for_both((2, 2100)), np.float32),
     "avg_pool2d:pairs of lanes": _fixed(((1, 600, 3, 4), (1, 600, 1, 1)), window=Window((3, 4)), count_pad=False),
     "matmul:deep": _fixed(((70, 71), (71, 67), (70, 67)), transpose_a=False, transpose_b=False),
 }
@@ -115,12 +88,7 @@ class Call(NamedTuple):
     def build(self) -> tuple[Tensors, dict[str, Any]]:
         """Its tensors and settings."""
         case = CASES.get(self.case) or FURTHER[self.case]
-        with ExitStack() as changed:
-            for module in (pointwise, spatial):
-                for name, value in SIZES[self.size].items():
-                    if hasattr(module, name):
-                        changed.enter_context(patch.object(module, name, value))
-            return case.build(np.random.default_rng(7), DTYPE, False)
+        return build(case, self.size, DTYPE)
 
     @property
     def routine(self) -> Routine | None:
@@ -134,7 +102,7 @@ class Call(NamedTuple):
         with exact_memory() as memory:
             arrays: Tensors = []
             for tensor in tensors:
-                wanted = form(tensor, ORDERS[self.order])
+                wanted = spec(tensor, ORDERS[self.order])
                 arrays.append(
                     None if wanted is None else memory.array(wanted.shape, wanted.dtype, wanted.strides, self.shifted)
                 )
@@ -151,10 +119,10 @@ def calls_of(case: str) -> tuple[Call, ...]:
     for size in SIZES if case in CASES else ("small",):
         for order in range(len(ORDERS)):
             call = Call(case, size, order)
-            forms = [form(tensor, ORDERS[order]) for tensor in call.build()[0]]
+            specs = [spec(tensor, ORDERS[order]) for tensor in call.build()[0]]
             made = call.routine
             if made is not None and made.launches == made.steps:
-                found.setdefault(tuple(None if one is None else one.key for one in forms), call)
+                found.setdefault(tuple(None if one is None else one.key for one in specs), call)
     return tuple(call._replace(shifted=shifted) for call in found.values() for shifted in (False, True))
 
 

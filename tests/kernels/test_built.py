@@ -1,4 +1,4 @@
-"""Built kernels: one routine for each combination of forms and settings, and no more than so many."""
+"""Built kernels: one routine for each combination of tensor specs and settings, and no more than so many."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from singa_lite.kernels import built
 from singa_lite.kernels.built import BuiltKernel
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 
 LIVING: weakref.WeakSet[Fill] = weakref.WeakSet()
 
@@ -23,23 +23,23 @@ class Fill:
         self.value = value
         LIVING.add(self)
 
-    def bind(self, forms: Any, arrays: Any, scratch: Any) -> Any:
+    def bind(self, specs: Any, arrays: Any, scratch: Any) -> Any:
         return lambda: arrays[0].fill(self.value)
 
 
-def fill(form: Form, value: float) -> Fill:
+def fill(spec: TensorSpec, value: float) -> Fill:
     return Fill(value)
 
 
-def form_of(array: np.ndarray) -> Form:
-    return Form(array.shape, array.dtype, array.strides)
+def spec_of(array: np.ndarray) -> TensorSpec:
+    return TensorSpec(array.shape, array.dtype, array.strides)
 
 
 def test_a_routine_is_built_once_for_equal_forms_and_settings():
     made = []
-    kernel = BuiltKernel(lambda form, value: made.append((form.shape, value)) or Fill(value))
+    kernel = BuiltKernel(lambda spec, value: made.append((spec.shape, value)) or Fill(value))
     for size, value in ((2, 1.0), (3, 1.0), (2, 1.0), (2, 2.0), (3, 1.0)):
-        assert kernel.serves((form_of(np.zeros(size)),), {"value": value})
+        assert kernel.serves((spec_of(np.zeros(size)),), {"value": value})
     assert made == [((2,), 1.0), ((3,), 1.0), ((2,), 2.0)]
 
 

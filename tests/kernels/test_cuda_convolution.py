@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layouts import PAIRS, c_order, channels_last, check, image, serves
 from test_convolution import SETTINGS, Setting
-from test_cuda_pooling import at_an_odd_place
 
 from kernel_case import garbage, run
+from layouts import LAYOUTS, c_order, channels_last, check, image, serves
 from singa_lite.kernels.cuda_kernels import convolution, depthwise, filter_sums
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import NUMPY
@@ -31,7 +30,6 @@ PACKED = {
     "depthwise, many channels": Setting((1, 132, 3, 4), 132, (2, 2), groups=132),
     "many filters of one channel": Setting((2, 4, 5, 7), 20, (3, 2), groups=4),
 }
-LAYOUTS = {**PAIRS, "at odd places": (at_an_odd_place, at_an_odd_place)}
 
 every_setting = pytest.mark.parametrize("setting", [*SETTINGS.values(), *PACKED.values()], ids=[*SETTINGS, *PACKED])
 packed_settings = pytest.mark.parametrize("setting", PACKED.values(), ids=PACKED)

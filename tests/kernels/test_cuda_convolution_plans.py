@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channels_last, serves
 from test_convolution import SETTINGS, Setting, tensors
 
 from host_convolutions import HostExecutor, convolutions, missing
 from host_kernels import OverNumPy
 from host_loader import HostLoader, missing_to_run
 from kernel_case import garbage, run
+from layouts import PAIRS, c_order, channels_last, check, image, piece_of_channels_last, serves
 from singa_lite.kernels.cuda_kernels import cudnn_library
 from singa_lite.kernels.cuda_kernels.cudnn_convolution import Convolutions
 from singa_lite.kernels.cuda_kernels.cudnn_plan import Plan
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 #: Roundings of the largest element that sums in another order may differ by.
@@ -111,11 +111,11 @@ def test_filters_in_c_order(cudnn, dtype):
         check(cudnn, name, operands, settings, LONG_SUM)
 
 
-def forms(setting: Setting, direction: str, dtype: str = "float32") -> tuple[str, list[Any], dict[str, Any]]:
-    """As `calls`, forms without memory."""
+def specs(setting: Setting, direction: str, dtype: str = "float32") -> tuple[str, list[Any], dict[str, Any]]:
+    """As `calls`, specs without memory."""
     name = calls(PLAIN)[direction][0]
     x, weight, y = (image(*shape, dtype=dtype) for shape in (setting.x, setting.weight, setting.y))
-    bias = Form((setting.filters,), x.dtype, (x.dtype.itemsize,))
+    bias = TensorSpec((setting.filters,), x.dtype, (x.dtype.itemsize,))
     fused = {"activation": "relu"} if name == "conv2d_activation" else {}
     operands = {
         "derivative": [y, weight, x],
@@ -127,7 +127,7 @@ def forms(setting: Setting, direction: str, dtype: str = "float32") -> tuple[str
 def workspaces(setting: Setting = LARGE, **knobs: Any) -> list[int]:
     """Scratch of each direction."""
     made = kernels(convolutions(**knobs))
-    return [made.scratch_bytes(*forms(setting, direction)) for direction in DIRECTIONS]
+    return [made.scratch_bytes(*specs(setting, direction)) for direction in DIRECTIONS]
 
 
 def test_workspaces_keep_to_their_limit():
@@ -141,7 +141,7 @@ def test_workspaces_keep_to_their_limit():
 def test_other_dtypes_have_plans_without_workspace(dtype):
     made = kernels(convolutions(workspace_limit=0))
     for direction in DIRECTIONS:
-        name, operands, settings = forms(LARGE, direction, dtype)
+        name, operands, settings = specs(LARGE, direction, dtype)
         assert made.kernels[name].serves(tuple(operands), settings)
         assert made.scratch_bytes(name, operands, settings) == 0
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_values import INF, NAN
-from layouts import PAIRS, check, serves
-from test_cuda_loss import ids, rows
 
-from kernel_case import garbage, run
+from kernel_case import garbage
+from layouts import PAIRS, check, serves
+from test_loss_values import ids, rows
 
 Array = np.ndarray
 
@@ -49,16 +49,6 @@ def test_layouts(cuda, lay):
     check_all(cuda, scores(3, 5, 4, 7), lay)
 
 
-def test_nan_and_infinity(cuda):
-    x = np.array([[NAN, 0, 1, -INF], [NAN, NAN, NAN, NAN], [INF, NAN, -INF, INF], [0, -INF, -INF, -INF]], np.float32)
-    target = np.array([[1, 0, 0, 1], [1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 1, 1]], bool)
-    for k in (1, 2, 3, 4, 5):
-        for name in OF_ROWS:
-            check(cuda, name, [x, target, garbage((4,), np.float32)], {"k": k}, roundings=4)
-        for own in range(4):
-            check(cuda, "in_top_k", [x, np.full(4, own), garbage((4,), np.float32)], {"k": k})
-
-
 @pytest.mark.parametrize("dtype", ["uint8", "int64", "float16", "float64"])
 def test_rows_of_any_dtype(cuda, dtype):
     x = scores(6, 11)
@@ -72,13 +62,6 @@ def test_largest_entry_of_rows_with_nan_and_ties(cuda):
     target[0, [35, 38]], target[1, [37, 39]], target[2, [3, 36]], target[3, 38] = 1, NAN, [INF, INF], -1
     for k in (1, 2, 3, 4, 5, 37, 40):
         check(cuda, "in_top_k", [x, target, garbage((4,), np.float32)], {"k": k})
-
-
-@pytest.mark.parametrize("wrong", [-1, 5])
-def test_ids_that_name_no_class_give_nan(cuda, wrong):
-    values = garbage((3,), np.float32)
-    run(cuda, "in_top_k", [scores(3, 5), np.array([0, wrong, 1]), values], {"k": 2})
-    np.testing.assert_array_equal(np.isnan(values), [False, True, False])
 
 
 def test_what_is_left_to_others(cuda):

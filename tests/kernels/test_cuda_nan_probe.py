@@ -66,9 +66,9 @@ def trials(monkeypatch) -> list[Any]:
     """The routines that are tried."""
     tried, real = [], GpuTrial.__call__
 
-    def call(self: GpuTrial, routine: Any, forms: Any, values: Any) -> Any:
+    def call(self: GpuTrial, routine: Any, specs: Any, values: Any) -> Any:
         tried.append(routine)
-        return real(self, routine, forms, values)
+        return real(self, routine, specs, values)
 
     monkeypatch.setattr(GpuTrial, "__call__", call)
     return tried
@@ -128,8 +128,8 @@ def test_a_library_that_keeps_nan_does_relu_itself_and_is_asked_once(trials):
     assert len(trials) == 4
     dense(on, of_each_sign(9).astype(np.float64), bias=False)
     assert len(trials) == 6
-    form = [tensor.from_numpy(a, on).array for a in (np.ones((3, 5)), np.ones((5, 2)))]
-    routine = on.kernels["linear_activation"].build(*form, None, on.empty((3, 2), np.float64).array, activation="relu")
+    spec = [tensor.from_numpy(a, on).array for a in (np.ones((3, 5)), np.ones((5, 2)))]
+    routine = on.kernels["linear_activation"].build(*spec, None, on.empty((3, 2), np.float64).array, activation="relu")
     assert len(routine.steps) == 1
 
 
@@ -146,7 +146,7 @@ def test_a_trial_takes_no_bytes_for_longer_than_it_lasts():
 def test_where_nothing_can_be_tried_our_kernel_serves_and_the_library_is_asked_later(trials, obstacle):
     on = host_cuda(libraries=True)
     arguments = [tensor.from_numpy(np.ones(shape, np.float32), on) for shape in ((6, 9), (9, 6), (6, 6))]
-    forms = [arguments[0].array, arguments[1].array, None, arguments[2].array]
+    specs = [arguments[0].array, arguments[1].array, None, arguments[2].array]
     build = on.kernels["linear_activation"].build
     if obstacle == "capture":
         on.runtime.stream.begin_capture()
@@ -154,10 +154,10 @@ def test_where_nothing_can_be_tried_our_kernel_serves_and_the_library_is_asked_l
         on.pool.release_free()
         on.pool.set_limit(on.pool.total)
         filled = [on.pool.take(64) for _ in range(on.pool.free // 64)]
-    assert len(build(*forms, activation="relu").steps) == 2, "the product and our ReLU"
+    assert len(build(*specs, activation="relu").steps) == 2, "the product and our ReLU"
     if obstacle == "capture":
         on.runtime.stream.end_capture()
     else:
         on.pool.set_limit(None)
         assert filled is not None
-    assert len(build(*forms, activation="relu").steps) == 1
+    assert len(build(*specs, activation="relu").steps) == 1

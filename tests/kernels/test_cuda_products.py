@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layouts import serves
 
 import host_loader
 from host_products import HostMultiplier, gelu_by_tanh, gelu_by_tanh_derivative
 from kernel_case import garbage, run
+from layouts import serves
 from singa_lite.kernels.cuda_kernels.cublaslt_header import Epilogue
 from singa_lite.kernels.cuda_kernels.matrix import matrix
 from singa_lite.kernels.cuda_kernels.product import Layout, Product, by_rows
 from singa_lite.kernels.cuda_kernels.products import Products
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel
-from singa_lite.kernels.kernel_set import Form, KernelSet, forms_of
+from singa_lite.kernels.kernel_set import KernelSet, TensorSpec, specs_of
 
 PLAIN = {"transpose_a": False, "transpose_b": False}
 LEFT = {"transpose_a": True, "transpose_b": False}
@@ -235,16 +235,16 @@ def test_what_is_not_served(kernels):
 def test_extents_beyond_32_bits():
     """The library counts rows, columns and matrices in 32 bits."""
     float32, most = np.dtype(np.float32), 1 << 31
-    assert matrix(Form((most, 2), float32, (8, 4))) is None
-    assert matrix(Form((2, most), float32, (4 * most, 4))) is None
-    assert matrix(Form((most, 2, 2), float32, (16, 8, 4))) is None
-    many = [Form((2, most // 2, extent), float32, (2 * most * extent, 4 * extent, 4)) for extent in (3, 5)]
-    routine = Products(HostMultiplier()).matmul(many[0], *forms_of((normal(3, 5),)), many[1], **PLAIN)
+    assert matrix(TensorSpec((most, 2), float32, (8, 4))) is None
+    assert matrix(TensorSpec((2, most), float32, (4 * most, 4))) is None
+    assert matrix(TensorSpec((most, 2, 2), float32, (16, 8, 4))) is None
+    many = [TensorSpec((2, most // 2, extent), float32, (2 * most * extent, 4 * extent, 4)) for extent in (3, 5)]
+    routine = Products(HostMultiplier()).matmul(many[0], *specs_of((normal(3, 5),)), many[1], **PLAIN)
     assert routine.steps[0].call.product.batch == 2
 
 
 def test_strides_of_no_whole_elements_are_no_matrix():
-    assert matrix(Form((3, 4), np.dtype(np.float32), (18, 4))) is None
+    assert matrix(TensorSpec((3, 4), np.dtype(np.float32), (18, 4))) is None
 
 
 def test_what_the_library_has_no_algorithm_for_is_not_served():
@@ -252,8 +252,8 @@ def test_what_the_library_has_no_algorithm_for_is_not_served():
         def workspace_bytes(self, product: Product) -> int | None:
             return None
 
-    products, forms = Products(Nothing()), forms_of((normal(4, 5), normal(5, 6), normal(4, 6)))
-    assert products.matmul(*forms, **PLAIN) is None
+    products, specs = Products(Nothing()), specs_of((normal(4, 5), normal(5, 6), normal(4, 6)))
+    assert products.matmul(*specs, **PLAIN) is None
 
 
 # The gradients of a layer, by epilogues
@@ -270,7 +270,7 @@ def test_gradients_of_weight_and_bias_in_one(multiplier, layout, rows, inputs, o
         (x, dy, dweight, dbias),
         CudaKernel(Products(multiplier).linear_gradient, host_loader.HostLoader()),
     )
-    scratch = garbage((kernel.scratch_bytes(forms_of(tensors), {}),), np.uint8)
+    scratch = garbage((kernel.scratch_bytes(specs_of(tensors), {}),), np.uint8)
     kernel.prepare(tuple(map(on_host, tensors)), on_host(scratch), {})()
     assert_is_product(dweight, x.T, dy)
     assert_close(dbias, dy.astype(np.float64).sum(axis=0))
@@ -279,13 +279,13 @@ def test_gradients_of_weight_and_bias_in_one(multiplier, layout, rows, inputs, o
 
 def test_a_bias_gradient_with_gaps_is_not_served():
     dbias = normal(12)[::2]
-    forms = forms_of((normal(4, 5), normal(4, 6), normal(5, 6), dbias))
-    assert Products(HostMultiplier()).linear_gradient(*forms) is None
+    specs = specs_of((normal(4, 5), normal(4, 6), normal(5, 6), dbias))
+    assert Products(HostMultiplier()).linear_gradient(*specs) is None
 
 
 def described(left: np.ndarray, right: np.ndarray, result: np.ndarray, **further: Any) -> Product:
     """result = left @ right, with an epilogue."""
-    shown = (matrix(form) for form in forms_of((left, right, result)))
+    shown = (matrix(spec) for spec in specs_of((left, right, result)))
     return replace(by_rows(*shown, "float32", "float32"), **further)
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layouts import channels_last, piece_in_c_order, turned
-from test_random import generator, key
 
 from kernel_case import garbage, run
+from layouts import channels_last, piece_in_c_order, turned
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
+from test_random_values import generator, key
 
 Array = np.ndarray
 
@@ -52,15 +52,6 @@ def test_uniform_equals_numpy(cuda, shape, dtype, layout):
     np.testing.assert_array_equal(*both(cuda, "uniform", [key(), y], {"low": -0.3, "high": 2.9}))
 
 
-@every_shape
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@every_layout
-def test_dropout_equals_numpy(cuda, shape, dtype, layout):
-    x = np.random.default_rng(1).standard_normal(shape).astype(dtype)
-    tensors = [laid_out(x, layout), key(), laid_out(garbage(shape, dtype), layout)]
-    np.testing.assert_array_equal(*both(cuda, "dropout", tensors, {"p": 0.3}))
-
-
 def test_dropout_of_halves(cuda):
     """The quotient is that of float32, rounded once."""
     x = np.random.default_rng(1).standard_normal((5, 7, 11)).astype(np.float16)
@@ -88,49 +79,9 @@ def test_dropout_over_its_input_and_of_a_broadcast_one(cuda):
         np.testing.assert_array_equal(*both(cuda, "dropout", [source, key(), garbage(x.shape, x.dtype)], {"p": 0.6}))
 
 
-@pytest.mark.parametrize("number", range(9))
-def test_a_number_that_is_exactly_p_is_kept(cuda, number):
-    p = float(generator(key()).random(9, dtype=np.float32)[number])
-    y = garbage((9,), "float64")
-    run(cuda, "dropout", [np.ones(9), key(), y], {"p": p})
-    assert y[number] == 1 / (1 - p)
-
-
-def test_p_is_compared_as_float32(cuda):
-    """0.1 of float64 lies below 0.1 of float32: a number in between is none, but p's own rounding is one."""
-    numbers = generator(key()).random(9, dtype=np.float32)
-    p = float(numbers[4]) * (1 + 2**-30)
-    y = garbage((9,), "float32")
-    np.testing.assert_array_equal(*both(cuda, "dropout", [np.ones(9, np.float32), key(), y], {"p": p}))
-    assert y[4] != 0
-
-
-def test_dropped_nan_and_infinities_are_0(cuda):
-    x = np.tile(np.array([np.nan, np.inf, -np.inf, 1.0], np.float32), (25, 1))
-    np.testing.assert_array_equal(*both(cuda, "dropout", [x, key(), garbage(x.shape, x.dtype)], {"p": 0.5}))
-    np.testing.assert_array_equal(*both(cuda, "dropout", [x, key(), garbage(x.shape, x.dtype)], {"p": 0.0}))
-
-
-@every_dtype
-def test_uniform_never_reaches_the_upper_bound(cuda, dtype):
+def test_uniform_of_halves_never_reaches_the_upper_bound(cuda):
     """Between 1 and the next number of the dtype there is none, so rounding would give either."""
-    high = float(np.nextafter(np.dtype(dtype).type(1), np.dtype(dtype).type(2)))
-    y = garbage((7, 47), dtype)
+    high = float(np.nextafter(np.float16(1), np.float16(2)))
+    y = garbage((7, 47), np.float16)
     run(cuda, "uniform", [key(), y], {"low": 1.0, "high": high})
     assert np.all(y == 1)
-
-
-def test_each_word_of_the_key_matters(cuda):
-    drawn = []
-    for words in (key(), key(seed=4), key(stream=4), key(counter=4)):
-        drawn.append(garbage((40,), np.float32))
-        np.testing.assert_array_equal(*both(cuda, "uniform", [words, drawn[-1]], {"low": 0.0, "high": 1.0}))
-    assert len({y.tobytes() for y in drawn}) == 4
-
-
-def test_draw_key_counts_up_and_begins_again(cuda):
-    for counter, following in ((41, 42), (2**64 - 1, 0)):
-        state, drawn = key(counter=counter), garbage((3,), np.uint64)
-        run(cuda, "draw_key", [state, drawn], {})
-        assert drawn.tolist() == [3, 2**63 + 1, counter]
-        assert state.tolist() == [3, 2**63 + 1, following]

@@ -11,7 +11,7 @@ import pytest
 from singa_lite.kernels.cuda_kernels import cudnn_library
 from singa_lite.kernels.cuda_kernels.cudnn_convolution import strides_of
 from singa_lite.kernels.cuda_kernels.cudnn_library import CudnnNotFoundError
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 
 
 def test_strides_of_axes_of_one_element_follow_the_order():
@@ -32,9 +32,9 @@ def test_strides_of_axes_of_one_element_follow_the_order():
         ((2, 3, 5, 7), (-105, 1, 21, 3)): None,
     }
     for (shape, steps), wanted in cases.items():
-        form = Form(shape, np.dtype("float32"), tuple(step * size for step in steps))
-        assert strides_of(form) == wanted, (shape, steps)
-    odd = Form((2, 3, 5, 7), np.dtype("float32"), (422, 4, 84, 12))
+        spec = TensorSpec(shape, np.dtype("float32"), tuple(step * size for step in steps))
+        assert strides_of(spec) == wanted, (shape, steps)
+    odd = TensorSpec((2, 3, 5, 7), np.dtype("float32"), (422, 4, 84, 12))
     assert strides_of(odd) is None
 
 

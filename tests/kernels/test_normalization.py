@@ -92,33 +92,12 @@ def test_batch_norm_equals_its_formula(shape):
     assert_close(running_var, 0.9 * 2 + 0.1 * x.var(other_axes(x), ddof=1))
 
 
-def test_batch_norm_of_one_value_a_channel():
-    x = np.array([[3.0, -5.0, 7.0]])
-    y, mean, inv_std, running_mean, running_var = batch_norm(x, np.ones(3), np.array([1.0, 2.0, 3.0]), 0.25)
-    assert_close(y, [[1, 2, 3]])
-    assert_close(mean, [3, -5, 7])
-    assert_close(inv_std, [2, 2, 2])
-    assert_close(running_mean, [0.75, -0.05, 1.15])
-    assert_close(running_var, [1.8, 1.8, 1.8])
-
-
 def test_batch_norm_of_an_empty_batch_leaves_the_running_statistics():
     y, mean, inv_std, running_mean, running_var = batch_norm(np.empty((0, 3, 2)), np.ones(3), np.ones(3))
     assert y.shape == (0, 3, 2)
     assert np.isfinite(mean).all() and np.isfinite(inv_std).all()
     assert_close(running_mean, [0.5] * 3)
     assert_close(running_var, [2] * 3)
-
-
-def test_batch_norm_in_float32_keeps_the_variance_of_a_large_mean():
-    x = (4000 + normal(64, 3, 31, 17)).astype(np.float32)
-    y, _, inv_std, _, running_var = batch_norm(x, np.ones(3, np.float32), np.zeros(3, np.float32), 1e-5)
-    exact = x.astype(np.float64)
-    assert y.dtype == inv_std.dtype == running_var.dtype == np.float32
-    np.testing.assert_allclose(inv_std, 1 / np.sqrt(exact.var((0, 2, 3)) + 1e-5), rtol=1e-6)
-    np.testing.assert_allclose(running_var, 1.8 + 0.1 * exact.var((0, 2, 3), ddof=1), rtol=1e-6)
-    # The mean is a float32 number, hence half of its last place beside the true one.
-    assert_close(y, batch_formula(exact, np.ones(3), np.zeros(3), 1e-5), 2e-4)
 
 
 @every_shape
@@ -209,13 +188,6 @@ def test_l2_norm_and_its_derivative_equal_formula_and_differences(shape):
     assert_close(norm, np.sqrt(np.sum(x**2, axis=tuple(range(1, x.ndim))) + 1e-3))
     (dx,) = call("l2_norm_derivative", [dy, y, norm], [shape])
     assert_close(dx, differences(l2_formula, x, dy), 1e-8)
-
-
-def test_l2_norm_in_float32_of_numbers_whose_squares_overflow():
-    x = np.array([[3e30, 4e30], [3e-30, 4e-30]], np.float32)
-    y, norm = call("l2_norm", [x], [(2, 2), (2,)], epsilon=0.0)
-    np.testing.assert_allclose(y, [[0.6, 0.8], [0.6, 0.8]], rtol=1e-6)
-    np.testing.assert_allclose(norm, [5e30, 5e-30], rtol=1e-6)
 
 
 @pytest.mark.peer

@@ -1,4 +1,4 @@
-"""Pooling against plain loops and against sliding windows, with NaN, infinities and ties."""
+"""Pooling of the NumPy set over large images and none, and against PyTorch; the contract shows the rest."""
 
 from __future__ import annotations
 
@@ -11,54 +11,7 @@ import skips
 from kernel_case import garbage, run
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import NUMPY
-
-#: (x's shape, settings) by what is special about them.
-POOLINGS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
-    "plain": ((2, 3, 4, 9), {"window": Window((2, 3), (2, 3))}),
-    "overlapping": ((2, 3, 7, 8), {"window": Window((3, 2), (2, 1), (1, 2, 0, 1))}),
-    "sparse": ((2, 3, 7, 9), {"window": Window((2, 1), (3, 4), (1, 0, 0, 0))}),
-    "cut off": ((2, 3, 8, 9), {"window": Window((3, 4), (3, 4))}),
-    "global": ((3, 2, 4, 5), {"window": Window((4, 5))}),
-    "mostly padding": ((3, 2, 3, 2), {"window": Window((5, 4), (1, 2), (4, 3, 3, 2))}),
-    "more than 256 places": ((1, 2, 19, 18), {"window": Window((17, 16), (1, 2))}),
-}
-
-poolings = pytest.mark.parametrize("shape, settings", POOLINGS.values(), ids=POOLINGS)
-counts = pytest.mark.parametrize("count_pad", [False, True], ids=["of x", "of all"])
-
-
-def output_shape(shape: tuple[int, ...], window: Window) -> tuple[int, ...]:
-    """y's shape."""
-    return *shape[:2], *window.positions("y", (shape[2], shape[3]))
-
-
-def index_dtype(window: Window) -> type:
-    """As the interface has it."""
-    return np.uint8 if window.places <= 256 else np.int32
-
-
-def elements_of(x_shape: tuple[int, ...], at: tuple[int, ...], window: Window) -> list[Any]:
-    """(place, element of x) of the window of one element of y."""
-    n, c, row, column = at
-    found = []
-    for place, (i, j) in enumerate(np.ndindex(*window.kernel)):
-        h = row * window.stride[0] + i - window.pad[0]
-        w = column * window.stride[1] + j - window.pad[2]
-        if 0 <= h < x_shape[2] and 0 <= w < x_shape[3]:
-            found.append((place, (n, c, h, w)))
-    return found
-
-
-def loop_maximum(x: np.ndarray, settings: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, dict[Any, Any]]:
-    """y, index, and the element of x that each element of y was taken from."""
-    shape = output_shape(x.shape, settings["window"])
-    y, index, winners = np.empty(shape), np.empty(shape, np.int64), {}
-    for at in np.ndindex(*shape):
-        elements = elements_of(x.shape, at, settings["window"])
-        nans = [element for element in elements if np.isnan(x[element[1]])]
-        index[at], winners[at] = nans[0] if nans else max(elements, key=lambda e: (x[e[1]], -e[0]))
-        y[at] = x[winners[at]]
-    return y, index, winners
+from test_pooling_values import index_dtype, output_shape
 
 
 def max_pool(x: np.ndarray, settings: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -69,52 +22,6 @@ def max_pool(x: np.ndarray, settings: dict[str, Any]) -> tuple[np.ndarray, np.nd
     return y, index
 
 
-@poolings
-def test_maximum_and_its_derivative_equal_the_loops(shape, settings):
-    rng = np.random.default_rng(3)
-    x = rng.integers(-4, 4, shape).astype(np.float64)  # many ties
-    y, index = max_pool(x, settings)
-    wanted_y, wanted_index, winners = loop_maximum(x, settings)
-    np.testing.assert_array_equal(y, wanted_y)
-    np.testing.assert_array_equal(index, wanted_index)
-
-    dy, dx, wanted_dx = rng.standard_normal(y.shape), garbage(shape, x.dtype), np.zeros(shape)
-    run(NUMPY, "max_pool2d_derivative", [dy, index, dx], settings)
-    for at, winner in winners.items():
-        wanted_dx[winner] += dy[at]
-    np.testing.assert_allclose(dx, wanted_dx, rtol=1e-13, atol=1e-13)
-
-
-@poolings
-def test_maximum_without_index_is_the_same(shape, settings):
-    x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
-    y, _ = max_pool(x, settings)
-    alone = garbage(y.shape, x.dtype)
-    run(NUMPY, "max_pool2d", [x, alone, None], settings)
-    np.testing.assert_array_equal(alone, y)
-
-
-@poolings
-def test_the_first_nan_wins(shape, settings):
-    x = np.random.default_rng(3).standard_normal(shape)
-    x[np.random.default_rng(4).random(shape) < 0.1] = np.nan
-    x[0, 0, -1, -2:] = np.nan, np.inf
-    y, index = max_pool(x, settings)
-    wanted_y, wanted_index, _ = loop_maximum(x, settings)
-    assert np.isnan(wanted_y).any()
-    np.testing.assert_array_equal(y, wanted_y)
-    np.testing.assert_array_equal(index, wanted_index)
-
-
-@poolings
-def test_padding_never_wins(shape, settings):
-    x = np.full(shape, -np.inf, np.float32)
-    y, index = max_pool(x, settings)
-    _, wanted_index, _ = loop_maximum(x, settings)
-    assert np.all(y == -np.inf)
-    np.testing.assert_array_equal(index, wanted_index)
-
-
 def test_infinite_dy_reaches_the_winner_alone():
     x = np.array([[[[1.0, 3.0, 2.0], [4.0, 0.0, 5.0]]]], np.float32)
     settings = {"window": Window((2, 2))}
@@ -122,25 +29,6 @@ def test_infinite_dy_reaches_the_winner_alone():
     dx = garbage(x.shape, x.dtype)
     run(NUMPY, "max_pool2d_derivative", [np.array([[[[np.inf, 7.0]]]], np.float32), index, dx], settings)
     np.testing.assert_array_equal(dx, [[[[0, 0, 0], [np.inf, 0, 7]]]])
-
-
-@poolings
-@counts
-def test_average_and_its_derivative_equal_the_loops(shape, settings, count_pad):
-    rng = np.random.default_rng(5)
-    x, y = rng.standard_normal(shape), garbage(output_shape(shape, settings["window"]), np.float64)
-    dy, dx = rng.standard_normal(y.shape), garbage(shape, x.dtype)
-    run(NUMPY, "avg_pool2d", [x, y], {**settings, "count_pad": count_pad})
-    run(NUMPY, "avg_pool2d_derivative", [dy, dx], {**settings, "count_pad": count_pad})
-    wanted_y, wanted_dx = np.zeros(y.shape), np.zeros(shape)
-    for at in np.ndindex(*y.shape):
-        elements = elements_of(shape, at, settings["window"])
-        count = settings["window"].places if count_pad else len(elements)
-        for _, element in elements:
-            wanted_y[at] += x[element] / count
-            wanted_dx[element] += dy[at] / count
-    np.testing.assert_allclose(y, wanted_y, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(dx, wanted_dx, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 37, 251), (1, 2, 411, 157), (37, 3, 23, 31)], ids=str)

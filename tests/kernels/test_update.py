@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 
 import skips
 from kernel_case import run
-from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
+from singa_lite.kernels.interface.update import Hyper
 from singa_lite.kernels.numpy_kernels import NUMPY
+from test_update_values import every_update
 
 #: Larger than what the kernels update at a time.
 SHAPE = (5, 37, 101)
@@ -56,53 +58,20 @@ def adam(g: Array, value: Array, lr: float, t: int, state: State, s: Settings) -
     return value - lr * first / (np.sqrt(second) + s["epsilon"])
 
 
-HYPER: dict[str, Any] = {"sgd": SgdHyper, "rms_prop": RmsPropHyper, "ada_grad": AdaGradHyper, "adam": AdamHyper}
-ADAM = {"beta_1": 0.8, "beta_2": 0.9, "epsilon": 1e-6, "weight_decay": 0.1}
+FORMULAS: dict[str, Callable[..., Array]] = {"sgd": sgd, "rms_prop": rms_prop, "ada_grad": ada_grad, "adam": adam}
+STATES = {"sgd": ["velocity"], "rms_prop": ["square_average"], "ada_grad": ["square_sum"]}
+STATES["adam"] = ["first_moment", "second_moment"]
+#: PyTorch's names.
+PEERS = {"sgd": "SGD", "rms_prop": "RMSprop", "ada_grad": "Adagrad", "adam": "Adam", "rho": "alpha", "epsilon": "eps"}
 
-#: (formula, state tensors, settings, PyTorch's optimizer with its arguments).
-UPDATES: dict[str, tuple[Callable[..., Array], list[str], Settings, tuple[str, Settings]]] = {
-    f"sgd {momentum} {dampening} {nesterov} {decay}": (
-        sgd,
-        ["velocity"] if momentum else [],
-        {"momentum": momentum, "dampening": dampening, "nesterov": nesterov, "weight_decay": decay},
-        ("SGD", {"momentum": momentum, "dampening": dampening, "nesterov": nesterov, "weight_decay": decay}),
-    )
-    for momentum, dampening, nesterov, decay in (
-        (0.0, 0.0, False, 0.0),
-        (0.0, 0.0, False, 0.1),
-        (0.9, 0.0, False, 0.0),
-        (0.9, 0.3, False, 0.1),
-        (0.9, 0.0, True, 0.1),
-    )
-}
-UPDATES |= {
-    "rms_prop": (
-        rms_prop,
-        ["square_average"],
-        {"rho": 0.8, "epsilon": 1e-3, "weight_decay": 0.1},
-        ("RMSprop", {"alpha": 0.8, "eps": 1e-3, "weight_decay": 0.1}),
-    ),
-    "ada_grad": (
-        ada_grad,
-        ["square_sum"],
-        {"epsilon": 1e-3, "weight_decay": 0.1},
-        ("Adagrad", {"eps": 1e-3, "weight_decay": 0.1}),
-    ),
-    "adam": (
-        adam,
-        ["first_moment", "second_moment"],
-        {**ADAM, "decoupled": False},
-        ("Adam", {"betas": (0.8, 0.9), "eps": 1e-6, "weight_decay": 0.1}),
-    ),
-    "adam, decoupled": (
-        adam,
-        ["first_moment", "second_moment"],
-        {**ADAM, "decoupled": True},
-        ("AdamW", {"betas": (0.8, 0.9), "eps": 1e-6, "weight_decay": 0.1}),
-    ),
-}
 
-every_update = pytest.mark.parametrize("formula, states, settings, peer", UPDATES.values(), ids=UPDATES)
+def peer_of(torch: Any, name: str, hyper: Hyper, parameter: Any) -> Any:
+    """PyTorch's optimizer with these hyperparameters."""
+    settings = {PEERS.get(key, key): value for key, value in asdict(hyper).items() if key != "lr_mult"}
+    kind = PEERS[name] + ("W" if settings.pop("decoupled", False) else "")
+    if name == "adam":
+        settings["betas"] = settings.pop("beta_1"), settings.pop("beta_2")
+    return getattr(torch.optim, kind)([parameter], lr=1.0, **settings)
 
 
 def numbers(dtype: Any = np.float64) -> tuple[Array, Array]:
@@ -111,19 +80,15 @@ def numbers(dtype: Any = np.float64) -> tuple[Array, Array]:
     return rng.standard_normal(SHAPE).astype(dtype), rng.standard_normal((STEPS, *SHAPE)).astype(dtype)
 
 
-def values_after_each_step(
-    name: str, states: list[str], settings: Settings, dtype: Any, lr_mult: float
-) -> tuple[list[Array], State]:
+def values_after_each_step(name: str, states: int, hyper: Hyper, dtype: Any) -> tuple[list[Array], State]:
     """Run the kernel for all steps, the rate and the count in tensors of their own throughout."""
     value, gradients = numbers(dtype)
-    state = {key: np.zeros(SHAPE, dtype) for key in states}
+    state = {key: np.zeros(SHAPE, dtype) for key in STATES[name][:states]}
     rate, count = np.array(0.0), np.array(0, np.int64)
-    tensors = list(state.values()) if states else [None]
-    hyper = HYPER[name](**settings, lr_mult=lr_mult)
     values = []
     for lr, gradient in zip(RATES, gradients, strict=True):
         rate[...] = lr
-        run(NUMPY, name, [gradient, rate, value, *tensors, count], {"hyper": hyper})
+        run(NUMPY, name, [gradient, rate, value, *(state.values() or [None]), count], {"hyper": hyper})
         values.append(value.copy())
     assert count == STEPS
     return values, state
@@ -131,14 +96,15 @@ def values_after_each_step(
 
 @every_update
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_equals_its_formula_step_by_step(formula, states, settings, peer, dtype):
-    values, kept = values_after_each_step(formula.__name__, states, settings, dtype, lr_mult=0.5)
+def test_equals_its_formula_step_by_step(name, states, settings, dtype):
+    hyper = settings["hyper"]
+    values, kept = values_after_each_step(name, states, hyper, dtype)
     value, gradients = (array.astype(np.float64) for array in numbers(dtype))
-    state: State = {key: np.zeros(SHAPE) for key in states}
+    state: State = {key: np.zeros(SHAPE) for key in kept}
     tolerance = 1e-12 if dtype == "float64" else 1e-5
     for t, (lr, gradient, got) in enumerate(zip(RATES, gradients, values, strict=True), start=1):
-        decay = 0 if settings.get("decoupled") else settings["weight_decay"]
-        value = formula(gradient + decay * value, value, 0.5 * lr, t, state, settings)
+        decay = getattr(hyper, "coupled_decay", hyper.weight_decay)
+        value = FORMULAS[name](gradient + decay * value, value, hyper.lr_mult * lr, t, state, asdict(hyper))
         np.testing.assert_allclose(got, value, rtol=tolerance, atol=tolerance, err_msg=f"step {t}")
     for key, tensor in state.items():
         np.testing.assert_allclose(kept[key], tensor, rtol=tolerance, atol=tolerance, err_msg=key)
@@ -146,14 +112,15 @@ def test_equals_its_formula_step_by_step(formula, states, settings, peer, dtype)
 
 @pytest.mark.peer
 @every_update
-def test_equals_pytorch(formula, states, settings, peer):
+def test_equals_pytorch(name, states, settings):
     torch = skips.library("torch")
-    values, _ = values_after_each_step(formula.__name__, states, settings, np.float64, lr_mult=1.0)
+    hyper = settings["hyper"]
+    values, _ = values_after_each_step(name, states, hyper, np.float64)
     value, gradients = numbers()
     parameter = torch.nn.Parameter(torch.tensor(value))
-    optimizer = getattr(torch.optim, peer[0])([parameter], lr=1.0, **peer[1])
+    optimizer = peer_of(torch, name, hyper, parameter)
     for lr, gradient, got in zip(RATES, gradients, values, strict=True):
-        optimizer.param_groups[0]["lr"] = lr
+        optimizer.param_groups[0]["lr"] = hyper.lr_mult * lr
         parameter.grad = torch.tensor(gradient)
         optimizer.step()
         np.testing.assert_allclose(got, parameter.detach().numpy(), rtol=1e-12, atol=1e-12)
@@ -165,36 +132,3 @@ def test_add_scaled(dtype):
     wanted = y + np.asarray(-0.75, dtype) * x
     run(NUMPY, "add_scaled", [x, y], {"alpha": -0.75})
     np.testing.assert_array_equal(y, wanted)
-
-
-def test_clip_elements():
-    y = np.array([[-3.0, -0.5, 0.0], [0.5, 0.75, np.inf]], np.float32)
-    run(NUMPY, "clip_elements", [y], {"threshold": 0.5})
-    np.testing.assert_array_equal(y, [[-0.5, -0.5, 0], [0.5, 0.5, 0.5]])
-
-
-def test_clip_elements_keeps_nan():
-    y = np.array([np.nan, 2.0])
-    run(NUMPY, "clip_elements", [y], {"threshold": 1.5})
-    np.testing.assert_array_equal(y, [np.nan, 1.5])
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_clip_norm_scales_what_is_too_long(dtype):
-    y, _ = numbers(dtype)
-    wanted = y / np.linalg.norm(y.astype(np.float64)) * 2.5
-    run(NUMPY, "clip_norm", [y], {"threshold": 2.5})
-    np.testing.assert_allclose(y, wanted, rtol=1e-6 if dtype == "float32" else 1e-12)
-
-
-@pytest.mark.parametrize("threshold", [5.0, 6.0])
-def test_clip_norm_leaves_the_rest_alone(threshold):
-    y = np.array([3.0, 0.0, -4.0])
-    run(NUMPY, "clip_norm", [y], {"threshold": threshold})
-    np.testing.assert_array_equal(y, [3, 0, -4])
-
-
-def test_clip_norm_of_float32_whose_squares_overflow():
-    y = np.array([3e30, -4e30], np.float32)
-    run(NUMPY, "clip_norm", [y], {"threshold": 5.0})
-    np.testing.assert_allclose(y, [3, -4], rtol=1e-6)

@@ -11,7 +11,7 @@ WINDOW = Window((3, 2), stride=(2, 1), pad=(1, 0, 0, 3), dilation=(2, 3))
 
 
 def test_what_it_spans_and_counts():
-    assert WINDOW.places == 6
+    assert WINDOW.taps == 6
     assert WINDOW.span == (5, 4)
     assert WINDOW.pad_before == (1, 0) and WINDOW.pad_behind == (0, 3)
     assert WINDOW.positions("here", (8, 5)) == (3, 5)

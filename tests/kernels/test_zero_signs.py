@@ -7,19 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from every_set import every_set
 from kernel_case import garbage, run
-from kernel_sets import cuda_sets, kernel_sets
 from nets import bits
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import KernelSet
 
 Array = np.ndarray
-
-SETS = [
-    pytest.param(kernels, id=kernels.name, marks=[pytest.mark.gpu] if kernels.name.startswith("gpu") else [])
-    for kernels in (*kernel_sets(), *cuda_sets())
-]
-every_set = pytest.mark.parametrize("kernels", SETS)
 
 #: Zeros of both signs, numbers so small that a product with any other is none, the largest ones, NaN and infinity.
 VALUES = [-1, -0.0, 0.0, 1, -1e-30, 1e-30, -2e-38, 2e-38, -1e-42, 1e-42, -3e38, 3e38, np.inf, np.nan]

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from singa_lite.memory import pool as pool_module
+from singa_lite.memory import segment, segments
 from singa_lite.memory.pool import ALIGNMENT, Bytes, OutOfMemoryError, Pool, Region, aligned_memory
 
 MIB = 1 << 20
@@ -588,13 +589,16 @@ def test_source_may_not_change_the_pool(call: Callable[[Pool], object]) -> None:
     assert pool.take(2 * MIB).nbytes == 2 * MIB
 
 
+POOL_FILES = {module.__file__ for module in (pool_module, segment, segments)}
+
+
 def take_with_give_at_line(pool: Pool, nbytes: int, victims: list[Region], line: int) -> tuple[Region, int]:
     """Take, and give `victims` just before the `line`th line of the pool that runs; also the lines in all."""
     lines = 0
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
         nonlocal lines
-        if frame.f_code.co_filename != pool_module.__file__:
+        if frame.f_code.co_filename not in POOL_FILES:
             return None
         if event == "line":
             while lines == line and victims:

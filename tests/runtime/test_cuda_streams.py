@@ -24,7 +24,7 @@ class Late:
     def __init__(self, stream: Stream, function: Any) -> None:
         self.stream, self.function = stream, function
 
-    def scratch_bytes(self, forms: Any, settings: Any) -> int:
+    def scratch_bytes(self, specs: Any, settings: Any) -> int:
         return 0
 
     def prepare(self, arrays: Any, scratch: Any, settings: Any) -> Any:

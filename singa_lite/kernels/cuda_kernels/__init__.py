@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import wraps
-from typing import Any
+from functools import partial, wraps
 
 from singa_lite.kernels.built import Builder, builders
 from singa_lite.kernels.cuda_kernels import (
@@ -24,8 +23,8 @@ from singa_lite.kernels.cuda_kernels import (
     softmax,
     update,
 )
-from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Loader
-from singa_lite.kernels.kernel_set import Kernel, KernelSet
+from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Loader, Routine
+from singa_lite.kernels.kernel_set import Kernel, KernelSet, TensorSpec
 
 #: Channels innermost: what cuDNN is fastest with.
 LAYOUTS = {"image": (0, 2, 3, 1), "filters": (0, 2, 3, 1)}
@@ -46,7 +45,7 @@ TILE_BYTES = 32 << 20
 def cuda(
     loader: Loader,
     fallback: KernelSet | None = None,
-    libraries: Sequence[Mapping[str, Builder]] = (),
+    libraries: Sequence[Mapping[str, Builder[Routine]]] = (),
     fusions: Collection[tuple[str, str]] = (),
     channels_last: bool = True,
 ) -> KernelSet:
@@ -56,32 +55,25 @@ def cuda(
     fusions: as in `KernelSet`, what those builders do in one go. channels_last: how images and filters lie, else in C
     order.
     """
-    properties = _properties(channels_last)
-    own = KernelSet("cuda", _kernels({**ELEMENTS, **SUMS}, loader), fallback, fusions=FUSIONS, **properties)
+    layouts = LAYOUTS if channels_last else {}
+    made = partial(KernelSet, "cuda", layouts=layouts, strides_matter=SUMS.keys(), tile_bytes=TILE_BYTES)
+    own = made(_kernels({**ELEMENTS, **SUMS}, loader), fallback, fusions=FUSIONS)
     if not libraries:
         return own
     names = {name for library in libraries for name in library}
     theirs = {name: _first_of([library[name] for library in libraries if name in library]) for name in sorted(names)}
-    return KernelSet("cuda", _kernels(theirs, loader), own, fusions=fusions, **properties)
+    return made(_kernels(theirs, loader), own, fusions=fusions)
 
 
-def _properties(channels_last: bool) -> dict[str, Any]:
-    return {
-        "layouts": LAYOUTS if channels_last else {},
-        "strides_matter": SUMS.keys(),
-        "tile_bytes": TILE_BYTES,
-    }
-
-
-def _kernels(given: Mapping[str, Builder], loader: Loader) -> dict[str, Kernel]:
+def _kernels(given: Mapping[str, Builder[Routine]], loader: Loader) -> dict[str, Kernel]:
     return {name: CudaKernel(build, loader) for name, build in given.items()}
 
 
-def _first_of(asked: Sequence[Builder]) -> Builder:
+def _first_of(asked: Sequence[Builder[Routine]]) -> Builder[Routine]:
     """The routine of the first builder that has one."""
 
     @wraps(asked[0])
-    def build(*forms: Any, **settings: Any) -> Any:
-        return next((routine for builder in asked if (routine := builder(*forms, **settings)) is not None), None)
+    def build(*specs: TensorSpec | None, **settings: object) -> Routine | None:
+        return next((routine for builder in asked if (routine := builder(*specs, **settings)) is not None), None)
 
     return build

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from singa_lite.kernels.cuda_kernels.elementwise import mapped
-from singa_lite.kernels.cuda_kernels.routine import Routine, Value
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.cuda_kernels.routine import Routine, Types, Value
+from singa_lite.kernels.kernel_set import TensorSpec
 
 
 def mapped_along(
     axis: int,
     file: str,
     kernel: str,
-    y: Form,
-    *reads: Form,
+    y: TensorSpec,
+    *reads: TensorSpec,
     values: tuple[Value, ...] = (),
-    types: Mapping[str, Any] | None = None,
+    types: Types | None = None,
 ) -> Routine | None:
     """`mapped`, the last of the reads a vector along `axis` of y."""
     *others, vector = reads
     axis %= y.ndim
     shape = tuple(extent if i == axis else 1 for i, extent in enumerate(y.shape))
     strides = tuple(vector.strides[0] if i == axis else 0 for i in range(y.ndim))
-    seen = Form(shape, vector.dtype, strides)
+    seen = TensorSpec(shape, vector.dtype, strides)
     routine = mapped(file, kernel, y, *others, seen, values=values, types=types)
     return None if routine is None else routine.over({seen: vector})

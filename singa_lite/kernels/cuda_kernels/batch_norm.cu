@@ -36,15 +36,15 @@ template <class L, class Inverse>
 __device__ inline void normalize(const Plane<2>& plane, const Walk<4>& vectors, const T* x, const S* mean,
                                  const S* spread, const S* gamma, const S* beta, T* y, Inverse inverse) {
     const int V = L::COUNT;
-    const Place place = place_in(plane);
-    if (!place.held) return;
+    const Part part = part_of(plane);
+    if (!part.held) return;
     C held[4][V], scale[V];
     int64 base[2];
-    load_vectors<L>(vectors, place.kept, held, mean, spread, gamma, beta);
-    offsets(plane.kept, (unsigned)place.kept, base);
+    load_vectors<L>(vectors, part.kept, held, mean, spread, gamma, beta);
+    offsets(plane.kept, (unsigned)part.kept, base);
 #pragma unroll
     for (int j = 0; j < V; ++j) scale[j] = held[2][j] * inverse(held[1][j]);
-    each_row<L>(place, plane.height, [&](int64 row) {
+    each_row<L>(part, plane.height, [&](int64 row) {
         int64 at[2];
         C v[V];
         locate<L>(plane.summed, row, base, at);
@@ -77,14 +77,14 @@ template <class L>
 __device__ __forceinline__ void gradients_of_slab(const Plane<2>& plane, const T* dy, const T* x, const S* mean,
                                                   int64 stride, C* sums, C* products, C* memory) {
     const int V = L::COUNT;
-    const Place place = place_in(plane);
+    const Part part = part_of(plane);
     C sum[V] = {}, product[V] = {};
-    if (place.held) {
+    if (part.held) {
         C average[V];
         int64 base[2];
-        offsets(plane.kept, (unsigned)place.kept, base);
-        load<Lanes<V, false>>(mean + place.kept * stride, stride, average);
-        each_row<L>(place, plane.height, [&](int64 row) {
+        offsets(plane.kept, (unsigned)part.kept, base);
+        load<Lanes<V, false>>(mean + part.kept * stride, stride, average);
+        each_row<L>(part, plane.height, [&](int64 row) {
             int64 at[2];
             C g[V], v[V];
             locate<L>(plane.summed, row, base, at);
@@ -97,10 +97,10 @@ __device__ __forceinline__ void gradients_of_slab(const Plane<2>& plane, const T
             }
         });
     }
-    sum_down(plane, place, sum, memory);
-    sum_down(plane, place, product, memory);
-    keep_partial(plane, place, sum, sums);
-    keep_partial(plane, place, product, products);
+    sum_down(plane, part, sum, memory);
+    sum_down(plane, part, product, memory);
+    keep_partial(plane, part, sum, sums);
+    keep_partial(plane, part, product, products);
 }
 
 extern "C" __global__ void batch_slab_gradients(Plane<2> plane, const T* dy, const T* x, const S* mean,
@@ -130,20 +130,20 @@ template <class L>
 __device__ void propagate(const Plane<3>& plane, const Walk<5>& vectors, const T* dy, const T* x, const S* mean,
                           const S* inv_std, const S* gamma, const S* dgamma, const S* dbeta, T* dx) {
     const int V = L::COUNT;
-    const Place place = place_in(plane);
-    if (!place.held) return;
+    const Part part = part_of(plane);
+    if (!part.held) return;
     const C share = C(1) / C(plane.summed.count);
     C held[5][V], offset[V], slope[V], scale[V];
     int64 base[3];
-    load_vectors<L>(vectors, place.kept, held, mean, inv_std, gamma, dgamma, dbeta);
-    offsets(plane.kept, (unsigned)place.kept, base);
+    load_vectors<L>(vectors, part.kept, held, mean, inv_std, gamma, dgamma, dbeta);
+    offsets(plane.kept, (unsigned)part.kept, base);
 #pragma unroll
     for (int j = 0; j < V; ++j) {
         offset[j] = held[4][j] * share;
         slope[j] = held[1][j] * held[3][j] * share;
         scale[j] = held[2][j] * held[1][j];
     }
-    each_row<L>(place, plane.height, [&](int64 row) {
+    each_row<L>(part, plane.height, [&](int64 row) {
         int64 at[3];
         C g[V], v[V];
         locate<L>(plane.summed, row, base, at);

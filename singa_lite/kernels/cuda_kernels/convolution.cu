@@ -35,10 +35,10 @@ __device__ inline void tile_of_images(const Convolution& s, const A& a, const B&
 #pragma unroll
     for (int i = 0; i < QUAD; ++i) {
         const int number = first + Tile::row() + i;
-        if (number >= s.positions) break;
-        const Position place = position_of(s, number);
+        if (number >= s.pixels) break;
+        const Pixel pixel = pixel_of(s, number);
         finish(own, tile.sum[i]);
-        T* p = target + offset(images, place.n, own, place.h, place.w);
+        T* p = target + offset(images, pixel.n, own, pixel.h, pixel.w);
         store_some(p, images.step_c, channels - own, whole, tile.sum[i]);
     }
 }
@@ -87,7 +87,7 @@ __device__ inline void tile_of_weights(const Convolution& s, int each, const T* 
     const int group = blockIdx.z, terms = taps(s) * s.channels, width = Tile::ACROSS * QUAD;
     const int across = (terms + width - 1) / width;
     const int filter = blockIdx.x / across * (TILE_THREADS / Tile::ACROSS * QUAD), number = blockIdx.x % across * width;
-    const int from = blockIdx.y * each, end = min(from + each, s.positions);
+    const int from = blockIdx.y * each, end = min(from + each, s.pixels);
     const TurnedSlopes slopes = {s, dy + group * s.filters * s.y.step_c, end, s.y_quads && is_quad_aligned(dy)};
     const TurnedPatches patches = {s, x + group * s.channels * s.x.step_c, end, s.x_quads && is_quad_aligned(x)};
     Tile tile;
@@ -101,7 +101,7 @@ __device__ inline void tile_of_weights(const Convolution& s, int each, const T* 
             if (row + i < s.filters && column + j < terms) target[(int64)(row + i) * terms + column + j] = tile.sum[i][j];
 }
 
-// each: positions of a split, blockIdx.y.
+// each: pixels of a split, blockIdx.y.
 extern "C" __global__ void conv2d_gradient(Convolution s, int narrow, int each, const T* x, const T* dy, C* partials) {
     __shared__ C shared[SHARED];
     if (narrow)

@@ -3,31 +3,31 @@
 #include "images.cuh"
 #include "tile.cuh"
 
-// weight: its filters in the place of images. channels, filters: of one group. quads of x, y, weight: whether four
+// weight: its filters as images. channels, filters: of one group. quads of x, y, weight: whether four
 // channels lie in a row there, none of them in another group.
 struct Convolution {
     Images x, y, weight;
     Window window;
     int channels, filters, x_quads, y_quads, weight_quads;
-    // Places of y or, in the derivative by x, of x; and divisors by its columns and rows.
-    int positions;
+    // Pixels of y or, in the derivative by x, of x; and divisors by its columns and rows.
+    int pixels;
     Divisor columns, rows;
     // Divisors by what is summed at one tap (channels; in the derivative by x, filters), and by the kernel's width.
     Divisor of_tap, across;
     Divisor stride_h, stride_w;
 };
 
-struct Position {
+struct Pixel {
     int n, h, w;
 };
 
-__device__ inline Position position_of(const Convolution& s, int number) {
+__device__ inline Pixel pixel_of(const Convolution& s, int number) {
     unsigned h, w;
     const unsigned n = s.rows.split(s.columns.split(number, w), h);
     return {(int)n, (int)h, (int)w};
 }
 
-// A place (i, j) in the window and a channel or filter c of the group, numbered (i, j, c).
+// A tap (i, j) of the window and a channel or filter c of the group, numbered (i, j, c).
 struct Tap {
     int i, j, c;
 
@@ -86,7 +86,7 @@ __device__ inline const T* element(const T* image, const Images& images, int c, 
 
 // ---- operands: outer index x terms. All pointers are those of a group's first channel or filter.
 
-// Places of y x (i, j, c) of x.
+// Pixels of y x (i, j, c) of x.
 struct Patches {
     static const bool along_terms = true;
     struct At {
@@ -98,11 +98,11 @@ struct Patches {
     bool whole;
 
     __device__ inline At at(int number) const {
-        if (number >= s.positions) return {nullptr, 0, 0};
-        const Position place = position_of(s, number);
+        if (number >= s.pixels) return {nullptr, 0, 0};
+        const Pixel pixel = pixel_of(s, number);
         const Window& window = s.window;
-        return {x + place.n * s.x.step_n, place.h * window.stride_h - window.top,
-                place.w * window.stride_w - window.left};
+        return {x + pixel.n * s.x.step_n, pixel.h * window.stride_h - window.top,
+                pixel.w * window.stride_w - window.left};
     }
     __device__ inline void load(const At& at, int term, C (&v)[QUAD]) const {
         auto find = [&](const Tap& tap) {
@@ -129,7 +129,7 @@ struct Filters {
     }
 };
 
-// Places of x x (i, j, filter): dy where a window's tap (i, j) meets the place.
+// Pixels of x x (i, j, filter): dy where a window's tap (i, j) meets the pixel.
 struct Slopes {
     static const bool along_terms = true;
     struct At {
@@ -141,9 +141,9 @@ struct Slopes {
     bool whole;
 
     __device__ inline At at(int number) const {
-        if (number >= s.positions) return {nullptr, 0, 0};
-        const Position place = position_of(s, number);
-        return {dy + place.n * s.y.step_n, place.h + s.window.top, place.w + s.window.left};
+        if (number >= s.pixels) return {nullptr, 0, 0};
+        const Pixel pixel = pixel_of(s, number);
+        return {dy + pixel.n * s.y.step_n, pixel.h + s.window.top, pixel.w + s.window.left};
     }
     __device__ inline void load(const At& at, int term, C (&v)[QUAD]) const {
         auto find = [&](const Tap& tap) -> const T* {
@@ -173,7 +173,7 @@ struct TurnedFilters {
     }
 };
 
-// Filters x places of y before `end`.
+// Filters x pixels of y before `end`.
 struct TurnedSlopes {
     static const bool along_terms = false;
     typedef int At;
@@ -184,13 +184,13 @@ struct TurnedSlopes {
 
     __device__ inline At at(int filter) const { return filter; }
     __device__ inline void load(const At& at, int term, C (&v)[QUAD]) const {
-        const Position place = position_of(s, term);
+        const Pixel pixel = pixel_of(s, term);
         const int left = term < end ? s.filters - at : 0;
-        load_some(dy + offset(s.y, place.n, at, place.h, place.w), s.y.step_c, left, whole, v);
+        load_some(dy + offset(s.y, pixel.n, at, pixel.h, pixel.w), s.y.step_c, left, whole, v);
     }
 };
 
-// (i, j, c) x places of y before `end`: x there.
+// (i, j, c) x pixels of y before `end`: x there.
 struct TurnedPatches {
     static const bool along_terms = false;
     typedef int At;
@@ -202,9 +202,9 @@ struct TurnedPatches {
     __device__ inline At at(int number) const { return number; }
     __device__ inline void load(const At& at, int term, C (&v)[QUAD]) const {
         const Window& window = s.window;
-        const Position place = position_of(s, term);
-        const T* image = x + place.n * s.x.step_n;
-        const int h = place.h * window.stride_h - window.top, w = place.w * window.stride_w - window.left;
+        const Pixel pixel = pixel_of(s, term);
+        const T* image = x + pixel.n * s.x.step_n;
+        const int h = pixel.h * window.stride_h - window.top, w = pixel.w * window.stride_w - window.left;
         auto find = [&](const Tap& tap) {
             return element(image, s.x, tap.c, h + tap.i * window.dilation_h, w + tap.j * window.dilation_w);
         };

@@ -1,6 +1,6 @@
 """Convolution in three directions by kernels of ours: what serves where cuDNN is missing or has no plan.
 
-Groups of one channel go one by one (`depthwise.py`); all others are matrix products over places and the window's taps,
+Groups of one channel go one by one (`depthwise.py`); all others are matrix products over pixels and the window's taps,
 whose operands are found in the images as they are needed.
 """
 
@@ -13,8 +13,7 @@ import numpy as np
 from singa_lite.kernels.cuda_kernels import depthwise
 from singa_lite.kernels.cuda_kernels.filter_sums import splits_for, sum_of_splits
 from singa_lite.kernels.cuda_kernels.images import (
-    MOST_PLACES,
-    Struct,
+    MOST_POSITIONS,
     divisor,
     images,
     in_packs,
@@ -23,8 +22,9 @@ from singa_lite.kernels.cuda_kernels.images import (
 )
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.source import FLOATS
+from singa_lite.kernels.cuda_kernels.walk import Struct
 from singa_lite.kernels.interface.window import Window
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "convolution.cu"
 
@@ -40,19 +40,30 @@ NARROW = 16
 MOST_GROUPS = 65535
 
 
-def conv2d(x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int) -> Routine | None:
+def conv2d(
+    x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, window: Window, groups: int
+) -> Routine | None:
     """Forward."""
     return _forward(x, weight, bias, y, window, groups, "")
 
 
 def conv2d_activation(
-    x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int, activation: str
+    x: TensorSpec,
+    weight: TensorSpec,
+    bias: TensorSpec | None,
+    y: TensorSpec,
+    *,
+    window: Window,
+    groups: int,
+    activation: str,
 ) -> Routine | None:
     """Forward, and the activation before the result is stored."""
     return _forward(x, weight, bias, y, window, groups, activation)
 
 
-def conv2d_derivative(dy: Form, weight: Form, dx: Form, *, window: Window, groups: int) -> Routine | None:
+def conv2d_derivative(
+    dy: TensorSpec, weight: TensorSpec, dx: TensorSpec, *, window: Window, groups: int
+) -> Routine | None:
     """Each element of dx sums over the windows that it lies in."""
     if not _fit(groups, dy, weight, dx):
         return None
@@ -60,13 +71,15 @@ def conv2d_derivative(dy: Form, weight: Form, dx: Form, *, window: Window, group
         return depthwise.derivative(dy, weight, dx, window)
     settings = _settings(dx, weight, dy, window, groups, dx, weight.shape[0] // groups)
     narrow = weight.shape[1] <= NARROW
-    grid = _tiles(_positions(dx), weight.shape[1], narrow), 1, groups
+    grid = _tiles(_pixels(dx), weight.shape[1], narrow), 1, groups
     operands = settings, np.int32(narrow), dy, weight, dx
     return Routine().launch(FILE, "conv2d_derivative", *operands, types={"T": dx.dtype}, grid=grid)
 
 
-def conv2d_gradient(x: Form, dy: Form, dweight: Form, *, window: Window, groups: int) -> Routine | None:
-    """The places of dy are split, so that many blocks work; then the sums of the splits are added up."""
+def conv2d_gradient(
+    x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
+) -> Routine | None:
+    """The pixels of dy are split, so that many blocks work; then the sums of the splits are added up."""
     if not _fit(groups, x, dy, dweight):
         return None
     if depthwise.is_better(dweight, groups):
@@ -75,7 +88,7 @@ def conv2d_gradient(x: Form, dy: Form, dweight: Form, *, window: Window, groups:
     filters, terms = dweight.shape[0] // groups, prod(dweight.shape[1:])
     narrow = filters <= NARROW
     tiles = _tiles(terms, filters, narrow)
-    splits = splits_for(_positions(dy), tiles * groups, dweight)
+    splits = splits_for(_pixels(dy), tiles * groups, dweight)
     routine = Routine()
     partials = splits.temporary(routine, dweight)
     operands = settings, np.int32(narrow), np.int32(splits.each), x, dy, partials
@@ -85,7 +98,13 @@ def conv2d_gradient(x: Form, dy: Form, dweight: Form, *, window: Window, groups:
 
 
 def _forward(
-    x: Form, weight: Form, bias: Form | None, y: Form, window: Window, groups: int, activation: str
+    x: TensorSpec,
+    weight: TensorSpec,
+    bias: TensorSpec | None,
+    y: TensorSpec,
+    window: Window,
+    groups: int,
+    activation: str,
 ) -> Routine | None:
     number = ACTIVATIONS.get(activation)
     if number is None or not _fit(groups, x, weight, y, *(() if bias is None else (bias,))):
@@ -96,19 +115,21 @@ def _forward(
     settings = _settings(x, weight, y, window, groups, y, weight.shape[1])
     filters = weight.shape[0] // groups
     narrow = filters <= NARROW
-    grid = _tiles(_positions(y), filters, narrow), 1, groups
+    grid = _tiles(_pixels(y), filters, narrow), 1, groups
     operands = settings, np.int32(narrow), x, weight, bias, step, y, np.int32(number)
     return Routine().launch(FILE, "conv2d", *operands, types={"T": y.dtype}, grid=grid)
 
 
-def _fit(groups: int, *forms: Form) -> bool:
+def _fit(groups: int, *specs: TensorSpec) -> bool:
     """Whether the kernels can count the elements, and have their one dtype."""
-    small = all(form.size < MOST_PLACES for form in forms) and groups <= MOST_GROUPS
-    return small and forms[0].dtype.name in FLOATS and all(form.dtype == forms[0].dtype for form in forms)
+    small = all(spec.size < MOST_POSITIONS for spec in specs) and groups <= MOST_GROUPS
+    return small and specs[0].dtype.name in FLOATS and all(spec.dtype == specs[0].dtype for spec in specs)
 
 
-def _settings(x: Form, weight: Form, y: Form, window: Window, groups: int, counted: Form, summed: int) -> Struct:
-    """The struct `Convolution` of convolution.cuh. counted: whose places; summed: numbers that are summed at a tap."""
+def _settings(
+    x: TensorSpec, weight: TensorSpec, y: TensorSpec, window: Window, groups: int, counted: TensorSpec, summed: int
+) -> Struct:
+    """The struct `Convolution` of convolution.cuh. counted: whose pixels; summed: numbers that are summed at a tap."""
     filters, channels = weight.shape[0] // groups, weight.shape[1]
     return struct(
         x=images(x),
@@ -120,7 +141,7 @@ def _settings(x: Form, weight: Form, y: Form, window: Window, groups: int, count
         x_quads=int(in_packs(QUAD, x) and channels % QUAD == 0),
         y_quads=int(in_packs(QUAD, y) and filters % QUAD == 0),
         weight_quads=int(in_packs(QUAD, weight)),
-        positions=_positions(counted),
+        pixels=_pixels(counted),
         columns=divisor(counted.shape[3]),
         rows=divisor(counted.shape[2]),
         of_tap=divisor(summed),
@@ -130,8 +151,8 @@ def _settings(x: Form, weight: Form, y: Form, window: Window, groups: int, count
     )
 
 
-def _positions(form: Form) -> int:
-    n, _, h, w = form.shape
+def _pixels(spec: TensorSpec) -> int:
+    n, _, h, w = spec.shape
     return n * h * w
 
 

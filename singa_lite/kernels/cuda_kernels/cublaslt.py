@@ -6,10 +6,9 @@ import ctypes as c
 from enum import Enum
 from functools import cache
 from importlib import import_module
-from typing import Any
 from weakref import finalize
 
-from singa_lite.kernels.cuda_kernels.cublaslt_header import FUNCTIONS, MAJOR, NOT_SUPPORTED, SUCCESS
+from singa_lite.kernels.cuda_kernels.cublaslt_header import FUNCTIONS, MAJOR, NOT_SUPPORTED, SUCCESS, CFunction, CType
 
 SONAME = f"libcublasLt.so.{MAJOR}"
 
@@ -48,7 +47,7 @@ class CublasLt:
         self._status_name = self._function("GetStatusName", c.c_char_p, (c.c_int,))
         self._functions = {name: self._checked(name, arguments) for name, arguments in FUNCTIONS.items()}
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> CFunction:
         """A function that raises CublasLtError unless it succeeds."""
         return self._functions[name]
 
@@ -60,23 +59,24 @@ class CublasLt:
             raise CublasLtNotFoundError(f"{self.path}: wanted cuBLASLt {MAJOR}, received version {version}")
         return version
 
-    def _checked(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        function = self._function(name, c.c_int, arguments)
-
-        def check(status: int, _function: Any, _arguments: Any) -> None:
+    def _checked(self, name: str, arguments: tuple[CType, ...]) -> CFunction:
+        def check(status: int, _function: object, _arguments: object) -> None:
             if status != SUCCESS:
                 raise CublasLtError(name, status, self._status_name(status).decode())
 
-        function.errcheck = check
-        return function
+        return self._function(name, c.c_int, arguments, check)
 
-    def _function(self, name: str, result: Any, arguments: tuple[Any, ...]) -> Any:
+    def _function(
+        self, name: str, result: CType, arguments: tuple[CType, ...], check: CFunction | None = None
+    ) -> CFunction:
         try:
             function = self._library[f"cublasLt{name}"]
         except AttributeError as error:
             message = f"{self.path}: wanted cuBLASLt {MAJOR}, received a library without cublasLt{name}"
             raise CublasLtNotFoundError(message) from error
         function.restype, function.argtypes = result, arguments
+        if check is not None:
+            function.errcheck = check
         return function
 
 
@@ -115,7 +115,7 @@ def load() -> CublasLt:
 
 def _path() -> str:
     try:
-        finder: Any = import_module("cuda.pathfinder")  # comes with CuPy; knows wheels, conda and CUDA_PATH
+        finder = import_module("cuda.pathfinder")  # comes with CuPy; knows wheels, conda and CUDA_PATH
     except ImportError:
         return SONAME
     try:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ctypes as c
+from collections.abc import Callable
 from enum import Enum, IntEnum
-from typing import Any
+from typing import Any, TypeAlias
+
+#: A type of C, as ctypes has it; and a function, of whose result ctypes says nothing.
+CType: TypeAlias = type[Any]
+CFunction: TypeAlias = Callable[..., Any]
 
 #: The major version whose C interface this file states.
 MAJOR = 13
@@ -133,11 +138,11 @@ class Heuristic(c.Structure):
 
 _OBJECT = c.c_void_p
 _MADE = c.POINTER(c.c_void_p)
-_SET: tuple[Any, ...] = (_OBJECT, c.c_int, c.c_void_p, c.c_size_t)
-_GET: tuple[Any, ...] = (*_SET, c.POINTER(c.c_size_t))
+_SET: tuple[CType, ...] = (_OBJECT, c.c_int, c.c_void_p, c.c_size_t)
+_GET: tuple[CType, ...] = (*_SET, c.POINTER(c.c_size_t))
 
 #: The arguments of the functions that return a status, by their names less `cublasLt`.
-FUNCTIONS: dict[str, tuple[Any, ...]] = {
+FUNCTIONS: dict[str, tuple[CType, ...]] = {
     "Create": (_MADE,),
     "Destroy": (_OBJECT,),
     "MatmulDescCreate": (_MADE, c.c_int, c.c_int),

@@ -7,15 +7,17 @@ workspace, as large as all tensors of the call. A small limit of the workspace l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from singa_lite.array_types import DType
 from singa_lite.kernels.built import Builder
-from singa_lite.kernels.cuda_kernels.cudnn_plan import DTYPES, Planner
+from singa_lite.kernels.cuda_kernels.cudnn_library import Graph
+from singa_lite.kernels.cuda_kernels.cudnn_plan import DTYPES, Draw, Planner
 from singa_lite.kernels.cuda_kernels.elementwise import mapped
 from singa_lite.kernels.cuda_kernels.nan_probe import NanProbe, Question, Trial
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.interface.window import Window
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.strides import laid_out
 
 #: Orders of axes that engines are made for, outermost first.
@@ -32,19 +34,19 @@ def _geometry(window: Window) -> dict[str, list[int]]:
     }
 
 
-class Operand(NamedTuple):
+class GraphTensor(NamedTuple):
     """A tensor as a graph is told it. strides: in elements."""
 
     uid: int
     extents: tuple[int, ...]
     strides: tuple[int, ...]
 
-    def read(self, graph: Any) -> Any:
+    def read(self, graph: Graph) -> Graph:
         """Make it an input."""
         return graph.tensor(name=f"in{self.uid}", uid=self.uid, dim=list(self.extents), stride=list(self.strides))
 
-    def write(self, graph: Any, result: Any) -> None:
-        """Make it the place of a result: nothing of it is left to the library's own rules."""
+    def write(self, graph: Graph, result: Graph) -> None:
+        """Make it a result of the graph: nothing of it is left to the library's own rules."""
         result.set_uid(self.uid).set_output(True).set_dim(list(self.extents)).set_stride(list(self.strides))
         result.set_data_type(graph.context.io_data_type)
 
@@ -64,7 +66,7 @@ class Convolutions:
         self._probe = NanProbe(trial)
 
     @property
-    def builders(self) -> Mapping[str, Builder]:
+    def builders(self) -> Mapping[str, Builder[Routine]]:
         """By kernel."""
         return {
             "conv2d": self.conv2d,
@@ -74,13 +76,21 @@ class Convolutions:
         }
 
     def conv2d(
-        self, x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int
+        self, x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, window: Window, groups: int
     ) -> Routine | None:
         """The bias is added before the result is stored."""
         return self._forward(x, weight, bias, y, window)
 
     def conv2d_activation(
-        self, x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int, activation: str
+        self,
+        x: TensorSpec,
+        weight: TensorSpec,
+        bias: TensorSpec | None,
+        y: TensorSpec,
+        *,
+        window: Window,
+        groups: int,
+        activation: str,
     ) -> Routine | None:
         """ReLU only: in the same graph, or where that is not to be had or loses NaN, by a kernel of ours behind it."""
         if activation != "relu":
@@ -93,12 +103,12 @@ class Convolutions:
             return None
         return routine.then(relu)
 
-    def keeps_nan(self, x: Form, bias: Form | None) -> bool:
+    def keeps_nan(self, x: TensorSpec, bias: TensorSpec | None) -> bool:
         """Of convolutions of this dtype, by one of 3 x 3 over few channels."""
 
         def questions() -> Iterator[Question]:
             image, filters = (_channels_last(shape, x.dtype) for shape in ((3, 8, 6, 6), (8, 8, 3, 3)))
-            vector = None if bias is None else Form((8,), x.dtype, (x.dtype.itemsize,))
+            vector = None if bias is None else TensorSpec((8,), x.dtype, (x.dtype.itemsize,))
             result = _channels_last((3, 8, 6, 6), x.dtype)
             window = Window((3, 3), pad=(1, 1, 1, 1))
             routine = self._forward(image, filters, vector, result, window, relu=True)
@@ -106,36 +116,46 @@ class Convolutions:
 
         return self._probe.keeps_nan((x.dtype.name, bias is None), questions)
 
-    def conv2d_derivative(self, dy: Form, weight: Form, dx: Form, *, window: Window, groups: int) -> Routine | None:
+    def conv2d_derivative(
+        self, dy: TensorSpec, weight: TensorSpec, dx: TensorSpec, *, window: Window, groups: int
+    ) -> Routine | None:
         """The library's dgrad."""
-        operands = _operands(dy, weight, dx)
+        operands = _graph_tensors(dy, weight, dx)
         if operands is None or not _is_packed(weight):
             return None
         loss, filters, image = operands
 
-        def draw(graph: Any) -> None:
+        def draw(graph: Graph) -> None:
             given = {"loss": loss.read(graph), "filter": filters.read(graph)}
             image.write(graph, graph.conv_dgrad(**given, **_geometry(window)))
 
         return self._routine(draw, dy, weight, dx)
 
-    def conv2d_gradient(self, x: Form, dy: Form, dweight: Form, *, window: Window, groups: int) -> Routine | None:
+    def conv2d_gradient(
+        self, x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
+    ) -> Routine | None:
         """The library's wgrad."""
-        operands = _operands(x, dy, dweight)
+        operands = _graph_tensors(x, dy, dweight)
         if operands is None or not _is_packed(dweight):
             return None
         image, loss, filters = operands
 
-        def draw(graph: Any) -> None:
+        def draw(graph: Graph) -> None:
             given = {"image": image.read(graph), "loss": loss.read(graph)}
             filters.write(graph, graph.conv_wgrad(**given, **_geometry(window)))
 
         return self._routine(draw, x, dy, dweight)
 
     def _forward(
-        self, x: Form, weight: Form, bias: Form | None, y: Form, window: Window, relu: bool = False
+        self,
+        x: TensorSpec,
+        weight: TensorSpec,
+        bias: TensorSpec | None,
+        y: TensorSpec,
+        window: Window,
+        relu: bool = False,
     ) -> Routine | None:
-        operands = _operands(x, weight, y, uids=(1, 2, 4))
+        operands = _graph_tensors(x, weight, y, uids=(1, 2, 4))
         offset = None if bias is None else _vector(bias, uid=3)
         if operands is None or not _is_packed(weight):
             return None
@@ -143,7 +163,7 @@ class Convolutions:
             return None
         image, filters, target = operands
 
-        def draw(graph: Any) -> None:
+        def draw(graph: Graph) -> None:
             result = graph.conv_fprop(image=image.read(graph), weight=filters.read(graph), **_geometry(window))
             if offset is not None:
                 result = graph.bias(input=result, bias=offset.read(graph))
@@ -151,52 +171,54 @@ class Convolutions:
 
         return self._routine(draw, x, weight, bias, y)
 
-    def _routine(self, draw: Any, *forms: Form | None) -> Routine | None:
-        call = self.planner.call(draw, next(form.dtype.name for form in forms if form is not None))
-        return None if call is None else Routine().call(call, *forms)
+    def _routine(self, draw: Draw, *specs: TensorSpec | None) -> Routine | None:
+        call = self.planner.call(draw, next(spec.dtype.name for spec in specs if spec is not None))
+        return None if call is None else Routine().call(call, *specs)
 
 
-def _channels_last(shape: tuple[int, ...], dtype: Any) -> Form:
-    return Form(shape, dtype, laid_out(shape, _ORDERS[0], dtype.itemsize))
+def _channels_last(shape: tuple[int, ...], dtype: DType) -> TensorSpec:
+    return TensorSpec(shape, dtype, laid_out(shape, _ORDERS[0], dtype.itemsize))
 
 
-def _operands(*forms: Form, uids: Sequence[int] = (1, 2, 3)) -> tuple[Operand, Operand, Operand] | None:
+def _graph_tensors(
+    *specs: TensorSpec, uids: Sequence[int] = (1, 2, 3)
+) -> tuple[GraphTensor, GraphTensor, GraphTensor] | None:
     """Three tensors of one dtype; None where the library does not know it, or one of the layouts."""
-    strides = [strides_of(form) for form in forms]
-    if forms[0].dtype.name not in DTYPES or any(form.dtype != forms[0].dtype for form in forms):
+    strides = [strides_of(spec) for spec in specs]
+    if specs[0].dtype.name not in DTYPES or any(spec.dtype != specs[0].dtype for spec in specs):
         return None
     first, second, third = (
-        None if own is None else Operand(uid, form.shape, own)
-        for uid, form, own in zip(uids, forms, strides, strict=True)
+        None if own is None else GraphTensor(uid, spec.shape, own)
+        for uid, spec, own in zip(uids, specs, strides, strict=True)
     )
     return None if first is None or second is None or third is None else (first, second, third)
 
 
-def _is_packed(form: Form) -> bool:
+def _is_packed(spec: TensorSpec) -> bool:
     """Whether it has no gaps: the library refuses filters that have."""
-    strides = strides_of(form)
-    return strides is not None and sum(step * (n - 1) for step, n in zip(strides, form.shape, strict=True)) < form.size
+    strides = strides_of(spec)
+    return strides is not None and sum(step * (n - 1) for step, n in zip(strides, spec.shape, strict=True)) < spec.size
 
 
-def _vector(form: Form, uid: int) -> Operand | None:
+def _vector(spec: TensorSpec, uid: int) -> GraphTensor | None:
     """One number a channel, without gaps."""
-    if form.size > 1 and form.strides != (form.dtype.itemsize,):
+    if spec.size > 1 and spec.strides != (spec.dtype.itemsize,):
         return None
-    return Operand(uid, (1, form.size, 1, 1), (form.size, 1, form.size, form.size))
+    return GraphTensor(uid, (1, spec.size, 1, 1), (spec.size, 1, spec.size, spec.size))
 
 
-def strides_of(form: Form) -> tuple[int, ...] | None:
+def strides_of(spec: TensorSpec) -> tuple[int, ...] | None:
     """Strides in elements, channels last or in C order, gaps allowed but between innermost neighbours; else None.
 
     Axes of one element, whose strides say nothing, get those that fit into the order: engines go by them.
     """
     for order in _ORDERS:
-        found, least = [0] * form.ndim, 1
+        found, least = [0] * spec.ndim, 1
         for axis in reversed(order):
-            step, rest = divmod(form.strides[axis], form.dtype.itemsize) if form.shape[axis] > 1 else (least, 0)
+            step, rest = divmod(spec.strides[axis], spec.dtype.itemsize) if spec.shape[axis] > 1 else (least, 0)
             if rest or step < least or (axis == order[-1] and step != 1):
                 break
-            found[axis], least = step, step * form.shape[axis]
+            found[axis], least = step, step * spec.shape[axis]
         else:
             return tuple(found)
     return None

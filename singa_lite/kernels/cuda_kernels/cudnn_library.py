@@ -10,7 +10,8 @@ import json
 from collections.abc import Mapping
 from functools import cache, partial
 from importlib import import_module
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeAlias
 from weakref import finalize
 
 from singa_lite.kernels.kernel_set import Launch
@@ -21,8 +22,11 @@ FRONTEND = "1.28"
 MAJOR = 9
 _HINT = "pip install 'nvidia-cudnn-frontend==1.28.*' 'nvidia-cudnn-cu13>=9.19,<9.25'"
 
+#: A graph of cuDNN, or a tensor of one, by the frontend, which states no types.
+Graph: TypeAlias = Any
+
 #: What a graph is told about its GPU: arguments of the frontend's `pygraph`.
-Target = Mapping[str, Any]
+Target = Mapping[str, object]
 
 
 class CudnnNotFoundError(OSError):
@@ -30,10 +34,10 @@ class CudnnNotFoundError(OSError):
 
 
 @cache
-def frontend() -> Any:
+def frontend() -> ModuleType:
     """The frontend's module, with the library loaded. CudnnNotFoundError says which of the two is missing."""
     try:
-        module: Any = import_module("cudnn")
+        module = import_module("cudnn")
     except ImportError as error:
         raise CudnnNotFoundError(f"cuDNN: wanted its frontend {FRONTEND}, received: {error}; {_HINT}") from error
     found = str(getattr(module, "__version__", "unknown"))
@@ -82,11 +86,11 @@ class Handle:
         """The GPU, for graphs."""
         return {"handle": self._handle}
 
-    def bind(self, graph: Any, addresses: Mapping[int, int], workspace: int) -> Launch:
+    def bind(self, graph: Graph, addresses: Mapping[int, int], workspace: int) -> Launch:
         """A run of a planned graph. addresses: of its tensors by uid; workspace: of its bytes, 0 for none."""
         return partial(self._execute, graph, dict(addresses), workspace)
 
-    def _execute(self, graph: Any, addresses: dict[int, int], workspace: int) -> None:
+    def _execute(self, graph: Graph, addresses: dict[int, int], workspace: int) -> None:
         """A method, so that runs keep the handle."""
         graph.execute(addresses, workspace, handle=self._handle)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from singa_lite.kernels.cuda_kernels.cudnn_library import Target, frontend
+from singa_lite.kernels.cuda_kernels.cudnn_library import Graph, Target, frontend
 from singa_lite.kernels.kernel_set import Launch
 
 #: Addresses that the library takes for granted, bytes: its vector loads are as wide.
@@ -21,11 +21,11 @@ DTYPES = {
 }
 
 #: Adds tensors and operations to an empty graph.
-Draw = Callable[[Any], None]
+Draw = Callable[[Graph], None]
 
 
 class Knobs(NamedTuple):
-    """What engines may do; never: round inputs to a shorter type, or sums of halves to halves.
+    """What engines may do. None may round inputs to a shorter type, or sums of halves to halves.
 
     workspace_limit: bytes of a call. By default what the engines that the library puts first want for four fifths of
     the convolutions of ResNet-50 at batch 32 in float32. allow_tf32: float32 factors may be rounded to 10 bits.
@@ -40,7 +40,7 @@ class Knobs(NamedTuple):
 class Executor(Protocol):
     """Runs plans: `cudnn_library.Handle`, or a stand-in."""
 
-    def bind(self, graph: Any, addresses: Mapping[int, int], workspace: int) -> Launch:
+    def bind(self, graph: Graph, addresses: Mapping[int, int], workspace: int) -> Launch:
         """A run of a planned graph. addresses: of its tensors by uid; workspace: of its bytes, 0 for none."""
 
 
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     workspace_bytes: what it must be given; candidates: engines there were to choose from, before any condition.
     """
 
-    graph: Any
+    graph: Graph
     workspace_bytes: int
     candidates: int
 
@@ -104,7 +104,7 @@ class Planner:
 
 
 class PlannedCall:
-    """A plan as a step of a routine; its tensors' uids are their places among the operands, from 1 on.
+    """A plan as a step of a routine; its tensors' uids number the arguments, from 1 on.
 
     Engines load whole vectors, so they are chosen for addresses that allow it. Tensors of a plan of memory start at
     such ones; a piece of a concatenation or of a batch may not, which shows only when there are addresses. Then another
@@ -134,11 +134,11 @@ class PlannedCall:
         return plan
 
 
-def _build(graph: Any, candidates: int) -> bool:
+def _build(graph: Graph, candidates: int) -> bool:
     """Make the first plan of the list that can be made; False where none can.
 
-    By number, as the frontend's own walk ends at the first engine that breaks in another way than by declining. Plans
-    that the conditions leave out decline too, in the words of whoever knows of them.
+    By index, as the frontend's own loop ends at the first engine that fails otherwise than by declining. Plans that
+    our conditions leave out raise as well: what says that they are not supported, or what `_is_left_out` knows.
     """
     broken = ""
     for number in range(candidates):
@@ -159,7 +159,7 @@ def _is_left_out(error: Exception) -> bool:
     return isinstance(error, ValueError) and "excluded by" in str(error)
 
 
-def _align(graph: Any, alignments: Mapping[int, int]) -> None:
-    """Say how tensors are aligned. Graphs in Python have no words for it, the tensors below them do."""
+def _align(graph: Graph, alignments: Mapping[int, int]) -> None:
+    """Say how tensors are aligned. Graphs in Python have no argument for that, the C++ tensors in them have."""
     for uid, alignment in alignments.items():
         graph._cpp_tensors[uid].set_alignment(alignment)

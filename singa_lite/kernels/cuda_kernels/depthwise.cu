@@ -1,4 +1,4 @@
-// Depthwise convolution and its derivative by x: a thread for each pack of channels at one place.
+// Depthwise convolution and its derivative by x: a thread for each pack of channels at one position.
 // weight: (kh, kw, k) in C order, so that packs of filters lie in a row.
 #include "activated.cuh"
 #include "depthwise.cuh"
@@ -9,8 +9,8 @@ __device__ void depthwise(const Depthwise& s, const T* x, const T* weight, const
     const bool whole = is_aligned(x) && is_aligned(weight) && is_aligned(y);
     const Window& window = s.window;
     const unsigned step = gridDim.x * blockDim.x;
-    for (unsigned number = blockIdx.x * blockDim.x + threadIdx.x; number < s.places.count; number += step) {
-        const Place at = place_of(s.places, number);
+    for (unsigned number = blockIdx.x * blockDim.x + threadIdx.x; number < s.positions.count; number += step) {
+        const Position at = position_of(s.positions, number);
         const int top = at.h * window.stride_h - window.top, left = at.w * window.stride_w - window.left;
         const int channel = s.multiplier == 1 ? at.c : at.c / s.multiplier;
         C sum[N];
@@ -42,8 +42,8 @@ template <int N> __device__ void derivative(const Depthwise& s, const T* dy, con
     const bool whole = is_aligned(dy) && is_aligned(weight) && is_aligned(dx);
     const Window& window = s.window;
     const unsigned step = gridDim.x * blockDim.x;
-    for (unsigned number = blockIdx.x * blockDim.x + threadIdx.x; number < s.places.count; number += step) {
-        const Place at = place_of(s.places, number);
+    for (unsigned number = blockIdx.x * blockDim.x + threadIdx.x; number < s.positions.count; number += step) {
+        const Position at = position_of(s.positions, number);
         C sum[N];
 #pragma unroll
         for (int k = 0; k < N; ++k) sum[k] = C(0);
@@ -73,14 +73,14 @@ template <int N> __device__ void derivative(const Depthwise& s, const T* dy, con
 // bias may be null.
 extern "C" __global__ void depthwise_conv2d(Depthwise s, const T* x, const T* weight, const T* bias, int64 bias_step,
                                             T* y, int activation) {
-    if (s.places.pack == 1)
+    if (s.positions.pack == 1)
         depthwise<1>(s, x, weight, bias, bias_step, y, activation);
     else
         depthwise<VECTOR>(s, x, weight, bias, bias_step, y, activation);
 }
 
 extern "C" __global__ void depthwise_conv2d_derivative(Depthwise s, const T* dy, const T* weight, T* dx) {
-    if (s.places.pack == 1)
+    if (s.positions.pack == 1)
         derivative<1>(s, dy, weight, dx);
     else
         derivative<VECTOR>(s, dy, weight, dx);

@@ -2,11 +2,11 @@
 #pragma once
 #include "images.cuh"
 
-// multiplier: filters of a channel. places: of what the threads of a kernel write.
+// multiplier: filters of a channel. positions: of what the threads of a kernel write.
 struct Depthwise {
     Images x, y;
     Window window;
-    Places places;
+    Positions positions;
     int multiplier;
     Divisor stride_h, stride_w;
 };

@@ -7,11 +7,11 @@ from math import prod
 import numpy as np
 
 from singa_lite.kernels.cuda_kernels.filter_sums import splits_for, sum_of_splits
-from singa_lite.kernels.cuda_kernels.images import Struct, divisor, images, in_packs, places, struct, vector, windows
+from singa_lite.kernels.cuda_kernels.images import divisor, images, in_packs, positions, struct, vector, windows
 from singa_lite.kernels.cuda_kernels.routine import Routine, blocks
-from singa_lite.kernels.cuda_kernels.walk import walk
+from singa_lite.kernels.cuda_kernels.walk import Struct, walk
 from singa_lite.kernels.interface.window import Window
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 from singa_lite.strides import ordered_strides
 
@@ -25,13 +25,19 @@ TAPS_OF_HALVES, TAPS = 5, 9
 MOST_SLOTS = 32
 
 
-def is_better(weight: Form, groups: int) -> bool:
+def is_better(weight: TensorSpec, groups: int) -> bool:
     """Whether these kernels serve a convolution better."""
     return weight.shape[1] == 1 and groups > 1 and weight.shape[0] <= MOST_FILTERS * groups
 
 
 def forward(
-    x: Form, weight: Form, bias: Form | None, bias_step: np.int64, y: Form, window: Window, activation: np.int32
+    x: TensorSpec,
+    weight: TensorSpec,
+    bias: TensorSpec | None,
+    bias_step: np.int64,
+    y: TensorSpec,
+    window: Window,
+    activation: np.int32,
 ) -> Routine | None:
     """A thread for each pack of y."""
     pack = _pack(x, y)
@@ -39,25 +45,25 @@ def forward(
     turned = _turned(routine, weight)
     if turned is None:
         return None
-    operands = _settings(x, y, window, places(y, pack)), x, turned, bias, bias_step, y, activation
+    operands = _settings(x, y, window, positions(y, pack)), x, turned, bias, bias_step, y, activation
     grid = blocks(y.size // pack)
     return routine.launch(FILE, "depthwise_conv2d", *operands, types={"T": y.dtype}, grid=grid)
 
 
-def derivative(dy: Form, weight: Form, dx: Form, window: Window) -> Routine | None:
+def derivative(dy: TensorSpec, weight: TensorSpec, dx: TensorSpec, window: Window) -> Routine | None:
     """A thread for each pack of dx."""
     pack = _pack(dx, dy)
     routine = Routine()
     turned = _turned(routine, weight)
     if turned is None:
         return None
-    operands = _settings(dx, dy, window, places(dx, pack)), dy, turned, dx
+    operands = _settings(dx, dy, window, positions(dx, pack)), dy, turned, dx
     grid = blocks(dx.size // pack)
     return routine.launch(FILE, "depthwise_conv2d_derivative", *operands, types={"T": dx.dtype}, grid=grid)
 
 
-def gradient(x: Form, dy: Form, dweight: Form, window: Window) -> Routine | None:
-    """A block for some packs of channels, some taps of the window and a split of the places."""
+def gradient(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, window: Window) -> Routine | None:
+    """A block for some packs of channels, some taps of the window and a split of the pixels."""
     n, k, h, w = dy.shape
     pack = _pack(x, dy)
     slots = _slots(k // vector(x))
@@ -66,14 +72,14 @@ def gradient(x: Form, dy: Form, dweight: Form, window: Window) -> Routine | None
     splits = splits_for(n * h * w, -(-k // (vector(x) * slots)) * groups_of_taps, dweight)
     routine = Routine()
     partials = splits.temporary(routine, dweight)
-    order = places(Form((n, 1, h, w), dy.dtype, dy.strides), inside=False)
+    order = positions(TensorSpec((n, 1, h, w), dy.dtype, dy.strides), inside=False)
     operands = _settings(x, dy, window, order), np.int32(pack), np.int32(slots), np.int32(splits.each), x, dy, partials
     grid = -(-k // (pack * slots)), groups_of_taps, splits.number
     routine.launch("depthwise_gradient.cu", "depthwise_conv2d_gradient", *operands, types={"T": x.dtype}, grid=grid)
     return sum_of_splits(routine, splits, partials, dweight)
 
 
-def _pack(x: Form, y: Form) -> int:
+def _pack(x: TensorSpec, y: TensorSpec) -> int:
     """Channels that a thread takes at a time."""
     return vector(x) if x.shape[1] == y.shape[1] and in_packs(vector(x), x, y) else 1
 
@@ -83,13 +89,13 @@ def _slots(packs: int) -> int:
     return min(1 << max(packs - 1, 0).bit_length(), MOST_SLOTS)
 
 
-def _turned(routine: Routine, weight: Form) -> Temporary | None:
+def _turned(routine: Routine, weight: TensorSpec) -> Temporary | None:
     """Adds a copy of the filters as (kh, kw, k), which kernels read in packs."""
     k, _, kh, kw = weight.shape
     step_k, _, step_h, step_w = weight.strides
     shape = kh, kw, k
-    source = Form(shape, weight.dtype, (step_h, step_w, step_k))
-    target = Form(shape, weight.dtype, ordered_strides(shape, range(3), weight.dtype.itemsize))
+    source = TensorSpec(shape, weight.dtype, (step_h, step_w, step_k))
+    target = TensorSpec(shape, weight.dtype, ordered_strides(shape, range(3), weight.dtype.itemsize))
     found = walk(shape, (target, source))
     if found is None:
         return None
@@ -99,13 +105,13 @@ def _turned(routine: Routine, weight: Form) -> Temporary | None:
     return turned
 
 
-def _settings(x: Form, y: Form, window: Window, order: Struct) -> Struct:
+def _settings(x: TensorSpec, y: TensorSpec, window: Window, order: Struct) -> Struct:
     """The struct `Depthwise` of depthwise.cuh."""
     return struct(
         x=images(x),
         y=images(y),
         window=windows(window),
-        places=order,
+        positions=order,
         multiplier=y.shape[1] // x.shape[1],
         stride_h=divisor(window.stride[0]),
         stride_w=divisor(window.stride[1]),

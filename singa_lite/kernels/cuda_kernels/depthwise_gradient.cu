@@ -1,4 +1,4 @@
-// The gradient of depthwise convolution by its filters, in two stages: sums of splits of the places, then of these.
+// The gradient of depthwise convolution by its filters, in two stages: sums of splits of the positions, then of these.
 #include "depthwise.cuh"
 
 // As in routine.py.
@@ -6,8 +6,8 @@
 // Taps that a thread sums at a time, as in depthwise.py: so few that no register spills.
 #define TAPS (VECTOR == 8 ? 5 : 9)
 
-// Threads of a block: `slots` packs of filters, THREADS / slots places at a time, which are merged by a tree in the
-// end. blockIdx: packs, TAPS taps, `each` places of y. partials: (splits, k, kh, kw).
+// Threads of a block: `slots` packs of filters, THREADS / slots positions at a time, which are merged by a tree in the
+// end. blockIdx: packs, TAPS taps, `each` positions of y. partials: (splits, k, kh, kw).
 template <int N>
 __device__ void gradient(const Depthwise& s, int slots, int each, const T* x, const T* dy, C* partials, C* shared) {
     const bool whole = is_aligned(x) && is_aligned(dy);
@@ -20,9 +20,9 @@ __device__ void gradient(const Depthwise& s, int slots, int each, const T* x, co
     for (int tap = 0; tap < TAPS; ++tap)
 #pragma unroll
         for (int k = 0; k < N; ++k) sum[tap][k] = C(0);
-    const unsigned end = min((blockIdx.z + 1) * (unsigned)each, s.places.count);
+    const unsigned end = min((blockIdx.z + 1) * (unsigned)each, s.positions.count);
     for (unsigned number = blockIdx.z * each + lane; number < end && filter < s.y.c; number += lanes) {
-        const Place at = place_of(s.places, number);
+        const Position at = position_of(s.positions, number);
         const int top = at.h * window.stride_h - window.top, left = at.w * window.stride_w - window.left;
         C slope[N];
         load(dy + offset(s.y, at.n, filter, at.h, at.w), whole, slope);
@@ -55,7 +55,7 @@ __device__ void gradient(const Depthwise& s, int slots, int each, const T* x, co
         }
 }
 
-// places: of y without its channels.
+// positions: of y without its channels.
 extern "C" __global__ void depthwise_conv2d_gradient(Depthwise s, int pack, int slots, int each, const T* x, const T* dy,
                                                      C* partials) {
     __shared__ C shared[THREADS];

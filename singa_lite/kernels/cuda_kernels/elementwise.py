@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.routine import THREADS, Operand, Routine, Value, blocks
+from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, Types, Value, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES
 from singa_lite.kernels.cuda_kernels.walk import walk
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "elementwise.cu"
 
@@ -18,80 +15,80 @@ FILE = "elementwise.cu"
 def mapped(
     file: str,
     kernel: str,
-    y: Form,
-    *reads: Form,
+    y: TensorSpec,
+    *reads: TensorSpec,
     values: tuple[Value, ...] = (),
-    types: Mapping[str, Any] | None = None,
+    types: Types | None = None,
 ) -> Routine | None:
     """A kernel `kernel(Walk<N>, *reads, y, *values)` of a file, over the elements of y, to which the reads broadcast.
 
-    types: beside T, the dtype of y and of all reads that are not named there. None for dtypes and forms that it cannot
+    types: beside T, the dtype of y and of all reads that are not named there. None for dtypes and shapes that it cannot
     do: more axes than a walk has, dtypes other than floats.
     """
     given = {"T": y.dtype, **(types or {})}
-    if not all(form.dtype in given.values() for form in reads) or y.dtype.name not in TYPES:
+    if not all(spec.dtype in given.values() for spec in reads) or y.dtype.name not in TYPES:
         return None
     found = walk(y.shape, (y, *reads))
     if found is None:
         return None
-    operands: tuple[Operand, ...] = (*reads, y)
+    operands: tuple[BufferView, ...] = (*reads, y)
     vector = max(1, 16 // y.dtype.itemsize)
     grid = blocks(y.size, THREADS * vector)
     return Routine().launch(file, kernel, found, *operands, *values, types=given, grid=grid)
 
 
-def _float(kernel: str, y: Form, *reads: Form, values: tuple[Value, ...] = ()) -> Routine | None:
-    """The same for floats alone."""
+def _float(kernel: str, y: TensorSpec, *reads: TensorSpec, values: tuple[Value, ...] = ()) -> Routine | None:
+    """`mapped` for floats alone."""
     return mapped(FILE, kernel, y, *reads, values=values) if y.dtype.name in FLOATS else None
 
 
-def copy(x: Form, y: Form) -> Routine | None:
+def copy(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """Converts as C does; x may broadcast."""
     if x.dtype.name not in TYPES:
         return None
     return mapped("copy.cu", "copy", y, x, types={"S": x.dtype})
 
 
-def fill(y: Form, *, value: float) -> Routine | None:
+def fill(y: TensorSpec, *, value: float) -> Routine | None:
     """The value converted once, on the host."""
     return mapped("fill.cu", "fill", y, values=(np.array(value).astype(y.dtype),))
 
 
-def add(a: Form, b: Form, y: Form) -> Routine | None:
+def add(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
     """a + b."""
     return _float("add", y, a, b)
 
 
-def subtract(a: Form, b: Form, y: Form) -> Routine | None:
+def subtract(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
     """a - b."""
     return _float("subtract", y, a, b)
 
 
-def multiply(a: Form, b: Form, y: Form) -> Routine | None:
+def multiply(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
     """a * b."""
     return _float("multiply", y, a, b)
 
 
-def divide(a: Form, b: Form, y: Form) -> Routine | None:
+def divide(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
     """a / b."""
     return _float("divide", y, a, b)
 
 
-def scale(x: Form, y: Form, *, alpha: float, beta: float) -> Routine | None:
+def scale(x: TensorSpec, y: TensorSpec, *, alpha: float, beta: float) -> Routine | None:
     """alpha * x + beta."""
     return _float("scale", y, x, values=(np.float64(alpha), np.float64(beta)))
 
 
-def power(x: Form, y: Form, *, exponent: float) -> Routine | None:
+def power(x: TensorSpec, y: TensorSpec, *, exponent: float) -> Routine | None:
     """Squares, square roots and reciprocals by themselves."""
     return _float("power", y, x, values=(np.float64(exponent),))
 
 
-def exp(x: Form, y: Form) -> Routine | None:
+def exp(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """e ** x."""
     return _float("exponential", y, x)
 
 
-def log(x: Form, y: Form) -> Routine | None:
+def log(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """Natural logarithm."""
     return _float("logarithm", y, x)

@@ -2,12 +2,12 @@
 #include "images.cuh"
 
 // dweight = the sum of partials (splits, k, kh, kw, c / groups) over the splits, in their order.
-extern "C" __global__ void filter_sums(Images weight, Places places, int splits, const C* partials, T* dweight) {
+extern "C" __global__ void filter_sums(Images weight, Positions positions, int splits, const C* partials, T* dweight) {
     const unsigned step = gridDim.x * blockDim.x;
-    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < places.count; i += step) {
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < positions.count; i += step) {
         C sum = C(0);
 #pragma unroll 8
-        for (int split = 0; split < splits; ++split) sum += partials[(int64)split * places.count + i];
-        dweight[offset(weight, place_of(places, i))] = T(sum);
+        for (int split = 0; split < splits; ++split) sum += partials[(int64)split * positions.count + i];
+        dweight[offset(weight, position_of(positions, i))] = T(sum);
     }
 }

@@ -1,4 +1,4 @@
-"""Gradients by filters in two stages: few results of many places, which are split so that a whole GPU has work."""
+"""Gradients by filters in two stages: few results of many pixels, which are split so that a whole GPU has work."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.images import images, places
+from singa_lite.kernels.cuda_kernels.images import images, positions
 from singa_lite.kernels.cuda_kernels.routine import Routine, blocks
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 
 #: Blocks that keep a GPU busy.
 BLOCKS = 512
-#: Fewest places of a split, of which each has a multiple of `STEP`.
-LEAST_PLACES = 128
+#: Fewest pixels of a split, of which each has a multiple of `STEP`.
+LEAST_PIXELS = 128
 STEP = 16
 MOST_SPLITS = 256
 #: Most bytes of the splits' sums, unless one split has more.
@@ -22,33 +22,33 @@ MOST_BYTES = 16 << 20
 
 
 class Splits(NamedTuple):
-    """`number` of them, `each` places in a row."""
+    """`number` of them, `each` pixels in a row."""
 
     number: int
     each: int
 
-    def temporary(self, routine: Routine, dweight: Form) -> Temporary:
+    def temporary(self, routine: Routine, dweight: TensorSpec) -> Temporary:
         """The sums of the splits: (number, k, kh, kw, c / groups) in the type of sums."""
         return routine.temporary((self.number, *dweight.shape), _sums(dweight))
 
 
-def splits_for(positions: int, tiles: int, dweight: Form) -> Splits:
+def splits_for(pixels: int, tiles: int, dweight: TensorSpec) -> Splits:
     """By shapes alone, so that sums are the same for all strides. tiles: blocks that work on one split."""
     bytes_of_one = dweight.size * np.dtype(_sums(dweight)).itemsize
-    wanted = min(-(-BLOCKS // tiles), positions // LEAST_PLACES, MOST_BYTES // bytes_of_one, MOST_SPLITS)
-    each = -(-positions // max(wanted, 1))
+    wanted = min(-(-BLOCKS // tiles), pixels // LEAST_PIXELS, MOST_BYTES // bytes_of_one, MOST_SPLITS)
+    each = -(-pixels // max(wanted, 1))
     each = -(-each // STEP) * STEP
-    return Splits(-(-positions // each), each)
+    return Splits(-(-pixels // each), each)
 
 
-def sum_of_splits(routine: Routine, splits: Splits, partials: Temporary, dweight: Form) -> Routine:
+def sum_of_splits(routine: Routine, splits: Splits, partials: Temporary, dweight: TensorSpec) -> Routine:
     """Adds the second stage."""
-    order = places(dweight, inside=True)
+    order = positions(dweight, inside=True)
     operands = images(dweight), order, np.int32(splits.number), partials, dweight
     grid = blocks(dweight.size)
     return routine.launch("filter_sums.cu", "filter_sums", *operands, types={"T": dweight.dtype}, grid=grid)
 
 
-def _sums(form: Form) -> str:
+def _sums(spec: TensorSpec) -> str:
     """C of numbers.cuh."""
-    return "float64" if form.dtype == np.float64 else "float32"
+    return "float64" if spec.dtype == np.float64 else "float32"

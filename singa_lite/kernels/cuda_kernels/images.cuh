@@ -23,28 +23,29 @@ struct Divisor {
     }
 };
 
-// Numbers one for each place of an image tensor, in the order in which neighbours are close in memory: channels
+// Numbers one for each position of an image tensor, in the order in which neighbours are close in memory: channels
 // innermost, `pack` of them at a time, or C order.
-struct Places {
+struct Positions {
     unsigned count, channels_inside, pack;
     Divisor inner, middle, outer;
 };
 
-struct Place {
+struct Position {
     int n, c, h, w;
 };
 
-__device__ inline Place place_of(const Places& places, unsigned number) {
+__device__ inline Position position_of(const Positions& positions, unsigned number) {
     unsigned inner, middle, outer;
-    const unsigned n = places.outer.split(places.middle.split(places.inner.split(number, inner), middle), outer);
-    if (places.channels_inside) return {(int)n, (int)(inner * places.pack), (int)outer, (int)middle};
+    const unsigned lines = positions.middle.split(positions.inner.split(number, inner), middle);
+    const unsigned n = positions.outer.split(lines, outer);
+    if (positions.channels_inside) return {(int)n, (int)(inner * positions.pack), (int)outer, (int)middle};
     return {(int)n, (int)outer, (int)middle, (int)inner};
 }
 
 __device__ inline int64 offset(const Images& images, int n, int c, int h, int w) {
     return n * images.step_n + c * images.step_c + h * images.step_h + w * images.step_w;
 }
-__device__ inline int64 offset(const Images& images, const Place& at) {
+__device__ inline int64 offset(const Images& images, const Position& at) {
     return offset(images, at.n, at.c, at.h, at.w);
 }
 

@@ -1,29 +1,26 @@
-"""Structs of `images.cuh`: images of any strides, the windows over them, and the order in which threads take places."""
+"""Structs of `images.cuh`: images of any strides, windows over them, and the order of threads over positions."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES
+from singa_lite.array_types import DType
+from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, Struct
 from singa_lite.kernels.interface.window import Window
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 
-Struct = np.ndarray[Any, Any]
-
-#: Places of a tensor are counted with 31 bits.
-MOST_PLACES = 1 << 31
+#: Positions of a tensor are counted with 31 bits.
+MOST_POSITIONS = 1 << 31
 
 
-def _aligned(*fields: Any) -> np.dtype[Any]:
+def _aligned(*fields: object) -> DType:
     return np.dtype(list(fields), align=True)
 
 
 DIVISOR = _aligned(("magic", "u4"), ("shift", "u4"), ("by", "u4"))
 IMAGES = _aligned(("extents", "i4", 4), ("steps", "i8", 4))
 WINDOW = _aligned(("kernel", "i4", 2), ("stride", "i4", 2), ("pad", "i4", 2), ("dilation", "i4", 2))
-PLACES = _aligned(
+POSITIONS = _aligned(
     ("count", "u4"),
     ("channels_inside", "u4"),
     ("pack", "u4"),
@@ -35,22 +32,22 @@ PLACES = _aligned(
 
 def struct(**fields: Struct | int) -> Struct:
     """A struct of these fields in their order, laid out as C does; a number is an `int` there."""
-    parts = [(name, np.asarray(field, getattr(field, "dtype", np.int32))) for name, field in fields.items()]
-    whole = np.zeros((), _aligned(*((name, part.dtype) for name, part in parts)))
-    for name, part in parts:
-        whole[name] = part
+    values = [(name, np.asarray(field, getattr(field, "dtype", np.int32))) for name, field in fields.items()]
+    whole = np.zeros((), _aligned(*((name, value.dtype) for name, value in values)))
+    for name, value in values:
+        whole[name] = value
     return whole
 
 
-def images(form: Form) -> Struct:
+def images(spec: TensorSpec) -> Struct:
     """Extents and strides of (n, c, h, w)."""
-    return np.array((form.shape, steps(form)), IMAGES)
+    return np.array((spec.shape, steps(spec)), IMAGES)
 
 
-def steps(form: Form) -> tuple[int, ...]:
+def steps(spec: TensorSpec) -> tuple[int, ...]:
     """Strides in elements; of an axis of one element, which never counts, 0."""
-    given = zip(form.shape, form.strides, strict=True)
-    return tuple(0 if extent == 1 else stride // form.dtype.itemsize for extent, stride in given)
+    given = zip(spec.shape, spec.strides, strict=True)
+    return tuple(0 if extent == 1 else stride // spec.dtype.itemsize for extent, stride in given)
 
 
 def windows(window: Window) -> Struct:
@@ -64,34 +61,34 @@ def divisor(by: int) -> Struct:
     return np.array((((1 << 32) * ((1 << shift) - by)) // by + 1, shift, by), DIVISOR)
 
 
-def vector(form: Form) -> int:
+def vector(spec: TensorSpec) -> int:
     """Elements of a pack: VECTOR in map.cuh."""
-    return VECTOR_BYTES // int(form.dtype.itemsize)
+    return VECTOR_BYTES // int(spec.dtype.itemsize)
 
 
-def in_packs(pack: int, *forms: Form) -> bool:
+def in_packs(pack: int, *specs: TensorSpec) -> bool:
     """Whether whole packs of channels lie in a row everywhere."""
-    return all(_in_packs(pack, form) for form in forms)
+    return all(_in_packs(pack, spec) for spec in specs)
 
 
-def _in_packs(pack: int, form: Form) -> bool:
-    n, c, h, w = steps(form)
-    return form.shape[1] % pack == 0 and c == 1 and n % pack == h % pack == w % pack == 0
+def _in_packs(pack: int, spec: TensorSpec) -> bool:
+    n, c, h, w = steps(spec)
+    return spec.shape[1] % pack == 0 and c == 1 and n % pack == h % pack == w % pack == 0
 
 
-def channels_inside(form: Form) -> bool:
+def channels_inside(spec: TensorSpec) -> bool:
     """Whether channels lie closer to each other than the columns."""
-    _, c, _, w = steps(form)
-    return form.shape[1] > 1 and (c < w or w == 0)
+    _, c, _, w = steps(spec)
+    return spec.shape[1] > 1 and (c < w or w == 0)
 
 
-def places(form: Form, pack: int = 1, inside: bool | None = None) -> Struct:
-    """The order in which threads take the places of a tensor, `pack` channels at a time.
+def positions(spec: TensorSpec, pack: int = 1, inside: bool | None = None) -> Struct:
+    """The order in which threads take the positions of a tensor, `pack` channels at a time.
 
     inside: whether neighbours take neighbouring channels; by default, if these lie closer than the columns.
     """
-    _, c, h, w = form.shape
+    _, c, h, w = spec.shape
     if inside is None:
-        inside = pack > 1 or channels_inside(form)
+        inside = pack > 1 or channels_inside(spec)
     extents = (c // pack, w, h) if inside else (w, h, c)
-    return np.array((form.size // pack, inside, pack, *map(divisor, extents)), PLACES)
+    return np.array((spec.size // pack, inside, pack, *map(divisor, extents)), POSITIONS)

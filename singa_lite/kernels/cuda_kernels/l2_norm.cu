@@ -6,12 +6,12 @@ template <class L>
 __device__ __forceinline__ void dots_of_slab(const Plane<2>& plane, const T* a, const T* b, double* dots,
                                              double* memory) {
     const int V = L::COUNT;
-    const Place place = place_in(plane);
+    const Part part = part_of(plane);
     double dot[V] = {};
-    if (place.held) {
+    if (part.held) {
         int64 base[2];
-        offsets(plane.kept, (unsigned)place.kept, base);
-        each_row<L>(place, plane.height, [&](int64 row) {
+        offsets(plane.kept, (unsigned)part.kept, base);
+        each_row<L>(part, plane.height, [&](int64 row) {
             int64 at[2];
             C u[V], v[V];
             locate<L>(plane.summed, row, base, at);
@@ -21,8 +21,8 @@ __device__ __forceinline__ void dots_of_slab(const Plane<2>& plane, const T* a, 
             for (int j = 0; j < V; ++j) dot[j] = fma((double)u[j], (double)v[j], dot[j]);
         });
     }
-    sum_down(plane, place, dot, memory);
-    keep_partial(plane, place, dot, dots);
+    sum_down(plane, part, dot, memory);
+    keep_partial(plane, part, dot, dots);
 }
 
 extern "C" __global__ void slab_dots(Plane<2> plane, const T* a, const T* b, double* dots) {

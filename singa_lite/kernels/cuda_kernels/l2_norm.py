@@ -8,15 +8,15 @@ from singa_lite.kernels.cuda_kernels.plane import Plane, computed, partial_resul
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.cuda_kernels.walk import walk
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 
 FILE = "l2_norm.cu"
 SAMPLES = (0,)
 
 
-def l2_norm(x: Form, y: Form, norm: Form, *, epsilon: float) -> Routine | None:
-    """Sums of squares, norms, y."""
+def l2_norm(x: TensorSpec, y: TensorSpec, norm: TensorSpec, *, epsilon: float) -> Routine | None:
+    """Steps: sums of squares, norms, y."""
     found = plane(SAMPLES, (x, x))
     elements = walk(x.shape, (y, x, spread(norm, SAMPLES, x.shape)))
     if found is None or elements is None or not _are_alike(x, y, norm):
@@ -29,11 +29,11 @@ def l2_norm(x: Form, y: Form, norm: Form, *, epsilon: float) -> Routine | None:
     return routine.launch(FILE, "l2_divide", elements, x, norm, y, types=types, grid=pass_blocks(y))
 
 
-def l2_norm_derivative(dy: Form, y: Form, norm: Form, dx: Form) -> Routine | None:
-    """Sums of dy * y, then dx."""
+def l2_norm_derivative(dy: TensorSpec, y: TensorSpec, norm: TensorSpec, dx: TensorSpec) -> Routine | None:
+    """Steps: sums of dy * y, then dx."""
     found = plane(SAMPLES, (dy, y))
-    total = Form(norm.shape, computed(y), (computed(y).itemsize,))
-    elements = walk(y.shape, (dx, dy, y, *(spread(form, SAMPLES, y.shape) for form in (norm, total))))
+    total = TensorSpec(norm.shape, computed(y), (computed(y).itemsize,))
+    elements = walk(y.shape, (dx, dy, y, *(spread(spec, SAMPLES, y.shape) for spec in (norm, total))))
     if found is None or elements is None or not _are_alike(dy, y, norm, dx):
         return None
     types = {"T": y.dtype}
@@ -44,13 +44,13 @@ def l2_norm_derivative(dy: Form, y: Form, norm: Form, dx: Form) -> Routine | Non
     return routine.launch(FILE, "l2_derivative", elements, dy, y, norm, totals, dx, types=types, grid=pass_blocks(dx))
 
 
-def _add_dots(routine: Routine, found: Plane, a: Form, b: Form) -> Temporary:
+def _add_dots(routine: Routine, found: Plane, a: TensorSpec, b: TensorSpec) -> Temporary:
     """A step that makes each slab's sum of a * b."""
     dots = partial_results(routine, found, "float64")
     routine.launch(FILE, "slab_dots", found.struct, a, b, dots, types={"T": a.dtype}, grid=found.blocks)
     return dots
 
 
-def _are_alike(*forms: Form) -> bool:
+def _are_alike(*specs: TensorSpec) -> bool:
     """Whether all are floats of one type."""
-    return forms[0].dtype.name in FLOATS and all(form.dtype == forms[0].dtype for form in forms)
+    return specs[0].dtype.name in FLOATS and all(spec.dtype == specs[0].dtype for spec in specs)

@@ -128,12 +128,12 @@ template <class L>
 __device__ __forceinline__ void gradients_of_slab(const Plane<4>& plane, const T* dy, const T* x, const S* mean,
                                                   const S* inv_std, C* sums, C* products, C* memory) {
     const int V = L::COUNT;
-    const Place place = place_in(plane);
+    const Part part = part_of(plane);
     C sum[V] = {}, product[V] = {};
-    if (place.held) {
+    if (part.held) {
         int64 base[4];
-        offsets(plane.kept, (unsigned)place.kept, base);
-        each_row<L>(place, plane.height, [&](int64 row) {
+        offsets(plane.kept, (unsigned)part.kept, base);
+        each_row<L>(part, plane.height, [&](int64 row) {
             int64 at[4];
             C g[V], v[V];
             locate<L>(plane.summed, row, base, at);
@@ -147,10 +147,10 @@ __device__ __forceinline__ void gradients_of_slab(const Plane<4>& plane, const T
             }
         });
     }
-    sum_down(plane, place, sum, memory);
-    sum_down(plane, place, product, memory);
-    keep_partial(plane, place, sum, sums);
-    keep_partial(plane, place, product, products);
+    sum_down(plane, part, sum, memory);
+    sum_down(plane, part, product, memory);
+    keep_partial(plane, part, sum, sums);
+    keep_partial(plane, part, product, products);
 }
 
 extern "C" __global__ void layer_slab_gradients(Plane<4> plane, const T* dy, const T* x, const S* mean,

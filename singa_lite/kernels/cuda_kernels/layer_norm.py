@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,17 +17,26 @@ from singa_lite.kernels.cuda_kernels.plane import (
     types_of,
     warps,
 )
-from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
-from singa_lite.kernels.cuda_kernels.walk import FLAT, walk
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.cuda_kernels.routine import THREADS, Argument, Routine, Types, Value, blocks
+from singa_lite.kernels.cuda_kernels.walk import FLAT, Struct, walk
+from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "layer_norm.cu"
 #: Features of a row that one warp takes: if there are rows enough to keep a GPU busy, and if not.
 WARP_FEATURES, FEW_FEATURES, MANY_ROWS = 8192, 1024, 512
 
+_Walks = tuple[Struct, Struct, np.uint32, np.uint32]
+
 
 def layer_norm(
-    x: Form, gamma: Form, beta: Form, y: Form, mean: Form, inv_std: Form, *, epsilon: float
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    y: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    *,
+    epsilon: float,
 ) -> Routine | None:
     """Statistics and y, at once if a warp can take a row."""
     types = types_of((x, y), (gamma, beta, mean, inv_std))
@@ -40,8 +48,10 @@ def layer_norm(
     return _by_warps("layer_rows", walks, (x, gamma, beta, y, mean, inv_std), types, np.float64(epsilon))
 
 
-def layer_norm_derivative(dy: Form, x: Form, gamma: Form, mean: Form, inv_std: Form, dx: Form) -> Routine | None:
-    """The same for dx."""
+def layer_norm_derivative(
+    dy: TensorSpec, x: TensorSpec, gamma: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dx: TensorSpec
+) -> Routine | None:
+    """dx, at once if a warp can take a row."""
     types = types_of((dy, x, dx), (gamma, mean, inv_std))
     if types is None:
         return None
@@ -51,46 +61,50 @@ def layer_norm_derivative(dy: Form, x: Form, gamma: Form, mean: Form, inv_std: F
     return _by_warps("layer_rows_derivative", walks, (dy, x, gamma, mean, inv_std, dx), types)
 
 
-def layer_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Form, dbeta: Form) -> Routine | None:
-    """Sums of slabs of rows, then of features."""
+def layer_norm_gradient(
+    dy: TensorSpec, x: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dgamma: TensorSpec, dbeta: TensorSpec
+) -> Routine | None:
+    """Steps: sums of slabs of rows, then of features."""
     types = types_of((dy, x), (mean, inv_std, dgamma, dbeta))
     rows, features = range(mean.ndim), range(mean.ndim, x.ndim)
-    found = plane(features, (dy, x, *(spread(form, rows, x.shape) for form in (mean, inv_std))))
+    found = plane(features, (dy, x, *(spread(spec, rows, x.shape) for spec in (mean, inv_std))))
     vectors = walk(dgamma.shape, (along(features, dy), dgamma, dbeta))
     if types is None or found is None or vectors is None:
         return None
     routine = Routine()
     partial = [partial_results(routine, found, computed(x)) for _ in range(2)]
-    first = found.struct, dy, x, mean, inv_std, *partial
+    first: tuple[Argument, ...] = found.struct, dy, x, mean, inv_std, *partial
     routine.launch(FILE, "layer_slab_gradients", *first, types=types, grid=found.blocks)
-    second = vectors, *partial, np.uint32(found.slabs), dgamma, dbeta
+    second: tuple[Argument, ...] = vectors, *partial, np.uint32(found.slabs), dgamma, dbeta
     return routine.launch(FILE, "layer_gradients", *second, types=types, grid=warps(found.kept))
 
 
-def _is_short(mean: Form, gamma: Form) -> bool:
+def _is_short(mean: TensorSpec, gamma: TensorSpec) -> bool:
     """Whether a warp is to take a row."""
     return gamma.size <= (WARP_FEATURES if mean.size >= MANY_ROWS else FEW_FEATURES)
 
 
-def _walks(tensors: Sequence[Form], statistics: Sequence[Form], parameters: Sequence[Form]) -> list[Any] | None:
+def _walks(
+    tensors: Sequence[TensorSpec], statistics: Sequence[TensorSpec], parameters: Sequence[TensorSpec]
+) -> _Walks | None:
     """Of the rows of the tensors and of the statistics, of the features of the tensors and the parameters.
 
     Behind them whether a lane takes neighbouring features, which extents tell, for sums must not depend on strides;
     and whether those lie as packs.
     """
     first, axes = tensors[0], statistics[0].ndim
-    rows = walk(first.shape[:axes], [*(along(range(axes), form) for form in tensors), *statistics])
+    rows = walk(first.shape[:axes], [*(along(range(axes), spec) for spec in tensors), *statistics])
     behind = range(axes, first.ndim)
-    features = walk(first.shape[axes:], [*(along(behind, form) for form in tensors), *parameters])
+    features = walk(first.shape[axes:], [*(along(behind, spec) for spec in tensors), *parameters])
     if rows is None or features is None:
         return None
     each = neighbours(behind, first)
     packs = features["mode"] == FLAT and not (rows["strides"][: len(tensors)] % each).any()
-    return [rows, features, np.uint32(each > 1), np.uint32(packs)]
+    return rows, features, np.uint32(each > 1), np.uint32(packs)
 
 
 def _by_warps(
-    kernel: str, walks: list[Any] | None, operands: Sequence[Form], types: dict[str, Any], *values: Any
+    kernel: str, walks: _Walks | None, operands: Sequence[TensorSpec], types: Types, *values: Value
 ) -> Routine | None:
     if walks is None:
         return None

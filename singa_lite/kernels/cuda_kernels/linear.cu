@@ -26,7 +26,7 @@ struct alignas(EACH * sizeof(T) < 16 ? EACH * sizeof(T) : 16) Stored {
     T v[EACH];
 };
 
-// Part of a factor: TILE lines (rows of a, columns of b) of DEPTH elements. One place more: fewer bank conflicts.
+// Part of a factor: TILE lines (rows of a, columns of b) of DEPTH elements. One element more: fewer bank conflicts.
 typedef Few Tile[DEPTH][TILE / EACH + 1];
 
 // One factor, seen from its lines: what a thread brings to its tiles. Neighbouring threads take neighbours in memory.

@@ -13,7 +13,7 @@ from singa_lite.kernels.cuda_kernels.reduction import bias_gradient
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.cuda_kernels.walk import walk
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.strides import reshaped_strides
 
 FILE = "linear.cu"
@@ -30,7 +30,7 @@ _STRIDES = ("a_row", "a_depth", "b_column", "b_depth", "y_row", "y_column", "bia
 _MATRICES = np.dtype([*((name, "u4") for name in _EXTENTS), *((name, "i8") for name in _STRIDES)])
 
 
-def matmul(a: Form, b: Form, y: Form, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
+def matmul(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
     """Rows of leading axes with one plain matrix on the right are rows of one product, where they lie evenly."""
     left = _turned(a) if transpose_a else a
     right = _turned(b) if transpose_b else b
@@ -42,12 +42,14 @@ def matmul(a: Form, b: Form, y: Form, *, transpose_a: bool, transpose_b: bool) -
     return _product((a, left), (b, right), None, (y, result), _NONE)
 
 
-def linear(x: Form, weight: Form, bias: Form | None, y: Form) -> Routine | None:
+def linear(x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec) -> Routine | None:
     """The bias is added before the result is stored."""
     return _product((x, x), (weight, weight), bias, (y, y), _NONE)
 
 
-def linear_activation(x: Form, weight: Form, bias: Form | None, y: Form, *, activation: str) -> Routine | None:
+def linear_activation(
+    x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, activation: str
+) -> Routine | None:
     """ReLU before the result is stored, other activations behind it."""
     fused = activation == "relu"
     routine = _product((x, x), (weight, weight), bias, (y, y), _RELU if fused else _NONE)
@@ -57,42 +59,46 @@ def linear_activation(x: Form, weight: Form, bias: Form | None, y: Form, *, acti
     return None if behind is None else routine.then(behind)
 
 
-def linear_gradient(x: Form, dy: Form, dweight: Form, dbias: Form) -> Routine | None:
+def linear_gradient(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, dbias: TensorSpec) -> Routine | None:
     """The product, then the sums."""
     routine = matmul(x, dy, dweight, transpose_a=True, transpose_b=False)
     behind = bias_gradient(dy, dbias, axis=1)
     return None if routine is None or behind is None else routine.then(behind)
 
 
-def add_bias(x: Form, bias: Form, y: Form, *, axis: int) -> Routine | None:
+def add_bias(x: TensorSpec, bias: TensorSpec, y: TensorSpec, *, axis: int) -> Routine | None:
     """x + bias along an axis."""
     return mapped_along(axis, FILE, "add_bias", y, x, bias) if y.dtype.name in FLOATS else None
 
 
-def _turned(form: Form) -> Form:
+def _turned(spec: TensorSpec) -> TensorSpec:
     """The last two axes exchanged."""
-    *lead, rows, columns = range(form.ndim)
+    *lead, rows, columns = range(spec.ndim)
     axes = (*lead, columns, rows)
-    return Form(tuple(form.shape[i] for i in axes), form.dtype, tuple(form.strides[i] for i in axes))
+    return TensorSpec(tuple(spec.shape[i] for i in axes), spec.dtype, tuple(spec.strides[i] for i in axes))
 
 
-def _in_one(form: Form) -> Form | None:
+def _in_one(spec: TensorSpec) -> TensorSpec | None:
     """All rows of all matrices as those of one, if they lie evenly."""
-    shape = (prod(form.shape[:-1]), form.shape[-1])
-    strides = reshaped_strides(form.shape, form.strides, shape)
-    return None if strides is None else Form(shape, form.dtype, strides)
+    shape = (prod(spec.shape[:-1]), spec.shape[-1])
+    strides = reshaped_strides(spec.shape, spec.strides, shape)
+    return None if strides is None else TensorSpec(shape, spec.dtype, strides)
 
 
 def _product(
-    a: tuple[Form, Form], b: tuple[Form, Form], bias: Form | None, y: tuple[Form, Form], activation: int
+    a: tuple[TensorSpec, TensorSpec],
+    b: tuple[TensorSpec, TensorSpec],
+    bias: TensorSpec | None,
+    y: tuple[TensorSpec, TensorSpec],
+    activation: int,
 ) -> Routine | None:
-    """Factors and result: tensors, each with the form to see it in."""
-    tensors = [form for form in (a[0], b[0], bias, y[0]) if form is not None]
+    """Factors and result: tensors, each with the spec to read it by."""
+    tensors = [spec for spec in (a[0], b[0], bias, y[0]) if spec is not None]
     left, right, result = a[1], b[1], y[1]
-    if result.dtype.name not in FLOATS or any(form.dtype != result.dtype for form in tensors):
+    if result.dtype.name not in FLOATS or any(spec.dtype != result.dtype for spec in tensors):
         return None
     (rows, columns), depth = result.shape[-2:], left.shape[-1]
-    batch = walk(result.shape[:-2], [_leading(form) for form in (result, left, right)])
+    batch = walk(result.shape[:-2], [_leading(spec) for spec in (result, left, right)])
     grid = (-(-rows // TILE), -(-columns // TILE), min(prod(result.shape[:-2]), MOST_ACROSS))
     if batch is None or max(rows, columns, depth) >= MOST or grid[1] > MOST_ACROSS:
         return None
@@ -106,6 +112,6 @@ def _product(
     return Routine().launch(FILE, "matrix_product", batch, struct, *operands, types={"T": result.dtype}, grid=grid)
 
 
-def _leading(form: Form) -> Form:
+def _leading(spec: TensorSpec) -> TensorSpec:
     """All axes but those of the matrices."""
-    return Form(form.shape[:-2], form.dtype, form.strides[:-2])
+    return TensorSpec(spec.shape[:-2], spec.dtype, spec.strides[:-2])

@@ -12,13 +12,13 @@ struct Row {
     int length;
     C v[PACKS][VECTOR];
 
-    // f(element, its place in the row); places behind the end among them.
+    // f(element, its index in the row); indices behind the end among them.
     template <class F> __device__ inline void each(F f) {
 #pragma unroll
         for (int k = 0; k < PACKS; ++k)
             if (k * 32 * VECTOR < length)
 #pragma unroll
-                for (int j = 0; j < VECTOR; ++j) f(v[k][j], place(k) + j);
+                for (int j = 0; j < VECTOR; ++j) f(v[k][j], index(k) + j);
     }
     // f(element, the other row's).
     template <class F> __device__ inline void with(const Row& other, F f) {
@@ -34,8 +34,8 @@ struct Row {
         if (in_packs(row)) {
 #pragma unroll
             for (int k = 0; k < PACKS; ++k)
-                if (place(k) < length) {
-                    const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(row + place(k));
+                if (index(k) < length) {
+                    const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(row + index(k));
 #pragma unroll
                     for (int j = 0; j < VECTOR; ++j) v[k][j] = C(pack.v[j]);
                 }
@@ -49,11 +49,11 @@ struct Row {
         if (in_packs(row)) {
 #pragma unroll
             for (int k = 0; k < PACKS; ++k)
-                if (place(k) < length) {
+                if (index(k) < length) {
                     Pack<T> pack;
 #pragma unroll
                     for (int j = 0; j < VECTOR; ++j) pack.v[j] = T(v[k][j]);
-                    *reinterpret_cast<Pack<T>*>(row + place(k)) = pack;
+                    *reinterpret_cast<Pack<T>*>(row + index(k)) = pack;
                 }
         } else {
             each([=](C value, int i) {
@@ -61,7 +61,7 @@ struct Row {
             });
         }
     }
-    __device__ inline int place(int k) const { return (k * 32 + (int)threadIdx.x) * VECTOR; }
+    __device__ inline int index(int k) const { return (k * 32 + (int)threadIdx.x) * VECTOR; }
     __device__ inline bool in_packs(const T* row) const {
         return length % VECTOR == 0 && reinterpret_cast<uint64>(row) % alignof(Pack<T>) == 0;
     }
@@ -84,9 +84,9 @@ template <class F, class... Ops> __device__ inline void along_row(int length, F 
     const bool packs = are_aligned(ops...), broadcast[N] = {};
     const int whole = length / VECTOR * VECTOR;
     int64 at[N];
-    auto go_to = [&](int place) {
+    auto go_to = [&](int index) {
 #pragma unroll
-        for (int n = 0; n < N; ++n) at[n] = place;
+        for (int n = 0; n < N; ++n) at[n] = index;
     };
     for (int i = threadIdx.x * VECTOR; i < whole; i += blockDim.x * VECTOR) {
         if (packs) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from singa_lite.errors import DeviceError
 from singa_lite.kernels.cuda_kernels import source
@@ -14,11 +14,14 @@ from singa_lite.kernels.kernel_set import Launch
 
 OPTIONS = ("--std=c++17",)
 
+#: CuPy, or an object of it: it states no types.
+Cupy: TypeAlias = Any
+
 
 class CudaFunction:
     """A kernel of a loaded module. handle: its CUfunction; stream: what it is launched on."""
 
-    def __init__(self, name: str, module: Any, handle: int, stream: int) -> None:
+    def __init__(self, name: str, module: Cupy, handle: int, stream: int) -> None:
         self._name = name
         self._module = module  # unloaded when it dies
         self._handle = handle
@@ -29,7 +32,7 @@ class CudaFunction:
         call, name = _driver().cuLaunchKernel, self._name
         settings = (self._handle, *grid, *block, shared_bytes, self._stream, arguments.pointers, None)
 
-        def launch(kept: Any = (self, arguments)) -> None:
+        def launch(kept: object = (self, arguments)) -> None:
             status = call(*settings)
             if status:
                 raise DeviceError(f"launching kernel {name!r}: CUDA says {_error(status)}")
@@ -40,10 +43,10 @@ class CudaFunction:
 class CudaLoader:
     """The loader for one GPU, to be called with that as the current one. stream: a CUstream."""
 
-    def __init__(self, cupy: Any, stream: int) -> None:
+    def __init__(self, cupy: Cupy, stream: int) -> None:
         self._cupy = cupy
         self._stream = stream
-        self._modules: dict[Any, Any] = {}
+        self._modules: dict[tuple[str, tuple[tuple[str, str], ...]], Cupy] = {}
 
     def function(self, file: str, kernel: str, types: tuple[tuple[str, str], ...]) -> CudaFunction:
         """A kernel of a source, for these types; compiled at the first call for its file and types."""

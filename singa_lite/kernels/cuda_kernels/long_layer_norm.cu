@@ -28,19 +28,19 @@ template <class L>
 __device__ __forceinline__ void projections_of_slab(const Plane<3>& plane, const Walk<2>& rows, const T* dy, const T* x,
                                                     const S* gamma, const S* mean, C* sums, C* products, C* memory) {
     const int V = L::COUNT;
-    const Place place = place_in(plane);
+    const Part part = part_of(plane);
     C sum[V] = {}, product[V] = {};
-    if (place.held) {
+    if (part.held) {
         int64 base[3];
         C average[V];
 #pragma unroll
         for (int j = 0; j < V; ++j) {
             int64 at[2];
-            offsets(rows, (unsigned)place.kept + j, at);
+            offsets(rows, (unsigned)part.kept + j, at);
             average[j] = C(mean[at[1]]);
         }
-        offsets(plane.kept, (unsigned)place.kept, base);
-        each_row<L>(place, plane.height, [&](int64 feature) {
+        offsets(plane.kept, (unsigned)part.kept, base);
+        each_row<L>(part, plane.height, [&](int64 feature) {
             int64 at[3];
             C g[V], v[V];
             locate<L>(plane.summed, feature, base, at);
@@ -54,10 +54,10 @@ __device__ __forceinline__ void projections_of_slab(const Plane<3>& plane, const
             }
         });
     }
-    sum_down(plane, place, sum, memory);
-    sum_down(plane, place, product, memory);
-    keep_partial(plane, place, sum, sums);
-    keep_partial(plane, place, product, products);
+    sum_down(plane, part, sum, memory);
+    sum_down(plane, part, product, memory);
+    keep_partial(plane, part, sum, sums);
+    keep_partial(plane, part, product, products);
 }
 
 extern "C" __global__ void row_slab_projections(Plane<3> plane, Walk<2> rows, const T* dy, const T* x, const S* gamma,

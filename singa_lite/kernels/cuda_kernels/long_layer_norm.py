@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import DType
 from singa_lite.kernels.cuda_kernels.plane import (
     add_moments,
     along,
@@ -17,17 +17,23 @@ from singa_lite.kernels.cuda_kernels.plane import (
     spread,
     warps,
 )
-from singa_lite.kernels.cuda_kernels.routine import Routine
+from singa_lite.kernels.cuda_kernels.routine import Argument, Routine, Types
 from singa_lite.kernels.cuda_kernels.walk import walk
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.strides import ordered_strides
 
 FILE = "long_layer_norm.cu"
-Types = dict[str, Any]
 
 
 def normalize_long_rows(
-    x: Form, gamma: Form, beta: Form, y: Form, mean: Form, inv_std: Form, epsilon: float, types: Types
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    y: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    epsilon: float,
+    types: Types,
 ) -> Routine | None:
     """layer_norm."""
     axes = range(mean.ndim)
@@ -39,14 +45,20 @@ def normalize_long_rows(
     routine = Routine()
     partial = add_moments(routine, x, found)
     counts = np.uint32(found.slabs), np.int64(found.slab), np.int64(found.summed)
-    arguments = rows, *partial, *counts, np.float64(epsilon), mean, inv_std
+    arguments: tuple[Argument, ...] = rows, *partial, *counts, np.float64(epsilon), mean, inv_std
     routine.launch(FILE, "row_statistics", *arguments, types=types, grid=warps(found.kept))
     reads = x, gamma, beta, mean, inv_std
     return routine.launch(FILE, "row_normalize", elements, *reads, y, types=types, grid=pass_blocks(y))
 
 
 def propagate_long_rows(
-    dy: Form, x: Form, gamma: Form, mean: Form, inv_std: Form, dx: Form, types: Types
+    dy: TensorSpec,
+    x: TensorSpec,
+    gamma: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    dx: TensorSpec,
+    types: Types,
 ) -> Routine | None:
     """layer_norm_derivative. Rows' offsets and slopes are kept in scratch, in C order."""
     axes, features = range(mean.ndim), range(mean.ndim, x.ndim)
@@ -60,19 +72,19 @@ def propagate_long_rows(
     routine = Routine()
     partial = [partial_results(routine, found, computed(x)) for _ in range(2)]
     averages = [routine.temporary(average.shape, average.dtype) for _ in range(2)]
-    first = found.struct, means, dy, x, gamma, mean, *partial
+    first: tuple[Argument, ...] = found.struct, means, dy, x, gamma, mean, *partial
     routine.launch(FILE, "row_slab_projections", *first, types=types, grid=found.blocks)
-    second = rows, *partial, np.uint32(found.slabs), np.int64(found.summed), inv_std, *averages
+    second: tuple[Argument, ...] = rows, *partial, np.uint32(found.slabs), np.int64(found.summed), inv_std, *averages
     routine.launch(FILE, "row_projections", *second, types=types, grid=warps(found.kept))
-    third = elements, dy, x, gamma, mean, inv_std, *averages, dx
+    third: tuple[Argument, ...] = elements, dy, x, gamma, mean, inv_std, *averages, dx
     return routine.launch(FILE, "row_derivative", *third, types=types, grid=pass_blocks(dx))
 
 
-def _spread(x: Form, *vectors: Form) -> list[Form]:
-    """The forms of vectors of rows, broadcast to x."""
-    return [spread(form, range(form.ndim), x.shape) for form in vectors]
+def _spread(x: TensorSpec, *vectors: TensorSpec) -> list[TensorSpec]:
+    """The specs of vectors of rows, broadcast to x."""
+    return [spread(spec, range(spec.ndim), x.shape) for spec in vectors]
 
 
-def _dense(shape: Sequence[int], dtype: np.dtype[Any]) -> Form:
-    """A form in C order."""
-    return Form(tuple(shape), dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))
+def _dense(shape: Sequence[int], dtype: DType) -> TensorSpec:
+    """The spec of a tensor in C order."""
+    return TensorSpec(tuple(shape), dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))

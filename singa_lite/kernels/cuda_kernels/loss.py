@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -18,9 +17,9 @@ from singa_lite.kernels.cuda_kernels.positions import (
     served,
 )
 from singa_lite.kernels.cuda_kernels.reduction import MOST, Seen, add_sum, computed, contiguous, row_shares
-from singa_lite.kernels.cuda_kernels.routine import Routine, Value
+from singa_lite.kernels.cuda_kernels.routine import Routine, Types, Value
 from singa_lite.kernels.cuda_kernels.walk import walk
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 
 CLASSES = "cross_entropy.cu"
 SAMPLES = "sample_losses.cu"
@@ -29,21 +28,23 @@ SAMPLES = "sample_losses.cu"
 _SAMPLES = np.dtype([(name, "i8") for name in ("count", "x_step", "target_step", "result_step", "chunk")])
 
 
-def softmax_cross_entropy(x: Form, target: Form, losses: Form, p: Form) -> Routine | None:
+def softmax_cross_entropy(x: TensorSpec, target: TensorSpec, losses: TensorSpec, p: TensorSpec) -> Routine | None:
     """Each position's loss by a team of threads; then the means, if a sample has several positions."""
     if not served(x, target, losses, p):
         return None
     routine = Routine()
     result = result_of_positions(routine, x, losses)
-    types = {"T": x.dtype, "S": target.dtype, "L": result.form.dtype}
+    types = {"T": x.dtype, "S": target.dtype, "L": result.spec.dtype}
     kernel = "cross_entropy_of_rows" if is_rows(x, target) else "cross_entropy_of_ids"
-    seen, operands = (result.form, x, target, p), (x, target, result.operand, p)
+    seen, operands = (result.spec, x, target, p), (x, target, result.buffer, p)
     done = launch(routine, CLASSES, kernel, x, seen, *operands, types=types)
     return routine if done and add_means(routine, x, result, losses) else None
 
 
-def softmax_cross_entropy_derivative(dlosses: Form, p: Form, target: Form, dx: Form) -> Routine | None:
-    """The same teams."""
+def softmax_cross_entropy_derivative(
+    dlosses: TensorSpec, p: TensorSpec, target: TensorSpec, dx: TensorSpec
+) -> Routine | None:
+    """Each position by a team of threads, as in `softmax_cross_entropy`."""
     if not served(p, target, dlosses, dx):
         return None
     routine = Routine()
@@ -53,48 +54,54 @@ def softmax_cross_entropy_derivative(dlosses: Form, p: Form, target: Form, dx: F
     return routine if launch(routine, CLASSES, kernel, p, (dx, p, target, dlosses), *arguments, types=types) else None
 
 
-def sigmoid_cross_entropy(x: Form, target: Form, losses: Form) -> Routine | None:
+def sigmoid_cross_entropy(x: TensorSpec, target: TensorSpec, losses: TensorSpec) -> Routine | None:
     """Means over samples."""
     return _mean_over_samples("sigmoid_cross_entropy", x, target, losses)
 
 
-def sigmoid_cross_entropy_derivative(dlosses: Form, x: Form, target: Form, dx: Form) -> Routine | None:
+def sigmoid_cross_entropy_derivative(
+    dlosses: TensorSpec, x: TensorSpec, target: TensorSpec, dx: TensorSpec
+) -> Routine | None:
     """Element by element."""
     return _with_factors("sigmoid_cross_entropy_derivative", dlosses, x, target, dx)
 
 
-def squared_error(x: Form, target: Form, y: Form) -> Routine | None:
+def squared_error(x: TensorSpec, target: TensorSpec, y: TensorSpec) -> Routine | None:
     """Element by element."""
     return mapped(SAMPLES, "squared_error", y, x, target, types=_types(x, target)) if _served(x, target, y) else None
 
 
-def squared_error_derivative(dy: Form, x: Form, target: Form, dx: Form) -> Routine | None:
+def squared_error_derivative(dy: TensorSpec, x: TensorSpec, target: TensorSpec, dx: TensorSpec) -> Routine | None:
     """Element by element."""
     if not _served(x, target, dy, dx):
         return None
     return mapped(SAMPLES, "squared_error_derivative", dx, dy, x, target, types=_types(x, target))
 
 
-def huber(x: Form, target: Form, losses: Form, *, delta: float) -> Routine | None:
+def huber(x: TensorSpec, target: TensorSpec, losses: TensorSpec, *, delta: float) -> Routine | None:
     """Means over samples."""
     return _mean_over_samples("huber", x, target, losses, np.float64(delta))
 
 
-def huber_derivative(dlosses: Form, x: Form, target: Form, dx: Form, *, delta: float) -> Routine | None:
+def huber_derivative(
+    dlosses: TensorSpec, x: TensorSpec, target: TensorSpec, dx: TensorSpec, *, delta: float
+) -> Routine | None:
     """Element by element."""
     return _with_factors("huber_derivative", dlosses, x, target, dx, np.float64(delta))
 
 
-def _served(x: Form, target: Form, *others: Form) -> bool:
+def _served(x: TensorSpec, target: TensorSpec, *others: TensorSpec) -> bool:
     """Whether the kernels do dtypes like these: all but the target as x."""
     return served(x, target, *others) and is_rows(x, target)
 
 
-def _types(x: Form, target: Form) -> dict[str, Any]:
+def _types(x: TensorSpec, target: TensorSpec) -> Types:
     return {"T": x.dtype, "S": target.dtype, "L": x.dtype}
 
 
-def _with_factors(kernel: str, dlosses: Form, x: Form, target: Form, dx: Form, *values: Value) -> Routine | None:
+def _with_factors(
+    kernel: str, dlosses: TensorSpec, x: TensorSpec, target: TensorSpec, dx: TensorSpec, *values: Value
+) -> Routine | None:
     """A derivative of a mean over samples, element by element with the sample's own factor."""
     if not _served(x, target, dlosses, dx):
         return None
@@ -102,7 +109,9 @@ def _with_factors(kernel: str, dlosses: Form, x: Form, target: Form, dx: Form, *
     return mapped_along(0, SAMPLES, kernel, dx, x, target, dlosses, values=given, types=_types(x, target))
 
 
-def _mean_over_samples(kernel: str, x: Form, target: Form, losses: Form, *values: Value) -> Routine | None:
+def _mean_over_samples(
+    kernel: str, x: TensorSpec, target: TensorSpec, losses: TensorSpec, *values: Value
+) -> Routine | None:
     """losses = means over each sample; in two stages where the samples are few."""
     if not _served(x, target, losses):
         return None
@@ -117,16 +126,16 @@ def _mean_over_samples(kernel: str, x: Form, target: Form, losses: Form, *values
         shape, dtype = (samples, shares.chunks), computed(x.dtype)
         result = Seen(routine.temporary(shape, dtype), contiguous(shape, dtype))
     struct = np.zeros((), _SAMPLES)
-    for name, form in (("x_step", x), ("target_step", target), ("result_step", result.form)):
-        struct[name] = form.strides[0] // form.dtype.itemsize
+    for name, spec in (("x_step", x), ("target_step", target), ("result_step", result.spec)):
+        struct[name] = spec.strides[0] // spec.dtype.itemsize
     struct["count"], struct["chunk"] = samples, shares.chunk
-    whole = result.operand is losses
-    arguments = (found, struct, x, target, result.operand, np.float64(1 / elements if whole else 1), *values)
-    types = {"T": x.dtype, "S": target.dtype, "L": result.form.dtype}
+    whole = result.buffer is losses
+    arguments = (found, struct, x, target, result.buffer, np.float64(1 / elements if whole else 1), *values)
+    types = {"T": x.dtype, "S": target.dtype, "L": result.spec.dtype}
     grid = (shares.blocks, shares.chunks)
     routine.launch(SAMPLES, kernel, *arguments, types=types, grid=grid, block=shares.block)
     return routine if whole or add_sum(routine, result, Seen(losses, losses), (1,), 1 / elements) else None
 
 
-def _of_one_sample(form: Form) -> Form:
-    return Form(form.shape[1:], form.dtype, form.strides[1:])
+def _of_one_sample(spec: TensorSpec) -> TensorSpec:
+    return TensorSpec(spec.shape[1:], spec.dtype, spec.strides[1:])

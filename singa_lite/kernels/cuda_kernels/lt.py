@@ -136,7 +136,7 @@ def aligned(product: Product) -> Five:
 
 
 def five(numbers: Iterable[int]) -> Five:
-    """Those numbers."""
+    """The numbers as a tuple; ValueError if they are not five."""
     a, b, d, bias, aux = numbers
     return a, b, d, bias, aux
 
@@ -159,7 +159,7 @@ def compute(product: Product) -> Compute:
 def describe(library: CublasLt, product: Product, bias: int, aux: int) -> Object:
     """The product's descriptor. It holds the addresses of bias and aux, so every call has its own.
 
-    For the heuristic, which looks at their alignment only, that does in the place of an address.
+    The heuristic looks at the alignment of an address only, so it may be given that.
     """
     scale = DataType.R_64F if product.inputs == "float64" else DataType.R_32F
     made = Object(library, "MatmulDesc", compute(product), scale)

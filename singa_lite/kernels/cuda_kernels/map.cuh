@@ -81,10 +81,10 @@ template <int N> __device__ inline void offsets(const Walk<N>& walk, unsigned in
 #pragma unroll
     for (int n = 0; n < N; ++n) at[n] = 0;
     for (int axis = (int)walk.axes - 1; axis >= 0; --axis) {
-        const unsigned place = axis ? index % walk.extents[axis] : index;
+        const unsigned coordinate = axis ? index % walk.extents[axis] : index;
         index /= walk.extents[axis];
 #pragma unroll
-        for (int n = 0; n < N; ++n) at[n] += place * walk.strides[n][axis];
+        for (int n = 0; n < N; ++n) at[n] += coordinate * walk.strides[n][axis];
     }
 }
 
@@ -118,7 +118,7 @@ template <class... Ops> __device__ inline bool are_aligned(Ops... ops) {
 }
 
 // f(a, b, y): every operand by reference, in the order given; f writes those that are out() or both(). Operands that
-// share bytes must have one form: a thread reads its elements before it writes them.
+// share bytes must have the same strides: a thread reads its elements before it writes them.
 template <class F, class... Ops> __device__ void map(const Walk<(int)sizeof...(Ops)>& walk, F f, Ops... ops) {
     const int N = sizeof...(Ops);
     const int64 first = (int64)blockIdx.x * blockDim.x + threadIdx.x, step = (int64)gridDim.x * blockDim.x;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.strides import reshaped_strides
 
 #: Rows and columns are 32 bits wide in BLAS.
@@ -42,16 +42,16 @@ class Matrix(NamedTuple):
         return self._replace(batch=1, rows=self.batch * self.rows, stride=0)
 
 
-def matrix(form: Form) -> Matrix | None:
+def matrix(spec: TensorSpec) -> Matrix | None:
     """The tensor's matrices, by rows if they can be read so; None for strides that are neither."""
-    if form.ndim < 2 or max(form.shape[-2:]) > MOST or any(step % form.dtype.itemsize for step in form.strides):
+    if spec.ndim < 2 or max(spec.shape[-2:]) > MOST or any(step % spec.dtype.itemsize for step in spec.strides):
         return None
-    strides = [step // form.dtype.itemsize for step in form.strides]
-    batch = prod(form.shape[:-2])
-    outer = reshaped_strides(form.shape[:-2], strides[:-2], (batch,))
+    strides = [step // spec.dtype.itemsize for step in spec.strides]
+    batch = prod(spec.shape[:-2])
+    outer = reshaped_strides(spec.shape[:-2], strides[:-2], (batch,))
     if outer is None or outer[0] < 0 or batch > MOST:
         return None
-    (rows, columns), (row, column) = form.shape[-2:], strides[-2:]
+    (rows, columns), (row, column) = spec.shape[-2:], strides[-2:]
     leading = _leading(rows, row, columns, column)
     if leading is not None:
         return Matrix(batch, rows, columns, leading, outer[0], by_columns=False)

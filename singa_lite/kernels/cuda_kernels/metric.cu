@@ -2,25 +2,25 @@
 // x, the target. Ties go to the lower class; a NaN score is no hit.
 #include "positions.cuh"
 
-// The best of the values so far; place -1: there was none.
+// The best of the values so far; index -1: there was none.
 template <typename V> struct Best {
     V value;
-    int64 place;
+    int64 index;
 
     // NaN is above all numbers, as for numpy.argmax; scores never come here as NaN.
     __device__ inline void take(V other, int64 at) {
-        const bool above = place < 0 || other > value || (other != other && value == value);
+        const bool above = index < 0 || other > value || (other != other && value == value);
         const bool tied = other == value || (other != other && value != value);
-        if (at >= 0 && (above || (tied && at < place))) {
+        if (at >= 0 && (above || (tied && at < index))) {
             value = other;
-            place = at;
+            index = at;
         }
     }
     // The team's.
     __device__ inline void share() {
         for (int by = blockDim.x / 2; by > 0; by /= 2) {
             const V other = V(__shfl_xor_sync(0xffffffffu, value, by));
-            take(other, __shfl_xor_sync(0xffffffffu, place, by));
+            take(other, __shfl_xor_sync(0xffffffffu, index, by));
         }
     }
 };
@@ -61,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(256)
     Best<typename Held<S>::type> best = {0, -1};
     for (int64 c = threadIdx.x; c < position.count; c += blockDim.x) best.take(label(target, position, classes, c), c);
     best.share();
-    store_hit(position, classes, x, best.place, k, results);
+    store_hit(position, classes, x, best.index, k, results);
 }
 
 // Labels among the k highest scores, divided by k, or with `recall` by the number of labels.
@@ -78,11 +78,11 @@ extern "C" __global__ void __launch_bounds__(256, 4)
         Best<C> best = {C(0), -1};
         for (int64 c = threadIdx.x; c < position.count; c += blockDim.x) {
             const C value = score(x, position, classes, c);
-            if (value < last.value || (value == last.value && c > last.place)) best.take(value, c);
+            if (value < last.value || (value == last.value && c > last.index)) best.take(value, c);
         }
         best.share();
-        if (best.place < 0) continue; // the rest is NaN; other teams of the warp may go on
-        hits += label(target, position, classes, best.place) > 0;
+        if (best.index < 0) continue; // the rest is NaN; other teams of the warp may go on
+        hits += label(target, position, classes, best.index) > 0;
         last = best;
     }
     const C among = recall ? C(labels > 0 ? labels : 1) : C(k);

@@ -6,25 +6,25 @@ template <class L>
 __device__ __forceinline__ void moments_of_slab(const Plane<1>& plane, const T* x, C* sums, C* squares, C* origin,
                                                     C* memory) {
     const int V = L::COUNT, AT_ONCE = Taken<V>::COUNT;
-    const Place place = place_in(plane);
+    const Part part = part_of(plane);
     const int64 height = plane.height, step = inner(plane.kept, 0);
     Moments<V> own;
     clear(own);
-    if (place.held) {
+    if (part.held) {
         int64 base[1];
         C from[V];
-        offsets(plane.kept, (unsigned)place.kept, base);
+        offsets(plane.kept, (unsigned)part.kept, base);
         origins<L>(plane.summed, base, x, step, from);
-        if (place.slab == 0 && place.down == 0) {
+        if (part.slab == 0 && part.down == 0) {
 #pragma unroll
-            for (int j = 0; j < V; ++j) origin[place.kept + j] = from[j];
+            for (int j = 0; j < V; ++j) origin[part.kept + j] = from[j];
         }
-        for (int64 row = place.first; row < place.end; row += AT_ONCE * height) {
+        for (int64 row = part.first; row < part.end; row += AT_ONCE * height) {
             C values[AT_ONCE][V];
             int count = 0;
 #pragma unroll
             for (int k = 0; k < AT_ONCE; ++k) {
-                if (row + k * height >= place.end) continue;
+                if (row + k * height >= part.end) continue;
                 int64 at[1];
                 locate<L>(plane.summed, row + k * height, base, at);
                 load<L>(x + at[0], step, values[k]);
@@ -33,9 +33,9 @@ __device__ __forceinline__ void moments_of_slab(const Plane<1>& plane, const T* 
             take(own, values, count, from);
         }
     }
-    merge_down(plane, place, own, memory);
-    keep_partial(plane, place, own.sum, sums);
-    keep_partial(plane, place, own.squares, squares);
+    merge_down(plane, part, own, memory);
+    keep_partial(plane, part, own.sum, sums);
+    keep_partial(plane, part, own.squares, squares);
 }
 
 extern "C" __global__ void slab_moments(Plane<1> plane, const T* x, C* sums, C* squares, C* origin) {

@@ -35,12 +35,12 @@ template <int V> __device__ inline void merge(Moments<V>& a, const Moments<V>& b
 template <class L, int N>
 __device__ inline void origins(const Walk<N>& summed, const int64 (&base)[N], const T* x, int64 step,
                                C (&from)[L::COUNT]) {
-    const int64 places[3] = {0, summed.count / 2, summed.count - 1};
+    const int64 samples[3] = {0, summed.count / 2, summed.count - 1};
     C v[3][L::COUNT];
 #pragma unroll
     for (int n = 0; n < 3; ++n) {
         int64 at[N];
-        locate<L>(summed, places[n], base, at);
+        locate<L>(summed, samples[n], base, at);
         load<L>(x + at[0], step, v[n]);
     }
 #pragma unroll
@@ -84,8 +84,8 @@ __device__ inline void take(Moments<V>& all, const C (&values)[Taken<V>::COUNT][
 // Of the lines that a block's threads which stand below each other took, in the uppermost.
 // memory: THREADS for each value, 2 * V + 1 of them.
 template <int N, int V>
-__device__ inline void merge_down(const Plane<N>& plane, const Place& place, Moments<V>& own, C* memory) {
-    const unsigned slot = place.across * plane.height + place.down;
+__device__ inline void merge_down(const Plane<N>& plane, const Part& part, Moments<V>& own, C* memory) {
+    const unsigned slot = part.across * plane.height + part.down;
     for (unsigned half = plane.height / 2; half > 0; half /= 2) {
         memory[2 * V * THREADS + slot] = own.count;
 #pragma unroll
@@ -94,7 +94,7 @@ __device__ inline void merge_down(const Plane<N>& plane, const Place& place, Mom
             memory[(V + j) * THREADS + slot] = own.squares[j];
         }
         __syncthreads();
-        if (place.down < half) {
+        if (part.down < half) {
             Moments<V> other;
             other.count = memory[2 * V * THREADS + slot + half];
 #pragma unroll

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.cuda_kernels.routine import Routine
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 
-Values = NDArray[Any] | None
+Values = Array | None
 
 
 class Trial(Protocol):
     """Runs a routine of library calls on the GPU."""
 
-    def __call__(self, routine: Routine, forms: Sequence[Form | None], values: Sequence[Values]) -> Values:
+    def __call__(self, routine: Routine, specs: Sequence[TensorSpec | None], values: Sequence[Values]) -> Values:
         """The last tensor's values after a run over these values; None where that cannot be tried now."""
 
 
 class Question(NamedTuple):
-    """A product with ReLU in it, None if the library has none, of x, weight, bias (or None) and y."""
+    """A product with ReLU in it, and the specs of x, weight, bias and y. routine: None if the library has none."""
 
     routine: Routine | None
-    forms: tuple[Form, Form, Form | None, Form]
+    specs: tuple[TensorSpec, TensorSpec, TensorSpec | None, TensorSpec]
 
     @property
     def values(self) -> tuple[Values, ...]:
         """The first sample is NaN, the second gives negative sums, the third positive ones. y holds neither."""
-        x, weight, bias, y = self.forms
+        x, weight, bias, y = self.specs
         samples = np.array([np.nan, -1, 1]).reshape(3, *[1] * (x.ndim - 1))
         return (
             np.broadcast_to(samples, x.shape).astype(x.dtype),
@@ -60,7 +60,7 @@ class NanProbe:
 
     def _answer(self, trial: Trial, question: Question) -> bool | None:
         """None if it was not tried."""
-        result = None if question.routine is None else trial(question.routine, question.forms, question.values)
+        result = None if question.routine is None else trial(question.routine, question.specs, question.values)
         if result is None:
             return None
         nan, negative, positive = result.astype(np.float64)

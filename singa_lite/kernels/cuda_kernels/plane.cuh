@@ -21,23 +21,23 @@ template <int N> struct Plane {
 };
 
 // One thread's part of a plane.
-struct Place {
+struct Part {
     unsigned slab, across, down;
     int64 kept;       // its first kept index
     int64 first, end; // of its summed indices, `height` apart; none if the kept index is beyond the last
     bool held;
 };
 
-template <int N> __device__ inline Place place_in(const Plane<N>& plane) {
-    Place place;
-    place.slab = blockIdx.x / plane.tiles;
-    place.across = plane.kept_inner ? threadIdx.x % plane.width : threadIdx.x / plane.height;
-    place.down = plane.kept_inner ? threadIdx.x / plane.width : threadIdx.x % plane.height;
-    place.kept = ((int64)(blockIdx.x % plane.tiles) * plane.width + place.across) * plane.vector;
-    place.held = place.kept < plane.kept.count;
-    place.first = place.slab * plane.slab + place.down;
-    place.end = place.held ? min(plane.summed.count, (place.slab + 1) * plane.slab) : 0;
-    return place;
+template <int N> __device__ inline Part part_of(const Plane<N>& plane) {
+    Part part;
+    part.slab = blockIdx.x / plane.tiles;
+    part.across = plane.kept_inner ? threadIdx.x % plane.width : threadIdx.x / plane.height;
+    part.down = plane.kept_inner ? threadIdx.x / plane.width : threadIdx.x % plane.height;
+    part.kept = ((int64)(blockIdx.x % plane.tiles) * plane.width + part.across) * plane.vector;
+    part.held = part.kept < plane.kept.count;
+    part.first = part.slab * plane.slab + part.down;
+    part.end = part.held ? min(plane.summed.count, (part.slab + 1) * plane.slab) : 0;
+    return part;
 }
 
 // How one thread takes elements. COUNT: neighbouring kept indices; FAST: packs, rows of one stride.
@@ -69,10 +69,10 @@ __device__ __forceinline__ void locate(const Walk<N>& summed, int64 index, const
     if (!L::FAST) {
 #pragma unroll 1 // the code is long as it is
         for (int axis = (int)summed.axes - 1; axis > 0; --axis) {
-            const unsigned above = left / summed.extents[axis], place = left - above * summed.extents[axis];
+            const unsigned above = left / summed.extents[axis], coordinate = left - above * summed.extents[axis];
             left = above;
 #pragma unroll
-            for (int n = 0; n < N; ++n) at[n] += place * summed.strides[n][axis];
+            for (int n = 0; n < N; ++n) at[n] += coordinate * summed.strides[n][axis];
         }
     }
 #pragma unroll
@@ -111,28 +111,28 @@ template <class L, typename E> __device__ __forceinline__ void store(E* p, int64
 }
 
 // row(index) for each of the thread's summed indices; if they are fast, so many at a time that their loads overlap.
-template <class L, class Row> __device__ __forceinline__ void each_row(const Place& place, int64 step, Row row) {
-    int64 index = place.first;
+template <class L, class Row> __device__ __forceinline__ void each_row(const Part& part, int64 step, Row row) {
+    int64 index = part.first;
     if constexpr (L::FAST) {
         const int AT_ONCE = 4;
-        for (; index + (AT_ONCE - 1) * step < place.end; index += AT_ONCE * step) {
+        for (; index + (AT_ONCE - 1) * step < part.end; index += AT_ONCE * step) {
 #pragma unroll
             for (int k = 0; k < AT_ONCE; ++k) row(index + k * step);
         }
     }
 #pragma unroll 1
-    for (; index < place.end; index += step) row(index);
+    for (; index < part.end; index += step) row(index);
 }
 
 // The sum over a block's threads that stand below each other, in the uppermost; memory: THREADS for each value.
 template <int N, int V, typename A>
-__device__ inline void sum_down(const Plane<N>& plane, const Place& place, A (&own)[V], A* memory) {
-    const unsigned slot = place.across * plane.height + place.down;
+__device__ inline void sum_down(const Plane<N>& plane, const Part& part, A (&own)[V], A* memory) {
+    const unsigned slot = part.across * plane.height + part.down;
     for (unsigned half = plane.height / 2; half > 0; half /= 2) {
 #pragma unroll
         for (int j = 0; j < V; ++j) memory[j * THREADS + slot] = own[j];
         __syncthreads();
-        if (place.down < half) {
+        if (part.down < half) {
 #pragma unroll
             for (int j = 0; j < V; ++j) own[j] += memory[j * THREADS + slot + half];
         }
@@ -142,10 +142,10 @@ __device__ inline void sum_down(const Plane<N>& plane, const Place& place, A (&o
 
 // The thread's kept indices' partial results of this slab: partial[kept index][slab].
 template <int N, int V, typename A>
-__device__ inline void keep_partial(const Plane<N>& plane, const Place& place, const A (&own)[V], A* partial) {
-    if (!place.held || place.down) return;
+__device__ inline void keep_partial(const Plane<N>& plane, const Part& part, const A (&own)[V], A* partial) {
+    if (!part.held || part.down) return;
 #pragma unroll
-    for (int j = 0; j < V; ++j) partial[(place.kept + j) * plane.slabs + place.slab] = own[j];
+    for (int j = 0; j < V; ++j) partial[(part.kept + j) * plane.slabs + part.slab] = own[j];
 }
 
 // ---- the second stage: one warp for each kept index

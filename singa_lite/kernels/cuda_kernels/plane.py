@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from singa_lite.array_types import DType
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
-from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, walk
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, Struct, walk, walk_dtype
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 from singa_lite.strides import memory_order
 
@@ -28,7 +30,7 @@ MOST_INDICES = 1 << 32
 class Plane(NamedTuple):
     """struct: what the kernel takes; blocks: of its grid; the rest: counts that the second stage needs."""
 
-    struct: Any
+    struct: Struct
     blocks: int
     kept: int
     summed: int
@@ -36,14 +38,14 @@ class Plane(NamedTuple):
     slabs: int
 
 
-def plane(kept: Sequence[int], forms: Sequence[Form], blocks: int = SUM_BLOCKS) -> Plane | None:
+def plane(kept: Sequence[int], specs: Sequence[TensorSpec], blocks: int = SUM_BLOCKS) -> Plane | None:
     """For tensors of one shape, summed along all axes but the kept ones. The first one's layout counts most.
 
-    blocks: about as many as wanted. None for forms with too many axes or elements.
+    blocks: about as many as wanted. None for tensors with too many axes or elements.
     """
-    first, each = forms[0], VECTOR_BYTES // forms[0].dtype.itemsize
+    first, each = specs[0], VECTOR_BYTES // specs[0].dtype.itemsize
     summed = [axis for axis in range(first.ndim) if axis not in kept]
-    walks = [_walk(axes, forms, each) for axes in (kept, summed)]
+    walks = [_walk(axes, specs, each) for axes in (kept, summed)]
     if any(found is None for found in walks):
         return None
     counts = [prod(first.shape[axis] for axis in axes) for axes in (kept, summed)]
@@ -53,7 +55,7 @@ def plane(kept: Sequence[int], forms: Sequence[Form], blocks: int = SUM_BLOCKS) 
     most = -(-counts[1] * vector // (height * FEWEST))
     slab = _up(-(-counts[1] // min(most, max(1, blocks // tiles))), height)
     slabs = -(-counts[1] // slab)
-    struct = np.zeros((), _dtype(len(forms)))
+    struct = np.zeros((), _dtype(len(specs)))
     struct["kept"], struct["summed"] = walks
     struct["slab"], struct["slabs"], struct["tiles"] = slab, slabs, tiles
     struct["width"], struct["height"], struct["kept_inner"] = width, height, kept_inner
@@ -61,33 +63,33 @@ def plane(kept: Sequence[int], forms: Sequence[Form], blocks: int = SUM_BLOCKS) 
     return Plane(struct, tiles * slabs, counts[0], counts[1], slab, slabs)
 
 
-def neighbours(axes: Sequence[int], form: Form) -> int:
+def neighbours(axes: Sequence[int], spec: TensorSpec) -> int:
     """Elements that a thread takes side by side along these axes: those of a vector load, or 1. Told by extents."""
-    innermost, each = _innermost(form), VECTOR_BYTES // form.dtype.itemsize
-    return each if innermost in axes and form.shape[innermost] % each == 0 else 1
+    innermost, each = _innermost(spec), VECTOR_BYTES // spec.dtype.itemsize
+    return each if innermost in axes and spec.shape[innermost] % each == 0 else 1
 
 
-def _innermost(form: Form) -> int:
+def _innermost(spec: TensorSpec) -> int:
     """The innermost axis of more than one element; -1 if there is none."""
-    return next((axis for axis in reversed(memory_order(form.shape, form.strides)) if form.shape[axis] != 1), -1)
+    return next((axis for axis in reversed(memory_order(spec.shape, spec.strides)) if spec.shape[axis] != 1), -1)
 
 
-def along(axes: Sequence[int], form: Form) -> Form:
-    """The form of a tensor's elements at index 0 of all other axes."""
-    return Form(tuple(form.shape[axis] for axis in axes), form.dtype, tuple(form.strides[axis] for axis in axes))
+def along(axes: Sequence[int], spec: TensorSpec) -> TensorSpec:
+    """The spec of a tensor's elements at index 0 of all other axes."""
+    return TensorSpec(tuple(spec.shape[axis] for axis in axes), spec.dtype, tuple(spec.strides[axis] for axis in axes))
 
 
-def spread(form: Form, axes: Sequence[int], shape: Sequence[int]) -> Form:
-    """The form broadcast to a shape. axes: the shape's axes that it has."""
+def spread(spec: TensorSpec, axes: Sequence[int], shape: Sequence[int]) -> TensorSpec:
+    """The spec broadcast to a shape. axes: the shape's axes that it has."""
     strides = [0] * len(shape)
-    for axis, stride in zip(axes, form.strides, strict=True):
+    for axis, stride in zip(axes, spec.strides, strict=True):
         strides[axis] = stride
-    return Form(tuple(shape), form.dtype, tuple(strides))
+    return TensorSpec(tuple(shape), spec.dtype, tuple(strides))
 
 
-def _walk(axes: Sequence[int], forms: Sequence[Form], vector: int) -> Any:
-    parts = [along(axes, form) for form in forms]
-    return walk(parts[0].shape, parts, vector) if parts[0].size < MOST_INDICES else None
+def _walk(axes: Sequence[int], specs: Sequence[TensorSpec], vector: int) -> Struct | None:
+    lines = [along(axes, spec) for spec in specs]
+    return walk(lines[0].shape, lines, vector) if lines[0].size < MOST_INDICES else None
 
 
 def _threads(groups: int, summed: int, kept_inner: bool) -> tuple[int, int]:
@@ -108,7 +110,7 @@ def _up(number: int, unit: int) -> int:
     return -(-number // unit) * unit
 
 
-def _are_packs(struct: Any, vector: int) -> bool:
+def _are_packs(struct: Struct, vector: int) -> bool:
     """Whether a thread's kept elements lie as packs in every tensor, but for those that have one for all of them."""
     kept, summed = struct["kept"], struct["summed"]
     last = int(kept["axes"]) - 1
@@ -119,31 +121,31 @@ def _are_packs(struct: Any, vector: int) -> bool:
     return vector > 1
 
 
-def _dtype(operands: int) -> np.dtype[Any]:
-    own = walk((1,), [Form((1,), np.dtype("float32"), (4,))] * operands).dtype
+def _dtype(operands: int) -> DType:
+    own = walk_dtype(operands)
     counts = ("slabs", "tiles", "width", "height", "kept_inner", "vector", "packs", "unused")
     return np.dtype([("kept", own), ("summed", own), ("slab", "i8"), *((name, "u4") for name in counts)])
 
 
-def types_of(tensors: tuple[Form, ...], vectors: tuple[Form, ...]) -> dict[str, Any] | None:
+def types_of(tensors: tuple[TensorSpec, ...], vectors: tuple[TensorSpec, ...]) -> dict[str, DType] | None:
     """T, the tensors' type, and S, the vectors'; None if they differ within a group or are no floats."""
-    given = [{form.dtype for form in group} for group in (tensors, vectors)]
+    given = [{spec.dtype for spec in group} for group in (tensors, vectors)]
     if any(len(dtypes) != 1 for dtypes in given) or not all(d.name in FLOATS for dtypes in given for d in dtypes):
         return None
     return {"T": tensors[0].dtype, "S": vectors[0].dtype}
 
 
-def partial_results(routine: Routine, found: Plane, dtype: Any) -> Temporary:
+def partial_results(routine: Routine, found: Plane, dtype: DTypeLike) -> Temporary:
     """Scratch for a number of each slab of each kept index."""
     return routine.temporary((found.kept, found.slabs), dtype)
 
 
-def computed(x: Form) -> np.dtype[Any]:
+def computed(x: TensorSpec) -> DType:
     """The type that kernels compute in, C in numbers.cuh."""
     return np.dtype("float64" if x.dtype == np.float64 else "float32")
 
 
-def add_moments(routine: Routine, x: Form, found: Plane) -> list[Temporary]:
+def add_moments(routine: Routine, x: TensorSpec, found: Plane) -> list[Temporary]:
     """A step that makes each slab's sums and squared deviations, and each line's origin, which they are relative to."""
     made = [partial_results(routine, found, computed(x)) for _ in range(2)]
     made.append(routine.temporary((found.kept,), computed(x)))
@@ -156,6 +158,6 @@ def warps(count: int) -> int:
     return -(-count * 32 // THREADS)
 
 
-def pass_blocks(y: Form) -> int:
+def pass_blocks(y: TensorSpec) -> int:
     """Blocks for a walk over y."""
     return blocks(y.size, THREADS * VECTOR_BYTES // y.dtype.itemsize)

@@ -12,7 +12,7 @@ from singa_lite.kernels.built import Builder
 from singa_lite.kernels.cuda_kernels.products import Products
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.interface.window import Window
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.strides import reshaped_strides
 
 
@@ -26,13 +26,13 @@ class PointwiseConvolutions:
         self.products = products
 
     @property
-    def builders(self) -> Mapping[str, Builder]:
+    def builders(self) -> Mapping[str, Builder[Routine]]:
         """By kernel."""
         mine = self.conv2d, self.conv2d_activation, self.conv2d_derivative, self.conv2d_gradient
         return {builder.__name__: builder for builder in mine}
 
     def conv2d(
-        self, x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int
+        self, x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, window: Window, groups: int
     ) -> Routine | None:
         """y = x @ weight^T + bias over the pixels."""
         views = _views((x, y), weight, window, groups, turned=True)
@@ -42,7 +42,15 @@ class PointwiseConvolutions:
         return _over(self.products.linear(rows, filters, bias, results), views, (x, y, weight))
 
     def conv2d_activation(
-        self, x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int, activation: str
+        self,
+        x: TensorSpec,
+        weight: TensorSpec,
+        bias: TensorSpec | None,
+        y: TensorSpec,
+        *,
+        window: Window,
+        groups: int,
+        activation: str,
     ) -> Routine | None:
         """The same, with the activations that a product has."""
         views = _views((x, y), weight, window, groups, turned=True)
@@ -52,7 +60,9 @@ class PointwiseConvolutions:
         routine = self.products.linear_activation(rows, filters, bias, results, activation=activation)
         return _over(routine, views, (x, y, weight))
 
-    def conv2d_derivative(self, dy: Form, weight: Form, dx: Form, *, window: Window, groups: int) -> Routine | None:
+    def conv2d_derivative(
+        self, dy: TensorSpec, weight: TensorSpec, dx: TensorSpec, *, window: Window, groups: int
+    ) -> Routine | None:
         """dx = dy @ weight over the pixels."""
         views = _views((dy, dx), weight, window, groups)
         if views is None:
@@ -61,7 +71,9 @@ class PointwiseConvolutions:
         routine = self.products.matmul(rows, filters, results, transpose_a=False, transpose_b=False)
         return _over(routine, views, (dy, dx, weight))
 
-    def conv2d_gradient(self, x: Form, dy: Form, dweight: Form, *, window: Window, groups: int) -> Routine | None:
+    def conv2d_gradient(
+        self, x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
+    ) -> Routine | None:
         """dweight = dy^T @ x, sums over the pixels."""
         views = _views((x, dy), dweight, window, groups)
         if views is None:
@@ -72,8 +84,8 @@ class PointwiseConvolutions:
 
 
 def _views(
-    images: tuple[Form, Form], weight: Form, window: Window, groups: int, turned: bool = False
-) -> tuple[Form, Form, Form] | None:
+    images: tuple[TensorSpec, TensorSpec], weight: TensorSpec, window: Window, groups: int, turned: bool = False
+) -> tuple[TensorSpec, TensorSpec, TensorSpec] | None:
     """Two images as (pixels, channels), and the filters as (kernels, channels), or turned; None if that is not it."""
     if not window.is_pixel or groups != 1:
         return None
@@ -81,18 +93,18 @@ def _views(
     if first is None or second is None:
         return None
     axes = (1, 0) if turned else (0, 1)
-    filters = Form(tuple(weight.shape[i] for i in axes), weight.dtype, tuple(weight.strides[i] for i in axes))
+    filters = TensorSpec(tuple(weight.shape[i] for i in axes), weight.dtype, tuple(weight.strides[i] for i in axes))
     return first, second, filters
 
 
-def _pixels(image: Form) -> Form | None:
+def _pixels(image: TensorSpec) -> TensorSpec | None:
     """(n, c, h, w) as (n * h * w, c), if the pixels lie evenly."""
     n, c, h, w = image.shape
     of_n, of_c, of_h, of_w = image.strides
     strides = reshaped_strides((n, h, w), (of_n, of_h, of_w), (n * h * w,))
-    return None if strides is None else Form((n * h * w, c), image.dtype, (*strides, of_c))
+    return None if strides is None else TensorSpec((n * h * w, c), image.dtype, (*strides, of_c))
 
 
-def _over(routine: Routine | None, views: tuple[Form, ...], tensors: tuple[Form, ...]) -> Routine | None:
+def _over(routine: Routine | None, views: tuple[TensorSpec, ...], tensors: tuple[TensorSpec, ...]) -> Routine | None:
     """The steps over the tensors that the views show."""
     return None if routine is None else routine.over(dict(zip(views, tensors, strict=True)))

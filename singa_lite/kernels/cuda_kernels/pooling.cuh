@@ -1,4 +1,4 @@
-// What pooling takes of a window: sums, and maxima with the places of the winners.
+// What pooling takes of a window: sums, and maxima with the numbers of the winning taps.
 #pragma once
 #include "images.cuh"
 
@@ -6,11 +6,11 @@
 struct Pooling {
     Images x, y, index;
     Window window;
-    Places places;
+    Positions positions;
     int count_pad;
 };
 
-// The part of a window that lies in x: places [first, first + rows) x [begin, begin + columns).
+// The part of a window that lies in x: taps [first, first + rows) x [begin, begin + columns).
 struct Clipped {
     int first, rows, begin, columns;
 };
@@ -37,7 +37,7 @@ template <int N> struct Sum {
         for (int k = 0; k < N; ++k) v[k] += x[k];
     }
     __device__ inline void merge(const Sum& other) { take(other.v, 0); }
-    __device__ inline void put(const Pooling& p, const Place& at, const Clipped& part, T* y, I*, bool whole) const {
+    __device__ inline void put(const Pooling& p, const Position& at, const Clipped& part, T* y, I*, bool whole) const {
         const C by = C(count(p, part));
         C mean[N];
 #pragma unroll
@@ -49,39 +49,39 @@ template <int N> struct Sum {
 // NaN wins over all else.
 __device__ inline bool beats(C a, C b) { return a > b || (is_nan(a) && !is_nan(b)); }
 
-// place: of the winner, -1 before there is one.
+// tap: number of the winner, -1 before there is one.
 template <int N> struct Maximum {
     C v[N];
-    int place[N];
+    int tap[N];
 
     __device__ inline void clear() {
 #pragma unroll
-        for (int k = 0; k < N; ++k) v[k] = C(0), place[k] = -1;
+        for (int k = 0; k < N; ++k) v[k] = C(0), tap[k] = -1;
     }
     __device__ inline void take(const C (&x)[N], int from) {
 #pragma unroll
         for (int k = 0; k < N; ++k)
-            if (place[k] < 0 || beats(x[k], v[k])) v[k] = x[k], place[k] = from;
+            if (tap[k] < 0 || beats(x[k], v[k])) v[k] = x[k], tap[k] = from;
     }
-    // The other one's places are not all behind these.
+    // The other one's taps are not all behind these.
     __device__ inline void merge(const Maximum& other) {
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            if (other.place[k] < 0) continue;
-            const bool first = other.place[k] < place[k] && !beats(v[k], other.v[k]);
-            if (place[k] < 0 || first || beats(other.v[k], v[k])) v[k] = other.v[k], place[k] = other.place[k];
+            if (other.tap[k] < 0) continue;
+            const bool first = other.tap[k] < tap[k] && !beats(v[k], other.v[k]);
+            if (tap[k] < 0 || first || beats(other.v[k], v[k])) v[k] = other.v[k], tap[k] = other.tap[k];
         }
     }
-    __device__ inline void put(const Pooling& p, const Place& at, const Clipped&, T* y, I* index, bool whole) const {
+    __device__ inline void put(const Pooling& p, const Position& at, const Clipped&, T* y, I* index, bool whole) const {
         store(y + offset(p.y, at), whole, v);
-        if (index) store(index + offset(p.index, at), whole, place);
+        if (index) store(index + offset(p.index, at), whole, tap);
     }
 };
 
-// Takes each `lanes`-th place of a window, row by row, from place `lane` on.
+// Takes each `lanes`-th tap of a window, row by row, from tap `lane` on.
 template <int N, class Result>
-__device__ inline void gather(const Pooling& p, const Place& at, const Clipped& part, const T* x, bool whole, int lane,
-                              int lanes, Result& result) {
+__device__ inline void gather(const Pooling& p, const Position& at, const Clipped& part, const T* x, bool whole,
+                              int lane, int lanes, Result& result) {
     const int h = at.h * p.window.stride_h - p.window.top, w = at.w * p.window.stride_w - p.window.left;
     const T* source = x + offset(p.x, at.n, at.c, h + part.first, w + part.begin);
     const int down = lanes / part.columns, along = lanes % part.columns;

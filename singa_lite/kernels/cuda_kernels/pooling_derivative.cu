@@ -11,12 +11,12 @@ __device__ inline Range windows_over(int at, int pad, int extent, int stride, in
     return {before < 0 ? 0 : before / stride + 1, min(last / stride + 1, outputs)};
 }
 
-// y, index: of dy; x: of dx. add(slope, n, c, row, column, place): what the window there gives.
+// y, index: of dy; x: of dx. add(slope, n, c, row, column, tap): what the window there gives.
 template <int N, class F> __device__ void spread(const Pooling& p, T* dx, bool whole, F add) {
     const unsigned step = gridDim.x * blockDim.x;
     const Window& window = p.window;
-    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < p.places.count; i += step) {
-        const Place at = place_of(p.places, i);
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < p.positions.count; i += step) {
+        const Position at = position_of(p.positions, i);
         const Range rows = windows_over(at.h, window.top, window.height, window.stride_h, p.y.h);
         const Range columns = windows_over(at.w, window.left, window.width, window.stride_w, p.y.w);
         C slope[N];
@@ -26,7 +26,7 @@ template <int N, class F> __device__ void spread(const Pooling& p, T* dx, bool w
             for (int column = columns.first; column < columns.end; ++column) {
                 const int h = at.h + window.top - row * window.stride_h;
                 const int w = at.w + window.left - column * window.stride_w;
-                add(slope, Place{at.n, at.c, row, column}, h * window.width + w);
+                add(slope, Position{at.n, at.c, row, column}, h * window.width + w);
             }
         store(dx + offset(p.x, at), whole, slope);
     }
@@ -34,20 +34,20 @@ template <int N, class F> __device__ void spread(const Pooling& p, T* dx, bool w
 
 template <int N> __device__ void max_derivative(const Pooling& p, const T* dy, const I* index, T* dx) {
     const bool whole = is_aligned(dy) && is_aligned(index) && is_aligned(dx);
-    spread<N>(p, dx, whole, [&](C (&slope)[N], const Place& from, int place) {
+    spread<N>(p, dx, whole, [&](C (&slope)[N], const Position& from, int tap) {
         int winner[N];
         load(index + offset(p.index, from), whole, winner);
         C v[N];
         load(dy + offset(p.y, from), whole, v);
 #pragma unroll
         for (int k = 0; k < N; ++k)
-            if (winner[k] == place) slope[k] += v[k];
+            if (winner[k] == tap) slope[k] += v[k];
     });
 }
 
 template <int N> __device__ void avg_derivative(const Pooling& p, const T* dy, T* dx) {
     const bool whole = is_aligned(dy) && is_aligned(dx);
-    spread<N>(p, dx, whole, [&](C (&slope)[N], const Place& from, int) {
+    spread<N>(p, dx, whole, [&](C (&slope)[N], const Position& from, int) {
         const C by = C(count(p, clipped(p, from.h, from.w)));
         C v[N];
         load(dy + offset(p.y, from), whole, v);
@@ -57,14 +57,14 @@ template <int N> __device__ void avg_derivative(const Pooling& p, const T* dy, T
 }
 
 extern "C" __global__ void max_pool2d_derivative(Pooling p, const T* dy, const I* index, T* dx) {
-    if (p.places.pack == 1)
+    if (p.positions.pack == 1)
         max_derivative<1>(p, dy, index, dx);
     else
         max_derivative<VECTOR>(p, dy, index, dx);
 }
 
 extern "C" __global__ void avg_pool2d_derivative(Pooling p, const T* dy, T* dx) {
-    if (p.places.pack == 1)
+    if (p.positions.pack == 1)
         avg_derivative<1>(p, dy, dx);
     else
         avg_derivative<VECTOR>(p, dy, dx);

@@ -4,17 +4,17 @@
 // As in routine.py.
 #define THREADS 256
 
-// lanes: a power of 2. Neighbouring threads take neighbouring channels where these lie in a row, else places of one
+// lanes: a power of 2. Neighbouring threads take neighbouring channels where these lie in a row, else taps of one
 // window.
 template <int N, class Result> __device__ void pool(const Pooling& p, int lanes, const T* x, T* y, I* index) {
     __shared__ Result results[THREADS];
     const bool whole = is_aligned(x) && is_aligned(y) && is_aligned(index);
     const unsigned windows = THREADS / lanes, t = threadIdx.x;
-    const unsigned lane = p.places.channels_inside ? t / windows : t % lanes;
-    const unsigned own = p.places.channels_inside ? t % windows : t / lanes;
-    for (unsigned from = blockIdx.x * windows; from < p.places.count; from += gridDim.x * windows) {
-        const bool active = from + own < p.places.count;
-        const Place at = place_of(p.places, active ? from + own : 0);
+    const unsigned lane = p.positions.channels_inside ? t / windows : t % lanes;
+    const unsigned own = p.positions.channels_inside ? t % windows : t / lanes;
+    for (unsigned from = blockIdx.x * windows; from < p.positions.count; from += gridDim.x * windows) {
+        const bool active = from + own < p.positions.count;
+        const Position at = position_of(p.positions, active ? from + own : 0);
         const Clipped part = clipped(p, at.h, at.w);
         Result result;
         result.clear();
@@ -30,14 +30,14 @@ template <int N, class Result> __device__ void pool(const Pooling& p, int lanes,
 }
 
 extern "C" __global__ void max_pool2d_lanes(Pooling p, int lanes, const T* x, T* y, I* index) {
-    if (p.places.pack == 1)
+    if (p.positions.pack == 1)
         pool<1, Maximum<1>>(p, lanes, x, y, index);
     else
         pool<VECTOR, Maximum<VECTOR>>(p, lanes, x, y, index);
 }
 
 extern "C" __global__ void avg_pool2d_lanes(Pooling p, int lanes, const T* x, T* y) {
-    if (p.places.pack == 1)
+    if (p.positions.pack == 1)
         pool<1, Sum<1>>(p, lanes, x, y, nullptr);
     else
         pool<VECTOR, Sum<VECTOR>>(p, lanes, x, y, nullptr);

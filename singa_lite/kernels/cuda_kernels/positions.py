@@ -4,32 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from singa_lite.kernels.cuda_kernels.reduction import MOST, Seen, add_sum, computed, contiguous
-from singa_lite.kernels.cuda_kernels.routine import THREADS, Operand, Routine, Value
+from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, Types, Value
 from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES
 from singa_lite.kernels.cuda_kernels.walk import walk
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 
 #: Classes from which a whole block does one position, if the kernel can.
 MANY = 2048
 
 
-def is_rows(x: Form, target: Form) -> bool:
+def is_rows(x: TensorSpec, target: TensorSpec) -> bool:
     """Whether the target holds rows of x's shape, not class ids."""
     return target.ndim == x.ndim
 
 
-def served(x: Form, target: Form, *others: Form) -> bool:
+def served(x: TensorSpec, target: TensorSpec, *others: TensorSpec) -> bool:
     """Whether the kernels do dtypes like these: all but the target as x, ids of an integer dtype."""
-    alike = x.dtype.name in FLOATS and all(form.dtype == x.dtype for form in others)
+    alike = x.dtype.name in FLOATS and all(spec.dtype == x.dtype for spec in others)
     return alike and target.dtype.name in TYPES and (is_rows(x, target) or target.dtype.kind in "iu")
 
 
-def positions_of(x: Form) -> int:
+def positions_of(x: TensorSpec) -> int:
     """Positions of a sample."""
     return prod(x.shape[2:])
 
@@ -38,24 +37,24 @@ def launch(
     routine: Routine,
     file: str,
     kernel: str,
-    x: Form,
-    seen: Sequence[Form],
-    *arguments: Operand | Value,
-    types: dict[str, Any],
+    x: TensorSpec,
+    seen: Sequence[TensorSpec],
+    *arguments: BufferView | Value,
+    types: Types,
     largest_team: int = THREADS,
 ) -> bool:
     """Add the launch of `kernel(Walk<N>, Classes<N>, *arguments)` over the positions of x. False if it cannot be done.
 
-    seen: forms of the N operands in the walk's order, scores and rows (n, c, ...), ids and numbers of positions
+    seen: specs of the N operands in the walk's order, scores and rows (n, c, ...), ids and numbers of positions
     (n, ...), numbers of samples (n,).
     """
     shape = (x.shape[0], *x.shape[2:])
-    found = walk(shape, [_of_positions(form, x.ndim) for form in seen])
+    found = walk(shape, [_of_positions(spec, x.ndim) for spec in seen])
     if found is None or prod(shape) >= MOST:
         return False
     classes = np.zeros((), np.dtype([("count", "i8"), ("steps", "i8", len(seen))]))
     classes["count"] = x.shape[1]
-    classes["steps"] = [_step(form) if form.ndim == x.ndim else 0 for form in seen]
+    classes["steps"] = [_step(spec) if spec.ndim == x.ndim else 0 for spec in seen]
     team = min(largest_team, _team(x))
     block = (team, THREADS // team)
     grid = -(-prod(shape) // block[1])
@@ -63,7 +62,7 @@ def launch(
     return True
 
 
-def result_of_positions(routine: Routine, x: Form, values: Form) -> Seen:
+def result_of_positions(routine: Routine, x: TensorSpec, values: TensorSpec) -> Seen:
     """Where a kernel is to put its number for each position, of which `values` (n,) are the means."""
     if positions_of(x) == 1:
         return Seen(values, values)
@@ -71,28 +70,28 @@ def result_of_positions(routine: Routine, x: Form, values: Form) -> Seen:
     return Seen(routine.temporary(shape, dtype), contiguous(shape, dtype))
 
 
-def add_means(routine: Routine, x: Form, result: Seen, values: Form) -> bool:
+def add_means(routine: Routine, x: TensorSpec, result: Seen, values: TensorSpec) -> bool:
     """Add the steps of the means, if the result is not the values themselves. False if they cannot be done."""
-    axes = range(1, result.form.ndim)
-    return result.operand is values or add_sum(routine, result, Seen(values, values), axes, 1 / positions_of(x))
+    axes = range(1, result.spec.ndim)
+    return result.buffer is values or add_sum(routine, result, Seen(values, values), axes, 1 / positions_of(x))
 
 
-def _of_positions(form: Form, ndim: int) -> Form:
+def _of_positions(spec: TensorSpec, ndim: int) -> TensorSpec:
     """Scores or rows at class 0, numbers of samples for all of their positions."""
-    if form.ndim == ndim:
-        return Form((form.shape[0], *form.shape[2:]), form.dtype, (form.strides[0], *form.strides[2:]))
-    if form.ndim < ndim - 1:
-        beside = ndim - 1 - form.ndim
-        return Form((*form.shape, *(1,) * beside), form.dtype, (*form.strides, *(0,) * beside))
-    return form
+    if spec.ndim == ndim:
+        return TensorSpec((spec.shape[0], *spec.shape[2:]), spec.dtype, (spec.strides[0], *spec.strides[2:]))
+    if spec.ndim < ndim - 1:
+        beside = ndim - 1 - spec.ndim
+        return TensorSpec((*spec.shape, *(1,) * beside), spec.dtype, (*spec.strides, *(0,) * beside))
+    return spec
 
 
-def _step(scores: Form) -> int:
+def _step(scores: TensorSpec) -> int:
     """Elements from class to class."""
     return int(scores.strides[1] // scores.dtype.itemsize)
 
 
-def _team(x: Form) -> int:
+def _team(x: TensorSpec) -> int:
     """Threads of a position: several where its classes are neighbours, else neighbouring threads take neighbours."""
     if _step(x) != 1:
         return 1

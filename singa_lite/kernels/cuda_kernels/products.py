@@ -7,17 +7,18 @@ interface is the exact form by erf: that one is not among the fusions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from singa_lite.array_types import DType
 from singa_lite.kernels.cuda_kernels.cublaslt_header import Epilogue
 from singa_lite.kernels.cuda_kernels.elementwise import mapped
 from singa_lite.kernels.cuda_kernels.matrix import MOST, Matrix, matrix
 from singa_lite.kernels.cuda_kernels.nan_probe import NanProbe, Question, Trial
 from singa_lite.kernels.cuda_kernels.product import Multiplication, Multiplier, by_rows
-from singa_lite.kernels.cuda_kernels.routine import THREADS, Operand, Routine, blocks
+from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS, HALVES, TYPES
 from singa_lite.kernels.cuda_kernels.walk import walk
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
 from singa_lite.strides import ordered_strides
 
@@ -28,19 +29,19 @@ _EPILOGUES = {
 }
 
 
-class _Operand(NamedTuple):
+class _MatrixView(NamedTuple):
     """Where matrices are, and how they lie there."""
 
-    place: Operand
+    buffer: BufferView
     matrix: Matrix
     dtype: str
 
     @property
-    def transposed(self) -> _Operand:
+    def transposed(self) -> _MatrixView:
         return self._replace(matrix=self.matrix.transposed)
 
     @property
-    def in_one(self) -> _Operand:
+    def in_one(self) -> _MatrixView:
         return self._replace(matrix=self.matrix.in_one)
 
 
@@ -68,12 +69,12 @@ class Products:
         mine = self.linear, self.linear_activation, self.linear_gradient, self.matmul
         return {builder.__name__: builder for builder in mine}
 
-    def linear(self, x: Form, weight: Form, bias: Form | None, y: Form) -> Routine | None:
+    def linear(self, x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec) -> Routine | None:
         """The bias is added before the result is stored."""
         return self._dense(x, weight, bias, y, None)
 
     def linear_activation(
-        self, x: Form, weight: Form, bias: Form | None, y: Form, *, activation: str
+        self, x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, activation: str
     ) -> Routine | None:
         """ReLU only."""
         if activation not in _EPILOGUES:
@@ -83,7 +84,7 @@ class Products:
         routine, relu = self._dense(x, weight, bias, y, None), mapped("activation.cu", "relu", y, y)
         return None if routine is None or relu is None else routine.then(relu)
 
-    def keeps_nan(self, x: Form, bias: Form | None, y: Form) -> bool:
+    def keeps_nan(self, x: TensorSpec, bias: TensorSpec | None, y: TensorSpec) -> bool:
         """Of products of these dtypes, by an aligned one and one that is not."""
 
         def questions() -> Iterator[Question]:
@@ -98,7 +99,9 @@ class Products:
 
         return self._probe.keeps_nan((x.dtype.name, y.dtype.name, bias is None), questions)
 
-    def matmul(self, a: Form, b: Form, y: Form, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
+    def matmul(
+        self, a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool
+    ) -> Routine | None:
         """A plain matrix is a batch with stride 0; where it comes second, all rows of `a` are one product with it."""
         routine, result = Routine(), _written(y)
         left, right = _read(routine, a), _read(routine, b)
@@ -112,7 +115,7 @@ class Products:
             left, result = left.in_one, result.in_one
         return self._product(routine, left, right, result)
 
-    def linear_gradient(self, x: Form, dy: Form, dweight: Form, dbias: Form) -> Routine | None:
+    def linear_gradient(self, x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, dbias: TensorSpec) -> Routine | None:
         """dweight = x^T @ dy, and from the same reads of dy its column sums, dbias.
 
         x: (n, in); dy: (n, out); dweight: (in, out); dbias: (out,), packed. The library is asked for dweight^T =
@@ -126,7 +129,9 @@ class Products:
             return None
         return self._product(routine, left.transposed, right, result, Epilogue.BGRADA, dbias)
 
-    def _dense(self, x: Form, weight: Form, bias: Form | None, y: Form, activation: str | None) -> Routine | None:
+    def _dense(
+        self, x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, activation: str | None
+    ) -> Routine | None:
         routine, result = Routine(), _written(y)
         left, right = _read(routine, x), _read(routine, weight)
         if result is None or left is None or right is None or result.matrix.by_columns or not _fit(x, weight, y):
@@ -140,11 +145,11 @@ class Products:
     def _product(
         self,
         routine: Routine,
-        left: _Operand,
-        right: _Operand,
-        result: _Operand,
+        left: _MatrixView,
+        right: _MatrixView,
+        result: _MatrixView,
         epilogue: Epilogue = Epilogue.DEFAULT,
-        bias: Operand = None,
+        bias: BufferView = None,
     ) -> Routine | None:
         """The routine with the step result = epilogue(left @ right); None if the library cannot do that."""
         matrices = left.matrix, right.matrix, result.matrix
@@ -153,10 +158,10 @@ class Products:
         if workspace is None:
             return None
         call = Multiplication(product, self.multiplier, workspace)
-        return routine.call(call, right.place, left.place, result.place, bias)
+        return routine.call(call, right.buffer, left.buffer, result.buffer, bias)
 
 
-def _fit(a: Form, b: Form, y: Form) -> bool:
+def _fit(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> bool:
     """Floats of one dtype; the result of halves may be float32."""
     wider = a.dtype.name in HALVES and y.dtype.name == "float32"
     return a.dtype.name in FLOATS and a.dtype == b.dtype and (y.dtype == a.dtype or wider)
@@ -167,38 +172,38 @@ def _are_rows_of_one(left: Matrix, right: Matrix, result: Matrix) -> bool:
     return right.batch == 1 and left.batch * left.rows <= MOST and left.is_even and result.is_even
 
 
-def _written(form: Form) -> _Operand | None:
-    found = matrix(form)
-    return None if found is None else _Operand(form, found, form.dtype.name)
+def _written(spec: TensorSpec) -> _MatrixView | None:
+    found = matrix(spec)
+    return None if found is None else _MatrixView(spec, found, spec.dtype.name)
 
 
-def _read(routine: Routine, form: Form) -> _Operand | None:
+def _read(routine: Routine, spec: TensorSpec) -> _MatrixView | None:
     """The matrices of a tensor, copied first where its strides are not those of matrices."""
-    found = _written(form)
+    found = _written(spec)
     if found is not None:
         return found
-    copied = _copied(routine, form, form.dtype)
+    copied = _copied(routine, spec, spec.dtype)
     found = None if copied is None else _written(copied[1])
-    return None if copied is None or found is None else found._replace(place=copied[0])
+    return None if copied is None or found is None else found._replace(buffer=copied[0])
 
 
-def _is_packed(vector: Form, like: Form) -> bool:
+def _is_packed(vector: TensorSpec, like: TensorSpec) -> bool:
     """Whether a vector has no gaps between its elements, which are of the dtype of `like`."""
     return vector.dtype == like.dtype and (vector.size == 1 or vector.strides == (vector.dtype.itemsize,))
 
 
-def _copied(routine: Routine, form: Form, dtype: Any) -> tuple[Temporary, Form] | None:
-    """A temporary that gets the tensor's values, in C order and of this dtype, and its form."""
-    made_like = packed(form.shape, dtype)
-    found = walk(form.shape, (made_like, form))
-    if found is None or form.dtype.name not in TYPES:
+def _copied(routine: Routine, spec: TensorSpec, dtype: DType) -> tuple[Temporary, TensorSpec] | None:
+    """A temporary that gets the tensor's values, in C order and of this dtype, and its spec."""
+    made_like = packed(spec.shape, dtype)
+    found = walk(spec.shape, (made_like, spec))
+    if found is None or spec.dtype.name not in TYPES:
         return None
-    made = routine.temporary(form.shape, dtype)
-    grid = blocks(form.size, THREADS * max(1, 16 // dtype.itemsize))
-    routine.launch("copy.cu", "copy", found, form, made, types={"T": dtype, "S": form.dtype}, grid=grid)
+    made = routine.temporary(spec.shape, dtype)
+    grid = blocks(spec.size, THREADS * max(1, 16 // dtype.itemsize))
+    routine.launch("copy.cu", "copy", found, spec, made, types={"T": dtype, "S": spec.dtype}, grid=grid)
     return made, made_like
 
 
-def packed(shape: tuple[int, ...], dtype: Any) -> Form:
-    """The form of a tensor in C order."""
-    return Form(shape, dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))
+def packed(shape: tuple[int, ...], dtype: DType) -> TensorSpec:
+    """The spec of a tensor in C order."""
+    return TensorSpec(shape, dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))

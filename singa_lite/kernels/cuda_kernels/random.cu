@@ -18,9 +18,9 @@ extern "C" __global__ void dropout(Walk<3> walk, const T* x, const uint64* key, 
 extern "C" __global__ void uniform(Walk<2> walk, const uint64* key, int64 key_step, T* y, double low, double width,
                                    T largest) {
     const C from = C(low), by = C(width), most = C(largest);
-    auto place = [=](C number, C& y) {
+    auto emit = [=](C number, C& y) {
         const C value = C(T(rounded_product(number, by) + from));
         y = value < most ? value : most;
     };
-    draw<C>(walk, key_at(key, key_step), place, out(y));
+    draw<C>(walk, key_at(key, key_step), emit, out(y));
 }

@@ -5,10 +5,10 @@
 
 // The reduced axes innermost: a team of blockDim.x threads adds one sum, VECTOR neighbouring terms a thread at a time.
 extern "C" __global__ void __launch_bounds__(256) sum_rows(Sums s, const T* x, S* y, double alpha) {
-    const int64 place = (int64)blockIdx.x * blockDim.y + threadIdx.y;
-    const bool inside = place < s.kept;
+    const int64 number = (int64)blockIdx.x * blockDim.y + threadIdx.y;
+    const bool inside = number < s.kept;
     const unsigned begin = blockIdx.y * s.chunk, end = inside ? min(begin + s.chunk, s.reduced) : 0;
-    const T* row = x + (inside ? of_kept(s, (unsigned)place) : 0);
+    const T* row = x + (inside ? of_kept(s, (unsigned)number) : 0);
     const bool packs = in_packs(s, x);
     C terms[VECTOR] = {};
     unsigned at = begin + threadIdx.x * VECTOR;
@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(256) sum_rows(Sums s, const T* x, S
 #pragma unroll
         for (int k = 0; k < half; ++k) terms[k] += terms[k + half];
     const C total = team_sum(terms[0]);
-    if (inside && threadIdx.x == 0) y[of_result(s, (unsigned)place)] = S(C(alpha) * total);
+    if (inside && threadIdx.x == 0) y[of_result(s, (unsigned)number)] = S(C(alpha) * total);
 }
 
 // The kept axes innermost: each thread adds VECTOR columns, blockDim.y of them share a column's terms.

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.routine import THREADS, Operand, Routine
+from singa_lite.array_types import DType
+from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.cuda_kernels.walk import AXES, VECTOR_BYTES, Merged, merged
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.strides import ordered_strides
 
 FILE = "reduction.cu"
@@ -59,14 +60,14 @@ class Sums:
 
 
 class Seen(NamedTuple):
-    """An operand, and the form to see it in."""
+    """A buffer, and the spec to read it by."""
 
-    operand: Operand
-    form: Form
+    buffer: BufferView
+    spec: TensorSpec
 
 
 class Shares(NamedTuple):
-    """How the work is shared out. block: its threads; blocks: for all sums; chunk: its terms; chunks: of each sum."""
+    """How work is shared out. block: threads of one; blocks: for all sums; chunk: terms of one; chunks: of each sum."""
 
     block: tuple[int, int]
     blocks: int
@@ -74,26 +75,26 @@ class Shares(NamedTuple):
     chunks: int
 
 
-def reduce_sum(x: Form, y: Form, *, axes: tuple[int, ...], alpha: float) -> Routine | None:
+def reduce_sum(x: TensorSpec, y: TensorSpec, *, axes: tuple[int, ...], alpha: float) -> Routine | None:
     """alpha * the sums."""
     routine = Routine()
     return routine if add_sum(routine, Seen(x, x), Seen(y, y), axes, alpha) else None
 
 
-def bias_gradient(dy: Form, db: Form, *, axis: int) -> Routine | None:
+def bias_gradient(dy: TensorSpec, db: TensorSpec, *, axis: int) -> Routine | None:
     """The sums along all axes but one."""
     others = tuple(i for i in range(dy.ndim) if i != axis % dy.ndim)
     return reduce_sum(dy, db, axes=others, alpha=1.0)
 
 
-def computed(dtype: Any) -> np.dtype[Any]:
+def computed(dtype: DType) -> DType:
     """C of numbers.cuh: the dtype that arithmetic on this one is done in."""
     return np.dtype(np.float64 if dtype.name == "float64" else np.float32)
 
 
-def contiguous(shape: tuple[int, ...], dtype: Any) -> Form:
-    """The form of a tensor in C order."""
-    return Form(shape, dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))
+def contiguous(shape: tuple[int, ...], dtype: DType) -> TensorSpec:
+    """The spec of a tensor in C order."""
+    return TensorSpec(shape, dtype, ordered_strides(shape, range(len(shape)), dtype.itemsize))
 
 
 def add_sum(routine: Routine, x: Seen, y: Seen, axes: Collection[int], alpha: float) -> bool:
@@ -120,7 +121,7 @@ def add_sum(routine: Routine, x: Seen, y: Seen, axes: Collection[int], alpha: fl
     return True
 
 
-def row_shares(count: int, terms: int, dtype: Any, busy: int = BUSY) -> Shares:
+def row_shares(count: int, terms: int, dtype: DType, busy: int = BUSY) -> Shares:
     """Sums whose terms lie in rows: a short row a part of a warp, a long one a block or several, up to `busy`."""
     vector = VECTOR_BYTES // dtype.itemsize
     packs = -(-terms // vector)
@@ -129,7 +130,7 @@ def row_shares(count: int, terms: int, dtype: Any, busy: int = BUSY) -> Shares:
     return _cut((team, THREADS // team), blocks, terms, vector * team, busy)
 
 
-def _column_shares(count: int, terms: int, dtype: Any) -> Shares:
+def _column_shares(count: int, terms: int, dtype: DType) -> Shares:
     """A warp's width of columns where there are so many; more where they are short."""
     packs = -(-count // (VECTOR_BYTES // dtype.itemsize))
     lanes = min(_power(packs), max(32, THREADS // _power(terms)))
@@ -137,13 +138,13 @@ def _column_shares(count: int, terms: int, dtype: Any) -> Shares:
     return _cut((lanes, rows), -(-packs // lanes), terms, rows, BUSY)
 
 
-def _sums(x: Form, y: Form, axes: set[int]) -> Sums:
+def _sums(x: TensorSpec, y: TensorSpec, axes: set[int]) -> Sums:
     kept, reduced = ([i for i in range(x.ndim) if (i in axes) is summed] for summed in (False, True))
     results = [stride for i, stride in enumerate(y.strides) if y.ndim < x.ndim or i not in axes]
     seen, terms = (
-        Form(tuple(x.shape[i] for i in own), x.dtype, tuple(x.strides[i] for i in own)) for own in (kept, reduced)
+        TensorSpec(tuple(x.shape[i] for i in own), x.dtype, tuple(x.strides[i] for i in own)) for own in (kept, reduced)
     )
-    made = Form(seen.shape, y.dtype, tuple(results))
+    made = TensorSpec(seen.shape, y.dtype, tuple(results))
     return Sums(merged(seen.shape, (seen, made)), merged(terms.shape, (terms,)))
 
 
@@ -163,16 +164,16 @@ def _power(count: int) -> int:
 def _launch(routine: Routine, sums: Sums, shares: Shares, x: Seen, y: Seen, alpha: float) -> None:
     struct = np.zeros((), _SUMS)
     struct["kept"], struct["reduced"], struct["chunk"] = sums.count, sums.terms, shares.chunk
-    struct["packs"] = _in_packs(sums, VECTOR_BYTES // x.form.dtype.itemsize)
+    struct["packs"] = _in_packs(sums, VECTOR_BYTES // x.spec.dtype.itemsize)
     for name, found in (("kept", sums.kept), ("reduced", sums.reduced)):
         axes = len(found.extents)
         struct[f"{name}_axes"] = axes
         struct[f"{name}_extents"][:axes] = found.extents
-        for place, strides in zip(("x", "y"), found.strides, strict=False):
-            struct[f"{name}_in_{place}"][:axes] = strides
+        for tensor, strides in zip(("x", "y"), found.strides, strict=False):
+            struct[f"{name}_in_{tensor}"][:axes] = strides
     kernel = "sum_rows" if sums.in_rows else "sum_columns"
-    types = {"T": x.form.dtype, "S": y.form.dtype}
-    arguments = (struct, x.operand, y.operand, np.float64(alpha))
+    types = {"T": x.spec.dtype, "S": y.spec.dtype}
+    arguments = (struct, x.buffer, y.buffer, np.float64(alpha))
     routine.launch(FILE, kernel, *arguments, types=types, grid=(shares.blocks, shares.chunks), block=shares.block)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from singa_lite.array_types import Array
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import Builder, BuiltKernel
-from singa_lite.kernels.kernel_set import Form, Forms, Launch, Settings
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpec, TensorSpecs
 from singa_lite.kernels.routine import Binding, Step, Temporary
 
 #: Threads of a block, where a kernel has no reason for another number.
@@ -19,10 +21,15 @@ THREADS = 256
 #: Most blocks of a kernel whose threads go on to further elements: enough for any GPU.
 MOST_BLOCKS = 4096
 
-#: A tensor of the call, named by the form that its builder was given, a part of the scratch, or None (no tensor).
-Operand = base.Operand | None
+#: A tensor of the call, named by the spec that its builder was given, a part of the scratch, or None (no tensor).
+BufferView = base.BufferView | None
 #: What kernels take besides: NumPy scalars and structs (0-d arrays), by value.
-Value = np.generic | np.ndarray[Any, Any]
+Value = np.generic | Array
+#: What a step is given: buffers and values, in the order of the kernel or the call.
+Argument = BufferView | Value
+
+#: Types of a kernel: {name in the source: dtype}, {"T": x.dtype} as a rule.
+Types = Mapping[str, DTypeLike]
 
 
 class Function(Protocol):
@@ -57,27 +64,27 @@ class Arguments:
 
 
 @dataclass(frozen=True)
-class Addresses(Binding):
+class Addresses(Binding[int]):
     """The addresses of a call's tensors. loader: of the kernels, None if the routine has calls of libraries alone."""
 
     loader: Loader | None
 
-    def __getitem__(self, operand: Operand) -> int:
-        """The operand's address, 0 for a tensor that is left out."""
-        if isinstance(operand, Temporary):
-            return address(self.scratch) + operand.offset
-        return 0 if operand is None else address(self.arrays[id(operand)])
+    def __getitem__(self, view: BufferView) -> int:
+        """The buffer's address, 0 for a tensor that is left out."""
+        if isinstance(view, Temporary):
+            return address(self.scratch) + view.offset
+        return 0 if view is None else address(self.arrays[id(view)])
 
 
 @dataclass(frozen=True)
 class CudaStep(Step[Addresses]):
-    """A step of this set. arguments: operands, and values if it launches a kernel of ours, in its order."""
+    """A step of this set. arguments: buffers, and values if it launches a kernel of ours, in its order."""
 
-    arguments: tuple[Operand | Value, ...]
+    arguments: tuple[Argument, ...]
 
-    def over(self, tensors: Mapping[Form, Form]) -> Self:
+    def over(self, tensors: Mapping[TensorSpec, TensorSpec]) -> Self:
         """The same step over other tensors, see `Routine.over`."""
-        own = (tensors.get(a, a) if isinstance(a, Form) else a for a in self.arguments)
+        own = (tensors.get(a, a) if isinstance(a, TensorSpec) else a for a in self.arguments)
         return replace(self, arguments=tuple(own))
 
 
@@ -105,7 +112,7 @@ class KernelLaunch(CudaStep):
 class LibraryStep(CudaStep):
     """A call of a library."""
 
-    arguments: tuple[Operand, ...]
+    arguments: tuple[BufferView, ...]
     call: LibraryCall
 
     @property
@@ -115,12 +122,12 @@ class LibraryStep(CudaStep):
 
     def bind(self, binding: Addresses) -> Launch:
         """The call over addresses."""
-        return self.call.bind([binding[operand] for operand in self.arguments], binding.workspace)
+        return self.call.bind([binding[view] for view in self.arguments], binding.workspace)
 
 
 @dataclass
 class Routine(base.Routine[CudaStep]):
-    """Steps done one after the other. Builders of kernels make one for the forms that they are given.
+    """Steps done one after the other. Builders of kernels make one for the tensor specs that they are given.
 
     loader: of the kernels, None for calls of libraries alone.
     """
@@ -133,20 +140,20 @@ class Routine(base.Routine[CudaStep]):
         self,
         file: str,
         kernel: str,
-        *arguments: Operand | Value,
-        types: Mapping[str, Any],
+        *arguments: Argument,
+        types: Types,
         grid: int | Sequence[int],
         block: int | Sequence[int] = THREADS,
         shared_bytes: int = 0,
     ) -> Routine:
-        """A step: a kernel of `file`. types: {name in the source: dtype}, {"T": x.dtype} as a rule. Returns itself."""
+        """A step: a kernel of `file` for these types. Returns itself."""
         named = tuple((name, np.dtype(dtype).name) for name, dtype in types.items())
         self.steps.append(KernelLaunch(arguments, file, kernel, named, _three(grid), _three(block), shared_bytes))
         return self
 
-    def call(self, call: LibraryCall, *operands: Operand) -> Routine:
-        """A step: a call of a library over these operands. Returns itself."""
-        self.steps.append(LibraryStep(operands, call))
+    def call(self, call: LibraryCall, *views: BufferView) -> Routine:
+        """A step: a call of a library over these buffers. Returns itself."""
+        self.steps.append(LibraryStep(views, call))
         return self
 
     def then(self, other: Routine) -> Routine:
@@ -155,8 +162,8 @@ class Routine(base.Routine[CudaStep]):
         self.temporary_bytes = max(self.temporary_bytes, other.temporary_bytes)
         return self
 
-    def over(self, tensors: Mapping[Form, Form]) -> Routine:
-        """The same steps over other tensors. tensors: {form that stands for one in the steps: that tensor's form}."""
+    def over(self, tensors: Mapping[TensorSpec, TensorSpec]) -> Routine:
+        """The same steps over other tensors. tensors: {spec that stands for one in the steps: that tensor's spec}."""
         return replace(self, steps=[step.over(tensors) for step in self.steps])
 
     @property
@@ -164,24 +171,24 @@ class Routine(base.Routine[CudaStep]):
         """The steps that are kernels of ours."""
         return [step for step in self.steps if isinstance(step, KernelLaunch)]
 
-    def _binding(self, arrays: Mapping[int, Any], scratch: Any, rest: Temporary) -> Addresses:
+    def _binding(self, arrays: Mapping[int, DeviceArray], scratch: DeviceArray | None, rest: Temporary) -> Addresses:
         return Addresses(arrays, scratch, rest, self.loader)
 
 
-class CudaKernel(BuiltKernel):
+class CudaKernel(BuiltKernel[Routine]):
     """A kernel of this set. loader: compiles the sources."""
 
-    def __init__(self, build: Builder, loader: Loader) -> None:
+    def __init__(self, build: Builder[Routine], loader: Loader) -> None:
         super().__init__(build)
         self._loader = loader
 
-    def attempt(self, forms: Forms, settings: Settings) -> Any:
+    def attempt(self, specs: TensorSpecs, settings: Settings) -> Routine | None:
         """The routine, which knows the loader."""
-        routine = self.build(*forms, **settings)
+        routine = self.build(*specs, **settings)
         return None if routine is None else replace(routine, loader=self._loader)
 
 
-def address(array: Any) -> int:
+def address(array: DeviceArray) -> int:
     """Where a CuPy array's first element is."""
     return int(array.data.ptr)
 

@@ -9,13 +9,13 @@ import numpy as np
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.cuda_kernels.walk import MOST_ELEMENTS, VECTOR_BYTES, walk
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 
 WARP = 32
 #: Elements of a column that a thread takes, where that leaves no more threads than MOST_SHARES for a column.
 SHARE = 8
 MOST_SHARES = 32
-#: Places in a line are int, and so is the first one behind it that a thread comes to.
+#: Indices in a line are int, and so is the first one behind it that a thread comes to.
 MOST_LENGTH = 1 << 30
 #: Rows longer than that have blocks of the most threads.
 LONG = 8192
@@ -29,27 +29,27 @@ class Shape(NamedTuple):
     lines: int
 
 
-def softmax(x: Form, y: Form, *, axis: int) -> Routine | None:
+def softmax(x: TensorSpec, y: TensorSpec, *, axis: int) -> Routine | None:
     """e**(x - top) / its sum, top the largest."""
     return _along_lines("softmax", y, (x,), axis)
 
 
-def softmax_derivative(dy: Form, y: Form, dx: Form, *, axis: int) -> Routine | None:
+def softmax_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec, *, axis: int) -> Routine | None:
     """y * (dy - sum of dy * y)."""
     return _along_lines("softmax_derivative", dx, (dy, y), axis)
 
 
-def _along_lines(name: str, y: Form, reads: tuple[Form, ...], axis: int) -> Routine | None:
+def _along_lines(name: str, y: TensorSpec, reads: tuple[TensorSpec, ...], axis: int) -> Routine | None:
     """The kernel `name`_short_rows, _long_rows or _columns of the file `name`.cu. None as `mapped` of elementwise."""
     if y.dtype.name not in FLOATS or any(read.dtype != y.dtype for read in reads):
         return None
     axis %= y.ndim
     length = y.shape[axis]
-    others = [_without(form, axis) for form in (y, *reads)]
+    others = [_without(spec, axis) for spec in (y, *reads)]
     lines = walk(others[0].shape, others)
     if lines is None or lines["count"] >= MOST_ELEMENTS or length >= MOST_LENGTH:
         return None
-    steps = [np.int64(form.strides[axis] // form.dtype.itemsize) for form in (y, *reads)]
+    steps = [np.int64(spec.strides[axis] // spec.dtype.itemsize) for spec in (y, *reads)]
     kind, shape = _rows(length, y.dtype.itemsize)
     if not _are_rows(steps, axis, y.ndim):
         kind, shape = "columns", _columns(length)
@@ -88,7 +88,7 @@ def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
 
 
-def _without(form: Form, axis: int) -> Form:
+def _without(spec: TensorSpec, axis: int) -> TensorSpec:
     """The first element of each line."""
-    shape, strides = (a[:axis] + a[axis + 1 :] for a in (form.shape, form.strides))
-    return Form(shape, form.dtype, strides)
+    shape, strides = (a[:axis] + a[axis + 1 :] for a in (spec.shape, spec.strides))
+    return TensorSpec(shape, spec.dtype, strides)

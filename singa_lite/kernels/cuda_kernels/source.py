@@ -34,7 +34,7 @@ _KERNEL = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([^)]*\
 
 @cache
 def text(file: str) -> str:
-    """A source with the text of its own headers in their places, each once: a compiler's cache sees every change."""
+    """A source with the text of its own headers put in, each once: a compiler's cache sees every change."""
     return "\n".join(_lines(file, set()))
 
 

@@ -12,7 +12,7 @@ from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.cuda_kernels.walk import VECTOR_BYTES, walk
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 
 FILE = "update.cu"
 #: Shape and dtype of `Step` in the source, whose numbers have at most 8 bytes each.
@@ -25,14 +25,14 @@ MOST_SUMS = 1024
 class _Tensors:
     """The tensors that all kinds have."""
 
-    gradient: Form
-    rate: Form
-    value: Form
-    count: Form
+    gradient: TensorSpec
+    rate: TensorSpec
+    value: TensorSpec
+    count: TensorSpec
 
 
 class _Rates(NamedTuple):
-    """Settings that go into numbers of a step."""
+    """Settings that the numbers of a step are made of."""
 
     lr_mult: float
     decoupled_decay: float = 0.0
@@ -41,7 +41,13 @@ class _Rates(NamedTuple):
 
 
 def sgd(
-    gradient: Form, rate: Form, value: Form, velocity: Form | None, count: Form, *, hyper: SgdHyper
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    velocity: TensorSpec | None,
+    count: TensorSpec,
+    *,
+    hyper: SgdHyper,
 ) -> Routine | None:
     """Without momentum there is no velocity, and a tensor less to go over."""
     tensors, rates = _Tensors(gradient, rate, value, count), _Rates(hyper.lr_mult)
@@ -52,7 +58,13 @@ def sgd(
 
 
 def rms_prop(
-    gradient: Form, rate: Form, value: Form, square_average: Form, count: Form, *, hyper: RmsPropHyper
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    square_average: TensorSpec,
+    count: TensorSpec,
+    *,
+    hyper: RmsPropHyper,
 ) -> Routine | None:
     """The gradient by the root of the average of its squares."""
     tensors, rates = _Tensors(gradient, rate, value, count), _Rates(hyper.lr_mult)
@@ -60,7 +72,13 @@ def rms_prop(
 
 
 def ada_grad(
-    gradient: Form, rate: Form, value: Form, square_sum: Form, count: Form, *, hyper: AdaGradHyper
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    square_sum: TensorSpec,
+    count: TensorSpec,
+    *,
+    hyper: AdaGradHyper,
 ) -> Routine | None:
     """The gradient by the root of the sum of its squares."""
     tensors, rates = _Tensors(gradient, rate, value, count), _Rates(hyper.lr_mult)
@@ -68,7 +86,14 @@ def ada_grad(
 
 
 def adam(
-    gradient: Form, rate: Form, value: Form, first_moment: Form, second_moment: Form, count: Form, *, hyper: AdamHyper
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    first_moment: TensorSpec,
+    second_moment: TensorSpec,
+    count: TensorSpec,
+    *,
+    hyper: AdamHyper,
 ) -> Routine | None:
     """Bias corrections are numbers of the step."""
     tensors = _Tensors(gradient, rate, value, count)
@@ -78,17 +103,17 @@ def adam(
     return _updated("adam", tensors, (first_moment, second_moment), rates, *settings)
 
 
-def add_scaled(x: Form, y: Form, *, alpha: float) -> Routine | None:
+def add_scaled(x: TensorSpec, y: TensorSpec, *, alpha: float) -> Routine | None:
     """y + alpha * x."""
     return mapped(FILE, "add_scaled", y, x, values=(np.float64(alpha),)) if y.dtype.name in FLOATS else None
 
 
-def clip_elements(y: Form, *, threshold: float) -> Routine | None:
+def clip_elements(y: TensorSpec, *, threshold: float) -> Routine | None:
     """Between -threshold and threshold."""
     return mapped(FILE, "clip_elements", y, values=(np.float64(threshold),)) if y.dtype.name in FLOATS else None
 
 
-def clip_norm(y: Form, *, threshold: float) -> Routine | None:
+def clip_norm(y: TensorSpec, *, threshold: float) -> Routine | None:
     """A sum of squares for each block; then each block adds those up and scales its elements."""
     elements = walk(y.shape, (y,))
     if elements is None or y.dtype.name not in FLOATS:
@@ -103,13 +128,13 @@ def clip_norm(y: Form, *, threshold: float) -> Routine | None:
 
 
 def _updated(
-    kernel: str, tensors: _Tensors, state: tuple[Form, ...], rates: _Rates, *settings: float
+    kernel: str, tensors: _Tensors, state: tuple[TensorSpec, ...], rates: _Rates, *settings: float
 ) -> Routine | None:
     """The kernel over all elements of the value, the state and the gradient. settings: in its order."""
     value, gradient = tensors.value, tensors.gradient
     operands = value, *state, gradient
     elements = walk(value.shape, operands)
-    if elements is None or value.dtype.name not in FLOATS or any(form.dtype != value.dtype for form in operands):
+    if elements is None or value.dtype.name not in FLOATS or any(spec.dtype != value.dtype for spec in operands):
         return None
     routine, types = Routine(), {"T": value.dtype}
     step = routine.temporary(*STEP)
@@ -121,5 +146,5 @@ def _updated(
     )
 
 
-def _blocks(form: Form) -> int:
-    return blocks(form.size, THREADS * VECTOR_BYTES // form.dtype.itemsize)
+def _blocks(spec: TensorSpec) -> int:
+    return blocks(spec.size, THREADS * VECTOR_BYTES // spec.dtype.itemsize)

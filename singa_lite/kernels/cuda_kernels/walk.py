@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.array_types import Array, DType
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.strides import memory_order
+
+#: A struct of C++, as an array without axes of a structured dtype.
+Struct = Array
 
 #: Most axes after merging, as in map.cuh.
 AXES = 6
@@ -30,9 +34,9 @@ class Merged(NamedTuple):
     strides: tuple[tuple[int, ...], ...]
 
 
-def merged(shape: Sequence[int], operands: Sequence[Form]) -> Merged:
+def merged(shape: Sequence[int], operands: Sequence[TensorSpec]) -> Merged:
     """The fewest axes that show all operands, which broadcast to `shape`; in the first operand's order of memory."""
-    steps = [_broadcast_steps(form, shape) for form in operands]
+    steps = [_broadcast_steps(spec, shape) for spec in operands]
     axes = [axis for axis in memory_order(shape, steps[0]) if shape[axis] != 1]
     extents: list[int] = []
     strides: list[list[int]] = [[] for _ in operands]
@@ -51,10 +55,10 @@ def merged(shape: Sequence[int], operands: Sequence[Form]) -> Merged:
     return Merged(tuple(extents), tuple(map(tuple, strides)))
 
 
-def walk(shape: Sequence[int], operands: Sequence[Form], vector: int | None = None) -> Any:
+def walk(shape: Sequence[int], operands: Sequence[TensorSpec], vector: int | None = None) -> Struct | None:
     """The struct `Walk<N>` of map.cuh for N operands; None where it has too many axes or elements.
 
-    operands: the first decides the order, so give the output first in importance; they broadcast to `shape`. vector:
+    operands: the first, which is to be the output, decides the order; they broadcast to `shape`. vector:
     elements that a thread takes at a time (VECTOR in map.cuh), by default those of the first operand in 16 bytes.
     """
     vector = vector or VECTOR_BYTES // operands[0].dtype.itemsize
@@ -63,19 +67,19 @@ def walk(shape: Sequence[int], operands: Sequence[Form], vector: int | None = No
     mode = _mode(found, vector)
     if len(found.extents) > AXES or (count >= MOST_ELEMENTS and mode != FLAT):
         return None
-    struct = np.zeros((), _dtype(len(operands)))
+    struct = np.zeros((), walk_dtype(len(operands)))
     struct["count"], struct["mode"], struct["axes"] = count, mode, len(found.extents)
     struct["extents"][: len(found.extents)] = [min(extent, MOST_ELEMENTS - 1) for extent in found.extents]
-    for place, strides in enumerate(found.strides):
-        struct["strides"][place, : len(strides)] = strides
+    for index, strides in enumerate(found.strides):
+        struct["strides"][index, : len(strides)] = strides
     return struct
 
 
-def _broadcast_steps(form: Form, shape: Sequence[int]) -> tuple[int, ...]:
+def _broadcast_steps(spec: TensorSpec, shape: Sequence[int]) -> tuple[int, ...]:
     """Strides in elements, 0 along axes that broadcast to `shape`."""
-    missing = len(shape) - form.ndim
-    own = zip(form.shape, form.strides, strict=True)
-    steps = [0 if extent == 1 else stride // form.dtype.itemsize for extent, stride in own]
+    missing = len(shape) - spec.ndim
+    own = zip(spec.shape, spec.strides, strict=True)
+    steps = [0 if extent == 1 else stride // spec.dtype.itemsize for extent, stride in own]
     return (*(0,) * missing, *steps)
 
 
@@ -91,6 +95,7 @@ def _mode(found: Merged, vector: int) -> int:
     return ROWS if whole else ANY
 
 
-def _dtype(operands: int) -> np.dtype[Any]:
-    fields: list[Any] = [("count", "i8"), ("mode", "u4"), ("axes", "u4"), ("extents", "u4", AXES)]
+def walk_dtype(operands: int) -> DType:
+    """Of the struct `Walk<N>` for that many operands."""
+    fields: list[object] = [("count", "i8"), ("mode", "u4"), ("axes", "u4"), ("extents", "u4", AXES)]
     return np.dtype([*fields, ("strides", "i8", (operands, AXES))])

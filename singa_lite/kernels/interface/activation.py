@@ -1,4 +1,9 @@
-"""Activations and softmax. Derivatives take the output where that suffices, so that the input can die."""
+"""Activations and softmax. Derivatives take the output where that suffices, so that the input can die.
+
+NaN gives NaN, and an infinite x the limit of the formula, unless a kernel says otherwise. At a kink, where y is 0
+(or 6, of relu6), a derivative is what its "else" says. `tests/contract/kernel_edges.py` has the values, and those of
+a kernel set that has others.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,10 @@ def relu(x: Read, y: Write) -> None:
 
 @kernel(dx="dy")
 def relu_derivative(dy: Read, y: Read, dx: Write) -> None:
-    """dx = dy where y > 0, else 0."""
+    """dx = dy where y > 0, else 0, also where y is NaN or dy is not finite.
+
+    The oneDNN set multiplies dy by 0 there, which gives NaN for an infinite dy, and takes a NaN y for an open unit.
+    """
 
 
 @kernel(COMMUTES_WITH_MAX, y="x")
@@ -24,7 +32,7 @@ def relu6(x: Read, y: Write) -> None:
 
 @kernel(dx="dy")
 def relu6_derivative(dy: Read, y: Read, dx: Write) -> None:
-    """dx = dy where 0 < y < 6, else 0."""
+    """dx = dy where 0 < y < 6, else 0, as in `relu_derivative` also where y is NaN or dy is not finite."""
 
 
 @kernel(y="x")
@@ -69,7 +77,10 @@ def tanh_derivative(dy: Read, y: Read, dx: Write) -> None:
 
 @kernel(y="x")
 def gelu(x: Read, y: Write) -> None:
-    """y = x * (1 + erf(x / sqrt 2)) / 2, the exact form (Hendrycks and Gimpel, arXiv 1606.08415)."""
+    """y = x * (1 + erf(x / sqrt 2)) / 2, the exact form (Hendrycks and Gimpel, arXiv 1606.08415).
+
+    0 for minus infinity (NaN in the oneDNN set).
+    """
 
 
 @kernel(dx="dy")
@@ -79,7 +90,7 @@ def gelu_derivative(dy: Read, x: Read, dx: Write) -> None:
 
 @kernel(y="x")
 def silu(x: Read, y: Write) -> None:
-    """y = x * sigmoid(x), without overflow for any x."""
+    """y = x * sigmoid(x), without overflow for any x. NaN for minus infinity, which is infinity times 0."""
 
 
 @kernel(dx="dy")
@@ -99,7 +110,10 @@ def softplus_derivative(dy: Read, y: Read, dx: Write) -> None:
 
 @kernel(y="x")
 def softmax(x: Read, y: Write, *, axis: int) -> None:
-    """y = e**x / sum of e**x along `axis`, without overflow for any x."""
+    """y = e**x / sum of e**x along `axis`, without overflow for any x; 0 for minus infinity.
+
+    A line whose largest x is NaN or infinite is NaN (in the oneDNN set at least one element of it), and no other line.
+    """
 
 
 @kernel(dx="dy")

@@ -1,4 +1,4 @@
-"""Element by element, with NumPy's broadcasting rule."""
+"""Element by element, with NumPy's broadcasting rule. NaN and infinities as in IEEE 754, without a warning."""
 
 from __future__ import annotations
 

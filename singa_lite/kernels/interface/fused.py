@@ -9,19 +9,19 @@ from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
 from singa_lite.kernels.interface.window import Window
 
 
-@kernel()
+@kernel(Facts(inner_strides_matter=True, multiplies="patches"))
 def conv2d_activation(
     x: Read, weight: Read, bias: Read | None, y: Write, *, window: Window, groups: int, activation: str
 ) -> None:
     """y = activation(conv2d)."""
 
 
-@kernel()
+@kernel(Facts(strides_matter=True, multiplies="tensors"))
 def linear_activation(x: Read, weight: Read, bias: Read | None, y: Write, *, activation: str) -> None:
     """y = activation(x @ weight + bias)."""
 
 
-@kernel(Facts(strides_matter=True))
+@kernel(Facts(strides_matter=True, multiplies="tensors"))
 def linear_gradient(x: Read, dy: Read, dweight: Write, dbias: Write) -> None:
     """dweight = x^T @ dy; dbias = sum of dy over its rows.
 

@@ -1,11 +1,11 @@
-"""Matrix products and biases."""
+"""Matrix products and biases. NaN and infinities reach the sums that they are added to, and no other."""
 
 from __future__ import annotations
 
 from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
 
 
-@kernel(Facts(strides_matter=True))
+@kernel(Facts(strides_matter=True, multiplies="tensors"))
 def matmul(a: Read, b: Read, y: Write, *, transpose_a: bool, transpose_b: bool) -> None:
     """y = op(a) @ op(b), op transposing the last two axes if asked. y: (..., rows, columns), contiguous.
 
@@ -13,7 +13,7 @@ def matmul(a: Read, b: Read, y: Write, *, transpose_a: bool, transpose_b: bool) 
     """
 
 
-@kernel(Facts(strides_matter=True, activated="linear_activation"))
+@kernel(Facts(strides_matter=True, multiplies="tensors", activated="linear_activation"))
 def linear(x: Read, weight: Read, bias: Read | None, y: Write) -> None:
     """y = x @ weight + bias. x: (n, in); weight: (in, out); bias: (out,); y: (n, out)."""
 

@@ -6,12 +6,17 @@ from singa_lite.kernels.interface.signature import Read, Write, kernel
 
 # Classes lie along axis 1 of x: (n, c, ...). A target of class ids is an integer tensor of shape (n, ...), one
 # of rows has the shape of x and any dtype: non-negative weights, normalised to sum 1 along axis 1.
-# losses, dlosses: (n,), one value a sample, the mean over its positions.
+# losses, dlosses: (n,), one value a sample, the mean over its positions. An id that names no class is an IndexError
+# where a kernel can raise one; elsewhere the loss of its sample and the derivative of its position are NaN.
 
 
 @kernel(p="x")
 def softmax_cross_entropy(x: Read, target: Read, losses: Write, p: Write) -> None:
-    """losses = -sum of t * log p along axis 1, p = softmax of x along axis 1 (x: raw scores)."""
+    """losses = -sum of t * log p along axis 1, p = softmax of x along axis 1 (x: raw scores), without overflow.
+
+    A position whose largest score is NaN or infinite has p of NaN, its sample a loss of NaN, and no other. A class of
+    minus infinity has p = 0; the loss is infinite where it is the target's.
+    """
 
 
 @kernel(dx="p")
@@ -21,7 +26,10 @@ def softmax_cross_entropy_derivative(dlosses: Read, p: Read, target: Read, dx: W
 
 @kernel()
 def sigmoid_cross_entropy(x: Read, target: Read, losses: Write) -> None:
-    """losses = mean over the sample of max(x, 0) - x * t + log(1 + e**-|x|) (x: raw scores; t: x's shape)."""
+    """losses = mean over the sample of max(x, 0) - x * t + log(1 + e**-|x|) (x: raw scores; t: x's shape).
+
+    Without overflow for any finite x; NaN for infinity, which is infinity less infinity.
+    """
 
 
 @kernel(dx="x")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from singa_lite.kernels.interface.signature import Read, Write, kernel
 
 # values: (n,), x's dtype, the mean over the sample's positions. A NaN score never counts as a hit.
+# An id that names no class is what it is for losses.
 
 
 @kernel()

@@ -6,6 +6,8 @@ from singa_lite.kernels.interface.signature import Facts, Read, Update, Write, k
 
 # Batch normalisation: x, y, dy, dx (n, c, ...); the rest (c,). Statistics over all axes but axis 1, m values each.
 # Layer normalisation: x, y, dy, dx (rows..., *shape); gamma, beta (*shape); mean, inv_std (rows...).
+# NaN or an infinity among what a statistic is of makes all that is computed of it NaN or infinite, and nothing else: of
+# one channel, or one row. The variance of a channel of equal numbers is 0, and its y is beta.
 
 
 @kernel(Facts(again="batch_normalize"), y="x")
@@ -89,7 +91,10 @@ def lrn_derivative(dy: Read, x: Read, scale: Read, dx: Write, *, size: int, alph
 
 @kernel(y="x")
 def l2_norm(x: Read, y: Write, norm: Write, *, epsilon: float) -> None:
-    """y = x / norm, norm = sqrt(sum of x**2 over the sample + epsilon). x, y: (n, ...); norm: (n,)."""
+    """y = x / norm, norm = sqrt(sum of x**2 over the sample + epsilon). x, y: (n, ...); norm: (n,).
+
+    Squares that float32 cannot hold are added in float64.
+    """
 
 
 @kernel(dx="dy")

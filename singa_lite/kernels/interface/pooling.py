@@ -11,21 +11,21 @@ from singa_lite.kernels.interface.window import Window
 
 @kernel()
 def max_pool2d(x: Read, y: Write, index: Write | None, *, window: Window) -> None:
-    """y = the largest element of each window; padding never wins; NaN wins.
+    """y = the largest element of each window; padding never wins, not even against minus infinity; the first NaN wins.
 
-    index: y's shape, uint8 if the window has at most 256 places, else int32; the winner's place in its window,
+    index: y's shape, uint8 if the window has at most 256 taps, else int32; the winner's number in its window,
     row * kw + column, the first one on ties. None where no derivative will be asked for.
     """
 
 
 @kernel()
 def max_pool2d_derivative(dy: Read, index: Read, dx: Write, *, window: Window) -> None:
-    """dx = dy added at each window's winner, 0 elsewhere."""
+    """dx = dy added at each window's winner, 0 elsewhere, also where dy is infinite."""
 
 
 @kernel()
 def avg_pool2d(x: Read, y: Write, *, window: Window, count_pad: bool) -> None:
-    """y = sum of each window / its count: all its places if count_pad, else the elements of x in it."""
+    """y = sum of each window / its count: all its taps if count_pad, else the elements of x in it."""
 
 
 @kernel()

@@ -10,7 +10,7 @@ from singa_lite.kernels.interface.signature import Read, Update, Write, kernel
 
 @kernel()
 def draw_key(state: Update, key: Write) -> None:
-    """key = state; then state's counter goes up by one. state, key: uint64 (3,)."""
+    """key = state; then state's counter goes up by one, from its largest to 0. state, key: uint64 (3,)."""
 
 
 @kernel(y="x")
@@ -18,13 +18,14 @@ def dropout(x: Read, key: Read, y: Write, *, p: float) -> None:
     """y = x / (1 - p) where the element's uniform number is at least p, else 0.
 
     Each element takes one float32 uniform number in [0, 1) (`Generator.random`, dtype float32), whatever its
-    dtype. Called with dy and the same key it gives dx, so that no mask is kept.
+    dtype, and p is rounded to float32 for the comparison. What is dropped is 0 even if x is NaN or infinite. Called
+    with dy and the same key it gives dx, so that no mask is kept.
     """
 
 
 @kernel()
 def uniform(key: Read, y: Write, *, low: float, high: float) -> None:
-    """y = uniform numbers in [low, high)."""
+    """y = uniform numbers in [low, high), high never among them, however they are rounded."""
 
 
 @kernel()

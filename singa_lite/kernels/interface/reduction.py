@@ -1,4 +1,4 @@
-"""Sums along axes."""
+"""Sums along axes. NaN and infinities reach the sums that they are added to, and no other."""
 
 from __future__ import annotations
 

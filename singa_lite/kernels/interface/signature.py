@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 class Read:
@@ -27,16 +28,19 @@ class Facts:
     inner_strides_matter: the same, but not where only the stride of axis 0 is larger than the extents need. Of any
     other kernel results are the same for all such strides, bit for bit. activated: the kernel that applies an
     activation besides, "" if there is none. by_elements: an update that treats each element of a gradient by itself,
-    whatever piece of the gradient it is given. commutes_with_max: an activation f with max(f(a), f(b)) = f(max(a, b)),
-    to the bit, that is flat only where it passes nothing back. again: the kernel that gives y again from what this one
-    kept, to the bit, where this one moves state that must move once, or takes longer; its tensors have the names that
-    they have here, and it has no settings. "": the kernel itself.
+    whatever piece of the gradient it is given. multiplies: "tensors" of a kernel that is a product of its own tensors
+    as matrices, "patches" where one of the matrices has the elements under each window and is no tensor of the call,
+    else "". commutes_with_max: an activation f with max(f(a), f(b)) = f(max(a, b)), to the bit, that is flat only where
+    it passes nothing back. again: the kernel that gives y again from what this one kept, to the bit, where this one
+    moves state that must move once; its tensors have the names that they have here, and it has no settings. "": the
+    kernel itself.
     """
 
     strides_matter: bool = False
     inner_strides_matter: bool = False
     activated: str = ""
     by_elements: bool = False
+    multiplies: Literal["", "tensors", "patches"] = ""
     commutes_with_max: bool = False
     again: str = ""
 

@@ -10,7 +10,8 @@ BY_ELEMENTS = Facts(by_elements=True)
 
 # gradient, value and all state of an element-wise kind: one shape. rate: float64 (), the learning rate, read anew
 # at each run. count: int64 (), updates of this parameter so far; the kernel adds one first and calls the result t.
-# lr = rate * lr_mult. g = gradient + weight_decay * value, but for decoupled decay.
+# lr = rate * lr_mult. g = gradient + weight_decay * value, but for decoupled decay. With weight_decay = 0 the value is
+# no part of g, so that an infinite one stays infinite. NaN stays in the element that it came in.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ class AdamHyper(Hyper):
 
 @kernel(BY_ELEMENTS)
 def sgd(gradient: Read, rate: Read, value: Update, velocity: Update | None, count: Update, *, hyper: SgdHyper) -> None:
-    """velocity = momentum * velocity + (1 - dampening) * g, or g where t = 1; value -= lr * step.
+    """velocity = momentum * velocity + (1 - dampening) * g, or g where t = 1, whatever it held; value -= lr * step.
 
     step = velocity, or g + momentum * velocity if nesterov, or g where momentum = 0 (velocity is None then).
     """
@@ -107,9 +108,12 @@ def add_scaled(x: Read, y: Update, *, alpha: float) -> None:
 
 @kernel(BY_ELEMENTS)
 def clip_elements(y: Update, *, threshold: float) -> None:
-    """y = min(max(y, -threshold), threshold), element by element."""
+    """y = min(max(y, -threshold), threshold), element by element. NaN stays NaN."""
 
 
 @kernel(Facts(strides_matter=True))
 def clip_norm(y: Update, *, threshold: float) -> None:
-    """y *= threshold / norm where norm = sqrt(sum of y**2) exceeds threshold; else y stays."""
+    """y *= threshold / norm where norm = sqrt(sum of y**2) exceeds threshold; else y stays, also where the norm is NaN.
+
+    Squares that float32 cannot hold are added in float64.
+    """

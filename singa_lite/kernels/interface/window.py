@@ -17,8 +17,8 @@ Pad = tuple[int, int, int, int]
 class Window:
     """A window over images: one setting of a kernel, hashable and equal to its like.
 
-    kernel: rows and columns of places in it; stride: pixels from one window to the next; dilation: pixels from one
-    place to the next; pad: pixels added around the image. All are counts, and all but the padding at least 1.
+    kernel: rows and columns of its taps; stride: pixels from one window to the next; dilation: pixels from one
+    tap to the next; pad: pixels added around the image. All are counts, and all but the padding at least 1.
     """
 
     kernel: Pair
@@ -27,8 +27,8 @@ class Window:
     dilation: Pair = (1, 1)
 
     @property
-    def places(self) -> int:
-        """How many places the window has."""
+    def taps(self) -> int:
+        """How many taps the window has: elements of an image that it meets."""
         return prod(self.kernel)
 
     @property
@@ -50,7 +50,7 @@ class Window:
     @property
     def is_pixel(self) -> bool:
         """Whether each pixel is a window."""
-        return self.places == 1 and self.stride == (1, 1) and not any(self.pad)
+        return self.taps == 1 and self.stride == (1, 1) and not any(self.pad)
 
     def positions(self, where: str, extents: Pair) -> Pair:
         """How many windows fit, (rows, columns): (extent + padding - span) // stride + 1.

@@ -7,14 +7,14 @@ times as long as a multiplication.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.normal_tail import normal_tail
-from singa_lite.kernels.numpy_kernels.pieces import along, axis_part, line_part, pieces
-from singa_lite.kernels.numpy_kernels.scratch import Array, Bytes, blocks, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.pieces import along, axis_buffer, line_buffer, pieces
+from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, blocks, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
 
 ONE_MASK = Temporaries(masks=1)
@@ -222,21 +222,21 @@ def softplus_derivative(dy: Array, y: Array, dx: Array, *, scratch: Bytes) -> No
         np.multiply(dyb, factor, out=dxb)
 
 
-def _softmax_rule(x: Any, y: Any, *, axis: int) -> int:
+def _softmax_rule(x: Shaped, y: Shaped, *, axis: int) -> int:
     """Scratch of `softmax`."""
-    return bytes_for(axis_part(x, axis))
+    return bytes_for(axis_buffer(x, axis))
 
 
-def _softmax_derivative_rule(dy: Any, y: Any, dx: Any, *, axis: int) -> int:
+def _softmax_derivative_rule(dy: Shaped, y: Shaped, dx: Shaped, *, axis: int) -> int:
     """Scratch of `softmax_derivative`."""
-    return bytes_for(axis_part(dy, axis), line_part(dy, axis))
+    return bytes_for(axis_buffer(dy, axis), line_buffer(dy, axis))
 
 
 @scratch(_softmax_rule)
 def softmax(x: Array, y: Array, *, axis: int, scratch: Bytes) -> None:
     """y = e**(x - top) / its sum, top the largest along `axis`."""
     axis %= x.ndim
-    (numbers,) = carve(scratch, axis_part(x, axis))
+    (numbers,) = carve(scratch, axis_buffer(x, axis))
     for xb, yb in pieces(x, y, whole=(axis,)):
         number = shaped(numbers, along(xb.shape, axis))
         subtract_top(xb, yb, axis, number)
@@ -260,7 +260,7 @@ def normalize_exp(y: Array, axis: int, sums: Array) -> None:
 def softmax_derivative(dy: Array, y: Array, dx: Array, *, axis: int, scratch: Bytes) -> None:
     """dx = y * (dy - sum of dy * y along `axis`)."""
     axis %= dy.ndim
-    numbers, products = carve(scratch, axis_part(dy, axis), line_part(dy, axis))
+    numbers, products = carve(scratch, axis_buffer(dy, axis), line_buffer(dy, axis))
     for dyb, yb, dxb in pieces(dy, y, dx, whole=(axis,)):
         number, product = shaped(numbers, along(yb.shape, axis)), shaped(products, yb.shape)
         np.multiply(dyb, yb, out=product)

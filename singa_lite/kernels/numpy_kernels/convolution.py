@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes, shaped
-from singa_lite.kernels.numpy_kernels.pieces import Part
-from singa_lite.kernels.numpy_kernels.scratch import Array, Bytes, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.windows import taps
 
 #: Bytes of a tile's columns and outputs.
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
     groups: int
     rows: int
     filters: int
-    parts: tuple[Part, ...]
+    buffers: tuple[BufferSpec, ...]
 
 
 class Tile(NamedTuple):
@@ -55,7 +55,7 @@ class Tile(NamedTuple):
     outputs: Array
 
 
-def _layout(weight: Any, y: Any, groups: int, tile: int, product: int = SMALL) -> Layout:
+def _layout(weight: Shaped, y: Shaped, groups: int, tile: int, product: int = SMALL) -> Layout:
     """Layout from shapes alone. tile: bytes of columns and outputs; product: bytes of a block of filters."""
     images, k, height, width = y.shape
     taken = prod(weight.shape[1:])
@@ -67,17 +67,17 @@ def _layout(weight: Any, y: Any, groups: int, tile: int, product: int = SMALL) -
     return Layout(groups, rows, filters, tuple(((size,), y.dtype) for size in sizes))
 
 
-def _is_direct(y: Any, window: Window) -> bool:
+def _is_direct(y: Shaped, window: Window) -> bool:
     """Whether y is weight @ x, position by position, with enough positions for a product an image."""
     return window.is_pixel and prod(y.shape[2:]) >= DIRECT
 
 
-def _product_layout(weight: Any, y: Any, window: Window, groups: int) -> Layout:
+def _product_layout(weight: Shaped, y: Shaped, window: Window, groups: int) -> Layout:
     """Layout of `conv2d` and its derivative."""
     return _layout(weight, y, groups, SMALL if _is_direct(y, window) else TILE)
 
 
-@scratch(lambda x, weight, bias, y, **settings: bytes_for(*_product_layout(weight, y, **settings).parts))
+@scratch(lambda x, weight, bias, y, **settings: bytes_for(*_product_layout(weight, y, **settings).buffers))
 def conv2d(
     x: Array, weight: Array, bias: Array | None, y: Array, *, window: Window, groups: int, scratch: Bytes
 ) -> None:
@@ -88,7 +88,7 @@ def conv2d(
             np.add(y, bias[:, None, None], out=y)
         return
     layout = _product_layout(weight, y, window, groups)
-    *buffers, block = carve(scratch, *layout.parts)
+    *buffers, block = carve(scratch, *layout.buffers)
     for tile in _tiles(x, y, window, layout, buffers):
         _gather(tile, window)
         for filters, matrices in _filter_blocks(weight, layout, block):
@@ -99,14 +99,14 @@ def conv2d(
             np.add(tile.outputs, bias.reshape(groups, -1, 1, 1, 1), out=tile.y)
 
 
-@scratch(lambda dy, weight, dx, **settings: bytes_for(*_product_layout(weight, dy, **settings).parts))
+@scratch(lambda dy, weight, dx, **settings: bytes_for(*_product_layout(weight, dy, **settings).buffers))
 def conv2d_derivative(dy: Array, weight: Array, dx: Array, *, window: Window, groups: int, scratch: Bytes) -> None:
     """Columns = transposed weight @ dy, added to dx where they were taken from."""
     if _is_direct(dy, window) and _are_plain(weight, dy, dx):
         _product(_matrices(weight, groups).transpose(0, 2, 1), _pixels(dy, groups), _pixels(dx, groups))
         return
     layout = _product_layout(weight, dy, window, groups)
-    *buffers, block = carve(scratch, *layout.parts)
+    *buffers, block = carve(scratch, *layout.buffers)
     dx.fill(0)
     for tile in _tiles(dx, dy, window, layout, buffers):
         np.copyto(tile.outputs, tile.y)
@@ -115,11 +115,11 @@ def conv2d_derivative(dy: Array, weight: Array, dx: Array, *, window: Window, gr
             _scatter_add(tile, window)
 
 
-@scratch(lambda x, dy, dweight, *, groups, **_: bytes_for(*_layout(dweight, dy, groups, TILE, PRODUCT).parts))
+@scratch(lambda x, dy, dweight, *, groups, **_: bytes_for(*_layout(dweight, dy, groups, TILE, PRODUCT).buffers))
 def conv2d_gradient(x: Array, dy: Array, dweight: Array, *, window: Window, groups: int, scratch: Bytes) -> None:
     """dweight = sum over the tiles, in order, of dy @ transposed columns of x."""
     layout = _layout(dweight, dy, groups, TILE, PRODUCT)
-    *buffers, block = carve(scratch, *layout.parts)
+    *buffers, block = carve(scratch, *layout.buffers)
     dweight.fill(0)
     targets = dweight.reshape(groups, -1, *dweight.shape[1:])
     for tile in _tiles(x, dy, window, layout, buffers):
@@ -138,13 +138,13 @@ def _tiles(x: Array, y: Array, window: Window, layout: Layout, buffers: list[Arr
     columns, outputs = buffers
     x, y = _channels_first(x, layout.groups), _channels_first(y, layout.groups)
     for images, rows in boxes(y.shape[2:4], layout.rows):
-        part = y[:, :, images, rows]
-        shape = (*x.shape[:2], window.places, *part.shape[2:])
-        yield Tile(x[:, :, images], part, rows, shaped(columns, shape), shaped(outputs, part.shape))
+        y_rows = y[:, :, images, rows]
+        shape = (*x.shape[:2], window.taps, *y_rows.shape[2:])
+        yield Tile(x[:, :, images], y_rows, rows, shaped(columns, shape), shaped(outputs, y_rows.shape))
 
 
 def _gather(tile: Tile, window: Window) -> None:
-    """columns = the elements of x under each place of the window, 0 outside (im2col)."""
+    """columns = the elements of x under each tap of the window, 0 outside (im2col)."""
     for number, (rows, columns), inputs in taps(window, tile.x.shape[3:], tile.y.shape[4], tile.rows):
         target = tile.columns[:, :, number]
         target[..., rows, columns] = tile.x[..., *inputs]

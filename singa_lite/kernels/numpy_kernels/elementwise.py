@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.kernels.numpy_kernels.scratch import Array, blocks
+from singa_lite.array_types import Array
+from singa_lite.kernels.numpy_kernels.scratch import blocks
 
 
 def copy(x: Array, y: Array) -> None:

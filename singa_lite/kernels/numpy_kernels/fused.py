@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from singa_lite.array_types import Array
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import activation as activations
 from singa_lite.kernels.numpy_kernels.convolution import conv2d
 from singa_lite.kernels.numpy_kernels.linear import linear, matmul
 from singa_lite.kernels.numpy_kernels.reduction import bias_gradient
-from singa_lite.kernels.numpy_kernels.scratch import RULES, Array, Bytes, scratch
+from singa_lite.kernels.numpy_kernels.scratch import RULES, Bytes, Shaped, scratch
 
 
 def _activated(y: Array, activation: str, memory: Bytes) -> None:
@@ -20,16 +19,18 @@ def _activated(y: Array, activation: str, memory: Bytes) -> None:
         function(y, y)
 
 
-def _activation_bytes(y: Any, activation: str) -> int:
+def _activation_bytes(y: Shaped, activation: str) -> int:
     function = getattr(activations, activation)
     return RULES[function](y, y) if function in RULES else 0
 
 
-def _conv2d_bytes(x: Any, weight: Any, bias: Any, y: Any, *, activation: str, **settings: Any) -> int:
+def _conv2d_bytes(
+    x: Shaped, weight: Shaped, bias: Shaped | None, y: Shaped, *, activation: str, **settings: object
+) -> int:
     return max(RULES[conv2d](x, weight, bias, y, **settings), _activation_bytes(y, activation))
 
 
-def _linear_bytes(x: Any, weight: Any, bias: Any, y: Any, *, activation: str) -> int:
+def _linear_bytes(x: Shaped, weight: Shaped, bias: Shaped | None, y: Shaped, *, activation: str) -> int:
     return _activation_bytes(y, activation)
 
 
@@ -60,7 +61,7 @@ def linear_activation(
     _activated(y, activation, scratch)
 
 
-def _gradient_bytes(x: Any, dy: Any, dweight: Any, dbias: Any) -> int:
+def _gradient_bytes(x: Shaped, dy: Shaped, dweight: Shaped, dbias: Shaped | None) -> int:
     return RULES[bias_gradient](dy, dbias)
 
 

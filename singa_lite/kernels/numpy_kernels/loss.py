@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.activation import (
     log_one_plus_exp,
     normalize_exp,
@@ -14,7 +14,7 @@ from singa_lite.kernels.numpy_kernels.activation import (
     subtract_top,
 )
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.pieces import Part, along, axis_part, line_part, pieces
+from singa_lite.kernels.numpy_kernels.pieces import along, axis_buffer, line_buffer, pieces
 from singa_lite.kernels.numpy_kernels.samples import (
     LIMIT,
     add_to_samples,
@@ -23,16 +23,16 @@ from singa_lite.kernels.numpy_kernels.samples import (
     is_rows,
     labels_of,
     positions,
-    sample_parts,
+    sample_buffers,
 )
-from singa_lite.kernels.numpy_kernels.scratch import Array, Bytes, blocks, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
 
 
-def _class_parts(x: Any, target: Any) -> list[Part]:
+def _class_buffers(x: Shaped, target: Shaped) -> list[BufferSpec]:
     """Two numbers a position, and for a target of rows its weights, all of one piece of x."""
-    number = axis_part(x, 1, LIMIT)
-    weights = [line_part(x, 1, LIMIT)] if is_rows(x, target) else []
+    number = axis_buffer(x, 1, LIMIT)
+    weights = [line_buffer(x, 1, LIMIT)] if is_rows(x, target) else []
     return [number, number, *weights]
 
 
@@ -43,19 +43,19 @@ def _normalize(rows: Array, weights: Array, sums: Array) -> None:
     np.divide(weights, sums, out=weights)
 
 
-def _cross_entropy_rule(x: Any, target: Any, losses: Any, p: Any) -> int:
+def _cross_entropy_rule(x: Shaped, target: Shaped, losses: Shaped, p: Shaped) -> int:
     """Scratch of `softmax_cross_entropy`."""
-    return bytes_for(*sample_parts(x), *_class_parts(x, target))
+    return bytes_for(*sample_buffers(x), *_class_buffers(x, target))
 
 
 @scratch(_cross_entropy_rule)
 def softmax_cross_entropy(x: Array, target: Array, losses: Array, p: Array, *, scratch: Bytes) -> None:
     """losses = log of the sum of e**z - sum of t * z, z = x - its largest: no logarithm of a p is taken."""
     labels = labels_of(x, target)
-    totals, sums, log_sum, mean_score, *weights = carve(scratch, *sample_parts(x), *_class_parts(x, target))
+    totals, sums, log_sum, mean_score, *weights = carve(scratch, *sample_buffers(x), *_class_buffers(x, target))
     totals.fill(0)
     columns = column(totals, x.ndim), column(sums, x.ndim)
-    for xb, pb, tb, total, part in pieces(x, p, labels, *columns, whole=(1,), limit=LIMIT):
+    for xb, pb, tb, total, subtotal in pieces(x, p, labels, *columns, whole=(1,), limit=LIMIT):
         number, expected = (shaped(a, along(xb.shape, 1)) for a in (log_sum, mean_score))
         subtract_top(xb, pb, 1, number)
         if is_rows(x, target):
@@ -68,25 +68,25 @@ def softmax_cross_entropy(x: Array, target: Array, losses: Array, p: Array, *, s
         normalize_exp(pb, 1, number)
         np.log(number, out=number)
         np.subtract(number, expected, out=number)
-        add_to_samples(number, total, part)
+        add_to_samples(number, total, subtotal)
     np.divide(totals, positions(x), out=losses)
 
 
-def _factor_part(dlosses: Any) -> Part:
+def _factor_buffer(dlosses: Shaped) -> BufferSpec:
     """What a sample's derivatives are multiplied with."""
     return dlosses.shape, dlosses.dtype
 
 
-def _cross_entropy_derivative_rule(dlosses: Any, p: Any, target: Any, dx: Any) -> int:
+def _cross_entropy_derivative_rule(dlosses: Shaped, p: Shaped, target: Shaped, dx: Shaped) -> int:
     """Scratch of `softmax_cross_entropy_derivative`."""
-    return bytes_for(_factor_part(dlosses), *_class_parts(p, target))
+    return bytes_for(_factor_buffer(dlosses), *_class_buffers(p, target))
 
 
 @scratch(_cross_entropy_derivative_rule)
 def softmax_cross_entropy_derivative(dlosses: Array, p: Array, target: Array, dx: Array, *, scratch: Bytes) -> None:
     """dx = dlosses / positions * (p - t)."""
     labels = labels_of(p, target)
-    factors, numbers, _, *weights = carve(scratch, _factor_part(dlosses), *_class_parts(p, target))
+    factors, numbers, _, *weights = carve(scratch, _factor_buffer(dlosses), *_class_buffers(p, target))
     np.divide(dlosses, positions(p), out=factors)
     factor_column = column(factors, p.ndim)
     for pb, dxb, tb, factor in pieces(p, dx, labels, factor_column, whole=(1,), limit=LIMIT):
@@ -106,20 +106,20 @@ Formula = Callable[[Array, Array, Array], None]
 PAIR = Temporaries(floats=2)
 
 
-def _mean_rule(x: Any, target: Any, losses: Any, **settings: Any) -> int:
+def _mean_rule(x: Shaped, target: Shaped, losses: Shaped, **settings: object) -> int:
     """Scratch of `_mean_over_samples`."""
-    return bytes_for(*sample_parts(x), *PAIR.parts(x))
+    return bytes_for(*sample_buffers(x), *PAIR.buffers(x))
 
 
 def _mean_over_samples(formula: Formula, x: Array, target: Array, losses: Array, scratch: Bytes) -> None:
     """losses = means over each sample of the formula's values."""
-    totals, sums, *temporaries = carve(scratch, *sample_parts(x), *PAIR.parts(x))
+    totals, sums, *temporaries = carve(scratch, *sample_buffers(x), *PAIR.buffers(x))
     totals.fill(0)
-    for xb, tb, total, part in pieces(x, target, column(totals, x.ndim), column(sums, x.ndim)):
+    for xb, tb, total, subtotal in pieces(x, target, column(totals, x.ndim), column(sums, x.ndim)):
         t, values = (shaped(a, xb.shape) for a in temporaries)
         np.copyto(t, tb, casting="unsafe")
         formula(xb, t, values)
-        add_to_samples(values, total, part)
+        add_to_samples(values, total, subtotal)
     np.divide(totals, elements(x), out=losses)
 
 
@@ -137,14 +137,14 @@ def sigmoid_cross_entropy(x: Array, target: Array, losses: Array, *, scratch: By
     _mean_over_samples(formula, x, target, losses, scratch)
 
 
-def _sample_factor_rule(dlosses: Any, *others: Any, **settings: Any) -> int:
+def _sample_factor_rule(dlosses: Shaped, *others: object, **settings: object) -> int:
     """Scratch of a derivative that multiplies each sample by its own factor."""
-    return bytes_for(_factor_part(dlosses))
+    return bytes_for(_factor_buffer(dlosses))
 
 
 def _sample_pieces(dlosses: Array, x: Array, target: Array, dx: Array, scratch: Bytes) -> Iterator[tuple[Array, ...]]:
     """Pieces of x, target, dx and of dlosses / elements of a sample."""
-    (factors,) = carve(scratch, _factor_part(dlosses))
+    (factors,) = carve(scratch, _factor_buffer(dlosses))
     np.divide(dlosses, elements(x), out=factors)
     return pieces(x, target, dx, column(factors, x.ndim))
 

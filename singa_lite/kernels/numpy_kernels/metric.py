@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.pieces import Part, along, axis_part, line_part, pieces
+from singa_lite.kernels.numpy_kernels.pieces import along, axis_buffer, line_buffer, pieces
 from singa_lite.kernels.numpy_kernels.samples import (
     LIMIT,
     add_to_samples,
@@ -16,41 +16,41 @@ from singa_lite.kernels.numpy_kernels.samples import (
     is_rows,
     labels_of,
     positions,
-    sample_parts,
+    sample_buffers,
 )
-from singa_lite.kernels.numpy_kernels.scratch import Array, Bytes, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 
 
-def _rank_parts(x: Any) -> list[Part]:
+def _rank_buffers(x: Shaped) -> list[BufferSpec]:
     """The classes' numbers, from 1; label and rank of each position; three masks of the scores."""
-    places, scores = axis_part(x, 1, LIMIT)[0], line_part(x, 1, LIMIT)[0]
-    masks: list[Part] = [(scores, np.bool_)] * 3
-    return [((x.shape[1],), np.intp), (places, np.intp), (places, np.intp), *masks]
+    lines, scores = axis_buffer(x, 1, LIMIT)[0], line_buffer(x, 1, LIMIT)[0]
+    masks: list[BufferSpec] = [(scores, np.bool_)] * 3
+    return [((x.shape[1],), np.intp), (lines, np.intp), (lines, np.intp), *masks]
 
 
-def _rank_rule(x: Any, target: Any, values: Any, *, k: int) -> int:
+def _rank_rule(x: Shaped, target: Shaped, values: Shaped, *, k: int) -> int:
     """Scratch of `in_top_k`."""
-    return bytes_for(*sample_parts(x), *_rank_parts(x))
+    return bytes_for(*sample_buffers(x), *_rank_buffers(x))
 
 
 @scratch(_rank_rule)
 def in_top_k(x: Array, target: Array, values: Array, *, k: int, scratch: Bytes) -> None:
     """A hit where fewer than k classes have a higher score, or an equal one and a lower number."""
     labels = labels_of(x, target)
-    totals, sums, numbers, label, rank, *masks = carve(scratch, *sample_parts(x), *_rank_parts(x))
+    totals, sums, numbers, label, rank, *masks = carve(scratch, *sample_buffers(x), *_rank_buffers(x))
     np.add.accumulate(np.broadcast_to(np.intp(1), numbers.shape), out=numbers)
     numbers = column(numbers, x.ndim - 1)
     totals.fill(0)
     columns = column(totals, x.ndim), column(sums, x.ndim)
-    for xb, tb, total, part in pieces(x, labels, *columns, whole=(1,), limit=LIMIT):
-        place = along(xb.shape, 1)
-        own, before = shaped(label, place), shaped(rank, place)
+    for xb, tb, total, subtotal in pieces(x, labels, *columns, whole=(1,), limit=LIMIT):
+        shape = along(xb.shape, 1)
+        own, before = shaped(label, shape), shaped(rank, shape)
         if is_rows(x, target):
             np.argmax(tb, axis=1, keepdims=True, out=own)
         else:
             np.copyto(own, tb, casting="unsafe")
         hits = _top_k_hits(xb, own, k, numbers, before, [shaped(m, xb.shape) for m in masks])
-        add_to_samples(hits, total, part)
+        add_to_samples(hits, total, subtotal)
     np.divide(totals, positions(x), out=values)
 
 
@@ -71,16 +71,16 @@ def _top_k_hits(x: Array, label: Array, k: int, numbers: Array, rank: Array, mas
     return hits
 
 
-def _selection_parts(x: Any) -> list[Part]:
+def _selection_buffers(x: Shaped) -> list[BufferSpec]:
     """Scores to partition; running counts of ties; three masks of the scores; two counts a position."""
-    places, scores = axis_part(x, 1, LIMIT)[0], line_part(x, 1, LIMIT)[0]
-    masks: list[Part] = [(scores, np.bool_)] * 3
-    return [(scores, x.dtype), (scores, np.float64), *masks, (places, np.float64), (places, np.float64)]
+    lines, scores = axis_buffer(x, 1, LIMIT)[0], line_buffer(x, 1, LIMIT)[0]
+    masks: list[BufferSpec] = [(scores, np.bool_)] * 3
+    return [(scores, x.dtype), (scores, np.float64), *masks, (lines, np.float64), (lines, np.float64)]
 
 
-def _selection_rule(x: Any, target: Any, values: Any, *, k: int) -> int:
+def _selection_rule(x: Shaped, target: Shaped, values: Shaped, *, k: int) -> int:
     """Scratch of `precision_at_k` and `recall_at_k`."""
-    return bytes_for(*sample_parts(x), *_selection_parts(x))
+    return bytes_for(*sample_buffers(x), *_selection_buffers(x))
 
 
 @scratch(_selection_rule)
@@ -108,10 +108,10 @@ def _mean_of_hits(
     ratio: Callable[[Array, Array], None], x: Array, target: Array, values: Array, k: int, scratch: Bytes
 ) -> None:
     """values = means over each sample's positions of what `ratio` makes of its first argument, the hits."""
-    totals, sums, scores, counts, *rest = carve(scratch, *sample_parts(x), *_selection_parts(x))
+    totals, sums, scores, counts, *rest = carve(scratch, *sample_buffers(x), *_selection_buffers(x))
     totals.fill(0)
     columns = column(totals, x.ndim), column(sums, x.ndim)
-    for xb, tb, total, part in pieces(x, target, *columns, whole=(1,), limit=LIMIT):
+    for xb, tb, total, subtotal in pieces(x, target, *columns, whole=(1,), limit=LIMIT):
         chosen, tied, label = (shaped(m, xb.shape) for m in rest[:3])
         hits, labels = (shaped(a, along(xb.shape, 1)) for a in rest[3:])
         _select_top_k(xb, k, scores, shaped(counts, xb.shape), chosen, tied, label, hits)
@@ -120,7 +120,7 @@ def _mean_of_hits(
         for mask, count in ((chosen, hits), (label, labels)):
             np.add.reduce(mask, axis=1, dtype=count.dtype, keepdims=True, out=count)
         ratio(hits, labels)
-        add_to_samples(hits, total, part)
+        add_to_samples(hits, total, subtotal)
     np.divide(totals, positions(x), out=values)
 
 

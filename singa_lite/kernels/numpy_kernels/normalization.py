@@ -7,23 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Any
+from types import EllipsisType
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes, shaped
-from singa_lite.kernels.numpy_kernels.pieces import Part, line_part, pieces
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, Bytes, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.pieces import line_buffer, pieces
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.standardize import invert_std, propagate, standardize, sum_gradients
 from singa_lite.kernels.numpy_kernels.sums import moments, sum_products
 
 
-def _piece(x: Any, dtype: Any) -> Part:
+def _piece_buffer(x: Shaped, dtype: DTypeLike) -> BufferSpec:
     """A buffer for a piece of x."""
     return (min(BLOCK, x.size),), dtype
 
 
-def _channel_parts(x: Any, sums: int, vectors: int = 0) -> list[Part]:
+def _channel_buffers(x: Shaped, sums: int, vectors: int = 0) -> list[BufferSpec]:
     """So many float64 sums a channel, and so many vectors of channels in x's dtype."""
     return [((sums, x.shape[1]), np.float64), ((vectors, x.shape[1]), x.dtype)]
 
@@ -33,7 +35,7 @@ def _per_channel(vector: Array, x: Array) -> Array:
     return vector.reshape(1, vector.size, *(1,) * (x.ndim - 2))
 
 
-@scratch(lambda x, *_, **__: bytes_for(_piece(x, np.float64), *_channel_parts(x, 3, 1)))
+@scratch(lambda x, *_, **__: bytes_for(_piece_buffer(x, np.float64), *_channel_buffers(x, 3, 1)))
 def batch_norm(
     x: Array,
     gamma: Array,
@@ -49,8 +51,8 @@ def batch_norm(
     scratch: Bytes,
 ) -> None:
     """Statistics, running statistics, then y. An empty batch leaves the running statistics alone."""
-    parts = _piece(x, np.float64), *_channel_parts(x, 3, 1)
-    buffer, (average, variance, partial), (scale,) = carve(scratch, *parts)
+    buffers = _piece_buffer(x, np.float64), *_channel_buffers(x, 3, 1)
+    buffer, (average, variance, partial), (scale,) = carve(scratch, *buffers)
     moments(x, _per_channel(average, x), _per_channel(variance, x), buffer, partial)
     count = x.size // max(1, x.shape[1])
     if count:
@@ -82,7 +84,7 @@ def _move(running: Array, batch: Array, momentum: float, correction: float, temp
     np.add(running, np.multiply(batch, momentum * correction, out=temporary), out=running)
 
 
-@scratch(lambda x, *_, **__: bytes_for(*_channel_parts(x, 1, 1)))
+@scratch(lambda x, *_, **__: bytes_for(*_channel_buffers(x, 1, 1)))
 def batch_norm_inference(
     x: Array,
     gamma: Array,
@@ -95,17 +97,17 @@ def batch_norm_inference(
     scratch: Bytes,
 ) -> None:
     """As `batch_norm`, with the statistics given."""
-    (variance,), (scale,) = carve(scratch, *_channel_parts(x, 1, 1))
+    (variance,), (scale,) = carve(scratch, *_channel_buffers(x, 1, 1))
     np.copyto(variance, running_var)
     np.multiply(gamma, invert_std(variance, epsilon), out=scale)
     standardize(x, _per_channel(running_mean, x), [_per_channel(scale, x)], _per_channel(beta, x), y)
 
 
-def _batch_derivative_parts(x: Any) -> list[Part]:
-    return [_piece(x, np.float64), _piece(x, x.dtype), *_channel_parts(x, 3, 3)]
+def _batch_derivative_buffers(x: Shaped) -> list[BufferSpec]:
+    return [_piece_buffer(x, np.float64), _piece_buffer(x, x.dtype), *_channel_buffers(x, 3, 3)]
 
 
-@scratch(lambda dy, *_: bytes_for(*_batch_derivative_parts(dy)))
+@scratch(lambda dy, *_: bytes_for(*_batch_derivative_buffers(dy)))
 def batch_norm_derivative(
     dy: Array,
     x: Array,
@@ -119,7 +121,7 @@ def batch_norm_derivative(
     scratch: Bytes,
 ) -> None:
     """The two sums, then dx from them."""
-    buffer, centred, sums, (offset, slope, scale) = carve(scratch, *_batch_derivative_parts(dy))
+    buffer, centred, sums, (offset, slope, scale) = carve(scratch, *_batch_derivative_buffers(dy))
     _sum_channels(dy, x, mean, inv_std, dgamma, dbeta, buffer, sums)
     _average(sums, inv_std, x.size // max(1, mean.size), offset, slope)
     np.multiply(gamma, inv_std, out=scale)
@@ -127,12 +129,12 @@ def batch_norm_derivative(
     propagate(dy, x, mean, offset, slope, scale, dx, centred)
 
 
-@scratch(lambda dy, *_: bytes_for(_piece(dy, np.float64), *_channel_parts(dy, 3)))
+@scratch(lambda dy, *_: bytes_for(_piece_buffer(dy, np.float64), *_channel_buffers(dy, 3)))
 def batch_norm_gradient(
     dy: Array, x: Array, mean: Array, inv_std: Array, dgamma: Array, dbeta: Array, *, scratch: Bytes
 ) -> None:
     """The same two sums."""
-    buffer, sums, _ = carve(scratch, _piece(dy, np.float64), *_channel_parts(dy, 3))
+    buffer, sums, _ = carve(scratch, _piece_buffer(dy, np.float64), *_channel_buffers(dy, 3))
     _sum_channels(dy, x, mean, inv_std, dgamma, dbeta, buffer, sums)
 
 
@@ -157,18 +159,18 @@ def _average(sums: Array, inv_std: Array, count: int, offset: Array, slope: Arra
 # Layer and L2 normalization take a few rows at a time, so that their scratch does not grow with the rows.
 
 
-def _row_limit(x: Any, mean: Any) -> int:
+def _row_limit(x: Shaped, mean: Shaped) -> int:
     """Rows that make about a block."""
     return max(1, BLOCK // max(1, int(x.size) // max(1, int(mean.size))))
 
 
-def _row_blocks(x: Any, mean: Any) -> Iterator[Any]:
+def _row_blocks(x: Shaped, mean: Shaped) -> Iterator[tuple[slice | EllipsisType, ...]]:
     """Indices of a few rows. The ellipsis makes a view even of the only row of a tensor without row axes."""
     for box in boxes(mean.shape, _row_limit(x, mean)):
         yield *box, ...
 
 
-def _row_parts(x: Any, mean: Any, sums: int, vectors: int = 0) -> list[Part]:
+def _row_buffers(x: Shaped, mean: Shaped, sums: int, vectors: int = 0) -> list[BufferSpec]:
     """As `_channel_parts`, for the rows of a block."""
     rows = prod(box_extents(mean.shape, _row_limit(x, mean)))
     return [((sums, rows), np.float64), ((vectors, rows), x.dtype)]
@@ -184,11 +186,11 @@ def _per_feature(parameter: Array, x: Array) -> Array:
     return parameter[(*(None,) * (x.ndim - parameter.ndim), ...)]
 
 
-def _layer_norm_parts(x: Any, mean: Any) -> list[Part]:
-    return [_piece(x, np.float64), *_row_parts(x, mean, 3)]
+def _layer_norm_buffers(x: Shaped, mean: Shaped) -> list[BufferSpec]:
+    return [_piece_buffer(x, np.float64), *_row_buffers(x, mean, 3)]
 
 
-@scratch(lambda x, gamma, beta, y, mean, inv_std, **_: bytes_for(*_layer_norm_parts(x, mean)))
+@scratch(lambda x, gamma, beta, y, mean, inv_std, **_: bytes_for(*_layer_norm_buffers(x, mean)))
 def layer_norm(
     x: Array,
     gamma: Array,
@@ -201,7 +203,7 @@ def layer_norm(
     scratch: Bytes,
 ) -> None:
     """Statistics and y, a few rows at a time."""
-    buffer, sums, _ = carve(scratch, *_layer_norm_parts(x, mean))
+    buffer, sums, _ = carve(scratch, *_layer_norm_buffers(x, mean))
     gamma, beta = _per_feature(gamma, x), _per_feature(beta, x)
     for rows in _row_blocks(x, mean):
         means, inv_stds = _per_row(mean[rows], x), _per_row(inv_std[rows], x)
@@ -212,38 +214,38 @@ def layer_norm(
         standardize(x[rows], means, [inv_stds, gamma], beta, y[rows])
 
 
-def _layer_derivative_parts(dy: Any, mean: Any) -> list[Part]:
-    return [_piece(dy, np.float64), _piece(dy, dy.dtype), *_row_parts(dy, mean, 3, 2)]
+def _layer_derivative_buffers(dy: Shaped, mean: Shaped) -> list[BufferSpec]:
+    return [_piece_buffer(dy, np.float64), _piece_buffer(dy, dy.dtype), *_row_buffers(dy, mean, 3, 2)]
 
 
-@scratch(lambda dy, x, gamma, mean, *_: bytes_for(*_layer_derivative_parts(dy, mean)))
+@scratch(lambda dy, x, gamma, mean, *_: bytes_for(*_layer_derivative_buffers(dy, mean)))
 def layer_norm_derivative(
     dy: Array, x: Array, gamma: Array, mean: Array, inv_std: Array, dx: Array, *, scratch: Bytes
 ) -> None:
     """A few rows at a time; dx holds g until it is written."""
-    buffer, centred, sums, vectors = carve(scratch, *_layer_derivative_parts(dy, mean))
+    buffer, centred, sums, vectors = carve(scratch, *_layer_derivative_buffers(dy, mean))
     count, gamma = gamma.size, _per_feature(gamma, x)
     for rows in _row_blocks(x, mean):
-        part, g = x[rows], dx[rows]
+        piece, g = x[rows], dx[rows]
         means, inv_stds = _per_row(mean[rows], x), _per_row(inv_std[rows], x)
         offset, slope = (shaped(vector, means.shape) for vector in vectors)
         total = sums[:2, : means.size].reshape(2, *means.shape)
         np.multiply(dy[rows], gamma, out=g)
-        sum_gradients(g, part, (means, inv_stds), (total[0], total[1]), buffer, sums[2])
+        sum_gradients(g, piece, (means, inv_stds), (total[0], total[1]), buffer, sums[2])
         _average(total, inv_stds, count, offset, slope)
-        propagate(g, part, means, offset, slope, inv_stds, g, centred)
+        propagate(g, piece, means, offset, slope, inv_stds, g, centred)
 
 
-def _layer_gradient_parts(dy: Any, dgamma: Any) -> list[Part]:
-    return [_piece(dy, np.float64), ((3, dgamma.size), np.float64)]
+def _layer_gradient_buffers(dy: Shaped, dgamma: Shaped) -> list[BufferSpec]:
+    return [_piece_buffer(dy, np.float64), ((3, dgamma.size), np.float64)]
 
 
-@scratch(lambda dy, x, mean, inv_std, dgamma, dbeta: bytes_for(*_layer_gradient_parts(dy, dgamma)))
+@scratch(lambda dy, x, mean, inv_std, dgamma, dbeta: bytes_for(*_layer_gradient_buffers(dy, dgamma)))
 def layer_norm_gradient(
     dy: Array, x: Array, mean: Array, inv_std: Array, dgamma: Array, dbeta: Array, *, scratch: Bytes
 ) -> None:
     """Both sums over the rows."""
-    buffer, sums = carve(scratch, *_layer_gradient_parts(dy, dgamma))
+    buffer, sums = carve(scratch, *_layer_gradient_buffers(dy, dgamma))
     sum_dy, sum_product = (shaped(total, dgamma.shape) for total in sums[:2])
     statistics = _per_row(mean, x), _per_row(inv_std, x)
     sum_gradients(dy, x, statistics, (_per_feature(sum_dy, x), _per_feature(sum_product, x)), buffer, sums[2])
@@ -251,10 +253,10 @@ def layer_norm_gradient(
     np.copyto(dgamma, sum_product, casting="same_kind")
 
 
-@scratch(lambda x, y, norm, **_: bytes_for(_piece(x, np.float64), *_row_parts(x, norm, 2)))
+@scratch(lambda x, y, norm, **_: bytes_for(_piece_buffer(x, np.float64), *_row_buffers(x, norm, 2)))
 def l2_norm(x: Array, y: Array, norm: Array, *, epsilon: float, scratch: Bytes) -> None:
     """The norm from a float64 sum, then one division."""
-    buffer, (sums, partial), _ = carve(scratch, _piece(x, np.float64), *_row_parts(x, norm, 2))
+    buffer, (sums, partial), _ = carve(scratch, _piece_buffer(x, np.float64), *_row_buffers(x, norm, 2))
     for rows in _row_blocks(x, norm):
         norms = _per_row(norm[rows], x)
         total = shaped(sums, norms.shape)
@@ -264,48 +266,48 @@ def l2_norm(x: Array, y: Array, norm: Array, *, epsilon: float, scratch: Bytes) 
         np.divide(x[rows], norms, out=y[rows])
 
 
-def _l2_derivative_parts(y: Any, norm: Any) -> list[Part]:
-    return [_piece(y, np.float64), _piece(y, y.dtype), *_row_parts(y, norm, 2, 1)]
+def _l2_derivative_buffers(y: Shaped, norm: Shaped) -> list[BufferSpec]:
+    return [_piece_buffer(y, np.float64), _piece_buffer(y, y.dtype), *_row_buffers(y, norm, 2, 1)]
 
 
-@scratch(lambda dy, y, norm, dx: bytes_for(*_l2_derivative_parts(y, norm)))
+@scratch(lambda dy, y, norm, dx: bytes_for(*_l2_derivative_buffers(y, norm)))
 def l2_norm_derivative(dy: Array, y: Array, norm: Array, dx: Array, *, scratch: Bytes) -> None:
     """The sum over the sample, then dx."""
-    buffer, projection, (sums, partial), (vector,) = carve(scratch, *_l2_derivative_parts(y, norm))
+    buffer, projection, (sums, partial), (vector,) = carve(scratch, *_l2_derivative_buffers(y, norm))
     for rows in _row_blocks(y, norm):
         norms = _per_row(norm[rows], y)
         total, slope = shaped(sums, norms.shape), shaped(vector, norms.shape)
         sum_products(dy[rows], y[rows], total, buffer, partial)
         np.copyto(slope, total, casting="same_kind")
-        for part, source, target, length, factor in pieces(y[rows], dy[rows], dx[rows], norms, slope):
-            along = np.multiply(part, factor, out=shaped(projection, part.shape))
+        for piece, source, target, length, factor in pieces(y[rows], dy[rows], dx[rows], norms, slope):
+            along = np.multiply(piece, factor, out=shaped(projection, piece.shape))
             np.subtract(source, along, out=target)
             np.divide(target, length, out=target)
 
 
 def lrn(x: Array, y: Array, scale: Array, *, size: int, alpha: float, beta: float, k: float) -> None:
     """All channels of a few positions at a time; y holds the squares until it is written."""
-    for part, target, scales in pieces(x, y, scale, whole=(1,)):
-        _window_sums(np.multiply(part, part, out=target), size, scales)
+    for piece, target, scales in pieces(x, y, scale, whole=(1,)):
+        _window_sums(np.multiply(piece, piece, out=target), size, scales)
         np.multiply(scales, alpha / size, out=scales)
         np.add(scales, k, out=scales)
         np.power(scales, -beta, out=target)
-        np.multiply(part, target, out=target)
+        np.multiply(piece, target, out=target)
 
 
-@scratch(lambda dy, *_, **__: bytes_for(*[line_part(dy, 1)] * 2))
+@scratch(lambda dy, *_, **__: bytes_for(*[line_buffer(dy, 1)] * 2))
 def lrn_derivative(
     dy: Array, x: Array, scale: Array, dx: Array, *, size: int, alpha: float, beta: float, scratch: Bytes
 ) -> None:
     """As `lrn`; the first term waits in dx for the second."""
-    buffers = carve(scratch, *[line_part(dy, 1)] * 2)
-    for source, part, scales, target in pieces(dy, x, scale, dx, whole=(1,)):
-        terms, sums = (shaped(buffer, part.shape) for buffer in buffers)
+    buffers = carve(scratch, *[line_buffer(dy, 1)] * 2)
+    for source, piece, scales, target in pieces(dy, x, scale, dx, whole=(1,)):
+        terms, sums = (shaped(buffer, piece.shape) for buffer in buffers)
         np.multiply(source, np.power(scales, -beta, out=terms), out=target)
-        np.multiply(target, part, out=terms)
+        np.multiply(target, piece, out=terms)
         np.divide(terms, scales, out=terms)
         _window_sums(terms, size, sums)
-        np.multiply(sums, part, out=sums)
+        np.multiply(sums, piece, out=sums)
         np.multiply(sums, 2 * alpha * beta / size, out=sums)
         np.subtract(target, sums, out=target)
 

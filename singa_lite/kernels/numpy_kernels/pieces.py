@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import boxes, narrow
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array
-
-Part = tuple[tuple[int, ...], Any]
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Shaped
 
 
 def pieces(*arrays: Array, whole: tuple[int, ...] = (), limit: int = BLOCK) -> Iterator[tuple[Array, ...]]:
@@ -29,13 +27,13 @@ def pieces(*arrays: Array, whole: tuple[int, ...] = (), limit: int = BLOCK) -> I
         yield tuple(narrow(a, cut) for a in arrays)
 
 
-def axis_part(x: Any, axis: int, limit: int = BLOCK) -> Part:
+def axis_buffer(x: Shaped, axis: int, limit: int = BLOCK) -> BufferSpec:
     """One number of x's dtype (float32 at least) for each line along `axis` in one of x's `pieces`."""
     lines = min(x.size, limit) // max(x.shape[axis], 1)
     return (max(lines, 1),), np.result_type(x.dtype, np.float32)
 
 
-def line_part(x: Any, axis: int, limit: int = BLOCK) -> Part:
+def line_buffer(x: Shaped, axis: int, limit: int = BLOCK) -> BufferSpec:
     """The lines themselves: a piece has whole ones, so a single long one may pass the limit."""
     return (min(x.size, max(limit, x.shape[axis])),), np.result_type(x.dtype, np.float32)
 

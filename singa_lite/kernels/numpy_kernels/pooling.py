@@ -1,19 +1,19 @@
-"""Two-dimensional pooling: one pass a place in the window, over tiles of y that stay in the cache."""
+"""Two-dimensional pooling: one pass for each tap of the window, over tiles of y that stay in the cache."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes, shaped
 from singa_lite.kernels.numpy_kernels.masks import select
-from singa_lite.kernels.numpy_kernels.pieces import Part
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, Bytes, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.windows import Tap, inside, taps
 
 Patch = tuple[slice, slice]
@@ -33,7 +33,7 @@ def _tiles(x: Array, y: Array) -> Iterator[Tile]:
         yield Tile((images, channels, rows), x[images, channels], y[images, channels, rows])
 
 
-def _tile_size(y: Any) -> int:
+def _tile_size(y: Shaped) -> int:
     """Elements of y in the largest tile."""
     return int(y.shape[3]) * prod(box_extents(y.shape[:3], BLOCK // max(1, y.shape[3])))
 
@@ -42,15 +42,15 @@ def _taps(tile: Tile, window: Window) -> Iterator[Tap]:
     return taps(window, (tile.x.shape[2], tile.x.shape[3]), tile.y.shape[3], tile.piece[2])
 
 
-def _max_parts(y: Any, index: Any) -> list[Part]:
+def _max_buffers(y: Shaped, index: Shaped | None) -> list[BufferSpec]:
     size = (_tile_size(y),)
     return [(size, np.bool_), (size, index.dtype)] if index is not None else []
 
 
-@scratch(lambda x, y, index, **_: bytes_for(*_max_parts(y, index)))
+@scratch(lambda x, y, index, **_: bytes_for(*_max_buffers(y, index)))
 def max_pool2d(x: Array, y: Array, index: Array | None, *, window: Window, scratch: Bytes) -> None:
     """y by np.maximum, which lets NaN win; index beside it where asked for."""
-    buffers = carve(scratch, *_max_parts(y, index))
+    buffers = carve(scratch, *_max_buffers(y, index))
     for tile in _tiles(x, y):
         tile.y.fill(-np.inf)
         if index is not None:
@@ -64,13 +64,13 @@ def max_pool2d(x: Array, y: Array, index: Array | None, *, window: Window, scrat
 def _maximum_with_index(tile: Tile, index: Array, window: Window, flags: Array, numbers: Array) -> None:
     """y and index of one tile. flags (bool), numbers (index's dtype): buffers of the tile's elements.
 
-    Going from the last place in the window to the first, the winner is the smallest number that did not lose:
-    no mask needed, and on ties the first place stays.
+    Going from the last tap of the window to the first, the winner is the smallest number that did not lose:
+    no mask needed, and on ties the first tap stays.
     """
-    places = list(_taps(tile, window))[::-1]
+    from_last = list(_taps(tile, window))[::-1]
     largest = index.dtype.type(np.iinfo(index.dtype).max)
     index.fill(largest)
-    for number, outputs, inputs in places:
+    for number, outputs, inputs in from_last:
         source, target, target_index = tile.x[..., *inputs], tile.y[..., *outputs], index[..., *outputs]
         loses = np.less(source, target, out=shaped(flags, target.shape))
         candidates = np.multiply(loses, largest, out=shaped(numbers, target.shape))
@@ -80,21 +80,21 @@ def _maximum_with_index(tile: Tile, index: Array, window: Window, flags: Array, 
     if not np.isnan(tile.y, out=shaped(flags, tile.y.shape)).any():
         return
     # No comparison with NaN holds, so the windows that have one find their first one here.
-    for number, outputs, inputs in places:
+    for number, outputs, inputs in from_last:
         source = tile.x[..., *inputs]
         is_nan = np.isnan(source, out=shaped(flags, source.shape))
         np.copyto(index[..., *outputs], number, where=is_nan)
 
 
-def _max_derivative_parts(dy: Any) -> list[Part]:
+def _max_derivative_buffers(dy: Shaped) -> list[BufferSpec]:
     size = (_tile_size(dy),)
     return [(size, np.bool_), (size, dy.dtype)]
 
 
-@scratch(lambda dy, *_, **__: bytes_for(*_max_derivative_parts(dy)))
+@scratch(lambda dy, *_, **__: bytes_for(*_max_derivative_buffers(dy)))
 def max_pool2d_derivative(dy: Array, index: Array, dx: Array, *, window: Window, scratch: Bytes) -> None:
-    """Each place in the window adds dy where it won."""
-    flags, picked = carve(scratch, *_max_derivative_parts(dy))
+    """Each tap of the window adds dy where it won."""
+    flags, picked = carve(scratch, *_max_derivative_buffers(dy))
     dx.fill(0)
     for tile in _tiles(dx, dy):
         for number, outputs, inputs in _taps(tile, window):
@@ -103,14 +103,14 @@ def max_pool2d_derivative(dy: Array, index: Array, dx: Array, *, window: Window,
             np.add(target, select(wins, source, shaped(picked, source.shape)), out=target)
 
 
-def _avg_parts(y: Any, count_pad: bool) -> list[Part]:
+def _avg_buffers(y: Shaped, count_pad: bool) -> list[BufferSpec]:
     return [] if count_pad else [((_tile_size(y),), y.dtype)]
 
 
-@scratch(lambda x, y, *, count_pad, **_: bytes_for(*_avg_parts(y, count_pad)))
+@scratch(lambda x, y, *, count_pad, **_: bytes_for(*_avg_buffers(y, count_pad)))
 def avg_pool2d(x: Array, y: Array, *, window: Window, count_pad: bool, scratch: Bytes) -> None:
-    """Sums place by place, or window by window where there are fewer (global pooling); then one division."""
-    buffers = carve(scratch, *_avg_parts(y, count_pad))
+    """Sums tap by tap, or window by window where there are fewer (global pooling); then one division."""
+    buffers = carve(scratch, *_avg_buffers(y, count_pad))
     for tile in _tiles(x, y):
         if _has_few_windows(y, window):
             for outputs, inputs in _single_windows(tile, window):
@@ -123,27 +123,27 @@ def avg_pool2d(x: Array, y: Array, *, window: Window, count_pad: bool, scratch: 
         np.divide(tile.y, _counts(tile, window, buffers), out=tile.y)
 
 
-def _avg_derivative_parts(dy: Any, count_pad: bool) -> list[Part]:
-    return [((_tile_size(dy),), dy.dtype), *_avg_parts(dy, count_pad)]
+def _avg_derivative_buffers(dy: Shaped, count_pad: bool) -> list[BufferSpec]:
+    return [((_tile_size(dy),), dy.dtype), *_avg_buffers(dy, count_pad)]
 
 
-@scratch(lambda dy, dx, *, count_pad, **_: bytes_for(*_avg_derivative_parts(dy, count_pad)))
+@scratch(lambda dy, dx, *, count_pad, **_: bytes_for(*_avg_derivative_buffers(dy, count_pad)))
 def avg_pool2d_derivative(dy: Array, dx: Array, *, window: Window, count_pad: bool, scratch: Bytes) -> None:
-    """One division, then additions place by place, or window by window where there are fewer."""
-    shares, *buffers = carve(scratch, *_avg_derivative_parts(dy, count_pad))
+    """One division, then additions tap by tap, or window by window where there are fewer."""
+    shares, *buffers = carve(scratch, *_avg_derivative_buffers(dy, count_pad))
     dx.fill(0)
     for tile in _tiles(dx, dy):
         share = shaped(shares, tile.y.shape)
         np.divide(tile.y, _counts(tile, window, buffers), out=share)
         few = _has_few_windows(dy, window)
-        places = _single_windows(tile, window) if few else (tap[1:] for tap in _taps(tile, window))
-        for outputs, inputs in places:
+        patches = _single_windows(tile, window) if few else (tap[1:] for tap in _taps(tile, window))
+        for outputs, inputs in patches:
             target = tile.x[..., *inputs]
             np.add(target, share[..., *outputs], out=target)
 
 
-def _has_few_windows(y: Any, window: Window) -> bool:
-    return bool(prod(y.shape[2:]) < window.places)
+def _has_few_windows(y: Shaped, window: Window) -> bool:
+    return bool(prod(y.shape[2:]) < window.taps)
 
 
 def _spans(tile: Tile, window: Window) -> tuple[list[slice], list[slice]]:
@@ -164,11 +164,13 @@ def _single_windows(tile: Tile, window: Window) -> Iterator[tuple[Patch, Patch]]
         yield (slice(row, row + 1), slice(column, column + 1)), (in_rows, in_columns)
 
 
-def _counts(tile: Tile, window: Window, buffers: list[Array]) -> Any:
+def _counts(tile: Tile, window: Window, buffers: list[Array]) -> Array | int:
     """What to divide by: the size of a window or, given a buffer, the elements of x in each window."""
     if not buffers:
-        return window.places
+        return window.taps
     heights, widths = (
         np.array([span.stop - span.start for span in spans], tile.y.dtype) for spans in _spans(tile, window)
     )
-    return np.multiply(heights[:, None], widths, out=shaped(buffers[0], tile.y.shape[2:]))
+    counts = shaped(buffers[0], tile.y.shape[2:])
+    np.multiply(heights[:, None], widths, out=counts)
+    return counts

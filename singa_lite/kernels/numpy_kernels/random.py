@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from singa_lite.array_types import Array, DType
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.masks import select
-from singa_lite.kernels.numpy_kernels.pieces import Part
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, Bytes, blocks, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
 
 
 def generator(key: Array) -> np.random.Generator:
@@ -24,15 +22,15 @@ def draw_key(state: Array, key: Array) -> None:
     np.add(state[2:], 1, out=state[2:])
 
 
-def _dropout_parts(x: Any) -> list[Part]:
+def _dropout_buffers(x: Shaped) -> list[BufferSpec]:
     size = (min(BLOCK, x.size),)
     return [(size, np.float32), (size, np.bool_), (size, x.dtype)]
 
 
-@scratch(lambda x, key, y, **_: bytes_for(*_dropout_parts(x)))
+@scratch(lambda x, key, y, **_: bytes_for(*_dropout_buffers(x)))
 def dropout(x: Array, key: Array, y: Array, *, p: float, scratch: Bytes) -> None:
     """A quotient where kept, 0 elsewhere, even where x is NaN or infinite."""
-    numbers, flags, kept = carve(scratch, *_dropout_parts(x))
+    numbers, flags, kept = carve(scratch, *_dropout_buffers(x))
     draws = generator(key)
     for source, target in blocks(x, y):
         flat = numbers[: source.size]
@@ -42,19 +40,19 @@ def dropout(x: Array, key: Array, y: Array, *, p: float, scratch: Bytes) -> None
         np.divide(selected, 1 - p, out=target)
 
 
-def _draw_dtype(y: Any) -> Any:
+def _draw_dtype(y: Shaped) -> DType:
     """The dtype that numbers for y are drawn in: NumPy draws float32 and float64."""
     return np.dtype(np.float64 if y.dtype == np.float64 else np.float32)
 
 
-def _number_parts(y: Any) -> list[Part]:
+def _number_buffers(y: Shaped) -> list[BufferSpec]:
     return [((min(BLOCK, y.size),), _draw_dtype(y))]
 
 
-@scratch(lambda key, y, **_: bytes_for(*_number_parts(y)))
+@scratch(lambda key, y, **_: bytes_for(*_number_buffers(y)))
 def uniform(key: Array, y: Array, *, low: float, high: float, scratch: Bytes) -> None:
     """Rounding may carry low + (high - low) * number up to high, so numbers end just below it."""
-    (numbers,) = carve(scratch, *_number_parts(y))
+    (numbers,) = carve(scratch, *_number_buffers(y))
     draws = generator(key)
     largest = np.nextafter(y.dtype.type(high), y.dtype.type(low))
     for (target,) in blocks(y):
@@ -64,10 +62,10 @@ def uniform(key: Array, y: Array, *, low: float, high: float, scratch: Bytes) ->
         np.minimum(target, largest, out=target)
 
 
-@scratch(lambda key, y, **_: bytes_for(*_number_parts(y)))
+@scratch(lambda key, y, **_: bytes_for(*_number_buffers(y)))
 def normal(key: Array, y: Array, *, mean: float, std: float, scratch: Bytes) -> None:
     """mean + std * standard normal numbers (NumPy's ziggurat)."""
-    (numbers,) = carve(scratch, *_number_parts(y))
+    (numbers,) = carve(scratch, *_number_buffers(y))
     draws = generator(key)
     for (target,) in blocks(y):
         flat = numbers[: target.size]
@@ -75,15 +73,15 @@ def normal(key: Array, y: Array, *, mean: float, std: float, scratch: Bytes) -> 
         _scale(shaped(flat, target.shape), mean, std, target)
 
 
-def _truncated_parts(y: Any) -> list[Part]:
+def _truncated_buffers(y: Shaped) -> list[BufferSpec]:
     size = min(BLOCK, y.size)
-    return [*_number_parts(y), ((size,), _draw_dtype(y)), ((2, size), np.bool_)]
+    return [*_number_buffers(y), ((size,), _draw_dtype(y)), ((2, size), np.bool_)]
 
 
-@scratch(lambda key, y, **_: bytes_for(*_truncated_parts(y)))
+@scratch(lambda key, y, **_: bytes_for(*_truncated_buffers(y)))
 def truncated_normal(key: Array, y: Array, *, mean: float, std: float, scratch: Bytes) -> None:
     """The i-th element takes the i-th number within the bounds, whatever the size of the blocks."""
-    numbers, kept, flags = carve(scratch, *_truncated_parts(y))
+    numbers, kept, flags = carve(scratch, *_truncated_buffers(y))
     draws = generator(key)
     for (target,) in blocks(y):
         filled = 0

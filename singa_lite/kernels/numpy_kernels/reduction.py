@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.pieces import Part, pieces
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, Bytes, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.pieces import pieces
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 
 
-def _totals_part(y: Any) -> Part:
+def _totals_buffer(y: Shaped) -> BufferSpec:
     """The float64 sums of one piece of y."""
     return (min(y.size, BLOCK),), np.float64
 
 
-def _reduction_rule(x: Any, y: Any, **settings: Any) -> int:
+def _reduction_rule(x: Shaped, y: Shaped, **settings: object) -> int:
     """Scratch of a reduction of x to y."""
-    return bytes_for(_totals_part(y))
+    return bytes_for(_totals_buffer(y))
 
 
 @scratch(_reduction_rule)
 def reduce_sum(x: Array, y: Array, *, axes: tuple[int, ...], alpha: float, scratch: Bytes) -> None:
     """y = alpha * sum of x along `axes`, y in pieces so that its float64 sums stay small."""
     axes = tuple(axis % x.ndim for axis in axes)
-    (totals,) = carve(scratch, _totals_part(y))
+    (totals,) = carve(scratch, _totals_buffer(y))
     kept = y if y.ndim == x.ndim else np.expand_dims(y, axes)
     for yb, xb in pieces(kept, x, whole=axes):
         total = shaped(totals, yb.shape)

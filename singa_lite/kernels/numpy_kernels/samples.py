@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from singa_lite.kernels.numpy_kernels.pieces import Part
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array
+from singa_lite.array_types import Array
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Shaped
 
 #: Half a block at a time where class ids pick elements, for NumPy allocates what is picked.
 LIMIT = BLOCK // 2
@@ -19,7 +18,7 @@ def column(a: Array, ndim: int) -> Array:
     return a.reshape(a.shape + (1,) * (ndim - 1))
 
 
-def sample_parts(x: Any) -> list[Part]:
+def sample_buffers(x: Shaped) -> list[BufferSpec]:
     """Two float64 numbers a sample: its sum so far and the sum of one piece."""
     return [((x.shape[0],), np.float64)] * 2
 
@@ -30,7 +29,7 @@ def add_to_samples(values: Array, totals: Array, sums: Array) -> None:
     np.add(totals, sums, out=totals)
 
 
-def is_rows(x: Any, target: Any) -> bool:
+def is_rows(x: Shaped, target: Shaped) -> bool:
     """Whether the target holds rows of x's shape, not class ids."""
     return bool(target.ndim == x.ndim)
 
@@ -46,11 +45,11 @@ def labels_of(x: Array, target: Array) -> Array:
     return np.expand_dims(target, 1)
 
 
-def positions(x: Any) -> int:
+def positions(x: Shaped) -> int:
     """Positions of a sample of class scores (n, c, ...)."""
     return max(int(prod(x.shape[2:])), 1)
 
 
-def elements(x: Any) -> int:
+def elements(x: Shaped) -> int:
     """Elements of a sample."""
     return max(int(prod(x.shape[1:])), 1)

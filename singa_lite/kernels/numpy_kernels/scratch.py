@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-Array = NDArray[Any]
+from singa_lite.array_types import Array
+from singa_lite.kernels.kernel_set import TensorSpec
+
 Bytes = NDArray[np.uint8]
+#: What rules of scratch go by: a tensor, or all that is known of it before there are bytes.
+Shaped: TypeAlias = Array | TensorSpec
+#: Shape and dtype of a buffer in the scratch.
+BufferSpec = tuple[tuple[int, ...], DTypeLike]
 Function = TypeVar("Function", bound=Callable[..., None])
 
 ALIGNMENT = 64
@@ -36,10 +42,10 @@ def aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def bytes_for(*parts: tuple[tuple[int, ...], DTypeLike]) -> int:
-    """Bytes that `carve` needs for these (shape, dtype) parts."""
+def bytes_for(*buffers: BufferSpec) -> int:
+    """Bytes that `carve` needs for these buffers."""
     total = 0
-    for shape, dtype in parts:
+    for shape, dtype in buffers:
         size = 1
         for extent in shape:
             size *= extent
@@ -47,10 +53,10 @@ def bytes_for(*parts: tuple[tuple[int, ...], DTypeLike]) -> int:
     return total
 
 
-def carve(scratch: Bytes, *parts: tuple[tuple[int, ...], DTypeLike]) -> list[Array]:
-    """Arrays of these (shape, dtype) parts, one behind the other in the scratch bytes."""
+def carve(scratch: Bytes, *buffers: BufferSpec) -> list[Array]:
+    """Arrays of these shapes and dtypes, one behind the other in the scratch bytes."""
     arrays, start = [], 0
-    for shape, dtype in parts:
+    for shape, dtype in buffers:
         nbytes = bytes_for((shape, dtype))
         arrays.append(np.ndarray(shape, dtype, scratch[start : start + nbytes].data))
         start += nbytes

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.pieces import pieces
-from singa_lite.kernels.numpy_kernels.scratch import Array
 from singa_lite.kernels.numpy_kernels.sums import add_sum
 
 
@@ -22,8 +22,8 @@ def invert_std(variance: Array, epsilon: float) -> Array:
 
 def standardize(x: Array, mean: Array, factors: list[Array], beta: Array, y: Array) -> None:
     """y = (x - mean) * factors + beta; y may be x. Subtracting first is exact where x is near its mean."""
-    for part, centre, shift, target, *scales in pieces(x, mean, beta, y, *factors):
-        np.subtract(part, centre, out=target)
+    for piece, centre, shift, target, *scales in pieces(x, mean, beta, y, *factors):
+        np.subtract(piece, centre, out=target)
         for scale in scales:
             np.multiply(target, scale, out=target)
         np.add(target, shift, out=target)
@@ -43,9 +43,9 @@ def sum_gradients(
     """
     for total in sums:
         total.fill(0)
-    for part, values, centre, inv_std, sum_g, sum_product in pieces(x, g, *statistics, *sums):
+    for piece, values, centre, inv_std, sum_g, sum_product in pieces(x, g, *statistics, *sums):
         add_sum(values, sum_g, partial)
-        products = np.subtract(part, centre, dtype=np.float64, out=shaped(buffer, part.shape))
+        products = np.subtract(piece, centre, dtype=np.float64, out=shaped(buffer, piece.shape))
         np.multiply(products, inv_std, out=products)
         add_sum(np.multiply(products, values, out=products), sum_product, partial)
 
@@ -57,8 +57,8 @@ def propagate(
 
     buffer: flat, x's dtype, for a piece of x.
     """
-    for values, part, centre, intercept, factor, last, target in pieces(g, x, mean, offset, slope, scale, dx):
-        centred = np.subtract(part, centre, out=shaped(buffer, part.shape))
+    for values, piece, centre, intercept, factor, last, target in pieces(g, x, mean, offset, slope, scale, dx):
+        centred = np.subtract(piece, centre, out=shaped(buffer, piece.shape))
         np.multiply(centred, factor, out=centred)
         np.subtract(values, intercept, out=target)
         np.subtract(target, centred, out=target)

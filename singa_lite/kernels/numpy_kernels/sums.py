@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.pieces import pieces
-from singa_lite.kernels.numpy_kernels.scratch import Array
 
 
 def add_sum(values: Array, total: Array, partial: Array) -> None:
@@ -34,11 +34,11 @@ def moments(x: Array, mean: Array, variance: Array, buffer: Array, partial: Arra
     """
     count = max(1, x.size // max(1, mean.size))
     mean.fill(0)
-    for part, target in pieces(x, mean):
-        add_sum(part, target, partial)
+    for piece, target in pieces(x, mean):
+        add_sum(piece, target, partial)
     np.divide(mean, count, out=mean)
     variance.fill(0)
-    for part, centre, target in pieces(x, mean, variance):
-        centred = np.subtract(part, centre, dtype=np.float64, out=shaped(buffer, part.shape))
+    for piece, centre, target in pieces(x, mean, variance):
+        centred = np.subtract(piece, centre, dtype=np.float64, out=shaped(buffer, piece.shape))
         add_sum(np.multiply(centred, centred, out=centred), target, partial)
     np.divide(variance, count, out=variance)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.pieces import Part
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, Bytes, blocks, bytes_for, carve
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve
 
 
 @dataclass(frozen=True)
@@ -23,17 +22,17 @@ class Temporaries:
     floats: int = 0
     masks: int = 0
 
-    def parts(self, x: Any) -> list[Part]:
+    def buffers(self, x: Shaped) -> list[BufferSpec]:
         """Shape and dtype of each temporary for tensors of x's size and dtype."""
         shape = (min(x.size, BLOCK),)
         return [(shape, np.result_type(x.dtype, np.float32))] * self.floats + [(shape, np.bool_)] * self.masks
 
-    def bytes(self, x: Any, *others: Any, **settings: Any) -> int:
+    def bytes(self, x: Shaped, *others: object, **settings: object) -> int:
         """Scratch bytes of a kernel whose first tensor is x."""
-        return bytes_for(*self.parts(x))
+        return bytes_for(*self.buffers(x))
 
     def blocks(self, scratch: Bytes, *arrays: Array) -> Iterator[tuple[Array, ...]]:
         """The blocks of equally shaped arrays, and behind them temporaries of the block's shape."""
-        temporaries = carve(scratch, *self.parts(arrays[0]))
+        temporaries = carve(scratch, *self.buffers(arrays[0]))
         for block in blocks(*arrays):
             yield *block, *(shaped(t, block[0].shape) for t in temporaries)

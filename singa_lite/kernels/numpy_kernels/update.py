@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.pieces import Part
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, Array, Bytes, blocks, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
 
 _ONE = Temporaries(floats=1)
@@ -112,10 +111,10 @@ def clip_elements(y: Array, *, threshold: float) -> None:
     np.clip(y, -threshold, threshold, out=y)
 
 
-@scratch(lambda y, **_: bytes_for(_squares_part(y)))
+@scratch(lambda y, **_: bytes_for(_squares_buffer(y)))
 def clip_norm(y: Array, *, threshold: float, scratch: Bytes) -> None:
     """The sum of squares is float64: in float32 it would overflow at elements of 1e19 and lose small ones."""
-    (buffer,) = carve(scratch, _squares_part(y))
+    (buffer,) = carve(scratch, _squares_buffer(y))
     total = 0.0
     for (piece,) in blocks(y):
         squares = np.multiply(piece, piece, dtype=np.float64, out=shaped(buffer, piece.shape))
@@ -125,7 +124,7 @@ def clip_norm(y: Array, *, threshold: float, scratch: Bytes) -> None:
         np.multiply(y, threshold / norm, out=y)
 
 
-def _squares_part(y: Any) -> Part:
+def _squares_buffer(y: Shaped) -> BufferSpec:
     return (min(BLOCK, y.size),), np.float64
 
 

@@ -1,4 +1,4 @@
-"""Sliding windows over the last two axes: which elements of x each place in the window meets."""
+"""Sliding windows over the last two axes: which elements of x each tap of the window meets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from singa_lite.kernels.interface.window import Window
 
 
 class Tap(NamedTuple):
-    """One place in the window: its number, row * kw + column, and the outputs for which it lies inside x.
+    """One element of the window: its number, row * kw + column, and the outputs for which it lies inside x.
 
     outputs: rows and columns of y, rows counted from the first of the tile; inputs: the rows and columns of x
     that it meets there. So y[..., *outputs] and x[..., *inputs] have one shape.
@@ -21,7 +21,7 @@ class Tap(NamedTuple):
 
 
 def taps(window: Window, extents: tuple[int, int], columns: int, rows: slice) -> Iterator[Tap]:
-    """Every place in the window in order. extents: (h, w) of x; columns: of y; rows: of y in the tile."""
+    """Every tap of the window in order. extents: (h, w) of x; columns: of y; rows: of y in the tile."""
     (kh, kw), (stride_h, stride_w), (top, left) = window.kernel, window.stride, window.pad_before
     dilation_h, dilation_w = window.dilation
     across = [_meet(j * dilation_w - left, stride_w, extents[1], slice(0, columns)) for j in range(kw)]

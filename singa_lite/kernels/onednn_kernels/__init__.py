@@ -10,7 +10,7 @@ from singa_lite.kernels.onednn_kernels.library import load
 
 @cache
 def onednn(fallback: KernelSet) -> KernelSet:
-    """The set, over the set that serves calls which the library has no code for. OSError where there is no library.
+    """The kernel set. fallback: serves the calls that the library has no code for. OSError where there is no library.
 
     Images lie channels last and filters with the kernels innermost. The library picks its code by strides, so every
     kernel of the set may round otherwise where they change.
@@ -20,8 +20,8 @@ def onednn(fallback: KernelSet) -> KernelSet:
         batch_norm,
         convolution,
         elementwise,
-        forms,
         layer_norm,
+        layouts,
         linear,
         loss,
         pooling,
@@ -39,7 +39,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
         "onednn",
         kernels,
         fallback,
-        layouts={"image": forms.CHANNELS_LAST, "filters": forms.KERNELS_LAST},
+        layouts={"image": layouts.CHANNELS_LAST, "filters": layouts.KERNELS_LAST},
         fusions=[(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS],
         strides_matter=kernels.keys(),
     )

@@ -1,127 +1,128 @@
 """Activations along memory, and softmax.
 
-Of a NaN and a bound the library's own relu takes the bound; here NaN stays NaN, so that a training that has failed
-shows it. Softplus is left to the next set: the library's is off by 5e-6, and by all of its digits below -16.
+The library's own relu gives the bound for NaN. Here NaN stays NaN, so that one sees that a training has failed.
+Softplus is left to the fallback: the library's is off by 5e-6, and wrong in all its digits below -16.
 """
 
 from __future__ import annotations
 
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
-from singa_lite.kernels.onednn_kernels import forms
 from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels.line import Line, along
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import Routine
 
-#: Longer rows are left to the next set: the library sums one after the other, and at 32000 the sum is off by 1e-5.
+#: Longer rows are left to the fallback: the library adds one element after the other, and of 32000 the sum is off by
+#: 1e-5.
 _LONGEST_ROW = 4096
 
 
-def relu(x: Form, y: Form) -> Routine | None:
+def relu(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """The larger of 0 and x."""
     return along(y, x, add=lambda steps, x: steps.bound(y, x, 0.0, a.MAXIMUM))
 
 
-def relu_derivative(dy: Form, y: Form, dx: Form) -> Routine | None:
+def relu_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec) -> Routine | None:
     """dy times 1 or 0, which gives NaN, not 0, where y is 0 and dy is infinite."""
     return along(dx, dy, y, add=lambda steps, dy: steps.derivative(dx, dy, y, a.RELU_FROM_RESULT))
 
 
-def relu6(x: Form, y: Form) -> Routine | None:
-    """One bound, then the other."""
+def relu6(x: TensorSpec, y: TensorSpec) -> Routine | None:
+    """Bounded by 0, then by 6."""
     return along(y, x, add=lambda steps, x: steps.clip(y, x, 0.0, 6.0))
 
 
-def relu6_derivative(dy: Form, y: Form, dx: Form) -> Routine | None:
+def relu6_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec) -> Routine | None:
     """dy times 1 or 0."""
     return along(dx, dy, y, add=lambda steps, dy: steps.derivative(dx, dy, y, a.CLIP_FROM_RESULT, 0.0, 6.0))
 
 
-def leaky_relu(x: Form, y: Form, *, slope: float) -> Routine | None:
+def leaky_relu(x: TensorSpec, y: TensorSpec, *, slope: float) -> Routine | None:
     """The library's relu with a slope."""
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, a.RELU, slope))
 
 
-def leaky_relu_derivative(dy: Form, y: Form, dx: Form, *, slope: float) -> Routine | None:
-    """By the sign of y."""
+def leaky_relu_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec, *, slope: float) -> Routine | None:
+    """From y, which has the sign of x."""
     return along(dx, dy, y, add=lambda steps, dy: steps.derivative(dx, dy, y, a.RELU_FROM_RESULT, slope))
 
 
-def elu(x: Form, y: Form, *, alpha: float) -> Routine | None:
-    """e**x - 1 as it stands: exact to 6e-8 of alpha, not to the last digits of small results."""
+def elu(x: TensorSpec, y: TensorSpec, *, alpha: float) -> Routine | None:
+    """The library subtracts 1 from e**x: results are off by up to 6e-8 * alpha, which is much of small ones."""
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, a.ELU, alpha))
 
 
-def elu_derivative(dy: Form, y: Form, dx: Form, *, alpha: float) -> Routine | None:
-    """By the result."""
+def elu_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec, *, alpha: float) -> Routine | None:
+    """From y, the result of the activation."""
     return along(dx, dy, y, add=lambda steps, dy: steps.derivative(dx, dy, y, a.ELU_FROM_RESULT, alpha))
 
 
-def sigmoid(x: Form, y: Form) -> Routine | None:
+def sigmoid(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """The library's logistic."""
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, a.LOGISTIC))
 
 
-def sigmoid_derivative(dy: Form, y: Form, dx: Form) -> Routine | None:
-    """By the result."""
+def sigmoid_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec) -> Routine | None:
+    """From y, the result of the activation."""
     return along(dx, dy, y, add=lambda steps, dy: steps.derivative(dx, dy, y, a.LOGISTIC_FROM_RESULT))
 
 
-def tanh(x: Form, y: Form) -> Routine | None:
+def tanh(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """The library's."""
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, a.TANH))
 
 
-def tanh_derivative(dy: Form, y: Form, dx: Form) -> Routine | None:
-    """By the result."""
+def tanh_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec) -> Routine | None:
+    """From y, the result of the activation."""
     return along(dx, dy, y, add=lambda steps, dy: steps.derivative(dx, dy, y, a.TANH_FROM_RESULT))
 
 
-def gelu(x: Form, y: Form) -> Routine | None:
-    """The form with erf, which the library takes from a polynomial: exact to 2e-7 of |x|."""
+def gelu(x: TensorSpec, y: TensorSpec) -> Routine | None:
+    """The exact form, with an erf that the library makes by a polynomial: off by up to 2e-7 * |x|."""
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, a.GELU))
 
 
-def gelu_derivative(dy: Form, x: Form, dx: Form) -> Routine | None:
-    """By what gelu took."""
+def gelu_derivative(dy: TensorSpec, x: TensorSpec, dx: TensorSpec) -> Routine | None:
+    """From x, the input of gelu."""
     return along(dx, dy, x, add=lambda steps, dy: steps.derivative(dx, dy, x, a.GELU))
 
 
-def silu(x: Form, y: Form) -> Routine | None:
+def silu(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """The library's swish."""
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, a.SWISH, 1.0))
 
 
-def silu_derivative(dy: Form, x: Form, dx: Form) -> Routine | None:
-    """By what silu took."""
+def silu_derivative(dy: TensorSpec, x: TensorSpec, dx: TensorSpec) -> Routine | None:
+    """From x, the input of silu."""
     return along(dx, dy, x, add=lambda steps, dy: steps.derivative(dx, dy, x, a.SWISH, 1.0))
 
 
-def softmax(x: Form, y: Form, *, axis: int) -> Routine | None:
-    """Along the axis whose elements lie side by side: the library has fast code for no other."""
-    if not forms.are_alike(y, x) or not _is_row(x, axis):
+def softmax(x: TensorSpec, y: TensorSpec, *, axis: int) -> Routine | None:
+    """Only along the axis whose elements are neighbours in memory: the library has fast code for no other."""
+    if not layouts.are_alike(y, x) or not _is_row(x, axis):
         return None
     return Line(x.size).each(lambda steps: steps.run(_softmax(x, axis), {f.SRC: x, f.DST: y}))
 
 
-def softmax_derivative(dy: Form, y: Form, dx: Form, *, axis: int) -> Routine | None:
-    """Along such an axis."""
-    if not forms.are_alike(dx, dy, y) or not _is_row(y, axis):
+def softmax_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec, *, axis: int) -> Routine | None:
+    """Only along such an axis."""
+    if not layouts.are_alike(dx, dy, y) or not _is_row(y, axis):
         return None
-    form, operands = forms.of(y), {f.DST: y, f.DIFF_DST: dy, f.DIFF_SRC: dx}
+    desc, operands = memory_descs.of(y), {f.DST: y, f.DIFF_DST: dy, f.DIFF_SRC: dx}
 
     def made() -> Primitive:
-        lines, forward = (form, form, form), _softmax(y, axis)
+        lines, forward = (desc, desc, desc), _softmax(y, axis)
         return Primitive("softmax_backward", a.SOFTMAX, *lines, axis % y.ndim, forward=forward)
 
     return Line(y.size).each(lambda steps: steps.run(made(), operands))
 
 
-def _softmax(x: Form, axis: int) -> Primitive:
-    form = forms.of(x)
-    return Primitive("softmax_forward", f.FORWARD_TRAINING, a.SOFTMAX, form, form, axis % x.ndim)
+def _softmax(x: TensorSpec, axis: int) -> Primitive:
+    desc = memory_descs.of(x)
+    return Primitive("softmax_forward", f.FORWARD_TRAINING, a.SOFTMAX, desc, desc, axis % x.ndim)
 
 
-def _is_row(x: Form, axis: int) -> bool:
-    return forms.strides_of(x)[axis] == 1 and x.shape[axis] <= _LONGEST_ROW
+def _is_row(x: TensorSpec, axis: int) -> bool:
+    return layouts.strides_of(x)[axis] == 1 and x.shape[axis] <= _LONGEST_ROW

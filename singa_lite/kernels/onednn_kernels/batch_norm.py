@@ -1,60 +1,58 @@
-"""Batch normalization: statistics and the gradients of vectors from exact sums, then passes over activations.
+"""Batch normalization: statistics and gradients from exact sums (`channel_sums.py`), then passes over activations.
 
-The library's own primitives sum in float32, one term after the other in each thread; of them only that one is used
-which is given the statistics.
+The library's own primitives add up in float32, one term after the other in each thread. Only the one that takes given
+statistics is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.array_types import Array
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
-from singa_lite.kernels.onednn_kernels import forms
 from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
 from singa_lite.kernels.onednn_kernels.columns import COLUMNS, Columns
 from singa_lite.kernels.onednn_kernels.images import Images
-from singa_lite.kernels.onednn_kernels.routine import Operand, Routine
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.kernels.onednn_kernels.work import lies
 from singa_lite.kernels.routine import Temporary
-
-Array = np.ndarray[Any, Any]
 
 #: Algorithms of post-ops, and whether their operand is a whole tensor, not a vector.
 Links = Sequence[tuple[int, bool]]
 _NORMALIZED: Links = (a.MULTIPLY, False), (a.ADD, False)
 _DERIVATIVE: Links = (a.MULTIPLY, False), (a.ADD, False), (a.ADD, True), (a.MULTIPLY, False)
 
-#: Columns of passes over activations: several vectors of so many must stay in the first cache.
+#: Columns of the matrix in a pass over activations: several vectors of this length must stay in the first cache.
 _SHORT = 1 << 9
 _FIXED = f.USE_SCALE | f.USE_SHIFT | f.USE_GLOBAL_STATS
 
-#: x is summed as it lies while the square of its mean is at most so many times its variance: the variance, a
-#: difference of squares, is then off by a few roundings. Of ResNet-50's layers most have a channel or two over 4, few
-#: over 16, and one such channel costs a second pass over all.
+#: x is summed without a shift as long as the square of its mean is at most this many times its variance: the variance,
+#: a difference of squares, is then off by a few roundings only. Most layers of ResNet-50 have a channel or two over 4,
+#: few have one over 16, and one channel over the limit costs a second pass over all of them.
 _NEAR = 16.0
-#: How often x is summed about a mean.
+#: How often x is summed again, shifted by the mean that came out, at most.
 _SHIFTS = 2
 
 
 def batch_norm(
-    x: Form,
-    gamma: Form,
-    beta: Form,
-    running_mean: Form,
-    running_var: Form,
-    y: Form,
-    mean: Form,
-    inv_std: Form,
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    running_mean: TensorSpec,
+    running_var: TensorSpec,
+    y: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
     *,
     momentum: float,
     epsilon: float,
 ) -> Routine | None:
-    """The moments about a shift give the statistics; then x is normalized by them."""
+    """Sums of x, shifted where its mean is large, give the statistics; then x is normalized by them."""
     if not _fit((x, y), gamma, beta, running_mean, running_var, mean, inv_std):
         return None
     images = Images(x, y)
@@ -65,7 +63,7 @@ def batch_norm(
     share, scale = images.temporary(mean.shape, "float64"), images.temporary(mean.shape, "float32")
 
     def finish(squares: Array, total: Array, shift: Array, share: Array, *vectors: Array) -> None:
-        """The sums become the variance and the mean, which move the running ones."""
+        """Turns the sums into the variance and the mean, and updates the running ones."""
         gamma, running_mean, running_var, mean, inv_std, scale = vectors
         _to_moments(squares, total, share, count)
         np.add(total, shift, out=total)
@@ -80,7 +78,9 @@ def batch_norm(
     return _normalized(images, source, y, mean, scale, beta)
 
 
-def batch_normalize(x: Form, gamma: Form, beta: Form, mean: Form, inv_std: Form, y: Form) -> Routine | None:
+def batch_normalize(
+    x: TensorSpec, gamma: TensorSpec, beta: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, y: TensorSpec
+) -> Routine | None:
     """The last step of `batch_norm`."""
     if not _fit((x, y), gamma, beta, mean, inv_std):
         return None
@@ -90,12 +90,11 @@ def batch_normalize(x: Form, gamma: Form, beta: Form, mean: Form, inv_std: Form,
     return _normalized(images, images.read(x), y, mean, scale, beta)
 
 
-def _add_moments(sums: ChannelSums, x: Operand) -> Temporary:
-    """Add steps: the sums of x less a shift, which is returned, float32, and of its squares.
+def _add_moments(sums: ChannelSums, x: BufferView) -> Temporary:
+    """Add steps: the sums of x - shift and of its squares. Returns the shift, float32.
 
-    The shift is 0, and as long as the mean is small that will do: the difference of squares that is the variance is off
-    by a few roundings at most. Else all is summed again, about the mean that came out, and once more where that was off
-    by more than the values are apart.
+    It is 0 where the mean is small: the variance, a difference of squares, is then off by a few roundings at most. Else
+    x is summed again with its mean as the shift, and once more if that mean was still too far off.
     """
     columns, images = sums.columns, sums.work
     moments = [images.temporary((columns.channels,), "float64") for _ in range(3)]
@@ -126,7 +125,7 @@ def _add_moments(sums: ChannelSums, x: Operand) -> Temporary:
 
 
 def _to_moments(squares: Array, total: Array, spare: Array, count: int) -> None:
-    """Sums of squares and of values to the variance and the mean, in place."""
+    """Turns sums of squares and of values into the variance and the mean, in place."""
     np.divide(squares, count, out=squares)
     np.divide(total, count, out=total)
     np.subtract(squares, np.square(total, out=spare), out=squares)
@@ -134,7 +133,7 @@ def _to_moments(squares: Array, total: Array, spare: Array, count: int) -> None:
 
 
 def _is_far(mean: Array, limit: Array, spare: Array) -> bool:
-    """Whether the square of any mean is over the limit, or one of them no number."""
+    """Whether the square of any mean is over its limit, or one of the two is NaN or infinite."""
     return not np.all(np.square(mean, out=spare) <= limit) or not np.all(np.isfinite(limit))
 
 
@@ -145,7 +144,14 @@ def _move(running: Array, batch: Array, momentum: float, correction: float, shar
 
 
 def batch_norm_inference(
-    x: Form, gamma: Form, beta: Form, running_mean: Form, running_var: Form, y: Form, *, epsilon: float
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    running_mean: TensorSpec,
+    running_var: TensorSpec,
+    y: TensorSpec,
+    *,
+    epsilon: float,
 ) -> Routine | None:
     """Forward with the statistics given."""
     if not _fit((x, y), gamma, beta, running_mean, running_var):
@@ -161,10 +167,12 @@ def batch_norm_inference(
     return _normalized(images, images.read(x), y, running_mean, scale, beta)
 
 
-def _normalized(images: Images, source: Operand, y: Form, mean: Operand, scale: Operand, shift: Operand) -> Images:
+def _normalized(
+    images: Images, source: BufferView, y: TensorSpec, mean: BufferView, scale: BufferView, shift: BufferView
+) -> Images:
     """Add steps: y = (source - mean) * scale + shift, of vectors of channels.
 
-    Channels last by the library's primitive, given 1 for the variance: it does not read y into the caches.
+    Channels last by the library's primitive, with a variance of 1: it writes y without reading it into the caches.
     """
     columns = _columns(images, y, _SHORT)
     with images.written(y) as target:
@@ -173,15 +181,22 @@ def _normalized(images: Images, source: Operand, y: Form, mean: Operand, scale: 
             return images
         ones = images.temporary((columns.channels,), "float32")
         images.call(lambda ones: ones.fill(1), ones)
-        form = forms.dense(columns.shape, axes=forms.CHANNELS_LAST)
-        primitive = images.make("batch_normalization_forward", f.FORWARD_INFERENCE, form, form, 0.0, _FIXED)
+        desc = memory_descs.dense(columns.shape, axes=layouts.CHANNELS_LAST)
+        primitive = images.make("batch_normalization_forward", f.FORWARD_INFERENCE, desc, desc, 0.0, _FIXED)
         vectors = {f.MEAN: mean, f.VARIANCE: ones, f.SCALE: scale, f.SHIFT: shift}
         images.run(primitive, {f.SRC: source, f.DST: target, **vectors})
     return images
 
 
 def batch_norm_derivative(
-    dy: Form, x: Form, gamma: Form, mean: Form, inv_std: Form, dx: Form, dgamma: Form, dbeta: Form
+    dy: TensorSpec,
+    x: TensorSpec,
+    gamma: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    dx: TensorSpec,
+    dgamma: TensorSpec,
+    dbeta: TensorSpec,
 ) -> Routine | None:
     """The sums, then dx = scale * (dy + offset + slope * (x - mean)), one primitive with a row of post-ops."""
     if not _fit((dy, x, dx), gamma, mean, inv_std, dgamma, dbeta):
@@ -208,18 +223,22 @@ def batch_norm_derivative(
     return images
 
 
-def _chain(columns: Columns, target: Operand, source: Operand, operands: Sequence[Operand], links: Links) -> None:
-    """Add a step: target = source - the first operand, a vector, and so on with the others and their links."""
-    line, vector = columns.form, columns.vector_form
+def _chain(
+    columns: Columns, target: BufferView, source: BufferView, operands: Sequence[BufferView], links: Links
+) -> None:
+    """Add a step: target = source - operands[0], a vector; then each link with its operand, in order."""
+    line, vector = columns.desc, columns.vector_desc
     others = [("binary", algorithm, line if is_whole else vector) for algorithm, is_whole in links]
     primitive = columns.work.make("binary", a.SUBTRACT, line, vector, line, post_ops=others)
     arguments = f.SRC_1, *map(f.post_op, range(len(links)))
-    given: dict[int, Operand] = dict(zip(arguments, operands, strict=True))
+    given: dict[int, BufferView] = dict(zip(arguments, operands, strict=True))
     columns.work.run(primitive, {f.SRC: source, f.DST: target, **given})
 
 
-def batch_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Form, dbeta: Form) -> Routine | None:
-    """The sums alone."""
+def batch_norm_gradient(
+    dy: TensorSpec, x: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dgamma: TensorSpec, dbeta: TensorSpec
+) -> Routine | None:
+    """dgamma and dbeta alone."""
     if not _fit((dy, x), mean, inv_std, dgamma, dbeta):
         return None
     images = Images(dy, x)
@@ -232,9 +251,15 @@ def batch_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Fo
 
 
 def _add_gradients(
-    sums: ChannelSums, x: Operand, dy: Operand, mean: Form, inv_std: Form, dgamma: Form, dbeta: Form
+    sums: ChannelSums,
+    x: BufferView,
+    dy: BufferView,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    dgamma: TensorSpec,
+    dbeta: TensorSpec,
 ) -> None:
-    """Add steps: both gradients, which are the totals in float64. x is summed as it lies where its mean is small."""
+    """Add steps: both gradients, which `sums.totals` have in float64. x is shifted by its mean where that is large."""
     images = sums.work
     is_far, is_near = (images.temporary((1,), "bool") for _ in range(2))
     spare, limit = (images.temporary(mean.shape, "float64") for _ in range(2))
@@ -261,10 +286,10 @@ def _add_gradients(
     images.call(finish, *sums.totals, inv_std, dgamma, dbeta)
 
 
-def _columns(images: Images, tensor: Form, least: int = COLUMNS) -> Columns:
-    return Columns(images, images.shape(tensor), images.axes == forms.CHANNELS_LAST, least)
+def _columns(images: Images, tensor: TensorSpec, least: int = COLUMNS) -> Columns:
+    return Columns(images, images.shape(tensor), images.axes == layouts.CHANNELS_LAST, least)
 
 
-def _fit(images: tuple[Form, ...], *vectors: Form) -> bool:
+def _fit(images: tuple[TensorSpec, ...], *vectors: TensorSpec) -> bool:
     """Whether the library can take these activations and vectors of channels."""
-    return forms.are_floats(*images, *vectors) and Images.fit(*images) and all(lies(v, (0,)) for v in vectors)
+    return layouts.are_floats(*images, *vectors) and Images.fit(*images) and all(lies(v, (0,)) for v in vectors)

@@ -1,40 +1,40 @@
 """Sums of activations by channels, exact to the last digits of float32 however many terms there are.
 
-A sum in float32 of so many terms as a batch of images has is off by hundreds of roundings, and a variance by all of its
-digits where the mean is large. So few terms at a time are added up in float32 (`running_sums.py` has the pieces, parts
-and lines), and what they give in float64:
+A batch of images has so many elements that their sum in float32 is off by hundreds of roundings, and their variance is
+wrong in all digits where the mean is large. So only few terms at a time are added up in float32 (`running_sums.py` has
+the pieces, parts and lines), and the results of that in float64:
 
     64 pieces -> piece -> part -> line 0        the channels of all lines, in float64, on the host -> totals
     64 pieces -> piece -> part -> line 1
     ...
 
-Where the mean is large, x is moved by it on the way.
+Where the mean is large, x is shifted by it first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.columns import Columns, Span
-from singa_lite.kernels.onednn_kernels.routine import Operand
+from singa_lite.kernels.onednn_kernels.routine import BufferView
 from singa_lite.kernels.onednn_kernels.running_sums import ACCUMULATE, SQUARE, Link, RunningSums
 from singa_lite.kernels.routine import Temporary
 
-Array = np.ndarray[Any, Any]
-#: How some pixels are moved before they are summed: their form, and what is done with each element in turn.
-Move = Callable[[Span], tuple[p.Form, Sequence[Link]]]
+#: How a span of pixels is shifted before it is summed: its descriptor, and the links that each element goes through.
+Move = Callable[[Span], tuple[p.MemoryDesc, Sequence[Link]]]
 
-#: Pieces that are added up in float32. The error of the whole grows with the root.
+#: Pieces that are added up in float32: the error grows with the square root of their number.
 _PIECES = 1 << 6
 
 
 class Totals(NamedTuple):
-    """Places of the sums, float64, (c,): of x, as it was moved, times the other tensor, and of that tensor."""
+    """The sums by channels, float64, (c,): of x, as shifted, times the other tensor, and of the other tensor."""
 
     products: Temporary
     sums: Temporary
@@ -53,8 +53,8 @@ class ChannelSums:
         self._products, self._sums = (self.work.temporary((len(self._groups), line), "float32") for _ in range(2))
         self.totals = Totals(*(self.work.temporary((columns.channels,), "float64") for _ in range(2)))
 
-    def add(self, x: Operand, other: Operand | None = None, move: Move | None = None) -> None:
-        """Add the steps. other: x as moved if None; move: how x is moved, not at all if None."""
+    def add(self, x: BufferView, other: BufferView | None = None, move: Move | None = None) -> None:
+        """Add the steps. other: None for x itself, shifted as it is; move: how x is shifted, None for not at all."""
         self.work.call(_clear, self._products, self._sums)
         for index, pieces in enumerate(self._groups):
             if move is not None and other is None:
@@ -64,23 +64,23 @@ class ChannelSums:
         self.work.call(self._add_up, self._products, self.totals.products)
         self.work.call(self._add_up, self._sums, self.totals.sums)
 
-    def less(self, shift: Operand) -> Move:
-        """Moves x by a vector of channels: what it is less the shift."""
+    def less(self, shift: BufferView) -> Move:
+        """The move that subtracts a shift, a vector of channels, from x."""
         columns = self.columns
-        link = Link(a.SUBTRACT, columns.vector_form, columns.vector(shift))
-        return lambda span: (columns.part_form(span.length), [link])
+        link = Link(a.SUBTRACT, columns.vector_desc, columns.vector(shift))
+        return lambda span: (columns.part_desc(span.length), [link])
 
-    def _as_it_lies(self, span: Span) -> tuple[p.Form, Sequence[Link]]:
-        """Moves nothing."""
-        return self.columns.part_form(span.length), ()
+    def _as_it_lies(self, span: Span) -> tuple[p.MemoryDesc, Sequence[Link]]:
+        """The move that leaves x as it is."""
+        return self.columns.part_desc(span.length), ()
 
-    def _add_products(self, index: int, pieces: Sequence[Span], x: Operand, other: Operand, move: Move) -> None:
-        """Add the steps of a group. The other tensor is read again while it is in the caches, into the part at once."""
+    def _add_products(self, index: int, pieces: Sequence[Span], x: BufferView, other: BufferView, move: Move) -> None:
+        """Add the steps of a group. The other tensor is summed right after its product, while it is in the caches."""
 
         def add(span: Span) -> None:
-            form, links = move(span)
-            by = Link(a.MULTIPLY, form, self.columns.part(other, span))
-            self._accumulate(span, pieces, x, form, [*links, by])
+            desc, links = move(span)
+            by = Link(a.MULTIPLY, desc, self.columns.part(other, span))
+            self._accumulate(span, pieces, x, desc, [*links, by])
             self._running.fold(other, span, self._running.part, self._part)
 
         self.work.call(_clear, self._part)
@@ -88,8 +88,8 @@ class ChannelSums:
         self._fold_part(self._sums, index)
         self._fold_piece(self._products, index, pieces[0].length)
 
-    def _add_moments(self, index: int, pieces: Sequence[Span], x: Operand, move: Move) -> None:
-        """Add the steps of a group: x, moved, is stored nowhere, so it is read for its squares, then for its sum."""
+    def _add_moments(self, index: int, pieces: Sequence[Span], x: BufferView, move: Move) -> None:
+        """Add the steps of a group. Shifted x is stored nowhere, so x is read twice: for squares, then for sums."""
         for ends, lines in (([SQUARE], self._products), ([], self._sums)):
 
             def add(span: Span, ends: Sequence[p.PostOp] = ends) -> None:
@@ -102,29 +102,29 @@ class ChannelSums:
         self,
         span: Span,
         pieces: Sequence[Span],
-        x: Operand,
-        form: p.Form,
+        x: BufferView,
+        desc: p.MemoryDesc,
         links: Sequence[Link],
         ends: Sequence[p.PostOp] = (),
     ) -> None:
-        """Add a step: what comes of this piece of x is stored if it is the first one, else added to those before."""
+        """Add a step: the result of this piece of x is stored if it is the group's first, else added to the others."""
         before = [] if span == pieces[0] else [ACCUMULATE]
-        self._running.run(form, self.columns.part(x, span), links, [*ends, *before], self._piece)
+        self._running.run(desc, self.columns.part(x, span), links, [*ends, *before], self._piece)
 
     def _fold_piece(self, lines: Temporary, index: int, pixels: int) -> None:
-        """Add steps: the piece is added up to one of the lines. pixels: of a group's first piece, its longest."""
+        """Add steps: the piece is folded into one of the lines. pixels: of the longest piece of the group."""
         self.work.call(_clear, self._part)
         self._running.fold(self._piece, Span(0, pixels), self._running.part, self._part)
         self._fold_part(lines, index)
 
     def _fold_part(self, lines: Temporary, index: int) -> None:
-        """Add steps: the part is added up to one of the lines."""
+        """Add steps: the part is folded into one of the lines."""
         line = self._running.line
         target = self.columns.part(lines, Span(index * line, line))
         self._running.fold(self._part, Span(0, self._running.part), line, target)
 
     def _add_up(self, lines: Array, total: Array) -> None:
-        """A step on the host: the sums of a channel in all the lines."""
+        """A step on the host: total = the sums by channels over all lines, in float64."""
         columns = self.columns
         if columns.lie_last:
             np.add.reduce(lines.reshape(-1, columns.channels), axis=0, dtype=np.float64, out=total)

@@ -3,29 +3,26 @@
     pixels of 3 channels, 2 to a row:    | r g b r g b |
                                          | r g b r g b |
 
-Primitives are fast where rows are long and their length is a multiple of a vector's, whatever the channels are, and in
-sums down a column few terms are added to one another. Images in C order are left as they are.
+Primitives are fast where rows are long and a multiple of a vector register, however many channels there are; and a sum
+down a column has fewer terms. Images in C order are left as they are.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from singa_lite.kernels.onednn_kernels import forms
+from singa_lite.array_types import Array
+from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.routine import Operand
+from singa_lite.kernels.onednn_kernels.routine import BufferView
 from singa_lite.kernels.onednn_kernels.work import Work
 
-Array = np.ndarray[Any, Any]
-
-#: Columns that there are at least if the pixels divide so; twice as many at most.
+#: The fewest columns, if the number of pixels has such a divisor; there are at most twice as many.
 COLUMNS = 1 << 12
 
 
 class Span(NamedTuple):
-    """So many pixels of activations, from that one on."""
+    """`length` pixels of activations, from pixel `start` on."""
 
     start: int
     length: int
@@ -34,8 +31,8 @@ class Span(NamedTuple):
 class Columns:
     """The matrix of images of this shape (n, c, h, w), for steps of `work`.
 
-    lie_last: whether the channels do, else the images are in C order. pixels: of all images together; unit: pixels that
-    stay together, those of a row of the matrix, or of an image in C order.
+    lie_last: whether the channels lie last, else the images are in C order. pixels: of all images together; unit:
+    pixels that stay together, those of a row of the matrix, or of an image in C order.
     """
 
     def __init__(self, work: Work, shape: tuple[int, ...], lie_last: bool, least: int = COLUMNS) -> None:
@@ -44,12 +41,12 @@ class Columns:
         self.pixels = samples * height * width
         self.unit = _side_by_side(self.pixels, self.channels, least) if lie_last else height * width
 
-    def part(self, tensor: Operand, span: Span) -> Operand:
-        """An operand: these pixels of activations."""
+    def part(self, tensor: BufferView, span: Span) -> BufferView:
+        """The buffer of these pixels of activations."""
         return self.work.part(tensor, span.start * self.channels, span.length * self.channels)
 
-    def vector(self, vector: Operand) -> Operand:
-        """A vector of channels as `vector_form` wants it: along a row it is repeated, by a step that this adds."""
+    def vector(self, vector: BufferView) -> BufferView:
+        """A vector of channels as `vector_desc` describes it; adds a step that repeats it for the pixels of a row."""
         if not self.lie_last or self.unit == 1:
             return vector
 
@@ -61,22 +58,22 @@ class Columns:
         return row
 
     @property
-    def form(self) -> p.Form:
-        """Of whole activations, to primitives that treat each element by itself: the matrix, or images in C order."""
-        return self.part_form(self.pixels)
+    def desc(self) -> p.MemoryDesc:
+        """Of whole activations, for primitives that treat each element by itself: the matrix, or images in C order."""
+        return self.part_desc(self.pixels)
 
-    def part_form(self, pixels: int) -> p.Form:
-        """Of so many pixels, to such primitives."""
+    def part_desc(self, pixels: int) -> p.MemoryDesc:
+        """The descriptor of this many pixels, for such primitives."""
         units = pixels // self.unit
         if self.lie_last:
-            return forms.dense((units, self.unit * self.channels, 1, 1), axes=forms.CHANNELS_LAST)
-        return forms.dense((units, *self.shape[1:]))
+            return memory_descs.dense((units, self.unit * self.channels, 1, 1), axes=layouts.CHANNELS_LAST)
+        return memory_descs.dense((units, *self.shape[1:]))
 
     @property
-    def vector_form(self) -> p.Form:
-        """Of one number for each channel, to such primitives."""
+    def vector_desc(self) -> p.MemoryDesc:
+        """The descriptor of one number for each channel, for such primitives."""
         extent = self.unit * self.channels if self.lie_last else self.channels
-        return forms.dense((1, extent, 1, 1), axes=forms.CHANNELS_LAST)
+        return memory_descs.dense((1, extent, 1, 1), axes=layouts.CHANNELS_LAST)
 
 
 def _side_by_side(pixels: int, channels: int, least: int) -> int:

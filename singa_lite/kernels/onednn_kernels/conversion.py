@@ -1,17 +1,17 @@
-"""Conversions between layouts, as steps of a routine: only where a primitive wants another one than there is."""
+"""Conversions between layouts, as steps of a routine: only where a primitive wants another one than the tensor has."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.routine import Operand, Routine
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 
 
-def read_as(routine: Routine, tensor: Form, lies: p.Form, wanted: p.Form) -> Operand:
+def read_as(routine: Routine, tensor: TensorSpec, lies: p.MemoryDesc, wanted: p.MemoryDesc) -> BufferView:
     """What to give to a primitive that wants to read the tensor as `wanted`: the tensor, or a converted copy."""
     if lies == wanted:
         return tensor
@@ -21,8 +21,8 @@ def read_as(routine: Routine, tensor: Form, lies: p.Form, wanted: p.Form) -> Ope
 
 
 @contextmanager
-def written_as(routine: Routine, tensor: Form, lies: p.Form, wanted: p.Form) -> Iterator[Operand]:
-    """What to give to the primitive inside, which writes the tensor as `wanted`; converted behind it if need be."""
+def written_as(routine: Routine, tensor: TensorSpec, lies: p.MemoryDesc, wanted: p.MemoryDesc) -> Iterator[BufferView]:
+    """Gives what the primitive inside is to write as `wanted`: the tensor, or a copy that is converted afterwards."""
     if lies == wanted:
         yield tensor
         return

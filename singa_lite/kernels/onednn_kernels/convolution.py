@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from singa_lite.kernels.interface.window import Window
-from singa_lite.kernels.kernel_set import Form
-from singa_lite.kernels.onednn_kernels import forms
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.conversion import read_as, written_as
 from singa_lite.kernels.onednn_kernels.post_ops import POST_OPS
@@ -23,31 +23,40 @@ _DIRECT = 1
 
 
 def _geometry(window: Window) -> tuple[object, ...]:
-    """As the library takes it, which counts the gaps between places."""
+    """The window as the library takes it: for dilation it wants the number of pixels between taps."""
     gaps = tuple(step - 1 for step in window.dilation)
     return tuple(map(p.dims, (window.stride, gaps, window.pad_before, window.pad_behind)))
 
 
-class _Forms(NamedTuple):
-    """Forms of x, filters, bias and y, for which the primitives of all three directions are made."""
+class _Descs(NamedTuple):
+    """Memory descriptors of x, filters, bias and y, for which the primitives of all three directions are made."""
 
-    x: p.Form
-    weight: p.Form
-    bias: p.Form | None
-    y: p.Form
+    x: p.MemoryDesc
+    weight: p.MemoryDesc
+    bias: p.MemoryDesc | None
+    y: p.MemoryDesc
 
     def forward(self, window: Window, post_ops: tuple[p.PostOp, ...] = ()) -> Primitive:
         geometry = _geometry(window)
         return Primitive("convolution_forward", f.FORWARD_TRAINING, _DIRECT, *self, *geometry, post_ops=post_ops)
 
 
-def conv2d(x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int) -> Routine | None:
+def conv2d(
+    x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, window: Window, groups: int
+) -> Routine | None:
     """Forward."""
     return _forward(x, weight, bias, y, window, groups)
 
 
 def conv2d_activation(
-    x: Form, weight: Form, bias: Form | None, y: Form, *, window: Window, groups: int, activation: str
+    x: TensorSpec,
+    weight: TensorSpec,
+    bias: TensorSpec | None,
+    y: TensorSpec,
+    *,
+    window: Window,
+    groups: int,
+    activation: str,
 ) -> Routine | None:
     """Forward, and the activation before the result is stored."""
     post_ops = POST_OPS.get(activation)
@@ -57,57 +66,67 @@ def conv2d_activation(
 
 
 def _forward(
-    x: Form, weight: Form, bias: Form | None, y: Form, window: Window, groups: int, post_ops: tuple[p.PostOp, ...] = ()
+    x: TensorSpec,
+    weight: TensorSpec,
+    bias: TensorSpec | None,
+    y: TensorSpec,
+    window: Window,
+    groups: int,
+    post_ops: tuple[p.PostOp, ...] = (),
 ) -> Routine | None:
-    if not forms.are_floats(x, weight, bias, y):
+    if not layouts.are_floats(x, weight, bias, y):
         return None
     image, result = _image(x), _image(y)
-    vector = None if bias is None else forms.dense(bias.shape)
+    vector = None if bias is None else memory_descs.dense(bias.shape)
 
-    def made(filters: p.Form) -> Primitive:
-        return _Forms(image, filters, vector, result).forward(window, post_ops)
+    def made(filters: p.MemoryDesc) -> Primitive:
+        return _Descs(image, filters, vector, result).forward(window, post_ops)
 
     primitive = _fastest(made, _filters(weight, groups), _chosen(weight, groups))
     if primitive is None:
         return None
     routine = Routine()
-    source = read_as(routine, x, forms.of(x), primitive.form(f.SRC))
-    filters = read_as(routine, weight, _filters(weight, groups), primitive.form(f.WEIGHTS))
-    offset = None if bias is None else read_as(routine, bias, forms.of(bias), primitive.form(f.BIAS))
-    with written_as(routine, y, forms.of(y), primitive.form(f.DST)) as target:
+    source = read_as(routine, x, memory_descs.of(x), primitive.memory_desc(f.SRC))
+    filters = read_as(routine, weight, _filters(weight, groups), primitive.memory_desc(f.WEIGHTS))
+    offset = None if bias is None else read_as(routine, bias, memory_descs.of(bias), primitive.memory_desc(f.BIAS))
+    with written_as(routine, y, memory_descs.of(y), primitive.memory_desc(f.DST)) as target:
         routine.run(primitive, {f.SRC: source, f.WEIGHTS: filters, f.BIAS: offset, f.DST: target})
     return routine
 
 
-def conv2d_derivative(dy: Form, weight: Form, dx: Form, *, window: Window, groups: int) -> Routine | None:
+def conv2d_derivative(
+    dy: TensorSpec, weight: TensorSpec, dx: TensorSpec, *, window: Window, groups: int
+) -> Routine | None:
     """Derivative by the images."""
-    if not forms.are_floats(dy, weight, dx):
+    if not layouts.are_floats(dy, weight, dx):
         return None
     image, result, chosen = _image(dx), _image(dy), _chosen(weight, groups)
-    hint = _Forms(image, chosen, None, result).forward(window)
+    hint = _Descs(image, chosen, None, result).forward(window)
 
-    def made(filters: p.Form) -> Primitive:
+    def made(filters: p.MemoryDesc) -> Primitive:
         return Primitive("convolution_backward_data", _DIRECT, image, filters, result, *_geometry(window), forward=hint)
 
     primitive = _fastest(made, chosen)
     if primitive is None:
         return None
     routine = Routine()
-    source = read_as(routine, dy, forms.of(dy), primitive.form(f.DIFF_DST))
-    filters = read_as(routine, weight, _filters(weight, groups), primitive.form(f.WEIGHTS))
-    with written_as(routine, dx, forms.of(dx), primitive.form(f.DIFF_SRC)) as target:
+    source = read_as(routine, dy, memory_descs.of(dy), primitive.memory_desc(f.DIFF_DST))
+    filters = read_as(routine, weight, _filters(weight, groups), primitive.memory_desc(f.WEIGHTS))
+    with written_as(routine, dx, memory_descs.of(dx), primitive.memory_desc(f.DIFF_SRC)) as target:
         routine.run(primitive, {f.DIFF_DST: source, f.WEIGHTS: filters, f.DIFF_SRC: target})
     return routine
 
 
-def conv2d_gradient(x: Form, dy: Form, dweight: Form, *, window: Window, groups: int) -> Routine | None:
+def conv2d_gradient(
+    x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
+) -> Routine | None:
     """Gradient by the filters."""
-    if not forms.are_floats(x, dy, dweight):
+    if not layouts.are_floats(x, dy, dweight):
         return None
     image, result, chosen = _image(x), _image(dy), _chosen(dweight, groups)
-    hint = _Forms(image, chosen, None, result).forward(window)
+    hint = _Descs(image, chosen, None, result).forward(window)
 
-    def made(filters: p.Form) -> Primitive:
+    def made(filters: p.MemoryDesc) -> Primitive:
         return Primitive(
             "convolution_backward_weights", _DIRECT, image, filters, None, result, *_geometry(window), forward=hint
         )
@@ -116,15 +135,15 @@ def conv2d_gradient(x: Form, dy: Form, dweight: Form, *, window: Window, groups:
     if primitive is None:
         return None
     routine = Routine()
-    source = read_as(routine, x, forms.of(x), primitive.form(f.SRC))
-    slope = read_as(routine, dy, forms.of(dy), primitive.form(f.DIFF_DST))
-    with written_as(routine, dweight, _filters(dweight, groups), primitive.form(f.DIFF_WEIGHTS)) as target:
+    source = read_as(routine, x, memory_descs.of(x), primitive.memory_desc(f.SRC))
+    slope = read_as(routine, dy, memory_descs.of(dy), primitive.memory_desc(f.DIFF_DST))
+    with written_as(routine, dweight, _filters(dweight, groups), primitive.memory_desc(f.DIFF_WEIGHTS)) as target:
         routine.run(primitive, {f.SRC: source, f.DIFF_DST: slope, f.DIFF_WEIGHTS: target})
     return routine
 
 
-def _fastest(made: Callable[[p.Form], Primitive], *choices: p.Form) -> Primitive | None:
-    """The primitive of the first choice that runs code of its own; none where all go by the library's plain loops."""
+def _fastest(made: Callable[[p.MemoryDesc], Primitive], *choices: p.MemoryDesc) -> Primitive | None:
+    """The primitive of the first choice that has direct code, else of the last; None if that runs plain loops."""
     found = None
     for choice in choices:
         primitive = made(choice)
@@ -134,19 +153,19 @@ def _fastest(made: Callable[[p.Form], Primitive], *choices: p.Form) -> Primitive
     return None if found is None or "ref" in found.implementation else found
 
 
-def _image(form: Form) -> p.Form:
-    return forms.dense(form.shape, axes=forms.CHANNELS_LAST)
+def _image(spec: TensorSpec) -> p.MemoryDesc:
+    return memory_descs.dense(spec.shape, axes=layouts.CHANNELS_LAST)
 
 
-def _filters(form: Form, groups: int) -> p.Form:
+def _filters(spec: TensorSpec, groups: int) -> p.MemoryDesc:
     """Filters as they lie; with an axis of groups before the others where there are several."""
-    strides = forms.strides_of(form)
+    strides = layouts.strides_of(spec)
     if groups == 1:
-        return p.form(form.shape, strides)
-    kernels = form.shape[0] // groups
-    return p.form((groups, kernels, *form.shape[1:]), (kernels * strides[0], *strides))
+        return p.memory_desc(spec.shape, strides)
+    kernels = spec.shape[0] // groups
+    return p.memory_desc((groups, kernels, *spec.shape[1:]), (kernels * strides[0], *strides))
 
 
-def _chosen(form: Form, groups: int) -> p.Form:
-    shape = form.shape if groups == 1 else (groups, form.shape[0] // groups, *form.shape[1:])
-    return forms.chosen(shape)
+def _chosen(spec: TensorSpec, groups: int) -> p.MemoryDesc:
+    shape = spec.shape if groups == 1 else (groups, spec.shape[0] // groups, *spec.shape[1:])
+    return memory_descs.chosen(shape)

@@ -6,12 +6,12 @@ set. So are logarithms and most powers: NumPy's take a third of the library's ti
 
 from __future__ import annotations
 
-from singa_lite.kernels.kernel_set import Form
-from singa_lite.kernels.onednn_kernels import algorithms, forms
+from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.line import Steps, along, can_reorder
-from singa_lite.kernels.onednn_kernels.routine import Operand, Routine
+from singa_lite.kernels.onednn_kernels.line import Binary, Eltwise, Steps, along, can_reorder
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.strides import ordered_strides
 
 #: Elements from which on sums, products and copies are served: they move 2 MiB and more.
@@ -20,88 +20,88 @@ _LARGE = 1 << 18
 _POWERS = {0.5: (algorithms.SQRT, 0.0, 0.0), 2.0: (algorithms.SQUARE, 0.0, 0.0), -1.0: (algorithms.POWER, 1.0, -1.0)}
 
 
-def copy(x: Form, y: Form) -> Routine | None:
+def copy(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """Large tensors of one shape, whatever their strides."""
     if y.size < _LARGE or x.shape != y.shape or not can_reorder(x, y):
         return None
-    if forms.are_alike(y, x):
-        return along(y, x, add=lambda steps, x: steps.chain(y, x, ("binary", algorithms.MAXIMUM, x)))
-    reorder = p.Reorder(forms.of(x), forms.of(y))
+    if layouts.are_alike(y, x):
+        return along(y, x, add=lambda steps, x: steps.chain(y, x, Binary(algorithms.MAXIMUM, x)))
+    reorder = p.Reorder(memory_descs.of(x), memory_descs.of(y))
     # What is called "simple" is a plain copy of rows, or loops over single elements where the order of axes changes.
-    if "jit" not in reorder.implementation and forms.order_of(x) != forms.order_of(y):
+    if "jit" not in reorder.implementation and layouts.order_of(x) != layouts.order_of(y):
         return None
     return _one_step(reorder, {f.SRC: x, f.DST: y})
 
 
-def add(a: Form, b: Form, y: Form) -> Routine | None:
+def add(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
     """Large tensors; a or b may broadcast."""
     return _two_operands(algorithms.ADD, a, b, y) or _two_operands(algorithms.ADD, b, a, y)
 
 
-def subtract(a: Form, b: Form, y: Form) -> Routine | None:
+def subtract(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
     """Large tensors; b may broadcast."""
     return _two_operands(algorithms.SUBTRACT, a, b, y)
 
 
-def multiply(a: Form, b: Form, y: Form) -> Routine | None:
+def multiply(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
     """Large tensors; a or b may broadcast."""
     return _two_operands(algorithms.MULTIPLY, a, b, y) or _two_operands(algorithms.MULTIPLY, b, a, y)
 
 
-def divide(a: Form, b: Form, y: Form) -> Routine | None:
+def divide(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
     """Large tensors; b may broadcast."""
     return _two_operands(algorithms.DIVIDE, a, b, y)
 
 
-def scale(x: Form, y: Form, *, alpha: float, beta: float) -> Routine | None:
+def scale(x: TensorSpec, y: TensorSpec, *, alpha: float, beta: float) -> Routine | None:
     """Rounded once, not twice."""
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, algorithms.LINEAR, alpha, beta))
 
 
-def power(x: Form, y: Form, *, exponent: float) -> Routine | None:
+def power(x: TensorSpec, y: TensorSpec, *, exponent: float) -> Routine | None:
     """Square roots, squares and reciprocals."""
     if exponent not in _POWERS:
         return None
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, *_POWERS[exponent]))
 
 
-def exp(x: Form, y: Form) -> Routine | None:
-    """The larger of e**x and x, which is e**x, but for NaN, of which the library makes inf."""
+def exp(x: TensorSpec, y: TensorSpec) -> Routine | None:
+    """max(e**x, x): that is e**x, but NaN for NaN, for which the library's e**x alone gives inf."""
 
-    def fill(steps: Steps, x: Form) -> None:
-        same, larger = (("binary", algorithms.MAXIMUM, x),) * 2
-        steps.chain(y, x, same, ("eltwise", algorithms.EXP, 0.0, 0.0), larger)
+    def fill(steps: Steps, x: TensorSpec) -> None:
+        same, larger = (Binary(algorithms.MAXIMUM, x),) * 2
+        steps.chain(y, x, same, Eltwise(algorithms.EXP), larger)
 
     return along(y, x, add=fill)
 
 
-def _two_operands(algorithm: int, a: Form, b: Form, y: Form) -> Routine | None:
-    """y = a and b by a binary algorithm, where a is like y, and b is as well or broadcasts."""
-    if y.size < _LARGE or not forms.are_alike(y, a) or not forms.are_floats(b):
+def _two_operands(algorithm: int, a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
+    """y = algorithm(a, b), where a lies as y does, and b does too or broadcasts."""
+    if y.size < _LARGE or not layouts.are_alike(y, a) or not layouts.are_floats(b):
         return None
-    if forms.are_alike(y, b):
-        return along(y, a, b, add=lambda steps, a: steps.chain(y, a, ("binary", algorithm, b)))
+    if layouts.are_alike(y, b):
+        return along(y, a, b, add=lambda steps, a: steps.chain(y, a, Binary(algorithm, b)))
     second = _broadcast(b, y)
     if second is None:
         return None
-    form = forms.of(y)
-    primitive = p.Primitive("binary", algorithm, form, second, form)
+    desc = memory_descs.of(y)
+    primitive = p.Primitive("binary", algorithm, desc, second, desc)
     if "jit" not in primitive.implementation:
         return None
     return _one_step(primitive, {f.SRC: a, f.SRC_1: b, f.DST: y})
 
 
-def _broadcast(b: Form, y: Form) -> p.Form | None:
-    """The form of b with leading axes of extent 1, if it lies in y's order of axes without gaps."""
+def _broadcast(b: TensorSpec, y: TensorSpec) -> p.MemoryDesc | None:
+    """The descriptor of b with leading axes of extent 1, if it lies in y's order of axes without gaps."""
     shape = (1,) * (y.ndim - b.ndim) + b.shape
-    strides = ordered_strides(shape, forms.order_of(y))
+    strides = ordered_strides(shape, layouts.order_of(y))
     own = (0,) * (y.ndim - b.ndim) + tuple(stride // b.dtype.itemsize for stride in b.strides)
     if any(extent > 1 and stride != wanted for extent, stride, wanted in zip(shape, own, strides, strict=True)):
         return None
-    return p.form(shape, strides)
+    return p.memory_desc(shape, strides)
 
 
-def _one_step(primitive: p.Primitive, operands: dict[int, Operand | None]) -> Routine:
+def _one_step(primitive: p.Primitive, operands: dict[int, BufferView | None]) -> Routine:
     routine = Routine()
     routine.run(primitive, operands)
     return routine

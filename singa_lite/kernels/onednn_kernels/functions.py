@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ctypes as c
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+#: A type of C, as ctypes has it; and a function, of whose result ctypes says nothing.
+CType: TypeAlias = type[Any]
+CFunction: TypeAlias = Callable[..., Any]
 
 #: One letter for each type of argument: o a new object, p an object or memory, d extents of axes.
-TYPES: dict[str, Any] = {
+TYPES: dict[str, CType] = {
     "o": c.POINTER(c.c_void_p),
     "p": c.c_void_p,
     "d": c.POINTER(c.c_int64),
@@ -79,17 +84,17 @@ MULTIPLE_SRC = 1024
 
 
 def post_op(index: int) -> int:
-    """The second operand of the binary post-op at this place, DNNL_ARG_ATTR_MULTIPLE_POST_OP | DNNL_ARG_SRC_1."""
+    """The second operand of the binary post-op of this index, DNNL_ARG_ATTR_MULTIPLE_POST_OP | DNNL_ARG_SRC_1."""
     return 32768 * (index + 1) | SRC_1
 
 
 def slope(index: int) -> int:
-    """What the prelu post-op at this place multiplies negative numbers by, DNNL_ARG_ATTR_MULTIPLE_POST_OP | WEIGHTS."""
+    """What the prelu post-op of this index multiplies negative numbers by, DNNL_ARG_ATTR_MULTIPLE_POST_OP | WEIGHTS."""
     return 32768 * (index + 1) | WEIGHTS
 
 
 # dnnl_query_t
-IMPLEMENTATION, ARGUMENT_FORM, SCRATCHPAD_FORM = 8, 255, 136
+IMPLEMENTATION, ARGUMENT_DESC, SCRATCHPAD_DESC = 8, 255, 136
 
 # dnnl_data_type_t
 DATA_TYPES = {"float32": 3, "int32": 4, "int8": 5, "uint8": 6}

@@ -1,4 +1,4 @@
-"""Layer normalization: the library's passes over rows; what concerns one number a row is left to the host.
+"""Layer normalization: the library's passes over rows; work on one number a row is done on the host.
 
 The library keeps the biased variance where the interface keeps 1 / sqrt(variance + epsilon).
 """
@@ -6,19 +6,18 @@ The library keeps the biased variance where the interface keeps 1 / sqrt(varianc
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
-from singa_lite.kernels.onednn_kernels import forms
 from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
 from singa_lite.kernels.onednn_kernels.columns import Columns, Span
 from singa_lite.kernels.onednn_kernels.moments import (
-    Operands,
+    Arguments,
     add_variance,
     backward,
     forward,
@@ -30,19 +29,25 @@ from singa_lite.kernels.onednn_kernels.routine import Routine
 from singa_lite.kernels.onednn_kernels.running_sums import Link
 from singa_lite.kernels.onednn_kernels.work import Work, lies
 
-Array = np.ndarray[Any, Any]
-
 _AFFINE = f.USE_SCALE | f.USE_SHIFT
 #: Elements of a piece: it stays in the caches of the cores from one step to the next.
 _PIECE = 1 << 18
 
 
 def layer_norm(
-    x: Form, gamma: Form, beta: Form, y: Form, mean: Form, inv_std: Form, *, epsilon: float
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    y: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    *,
+    epsilon: float,
 ) -> Routine | None:
-    """Forward, a few rows at a time: less their first values, which is exact where means are large, then normalized.
+    """Forward, a few rows at a time: each row less its first value, then normalized.
 
-    So a row of equal numbers is a row of zeros, and its mean is not off by a rounding that would be multiplied.
+    The subtraction is exact where means are large. A row of equal numbers becomes a row of zeros: its mean has no
+    rounding error, which a division by a tiny deviation would enlarge.
     """
     if not _are_rows(x, gamma, beta, y, mean, inv_std):
         return None
@@ -70,13 +75,15 @@ def layer_norm(
 
 
 def _less_first(work: Work, rows: int, features: int) -> Primitive:
-    """A matrix less a number for each row."""
-    matrix, column = forms.dense((rows, features)), forms.dense((rows, 1))
+    """A matrix minus one number for each row."""
+    matrix, column = memory_descs.dense((rows, features)), memory_descs.dense((rows, 1))
     return work.make("binary", a.SUBTRACT, matrix, column, matrix)
 
 
-def layer_norm_derivative(dy: Form, x: Form, gamma: Form, mean: Form, inv_std: Form, dx: Form) -> Routine | None:
-    """The primitive makes the sums too; in its form without them it takes no scale."""
+def layer_norm_derivative(
+    dy: TensorSpec, x: TensorSpec, gamma: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dx: TensorSpec
+) -> Routine | None:
+    """The primitive makes the sums of `layer_norm_gradient` too: without them it takes no scale."""
     if not _are_rows(dy, x, gamma, mean, inv_std, dx):
         return None
     work = Work(x.size)
@@ -84,22 +91,24 @@ def layer_norm_derivative(dy: Form, x: Form, gamma: Form, mean: Form, inv_std: F
     if is_slow(primitive):
         return None
     dgamma, dbeta = (work.temporary(gamma.shape, "float32") for _ in range(2))
-    vectors: Operands = {f.MEAN: mean, f.VARIANCE: add_variance(work, inv_std), f.DIFF_SCALE: dgamma}
+    vectors: Arguments = {f.MEAN: mean, f.VARIANCE: add_variance(work, inv_std), f.DIFF_SCALE: dgamma}
     # It asks for the shift and makes no use of it.
     vectors |= {f.DIFF_SHIFT: dbeta, f.SCALE: gamma, f.SHIFT: gamma}
     work.run(primitive, {f.SRC: x, f.DIFF_DST: dy, f.DIFF_SRC: dx, **vectors})
     return work
 
 
-def layer_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Form, dbeta: Form) -> Routine | None:
-    """Sums by features, which lie as channels do, of dy and of it times what was normalized."""
+def layer_norm_gradient(
+    dy: TensorSpec, x: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dgamma: TensorSpec, dbeta: TensorSpec
+) -> Routine | None:
+    """Sums by features of dy and of dy * (x - mean) * inv_std. Features lie as channels do where these lie last."""
     if not _are_rows(dy, x, mean, inv_std, dgamma, dbeta):
         return None
     work, features = Work(x.size), dgamma.size
     sums = ChannelSums(Columns(work, (mean.size, features, 1, 1), True))
 
-    def move(rows: Span) -> tuple[p.Form, list[Link]]:
-        matrix, column = forms.dense((rows.length, features)), forms.dense((rows.length, 1))
+    def move(rows: Span) -> tuple[p.MemoryDesc, list[Link]]:
+        matrix, column = memory_descs.dense((rows.length, features)), memory_descs.dense((rows.length, 1))
         average, scale = (work.part(vector, *rows) for vector in (mean, inv_std))
         return matrix, [Link(a.SUBTRACT, column, average), Link(a.MULTIPLY, column, scale)]
 
@@ -109,12 +118,12 @@ def layer_norm_gradient(dy: Form, x: Form, mean: Form, inv_std: Form, dgamma: Fo
     return work
 
 
-def _are_rows(*tensors: Form) -> bool:
-    """Whether rows lie one behind the other, and so do the elements of each."""
-    return forms.are_floats(*tensors) and all(lies(tensor, range(tensor.ndim)) for tensor in tensors)
+def _are_rows(*tensors: TensorSpec) -> bool:
+    """Whether all are float32, in C order and without gaps."""
+    return layouts.are_floats(*tensors) and all(lies(tensor, range(tensor.ndim)) for tensor in tensors)
 
 
-def _rows(count: int, parameter: Form) -> tuple[p.Form, p.Form, p.Form]:
-    """Forms of x, y and a statistic."""
-    matrix = forms.dense((count, parameter.size))
-    return matrix, matrix, forms.dense((count,))
+def _rows(count: int, parameter: TensorSpec) -> tuple[p.MemoryDesc, p.MemoryDesc, p.MemoryDesc]:
+    """Descriptors of x, y and a statistic."""
+    matrix = memory_descs.dense((count, parameter.size))
+    return matrix, matrix, memory_descs.dense((count,))

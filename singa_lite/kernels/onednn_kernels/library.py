@@ -8,12 +8,11 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from singa_lite.kernels.onednn_kernels.functions import FUNCTIONS, TYPES
+from singa_lite.kernels.onednn_kernels.functions import FUNCTIONS, TYPES, CFunction, CType
 from singa_lite.unique import Unique
 
-#: What `SINGA_LITE_ONEDNN` may hold in the place of a path: do without the library.
+#: What `SINGA_LITE_ONEDNN` may hold instead of a path: do without the library.
 OFF = "off"
 #: The major version whose C interface `functions.py` states.
 MAJOR = 3
@@ -24,7 +23,7 @@ _STATUS = {1: "out of memory", 2: "invalid arguments", 3: "unimplemented", 5: "r
 class OneDNNError(RuntimeError):
     """A call of the library that failed, by name, with its status."""
 
-    #: The status where the library has no code for the forms it was asked for.
+    #: The status where the library has no code for the tensors it was asked for.
     UNIMPLEMENTED = 3
 
     def __init__(self, function: str, status: int) -> None:
@@ -48,19 +47,19 @@ class Library(Unique):
         self.version = self._version()
         for name, letters in FUNCTIONS.items():
             setattr(self, name, self._checked(name, letters))
-        self.query_md: Any = self._function("primitive_desc_query_md", c.c_void_p, "pii")
-        self.query: Any = self._function("primitive_desc_query", c.c_int, "piip")
-        self.form_bytes: Any = self._function("memory_desc_get_size", c.c_size_t, "p")
-        self.forms_equal: Any = self._function("memory_desc_equal", c.c_int, "pp")
+        self.query_md = self._function("primitive_desc_query_md", c.c_void_p, "pii")
+        self.query = self._function("primitive_desc_query", c.c_int, "piip")
+        self.desc_bytes = self._function("memory_desc_get_size", c.c_size_t, "p")
+        self.descs_equal = self._function("memory_desc_equal", c.c_int, "pp")
         # One of each for the life of the process: a stream of the CPU runs its calls in the caller's thread.
         self.engine = self.make("engine_create", 1, 0)
         self.stream = self.make("stream_create", self.engine, 1)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> CFunction:
         # Reached only for names that `functions.py` does not state; the functions are set when the library is loaded.
         raise AttributeError(f"oneDNN: wanted one of the stated functions, received {name!r}")
 
-    def make(self, function: str, *arguments: Any) -> c.c_void_p:
+    def make(self, function: str, *arguments: object) -> c.c_void_p:
         """Call a function whose first argument is where to put a new object, and return the object."""
         out = c.c_void_p()
         getattr(self, function)(c.byref(out), *arguments)
@@ -73,22 +72,21 @@ class Library(Unique):
             raise OSError(f"{self.path}: wanted oneDNN {MAJOR}, received version {version}")
         return version
 
-    def _checked(self, name: str, letters: str) -> Any:
-        function = self._function(name, c.c_int, letters)
-
-        def check(status: int, _function: Any, _arguments: Any) -> None:
+    def _checked(self, name: str, letters: str) -> CFunction:
+        def check(status: int, _function: object, _arguments: object) -> None:
             if status:
                 raise OneDNNError(name, status)
 
-        function.errcheck = check
-        return function
+        return self._function(name, c.c_int, letters, check)
 
-    def _function(self, name: str, result: Any, letters: str) -> Any:
+    def _function(self, name: str, result: CType, letters: str, check: CFunction | None = None) -> CFunction:
         try:
             function = self._library[f"dnnl_{name}"]
         except AttributeError as error:
             raise OSError(f"{self.path}: wanted oneDNN {MAJOR}, received a library without dnnl_{name}") from error
         function.restype, function.argtypes = result, tuple(TYPES[letter] for letter in letters)
+        if check is not None:
+            function.errcheck = check
         return function
 
 

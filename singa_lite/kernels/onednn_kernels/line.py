@@ -1,62 +1,89 @@
-"""Work along memory: tensors that lie alike are lines of elements to primitives that treat each by itself."""
+"""Element-wise work along memory: tensors that lie alike are taken as lines of elements."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
-from singa_lite.kernels.kernel_set import Form, Forms, Launch
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec, TensorSpecs
 from singa_lite.kernels.onednn_kernels import algorithms as a
-from singa_lite.kernels.onednn_kernels import forms
 from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.routine import Operand, Routine, flat
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine, flat
 from singa_lite.kernels.onednn_kernels.work import Work
 from singa_lite.kernels.routine import Temporary, in_order
 
 #: Elements of a piece: four tensors' pieces stay in a cache of 32 MiB from one primitive to the next.
 PIECE = 1 << 20
 
-#: What is done with each element on its way to the target: ("binary", algorithm, operand), ("eltwise", algorithm,
-#: alpha, beta), and at the end, if at all, ("sum", scale): the target's old value times scale is added.
-Link = tuple[Any, ...]
+
+class Binary(NamedTuple):
+    """An element and its counterpart in another buffer, or the one number of it, become one by an algorithm."""
+
+    algorithm: int
+    other: BufferView
+
+
+class Eltwise(NamedTuple):
+    """An element becomes the algorithm's function of it."""
+
+    algorithm: int
+    alpha: float = 0.0
+    beta: float = 0.0
+
+
+class AddOld(NamedTuple):
+    """The target's old value times the scale is added. Only at the end of a chain."""
+
+    scale: float
+
+
+#: What is done with each element on its way from the source to the target.
+Link = Binary | Eltwise | AddOld
 
 
 class Steps(Routine):
-    """Steps over `size` elements of tensors that lie alike. An operand may be one number instead: a `Temporary`."""
+    """Steps over `size` elements of tensors that lie alike. A `Temporary` stands for one number for all elements."""
 
     def __init__(self, size: int, temporary_bytes: int = 0) -> None:
         super().__init__(temporary_bytes=temporary_bytes)
         self.size = size
 
     @property
-    def line(self) -> p.Form:
-        """The form of the tensors."""
-        return forms.dense((self.size,))
+    def line(self) -> p.MemoryDesc:
+        """The descriptor of the tensors."""
+        return memory_descs.dense((self.size,))
 
-    def chain(self, target: Operand, source: Operand, *links: Link) -> None:
-        """target = source, taken through the links one by one. The first link is binary; target may be source."""
-        (_, algorithm, other), *rest = links
-        operands = {f.SRC: source, f.SRC_1: other, f.DST: target}
+    def chain(self, target: BufferView, source: BufferView, *links: Link) -> None:
+        """target = source, taken through the links one by one. The first is a `Binary`; target may be source."""
+        first, *others = links
+        if not isinstance(first, Binary):
+            raise TypeError(f"wanted a binary link to begin with, received {first}")
+        operands = {f.SRC: source, f.SRC_1: first.other, f.DST: target}
         post_ops: list[p.PostOp] = []
-        for index, (kind, *arguments) in enumerate(rest):
-            if kind == "binary":
-                operands[f.post_op(index)] = arguments[1]
-                post_ops.append((kind, arguments[0], self._form(arguments[1])))
+        for index, link in enumerate(others):
+            if isinstance(link, Binary):
+                operands[f.post_op(index)] = link.other
+                post_ops.append(("binary", link.algorithm, self._desc(link.other)))
+            elif isinstance(link, Eltwise):
+                post_ops.append(("eltwise", *link))
             else:
-                post_ops.append((kind, *arguments, 0, 0) if kind == "sum" else (kind, *arguments))
-        made = Primitive("binary", algorithm, self.line, self._form(other), self.line, post_ops=post_ops)
+                post_ops.append(("sum", link.scale, 0, 0))
+        made = Primitive("binary", first.algorithm, self.line, self._desc(first.other), self.line, post_ops=post_ops)
         self.run(made, operands)
 
-    def eltwise(self, target: Operand, source: Operand, algorithm: int, alpha: float = 0.0, beta: float = 0.0) -> None:
+    def eltwise(
+        self, target: BufferView, source: BufferView, algorithm: int, alpha: float = 0.0, beta: float = 0.0
+    ) -> None:
         """target = the algorithm's function of source; target may be source."""
         self.run(self._eltwise(algorithm, alpha, beta), {f.SRC: source, f.DST: target})
 
     def derivative(
-        self, dx: Operand, dy: Operand, known: Operand, algorithm: int, alpha: float = 0.0, beta: float = 0.0
+        self, dx: BufferView, dy: BufferView, known: BufferView, algorithm: int, alpha: float = 0.0, beta: float = 0.0
     ) -> None:
-        """dx = dy * its derivative. known: what the function gave, for algorithms `_FROM_RESULT`, else what it took."""
+        """dx = dy * the derivative. known: the function's result for algorithms `_FROM_RESULT`, else its input."""
         forward, lines = self._eltwise(algorithm, alpha, beta), (self.line,) * 3
         made = Primitive("eltwise_backward", algorithm, *lines, alpha, beta, forward=forward)
         argument = f.DST if algorithm >= a.RELU_FROM_RESULT else f.SRC
@@ -65,28 +92,28 @@ class Steps(Routine):
     def _eltwise(self, algorithm: int, alpha: float, beta: float) -> Primitive:
         return Primitive("eltwise_forward", f.FORWARD_TRAINING, algorithm, self.line, self.line, alpha, beta)
 
-    def clip(self, target: Operand, source: Operand, least: float, largest: float) -> None:
+    def clip(self, target: BufferView, source: BufferView, least: float, largest: float) -> None:
         """target = min(max(source, least), largest), NaN where source is NaN; target may be source."""
         self.bound(target, source, largest, a.MINIMUM)
         self.bound(target, target, least, a.MAXIMUM)
 
-    def bound(self, target: Operand, source: Operand, bound: float, algorithm: int) -> None:
+    def bound(self, target: BufferView, source: BufferView, bound: float, algorithm: int) -> None:
         """target = the bound or source, by algorithm MINIMUM or MAXIMUM; NaN where source is NaN, 0.0 where it is -0.0.
 
-        Of two numbers of which one is NaN, and of two zeros, the library takes the second, so the bound is made first.
+        Where one of two numbers is NaN, or both are zeros, the library takes the second, so the bound is made first.
         """
-        number, no_sign = ("eltwise", a.LINEAR, 1.0, bound), ("eltwise", a.LINEAR, 1.0, 0.0)
-        self.chain(target, source, ("binary", a.LESS, source), number, ("binary", algorithm, source), no_sign)
+        number, no_sign = Eltwise(a.LINEAR, 1.0, bound), Eltwise(a.LINEAR, 1.0)
+        self.chain(target, source, Binary(a.LESS, source), number, Binary(algorithm, source), no_sign)
 
-    def _form(self, operand: Operand) -> p.Form:
-        return self.line if isinstance(operand, Form) else forms.dense((1,))
+    def _desc(self, operand: BufferView) -> p.MemoryDesc:
+        return self.line if isinstance(operand, TensorSpec) else memory_descs.dense((1,))
 
 
 class Line(Work):
-    """Steps of its own, then steps over tensors that lie alike, piece after piece if there are several of these.
+    """Steps of its own, then steps over tensors that lie alike; where these are several, piece after piece.
 
-    size: of each of the tensors, whose forms are alike (`forms.are_alike`). piece: elements that one primitive leaves
-    in the cache for the next. Up to `alone.SMALL` elements are done by one thread.
+    size: of each of the tensors, which lie alike (`layouts.are_alike`). piece: elements that one primitive leaves
+    in the cache for the next. Up to `one_thread.SMALL` elements are done by one thread.
     """
 
     def __init__(self, size: int, piece: int = PIECE) -> None:
@@ -95,11 +122,11 @@ class Line(Work):
         self._over: dict[int, Steps] = {}
 
     def numbers(self, count: int) -> tuple[Temporary, ...]:
-        """Places for single numbers, which a step on the host writes at each run."""
+        """Temporaries of one number, which a step on the host writes at each run."""
         return tuple(self.temporary((1,), "float32") for _ in range(count))
 
     def each(self, add: Callable[[Steps], None]) -> Line:
-        """Say what is done with a piece, once all temporaries are taken: `add` adds its steps."""
+        """State what is done with a piece: `add` adds the steps. To be called when all temporaries are taken."""
         with self.making():
             self._make(self.size, add)
             if len(self._over[self.size].steps) == 1:
@@ -117,35 +144,37 @@ class Line(Work):
         """Of the temporaries and the primitive that needs most."""
         return max(super().scratch_bytes, *(steps.scratch_bytes for steps in self._over.values()))
 
-    def _launch(self, forms: Forms, arrays: tuple[Any, ...], scratch: Any) -> Launch:
-        launches = [super()._launch(forms, arrays, scratch)] if self.steps else []
+    def _launch(
+        self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None
+    ) -> Launch:
+        launches = [super()._launch(specs, arrays, scratch)] if self.steps else []
         lines = [array if array is None or array.size != self.size else flat(array) for array in arrays]
         for start in range(0, self.size, self.piece):
             stop = min(start + self.piece, self.size)
             pieces = tuple(line if line is None or line.size != self.size else line[start:stop] for line in lines)
-            launches.append(self._over[stop - start].bind(forms, pieces, scratch))
+            launches.append(self._over[stop - start].bind(specs, pieces, scratch))
         return in_order(launches)
 
 
 #: Adds the steps that fill the target from a source that lies as it does; the source may be the target itself.
-Fill = Callable[[Steps, Form], None]
+Fill = Callable[[Steps, TensorSpec], None]
 
 
-def along(target: Form, source: Form, *others: Form, add: Fill) -> Line | None:
+def along(target: TensorSpec, source: TensorSpec, *others: TensorSpec, add: Fill) -> Line | None:
     """Steps that fill the target from a source, which is first copied into it if it lies otherwise.
 
     None where the target has gaps, or the others do not lie as it does.
     """
-    if not forms.are_alike(target, *others) or source.shape != target.shape or not can_reorder(source):
+    if not layouts.are_alike(target, *others) or source.shape != target.shape or not can_reorder(source):
         return None
     line = Line(target.size)
-    if forms.are_alike(target, source):
+    if layouts.are_alike(target, source):
         return line.each(lambda steps: add(steps, source))
     with line.making():
-        line.run(p.Reorder(forms.of(source), forms.of(target)), {f.SRC: source, f.DST: target})
+        line.run(p.Reorder(memory_descs.of(source), memory_descs.of(target)), {f.SRC: source, f.DST: target})
     return line.each(lambda steps: add(steps, target))
 
 
-def can_reorder(*tensors: Form) -> bool:
+def can_reorder(*tensors: TensorSpec) -> bool:
     """Whether the library can copy these: float32 tensors without broadcast axes."""
-    return all(forms.are_floats(form) and all(stride > 0 for stride in form.strides) for form in tensors)
+    return all(layouts.are_floats(spec) and all(stride > 0 for stride in spec.strides) for spec in tensors)

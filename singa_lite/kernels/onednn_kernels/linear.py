@@ -1,7 +1,7 @@
-"""Matrix products: oneDNN's matmul, and two detours for small batches, where the weight's bytes are all the work.
+"""Matrix products: oneDNN's matmul, and two other ways for small batches, whose time goes into reading the weight.
 
-Of weights in C order the primitive `matmul` makes blocks in its scratch, tile by tile, wherever they are transposed or
-have a power of two for their columns. A batch of a few dozen rows does not pay for that.
+The primitive `matmul` copies a weight in C order into blocks, in its scratch, if it is transposed or its columns are a
+power of two. For a batch of a few dozen rows that costs more than it saves.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.kernels.kernel_set import Form
-from singa_lite.kernels.onednn_kernels import algorithms, forms
+from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.conversion import read_as
@@ -24,18 +24,18 @@ from singa_lite.strides import ordered_strides
 
 Extents = tuple[int, ...]
 
-#: From so many elements on the library adds a bias faster than NumPy; elements of the rows that it does so by.
+#: The fewest elements to which the library adds a bias faster than NumPy; elements of the rows that it works on.
 _ELEMENTS_TO_ADD, _ROW = 1 << 15, 1 << 12
-#: Up to so many rows `inner_product` reads weights in C order as they are; of more it makes blocks as well.
+#: The most rows for which `inner_product` reads a weight in C order as it is; for more it makes blocks as well.
 _ROWS_WITHOUT_BLOCKS = 96
-#: Up to so many rows, and from so many elements of the transposed weight on, two small transpositions cost less.
+#: The most rows, and the fewest elements of a transposed weight, for which two small transpositions cost less.
 _ROWS_TO_SWAP, _ELEMENTS_TO_SWAP = 64, 1 << 18
 
 
 class _Matrix(NamedTuple):
     """A tensor, or a view of it, as matrices: its last two axes. strides: in elements."""
 
-    tensor: Form
+    tensor: TensorSpec
     shape: Extents
     strides: Extents
 
@@ -46,8 +46,8 @@ class _Matrix(NamedTuple):
         return _Matrix(self.tensor, (*lead, columns, rows), (*steps, column, row))
 
     @property
-    def form(self) -> p.Form:
-        return p.form(self.shape, self.strides)
+    def desc(self) -> p.MemoryDesc:
+        return p.memory_desc(self.shape, self.strides)
 
     @property
     def lies_by_rows(self) -> bool:
@@ -68,21 +68,21 @@ class _Matrix(NamedTuple):
         return _Matrix(self.tensor, (1,) * missing + self.shape, (size,) * missing + self.strides)
 
 
-def _matrix(form: Form) -> _Matrix | None:
+def _matrix(spec: TensorSpec) -> _Matrix | None:
     """None for strides that the library cannot take."""
-    strides = list(forms.strides_of(form))
+    strides = list(layouts.strides_of(spec))
     step = 1
-    for axis in reversed(range(form.ndim)):
-        if form.shape[axis] == 1:
+    for axis in reversed(range(spec.ndim)):
+        if spec.shape[axis] == 1:
             strides[axis] = step
-        step = strides[axis] * form.shape[axis]
-    return _Matrix(form, form.shape, tuple(strides)) if min(strides) > 0 else None
+        step = strides[axis] * spec.shape[axis]
+    return _Matrix(spec, spec.shape, tuple(strides)) if min(strides) > 0 else None
 
 
-def matmul(a: Form, b: Form, y: Form, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
-    """Any strides along which rows or columns lie without gaps between their elements."""
+def matmul(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
+    """For strides that leave no gaps between the elements of a row or of a column."""
     left, right, result = map(_matrix, (a, b, y))
-    if not forms.are_floats(a, b, y) or left is None or right is None or result is None:
+    if not layouts.are_floats(a, b, y) or left is None or right is None or result is None:
         return None
     left = left.transposed if transpose_a else left
     right = right.transposed if transpose_b else right
@@ -93,33 +93,44 @@ def matmul(a: Form, b: Form, y: Form, *, transpose_a: bool, transpose_b: bool) -
     return _product(left.among(axes), right.among(axes), result)
 
 
-def linear(x: Form, weight: Form, bias: Form | None, y: Form) -> Routine | None:
+def linear(x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec) -> Routine | None:
     """The bias is added before the result is stored."""
     left, right, result = map(_matrix, (x, weight, y))
-    if not forms.are_floats(x, weight, bias, y) or left is None or right is None or result is None:
+    if not layouts.are_floats(x, weight, bias, y) or left is None or right is None or result is None:
         return None
     return _product(left, right, result, bias)
 
 
-def linear_activation(x: Form, weight: Form, bias: Form | None, y: Form, *, activation: str) -> Routine | None:
+def linear_activation(
+    x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec, *, activation: str
+) -> Routine | None:
     """The activation is applied before the result is stored, too."""
     post_ops = POST_OPS.get(activation)
     left, right, result = map(_matrix, (x, weight, y))
-    if post_ops is None or not forms.are_floats(x, weight, bias, y) or left is None or right is None or result is None:
+    if (
+        post_ops is None
+        or not layouts.are_floats(x, weight, bias, y)
+        or left is None
+        or right is None
+        or result is None
+    ):
         return None
     return _product(left, right, result, bias, post_ops)
 
 
-def add_bias(x: Form, bias: Form, y: Form, *, axis: int) -> Routine | None:
-    """x and y without gaps and alike. Short rows are taken several at a time, with the bias as often."""
-    if not forms.are_alike(x, y) or not forms.are_floats(bias) or x.size < _ELEMENTS_TO_ADD:
+def add_bias(x: TensorSpec, bias: TensorSpec, y: TensorSpec, *, axis: int) -> Routine | None:
+    """For x and y that lie alike, without gaps. Several short rows are taken as one, with the bias repeated."""
+    if not layouts.are_alike(x, y) or not layouts.are_floats(bias) or x.size < _ELEMENTS_TO_ADD:
         return None
-    order = forms.order_of(x)
-    place, channels = order.index(axis % x.ndim), bias.size
-    outer, inner = (prod(x.shape[other] for other in part) for part in (order[:place], order[place + 1 :]))
+    order = layouts.order_of(x)
+    index, channels = order.index(axis % x.ndim), bias.size
+    outer, inner = (prod(x.shape[other] for other in axes) for axes in (order[:index], order[index + 1 :]))
     most = min(outer, max(_ROW // channels, 1)) if inner == 1 else 1
     times = max(n for n in range(1, most + 1) if outer % n == 0)
-    image, row = forms.dense((outer // times, times * channels, inner)), forms.dense((1, times * channels, 1))
+    image, row = (
+        memory_descs.dense((outer // times, times * channels, inner)),
+        memory_descs.dense((1, times * channels, 1)),
+    )
     primitive = _usable("binary", algorithms.ADD, image, row, image)
     if primitive is None:
         return None
@@ -131,7 +142,7 @@ def add_bias(x: Form, bias: Form, y: Form, *, axis: int) -> Routine | None:
 
 
 def _product(
-    left: _Matrix, right: _Matrix, result: _Matrix, bias: Form | None = None, post_ops: tuple[p.PostOp, ...] = ()
+    left: _Matrix, right: _Matrix, result: _Matrix, bias: TensorSpec | None = None, post_ops: tuple[p.PostOp, ...] = ()
 ) -> Routine | None:
     """result = left @ right + bias, in the fastest way that the library has for it."""
     rows = result.shape[0] if len(result.shape) == 2 and left.lies_by_rows else 0
@@ -142,39 +153,39 @@ def _product(
     large = right.transposed.lies_by_rows and right.tensor.size >= _ELEMENTS_TO_SWAP
     if 0 < rows <= _ROWS_TO_SWAP and large and bias is None and not post_ops:
         return _swapped(left, right, result)
-    vector = None if bias is None else forms.dense((1, *bias.shape))
-    primitive = _usable("matmul", left.form, right.form, vector, result.form, post_ops=post_ops)
+    vector = None if bias is None else memory_descs.dense((1, *bias.shape))
+    primitive = _usable("matmul", left.desc, right.desc, vector, result.desc, post_ops=post_ops)
     return None if primitive is None else _one_step(primitive, left, right, result, bias)
 
 
-def _one_step(primitive: Primitive, left: _Matrix, right: _Matrix, result: _Matrix, bias: Form | None) -> Routine:
+def _one_step(primitive: Primitive, left: _Matrix, right: _Matrix, result: _Matrix, bias: TensorSpec | None) -> Routine:
     routine = Routine()
-    offset = None if bias is None else read_as(routine, bias, forms.of(bias), forms.dense(bias.shape))
+    offset = None if bias is None else read_as(routine, bias, memory_descs.of(bias), memory_descs.dense(bias.shape))
     operands = {f.SRC: left.tensor, f.WEIGHTS: right.tensor, f.BIAS: offset, f.DST: result.tensor}
     routine.run(primitive, operands)
     return routine
 
 
 def _inner_product(
-    left: _Matrix, right: _Matrix, result: _Matrix, bias: Form | None, post_ops: tuple[p.PostOp, ...]
+    left: _Matrix, right: _Matrix, result: _Matrix, bias: TensorSpec | None, post_ops: tuple[p.PostOp, ...]
 ) -> Primitive | None:
-    vector = None if bias is None else forms.dense(bias.shape)
-    operands = left.form, right.transposed.form, vector, result.form
+    vector = None if bias is None else memory_descs.dense(bias.shape)
+    operands = left.desc, right.transposed.desc, vector, result.desc
     return _usable("inner_product_forward", f.FORWARD_TRAINING, *operands, post_ops=post_ops)
 
 
 def _swapped(left: _Matrix, right: _Matrix, result: _Matrix) -> Routine | None:
     """result^T = right^T @ left^T: right is read by its rows, only the two small matrices are transposed."""
     columns, rows = left.transposed, result.transposed
-    before, behind = forms.dense(columns.shape), forms.dense(rows.shape)
-    primitive = _usable("matmul", right.transposed.form, before, None, behind)
+    before, behind = memory_descs.dense(columns.shape), memory_descs.dense(rows.shape)
+    primitive = _usable("matmul", right.transposed.desc, before, None, behind)
     if primitive is None:
         return None
     routine = Routine()
-    source, target = (routine.temporary(form.nbytes) for form in (before, behind))
-    routine.run(p.Reorder(columns.form, before), {f.SRC: left.tensor, f.DST: source})
+    source, target = (routine.temporary(desc.nbytes) for desc in (before, behind))
+    routine.run(p.Reorder(columns.desc, before), {f.SRC: left.tensor, f.DST: source})
     routine.run(primitive, {f.SRC: right.tensor, f.WEIGHTS: source, f.DST: target})
-    routine.run(p.Reorder(behind, rows.form), {f.SRC: target, f.DST: result.tensor})
+    routine.run(p.Reorder(behind, rows.desc), {f.SRC: target, f.DST: result.tensor})
     return routine
 
 

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.array_types import Array
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.routine import Operand
+from singa_lite.kernels.onednn_kernels.routine import BufferView
 from singa_lite.kernels.onednn_kernels.work import Work
 from singa_lite.kernels.routine import Temporary
 
-Array = np.ndarray[Any, Any]
-Operands = dict[int, Operand]
+Arguments = dict[int, BufferView]
 
 
-def forward(work: Work, kind: str, prop: int, tensors: tuple[p.Form, ...], epsilon: float, flags: int) -> Primitive:
+def forward(
+    work: Work, kind: str, prop: int, tensors: tuple[p.MemoryDesc, ...], epsilon: float, flags: int
+) -> Primitive:
     """kind: "batch" or "layer"; tensors: x and y, which lie alike, and behind them the statistics of layers."""
     return work.make(f"{kind}_normalization_forward", prop, *tensors, epsilon, flags)
 
 
-def backward(work: Work, kind: str, tensors: tuple[p.Form, ...], flags: int) -> Primitive:
-    """tensors: as of `forward`. The variance that it is given has epsilon in it."""
+def backward(work: Work, kind: str, tensors: tuple[p.MemoryDesc, ...], flags: int) -> Primitive:
+    """tensors: as of `forward`. The variance that it is given must contain epsilon."""
     hint = forward(work, kind, f.FORWARD_TRAINING, tensors, 0.0, flags)
     return work.make(f"{kind}_normalization_backward", f.BACKWARD, tensors[0], *tensors, 0.0, flags, forward=hint)
 
@@ -35,8 +36,8 @@ def is_slow(primitive: Primitive) -> bool:
     return "ref" in primitive.implementation
 
 
-def add_variance(work: Work, inv_std: Form) -> Temporary:
-    """Add a step: the variance with epsilon in it."""
+def add_variance(work: Work, inv_std: TensorSpec) -> Temporary:
+    """Add a step: variance + epsilon, from inv_std."""
 
     def invert(inv_std: Array, variance: Array) -> None:
         np.reciprocal(inv_std, out=variance)
@@ -48,7 +49,7 @@ def add_variance(work: Work, inv_std: Form) -> Temporary:
 
 
 def inverter(epsilon: float) -> Callable[[Array], None]:
-    """A step: 1 / sqrt(variance + epsilon) in the place of the variance."""
+    """A function for a step: it overwrites the variance with 1 / sqrt(variance + epsilon)."""
 
     def invert(variance: Array) -> None:
         np.add(variance, epsilon, out=variance)

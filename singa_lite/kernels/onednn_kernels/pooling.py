@@ -1,41 +1,39 @@
-"""Two-dimensional pooling. The workspace of the library's maximum is our index: the winner's place in its window."""
+"""Two-dimensional pooling. The workspace of the library's maximum is our index: the winner's number in its window."""
 
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.interface.window import Window
-from singa_lite.kernels.kernel_set import Form
-from singa_lite.kernels.onednn_kernels import forms
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.routine import Routine
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.kernels.routine import Temporary
-
-Array = np.ndarray[Any, Any]
 
 # dnnl_pooling_max, dnnl_pooling_avg_include_padding, dnnl_pooling_avg_exclude_padding
 _MAXIMUM, _AVERAGE_OF_ALL, _AVERAGE = 0x1FF, 0x2FF, 0x3FF
 
 
-def max_pool2d(x: Form, y: Form, index: Form | None, *, window: Window) -> Routine | None:
+def max_pool2d(x: TensorSpec, y: TensorSpec, index: TensorSpec | None, *, window: Window) -> Routine | None:
     """The library's maximum passes over NaN and is never below the least finite number.
 
     So the mean of each channel is taken as well, which reads x at the speed of memory; channels whose mean is NaN or
     infinite are done again on the host.
     """
     tensors = (x, y) if index is None else (x, y, index)
-    if not forms.are_floats(x, y) or not Images.fit(*tensors):
+    if not layouts.are_floats(x, y) or not Images.fit(*tensors):
         return None
     images = Images(*tensors)
     kind = f.FORWARD_INFERENCE if index is None else f.FORWARD_TRAINING
-    maximum = _forward(images, window, _MAXIMUM, images.form(x), images.form(y), kind)
-    if _is_slow(maximum) or (index is not None and maximum.form(f.WORKSPACE) != images.form(index)):
+    maximum = _forward(images, window, _MAXIMUM, images.desc(x), images.desc(y), kind)
+    if _is_slow(maximum) or (index is not None and maximum.memory_desc(f.WORKSPACE) != images.desc(index)):
         return None
     source = images.read(x)
     means = _means(images, x, source)
@@ -45,8 +43,8 @@ def max_pool2d(x: Form, y: Form, index: Form | None, *, window: Window) -> Routi
         with images.written(y) as target:
             images.run(maximum, {f.SRC: source, f.DST: target})
     else:
-        with images.written(y) as target, images.written(index) as places:
-            images.run(maximum, {f.SRC: source, f.DST: target, f.WORKSPACE: places})
+        with images.written(y) as target, images.written(index) as winners:
+            images.run(maximum, {f.SRC: source, f.DST: target, f.WORKSPACE: winners})
 
     def repair(x: Array, means: Array, y: Array, index: Array | None = None) -> None:
         _repair(x, y, index, means, window)
@@ -55,12 +53,12 @@ def max_pool2d(x: Form, y: Form, index: Form | None, *, window: Window) -> Routi
     return images
 
 
-def _means(images: Images, x: Form, source: Any) -> Temporary | None:
+def _means(images: Images, x: TensorSpec, source: BufferView) -> Temporary | None:
     """Adds a step: the mean of each channel of each image. None if the library has but plain loops for it."""
     n, c, *extents = x.shape
-    result = forms.dense((n, c, 1, 1), axes=images.axes)
+    result = memory_descs.dense((n, c, 1, 1), axes=images.axes)
     whole = Window((extents[0], extents[1]))
-    primitive = _forward(images, whole, _AVERAGE_OF_ALL, images.form(x), result, f.FORWARD_INFERENCE)
+    primitive = _forward(images, whole, _AVERAGE_OF_ALL, images.desc(x), result, f.FORWARD_INFERENCE)
     if _is_slow(primitive):
         return None
     means = images.temporary((n, c), "float32")
@@ -74,8 +72,8 @@ def _repair(x: Array, y: Array, index: Array | None, means: Array, window: Windo
         if isfinite(np.add.reduce(means, axis=None)):
             return
     for image, channel in np.argwhere(~np.isfinite(means)):
-        places = None if index is None else index[image, channel]
-        _maximum(x[image, channel], y[image, channel], places, window)
+        winners = None if index is None else index[image, channel]
+        _maximum(x[image, channel], y[image, channel], winners, window)
 
 
 def _maximum(x: Array, y: Array, index: Array | None, window: Window) -> None:
@@ -92,28 +90,28 @@ def _maximum(x: Array, y: Array, index: Array | None, window: Window) -> None:
         values = windows.reshape(columns.size, kh * kw)
         np.max(values, axis=1, out=y[row])
         if index is not None:
-            # Padding is -inf here too; of a window that has nothing else the first place within x wins.
+            # Padding is -inf here too; of a window that has nothing else the first tap within x wins.
             within = (first - start) * kw + np.maximum(left - columns * stride_w, 0)
             index[row] = np.where(y[row] == -np.inf, within, values.argmax(axis=1))
 
 
-def max_pool2d_derivative(dy: Form, index: Form, dx: Form, *, window: Window) -> Routine | None:
+def max_pool2d_derivative(dy: TensorSpec, index: TensorSpec, dx: TensorSpec, *, window: Window) -> Routine | None:
     """From the index alone."""
-    if not forms.are_floats(dy, dx) or not Images.fit(dy, index, dx):
+    if not layouts.are_floats(dy, dx) or not Images.fit(dy, index, dx):
         return None
     images = Images(dy, index, dx)
-    hint = _forward(images, window, _MAXIMUM, images.form(dx), images.form(dy))
-    if hint.form(f.WORKSPACE) != images.form(index):
+    hint = _forward(images, window, _MAXIMUM, images.desc(dx), images.desc(dy))
+    if hint.memory_desc(f.WORKSPACE) != images.desc(index):
         return None
     return _derivative(images, _MAXIMUM, window, dy, dx, index)
 
 
-def avg_pool2d(x: Form, y: Form, *, window: Window, count_pad: bool) -> Routine | None:
+def avg_pool2d(x: TensorSpec, y: TensorSpec, *, window: Window, count_pad: bool) -> Routine | None:
     """One primitive."""
-    if not forms.are_floats(x, y) or not Images.fit(x, y):
+    if not layouts.are_floats(x, y) or not Images.fit(x, y):
         return None
     images = Images(x, y)
-    primitive = _forward(images, window, _average(count_pad), images.form(x), images.form(y), f.FORWARD_INFERENCE)
+    primitive = _forward(images, window, _average(count_pad), images.desc(x), images.desc(y), f.FORWARD_INFERENCE)
     if _is_slow(primitive):
         return None
     source = images.read(x)
@@ -122,17 +120,17 @@ def avg_pool2d(x: Form, y: Form, *, window: Window, count_pad: bool) -> Routine 
     return images
 
 
-def avg_pool2d_derivative(dy: Form, dx: Form, *, window: Window, count_pad: bool) -> Routine | None:
+def avg_pool2d_derivative(dy: TensorSpec, dx: TensorSpec, *, window: Window, count_pad: bool) -> Routine | None:
     """One primitive."""
-    if not forms.are_floats(dy, dx) or not Images.fit(dy, dx):
+    if not layouts.are_floats(dy, dx) or not Images.fit(dy, dx):
         return None
     return _derivative(Images(dy, dx), _average(count_pad), window, dy, dx)
 
 
 def _derivative(
-    images: Images, algorithm: int, window: Window, dy: Form, dx: Form, index: Form | None = None
+    images: Images, algorithm: int, window: Window, dy: TensorSpec, dx: TensorSpec, index: TensorSpec | None = None
 ) -> Routine | None:
-    given = images.form(dx), images.form(dy)
+    given = images.desc(dx), images.desc(dy)
     hint = _forward(images, window, algorithm, *given)
     primitive = images.make("pooling_backward", algorithm, *given, *_geometry(window), forward=hint)
     if _is_slow(primitive):
@@ -144,13 +142,13 @@ def _derivative(
 
 
 def _forward(
-    images: Images, window: Window, algorithm: int, x: p.Form, y: p.Form, kind: int = f.FORWARD_TRAINING
+    images: Images, window: Window, algorithm: int, x: p.MemoryDesc, y: p.MemoryDesc, kind: int = f.FORWARD_TRAINING
 ) -> Primitive:
     return images.make("pooling_forward", kind, algorithm, x, y, *_geometry(window))
 
 
 def _geometry(window: Window) -> tuple[object, ...]:
-    """As the library takes it; between the places of a pooling there are no gaps."""
+    """As the library takes it; between the taps of a pooling there are no gaps."""
     return tuple(map(p.dims, (window.stride, window.kernel, (0, 0), window.pad_before, window.pad_behind)))
 
 

@@ -1,14 +1,15 @@
-"""Primitives of oneDNN over memory of ours: forms of tensors, attributes, primitives and their launches."""
+"""Primitives of oneDNN over memory of ours: memory descriptors, attributes, primitives and their launches."""
 
 from __future__ import annotations
 
 import ctypes as c
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels.library import load
@@ -22,7 +23,7 @@ class Handle(Unique):
 
     __slots__ = ("_as_parameter_", "_destroy", "_keep")
 
-    def __init__(self, kind: str, pointer: c.c_void_p, *keep: Any) -> None:
+    def __init__(self, kind: str, pointer: c.c_void_p, *keep: object) -> None:
         self._as_parameter_ = pointer
         self._destroy = getattr(load(), f"{kind}_destroy")
         self._keep = keep
@@ -37,45 +38,45 @@ class _Argument(c.Structure):
     _fields_ = [("argument", c.c_int), ("memory", c.c_void_p)]
 
 
-def dims(extents: Extents) -> Any:
+def dims(extents: Extents) -> c.Array[c.c_int64]:
     """Extents as the library takes them."""
     return (c.c_int64 * max(len(extents), 1))(*extents)
 
 
-class Form(Unique):
+class MemoryDesc(Unique):
     """How a tensor lies in memory (a memory descriptor); it lives as long as its owner."""
 
     __slots__ = ("_as_parameter_", "_owner")
 
-    def __init__(self, pointer: Any, owner: Any) -> None:
+    def __init__(self, pointer: c.c_void_p, owner: object) -> None:
         self._as_parameter_ = pointer
         self._owner = owner
 
     @property
     def nbytes(self) -> int:
         """Bytes from the first element to the last, padding included; 0 where there is no tensor."""
-        size: int = load().form_bytes(self)
+        size: int = load().desc_bytes(self)
         return size
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Form) and bool(load().forms_equal(self, other))
+        return isinstance(other, MemoryDesc) and bool(load().descs_equal(self, other))
 
     __hash__ = None  # type: ignore[assignment]
 
 
 @lru_cache(maxsize=4096)
-def form(shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str = "float32") -> Form:
-    """The form of a tensor. strides: in elements; None: any, the primitive chooses."""
+def memory_desc(shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str = "float32") -> MemoryDesc:
+    """The descriptor of a tensor. strides: in elements; None: the primitive chooses them."""
     head = len(shape), dims(shape), f.DATA_TYPES[dtype]
     if strides is None:
         made = load().make("memory_desc_create_with_tag", *head, f.ANY)
     else:
         made = load().make("memory_desc_create_with_strides", *head, dims(strides))
-    return Form(made, Handle("memory_desc", made))
+    return MemoryDesc(made, Handle("memory_desc", made))
 
 
 #: One post-op: its kind ("eltwise", "sum", "binary", "prelu") and what its function takes.
-PostOp = tuple[Any, ...]
+PostOp: TypeAlias = tuple[str, *tuple[object, ...]]
 
 _ZERO = np.zeros(1, np.float32)
 
@@ -94,17 +95,17 @@ def _attributes(post_ops: Sequence[PostOp]) -> Handle:
 
 
 class Primitive(Unique):
-    """One primitive for fixed forms: made once, bound to memory as often as wanted.
+    """One primitive for fixed memory descriptors: made once, bound to memory as often as wanted.
 
     Its code, which takes time and memory, is made when it is first bound: planning asks for scratch alone.
 
     function: of the library, without `_primitive_desc_create`; arguments: those behind the engine, but for the
     forward primitive's descriptor (forward) and the attributes (post_ops). OneDNNError if the library has no
-    implementation for these forms.
+    implementation for them.
     """
 
     def __init__(
-        self, function: str, *arguments: Any, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
+        self, function: str, *arguments: object, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
     ) -> None:
         library, attributes = load(), _attributes(post_ops)
         self._slopes = [f.slope(index) for index, (kind, *_) in enumerate(post_ops) if kind == "prelu"]
@@ -115,11 +116,11 @@ class Primitive(Unique):
     #: Arguments of post-ops "prelu", whose slope is 0.
     _slopes: Sequence[int] = ()
 
-    def _finish(self, descriptor: c.c_void_p, keep: Any) -> None:
+    def _finish(self, descriptor: c.c_void_p, keep: object) -> None:
         library = load()
         self.descriptor = Handle("primitive_desc", descriptor, keep)
         self._primitive: Handle | None = None
-        self.scratch_bytes: int = library.form_bytes(library.query_md(self.descriptor, f.SCRATCHPAD_FORM, 0))
+        self.scratch_bytes: int = library.desc_bytes(library.query_md(self.descriptor, f.SCRATCHPAD_DESC, 0))
 
     @property
     def implementation(self) -> str:
@@ -128,36 +129,38 @@ class Primitive(Unique):
         load().query(self.descriptor, f.IMPLEMENTATION, 0, c.byref(name))
         return (name.value or b"").decode()
 
-    def form(self, argument: int) -> Form:
-        """The form that an argument of the execution must have."""
-        return Form(c.c_void_p(load().query_md(self.descriptor, f.ARGUMENT_FORM, argument)), self)
+    def memory_desc(self, argument: int) -> MemoryDesc:
+        """The descriptor that an argument of the execution must have."""
+        return MemoryDesc(c.c_void_p(load().query_md(self.descriptor, f.ARGUMENT_DESC, argument)), self)
 
-    def bind(self, arrays: Mapping[int, Any], scratch: Any = None) -> Launch:
+    def bind(self, arrays: Mapping[int, Array], scratch: Array | None = None) -> Launch:
         """A call without arguments that runs the primitive. arrays: {argument: NumPy array over its memory}."""
-        launch, _ = self._bound(arrays, scratch)
+        launch, _ = self._launch(arrays, scratch)
         return launch
 
-    def bind_each(self, places: Sequence[Mapping[int, Any]], scratch: Any = None) -> Callable[[int], None]:
-        """A call that runs the primitive over the arrays of one of several places, given its number.
+    def bind_each(self, rounds: Sequence[Mapping[int, Array]], scratch: Array | None = None) -> Callable[[int], None]:
+        """A call that runs the primitive over the arrays of one of several rounds, given its index.
 
-        Objects of the library take kilobytes; here one set of them is pointed to where the work is.
+        Memory objects of the library take kilobytes; here one set of them is pointed at the arrays of each round.
         """
-        launch, memories = self._bound(places[0], scratch)
+        launch, memories = self._launch(rounds[0], scratch)
         point = load().memory_set_data_handle
-        moved = [a for a in places[0] if len({arrays[a].ctypes.data for arrays in places}) > 1]
-        rows = [[(memories[a], arrays[a].ctypes.data) for a in moved] for arrays in places]
+        moved = [a for a in rounds[0] if len({arrays[a].ctypes.data for arrays in rounds}) > 1]
+        rows = [[(memories[a], arrays[a].ctypes.data) for a in moved] for arrays in rounds]
 
-        def run(place: int) -> None:
-            for memory, pointer in rows[place]:
+        def run(index: int) -> None:
+            for memory, pointer in rows[index]:
                 point(memory, pointer)
             launch()
 
         return run
 
-    def _bound(self, arrays: Mapping[int, Any], scratch: Any) -> tuple[Launch, dict[int, Handle]]:
+    def _launch(self, arrays: Mapping[int, Array], scratch: Array | None) -> tuple[Launch, dict[int, Handle]]:
         library = load()
         given = {**arrays, **dict.fromkeys(self._slopes, _ZERO)}
         if self.scratch_bytes:
+            if scratch is None:
+                raise ValueError(f"{self.implementation}: wanted {self.scratch_bytes} bytes of scratch, received none")
             given[f.SCRATCHPAD] = scratch
         memories = {argument: self._memory(argument, array) for argument, array in given.items()}
         arguments = (_Argument * len(given))(
@@ -169,20 +172,20 @@ class Primitive(Unique):
         launch.keep = memories, list(given.values())  # type: ignore[attr-defined]
         return launch, memories
 
-    def _memory(self, argument: int, array: Any) -> Handle:
-        form = self.form(argument)
-        if array.flags.forc and array.nbytes < form.nbytes:  # the library writes to where it is told
+    def _memory(self, argument: int, array: Array) -> Handle:
+        desc = self.memory_desc(argument)
+        if array.flags.forc and array.nbytes < desc.nbytes:  # the library writes to where it is told
             raise ValueError(
-                f"{self.implementation}: argument {argument}: wanted {form.nbytes} bytes, received {array.nbytes}"
+                f"{self.implementation}: argument {argument}: wanted {desc.nbytes} bytes, received {array.nbytes}"
             )
         pointer = c.c_void_p(array.ctypes.data)
-        return Handle("memory", load().make("memory_create", form, load().engine, pointer))
+        return Handle("memory", load().make("memory_create", desc, load().engine, pointer))
 
 
 class Reorder(Primitive):
-    """The same values in another form: SRC to DST."""
+    """Copies values from one layout to another: SRC to DST."""
 
-    def __init__(self, source: Form, target: Form) -> None:
+    def __init__(self, source: MemoryDesc, target: MemoryDesc) -> None:
         library, attributes = load(), _attributes(())
         made = library.make("reorder_primitive_desc_create", source, library.engine, target, library.engine, attributes)
         self._finish(made, (source, target, attributes))

@@ -6,26 +6,26 @@ serves, which goes at the speed of memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.kernels.kernel_set import Form
-from singa_lite.kernels.onednn_kernels import algorithms, forms
+from singa_lite.array_types import Array
+from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.routine import Operand, Routine
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.strides import ordered_strides
-
-Array = np.ndarray[Any, Any]
 
 #: dnnl_reduction_sum
 _SUM = 0x2FFF4
 #: Most terms of a stage: across memory they are added one by one, along it in sixteen lanes.
 _ACROSS, _ALONG = 1 << 7, 1 << 12
-#: A stage of fewer terms than these leaves too much for the next one; so many times more are taken before that.
+#: A stage of fewer terms than _FEWEST leaves too much to the next one: before that, _MORE times the limit is allowed.
 _FEWEST, _MORE = 16, 8
 #: From so many elements on the library is faster than the host.
 _ELEMENTS = 1 << 12
@@ -49,9 +49,9 @@ class Stage(NamedTuple):
         """`alpha` is applied by the row of factors that `across` takes, else by the primitive."""
         outer, groups, terms, inner = self.shape
         if self.across:
-            factors, result = forms.dense((1, 1, 1, terms)), forms.dense((outer, groups, 1, inner))
-            return Primitive("matmul", factors, p.form(self.shape, self.strides), None, result)
-        lines, result = p.form(self.shape[:3], self.strides[:3]), forms.dense((outer, groups, 1))
+            factors, result = memory_descs.dense((1, 1, 1, terms)), memory_descs.dense((outer, groups, 1, inner))
+            return Primitive("matmul", factors, p.memory_desc(self.shape, self.strides), None, result)
+        lines, result = p.memory_desc(self.shape[:3], self.strides[:3]), memory_descs.dense((outer, groups, 1))
         post_ops = [] if alpha == 1 else [("eltwise", algorithms.LINEAR, alpha, 0.0)]
         return Primitive("reduction", _SUM, lines, result, 0.0, 0.0, post_ops=post_ops)
 
@@ -60,7 +60,7 @@ class Stage(NamedTuple):
         """Whether the terms lie across memory, each row of them along it."""
         return self.shape[3] > 1
 
-    def add(self, routine: Routine, source: Operand, target: Operand, alpha: float) -> bool:
+    def add(self, routine: Routine, source: BufferView, target: BufferView, alpha: float) -> bool:
         """The step: target = alpha * sums of source. Whether the library has more than plain loops for it."""
         primitive = self.primitive(alpha)
         if self.across:
@@ -72,9 +72,9 @@ class Stage(NamedTuple):
         return "ref" not in primitive.implementation
 
 
-def reduce_sum(x: Form, y: Form, *, axes: tuple[int, ...], alpha: float) -> Routine | None:
-    """Axes summed over may lie in two places of memory; y lies without gaps, its axes in the order of x's."""
-    if not forms.are_floats(x, y):
+def reduce_sum(x: TensorSpec, y: TensorSpec, *, axes: tuple[int, ...], alpha: float) -> Routine | None:
+    """Axes summed over need not be neighbours in memory; y lies without gaps, its axes in the order of x's."""
+    if not layouts.are_floats(x, y):
         return None
     if x.size < _ELEMENTS:
         return _on_host(x, y, axes, alpha)
@@ -82,7 +82,7 @@ def reduce_sum(x: Form, y: Form, *, axes: tuple[int, ...], alpha: float) -> Rout
     if not _lies_as(y, x, summed):
         return None
     routine, runs = Routine(), _runs(x, summed)
-    source: Operand = x
+    source: BufferView = x
     while source is not y:
         stage = _stage(runs)
         if stage is None:
@@ -96,8 +96,8 @@ def reduce_sum(x: Form, y: Form, *, axes: tuple[int, ...], alpha: float) -> Rout
     return routine
 
 
-def _on_host(x: Form, y: Form, axes: tuple[int, ...], alpha: float) -> Routine:
-    """In float64."""
+def _on_host(x: TensorSpec, y: TensorSpec, axes: tuple[int, ...], alpha: float) -> Routine:
+    """The sums on the host, in float64."""
 
     def add(x: Array, totals: Array, y: Array) -> None:
         np.add.reduce(x, axis=axes, dtype=np.float64, keepdims=y.ndim == x.ndim, out=totals)
@@ -108,25 +108,27 @@ def _on_host(x: Form, y: Form, axes: tuple[int, ...], alpha: float) -> Routine:
     return routine
 
 
-def bias_gradient(dy: Form, db: Form, *, axis: int) -> Routine | None:
+def bias_gradient(dy: TensorSpec, db: TensorSpec, *, axis: int) -> Routine | None:
     """Images channels last and dense layers: sums of columns."""
     others = tuple(other for other in range(dy.ndim) if other != axis % dy.ndim)
     return reduce_sum(dy, db, axes=others, alpha=1.0)
 
 
-def _lies_as(y: Form, x: Form, summed: set[int]) -> bool:
+def _lies_as(y: TensorSpec, x: TensorSpec, summed: set[int]) -> bool:
     """Whether y lies without gaps, the axes that are kept in the same order as in x."""
-    kept = [axis for axis in forms.order_of(x) if axis not in summed]
-    places = {axis: place for place, axis in enumerate(sorted(kept))} if y.ndim < x.ndim else {a: a for a in kept}
+    kept = [axis for axis in layouts.order_of(x) if axis not in summed]
+    axes_of_y = {axis: index for index, axis in enumerate(sorted(kept))} if y.ndim < x.ndim else {a: a for a in kept}
     wanted = ordered_strides([x.shape[axis] for axis in kept], range(len(kept)))
-    strides = forms.strides_of(y)
-    return all(strides[places[axis]] == stride or x.shape[axis] == 1 for axis, stride in zip(kept, wanted, strict=True))
+    strides = layouts.strides_of(y)
+    return all(
+        strides[axes_of_y[axis]] == stride or x.shape[axis] == 1 for axis, stride in zip(kept, wanted, strict=True)
+    )
 
 
-def _runs(x: Form, summed: set[int]) -> list[_Run]:
+def _runs(x: TensorSpec, summed: set[int]) -> list[_Run]:
     """The axes of x as runs, in the order of memory."""
-    strides = forms.strides_of(x)
-    return _merged([_Run(x.shape[axis], strides[axis], axis in summed) for axis in forms.order_of(x)])
+    strides = layouts.strides_of(x)
+    return _merged([_Run(x.shape[axis], strides[axis], axis in summed) for axis in layouts.order_of(x)])
 
 
 def _merged(axes: list[_Run]) -> list[_Run]:
@@ -141,10 +143,10 @@ def _merged(axes: list[_Run]) -> list[_Run]:
 
 def _stage(runs: list[_Run]) -> Stage | None:
     """The first sum, of the outermost run that is summed over; None where memory is too uneven for it."""
-    place = [run.summed for run in runs].index(True) if any(run.summed for run in runs) else len(runs)
-    if place > 1 or place == len(runs):
+    index = [run.summed for run in runs].index(True) if any(run.summed for run in runs) else len(runs)
+    if index > 1 or index == len(runs):
         return None
-    run, behind = runs[place], runs[place + 1 :]
+    run, behind = runs[index], runs[index + 1 :]
     inner = prod(other.extent for other in behind)
     dense = ordered_strides([other.extent for other in behind], range(len(behind)))
     if tuple(other.stride for other in behind) != dense or (not behind and run.stride != 1):
@@ -156,24 +158,24 @@ def _stage(runs: list[_Run]) -> Stage | None:
     if run.stride <= 0 or terms < min(run.extent, _FEWEST):
         return None
     size = run.extent * run.stride
-    outer = runs[0] if place else _Run(1, size, False)
+    outer = runs[0] if index else _Run(1, size, False)
     strides = outer.stride, terms * run.stride, run.stride, 1
     return Stage((outer.extent, run.extent // terms, terms, inner), strides)
 
 
 def _divisor(extent: int, most: int) -> int:
-    """The largest that is not more than that."""
+    """The largest divisor of the extent that is at most `most`."""
     return max(n for n in range(1, min(extent, most) + 1) if extent % n == 0)
 
 
 def _left(runs: list[_Run], stage: Stage) -> list[_Run]:
-    """The runs behind a stage, without gaps."""
+    """The runs that a stage leaves, without gaps."""
     outer, groups, _, _ = stage.shape
-    place = [run.summed for run in runs].index(True)
-    axes = [(outer, False), (groups, True), *((run.extent, run.summed) for run in runs[place + 1 :])]
+    index = [run.summed for run in runs].index(True)
+    axes = [(outer, False), (groups, True), *((run.extent, run.summed) for run in runs[index + 1 :])]
     strides = ordered_strides([extent for extent, _ in axes], range(len(axes)))
     return _merged([_Run(extent, stride, summed) for (extent, summed), stride in zip(axes, strides, strict=True)])
 
 
-def _filler(value: float) -> Any:
+def _filler(value: float) -> Callable[[Array], None]:
     return lambda array: array.fill(value)

@@ -7,72 +7,80 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from types import ModuleType
-from typing import Any, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import BuiltKernel, builders
-from singa_lite.kernels.kernel_set import Forms, Launch, Settings
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpecs
 from singa_lite.kernels.onednn_kernels.library import OneDNNError
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.routine import Binding, Row, Step, Temporary
+
+Piece = TypeVar("Piece")
 
 #: The library holds extents and some products of them in 32 bits: beyond, it is silently wrong, or divides by zero.
 MOST_ELEMENTS = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Part:
+class FlatSlice:
     """`count` elements of a tensor without gaps, from element `start` on in the order of memory."""
 
-    tensor: Operand
+    tensor: BufferView
     start: int
     count: int
 
 
 #: What a step works on: a tensor of the call, a part of one, or a temporary.
-Operand = base.Operand | Part
+BufferView = base.BufferView | FlatSlice
 
 
-class Arrays(Binding):
+class Arrays(Binding[Array | None]):
     """The NumPy arrays of a call."""
 
-    def __getitem__(self, operand: Operand | None) -> Any:
-        """The operand's array; None for a tensor that is left out."""
-        if isinstance(operand, Temporary):
-            own = self.scratch[operand.offset : operand.offset + operand.nbytes]
-            return own.view(operand.dtype).reshape(operand.shape)
-        if isinstance(operand, Part):
-            return flat(self[operand.tensor])[operand.start : operand.start + operand.count]
-        return None if operand is None else self.arrays[id(operand)]
+    def __getitem__(self, view: BufferView | None) -> Array | None:
+        """The buffer's array; None for a tensor that is left out."""
+        return None if view is None else self.array(view)
+
+    def array(self, view: BufferView) -> Array:
+        """The array of a buffer that is there."""
+        if isinstance(view, Temporary):
+            own: Array = self.scratch[view.offset : view.offset + view.nbytes]
+            return own.view(view.dtype).reshape(view.shape)
+        if isinstance(view, FlatSlice):
+            return flat(self.array(view.tensor))[view.start : view.start + view.count]
+        array: Array = self.arrays[id(view)]
+        return array
 
 
 @dataclass
 class _HostCall(Step[Arrays]):
-    """A function of the operands' arrays."""
+    """A function on the host, over the arrays of its buffers."""
 
-    function: Callable[..., Any]
-    operands: tuple[Operand | None, ...]
+    function: Callable[..., object]
+    views: tuple[BufferView | None, ...]
 
     def bind(self, binding: Arrays) -> Launch:
-        function, arrays = self.function, tuple(binding[operand] for operand in self.operands)
+        function, arrays = self.function, tuple(binding[view] for view in self.views)
         return lambda: function(*arrays)
 
 
 @dataclass
 class _Execution(Step[Arrays]):
-    """A primitive over its operands, by argument."""
+    """A primitive over its buffers, by argument."""
 
     primitive: Primitive
-    operands: Mapping[int, Operand]
+    views: Mapping[int, BufferView]
 
     @property
     def scratch_bytes(self) -> int:
         return self.primitive.scratch_bytes
 
-    def arrays(self, binding: Arrays) -> dict[int, Any]:
-        return {argument: binding[operand] for argument, operand in self.operands.items()}
+    def arrays(self, binding: Arrays) -> dict[int, Array]:
+        return {argument: binding.array(view) for argument, view in self.views.items()}
 
     def bind(self, binding: Arrays) -> Launch:
         return self.primitive.bind(self.arrays(binding), binding.workspace)
@@ -80,7 +88,7 @@ class _Execution(Step[Arrays]):
 
 @dataclass
 class _Loop(Step[Arrays]):
-    """The same primitives in a row, round after round, over other operands each time. They are bound once."""
+    """The same primitives in a row, round after round, over other buffers each time. They are bound once."""
 
     rounds: list[list[_Execution]]
 
@@ -89,29 +97,29 @@ class _Loop(Step[Arrays]):
         return max(execution.scratch_bytes for execution in self.rounds[0])
 
     def bind(self, binding: Arrays) -> Launch:
-        bound = [
+        launches = [
             each[0].primitive.bind_each([execution.arrays(binding) for execution in each], binding.workspace)
             for each in zip(*self.rounds, strict=True)
         ]
         count = len(self.rounds)
 
         def run() -> None:
-            for place in range(count):
-                for launch in bound:
-                    launch(place)
+            for index in range(count):
+                for launch in launches:
+                    launch(index)
 
         return run
 
 
 @dataclass
 class _Conditional(Row[Arrays]):
-    """Steps done where one bool is True when their turn comes. again: and again, as long as it is."""
+    """Steps that are done if one bool is True when their turn comes. again: repeated as long as it is True."""
 
     condition: Temporary
     again: bool
 
     def bind(self, binding: Arrays) -> Launch:
-        launch, condition = super().bind(binding), binding[self.condition]
+        launch, condition = super().bind(binding), binding.array(self.condition)
 
         def once() -> None:
             if condition[0]:
@@ -125,20 +133,20 @@ class _Conditional(Row[Arrays]):
 
 
 class Routine(base.Routine[Step[Arrays]]):
-    """Steps done one after the other. Builders of kernels make one for the forms that they are given."""
+    """Steps done one after the other. Builders of kernels make one for the tensor specs that they are given."""
 
     ALIGNMENT = 64
 
-    def run(self, primitive: Primitive, operands: Mapping[int, Operand | None]) -> None:
-        """A step: the primitive over these operands, {argument: operand}; None for one that is left out."""
-        given = {argument: operand for argument, operand in operands.items() if operand is not None}
+    def run(self, primitive: Primitive, views: Mapping[int, BufferView | None]) -> None:
+        """A step: the primitive over these buffers, {argument: buffer}; None for one that is left out."""
+        given = {argument: view for argument, view in views.items() if view is not None}
         self.steps.append(_Execution(primitive, given))
 
-    def call(self, function: Callable[..., Any], *operands: Operand | None) -> None:
-        """A step on the host: the function over the operands' arrays, for small ones (a vector of channels)."""
-        self.steps.append(_HostCall(function, operands))
+    def call(self, function: Callable[..., object], *views: BufferView | None) -> None:
+        """A step on the host: the function over the buffers' arrays, for small ones (a vector of channels)."""
+        self.steps.append(_HostCall(function, views))
 
-    def repeat(self, pieces: Iterable[Any], add: Callable[[Any], None]) -> None:
+    def repeat(self, pieces: Iterable[Piece], add: Callable[[Piece], None]) -> None:
         """Steps that are done with one piece after the other: `add` adds those of a piece, primitives only.
 
         Where these are the same ones for several pieces in a row, they are bound once.
@@ -171,19 +179,19 @@ class Routine(base.Routine[Step[Arrays]]):
         finally:
             self.steps = before
 
-    def _binding(self, arrays: Mapping[int, Any], scratch: Any, rest: Temporary) -> Arrays:
+    def _binding(self, arrays: Mapping[int, DeviceArray], scratch: DeviceArray | None, rest: Temporary) -> Arrays:
         return Arrays(arrays, scratch, rest)
 
 
-class RoutineKernel(BuiltKernel):
+class RoutineKernel(BuiltKernel[Routine]):
     """A kernel of this set."""
 
-    def attempt(self, forms: Forms, settings: Settings) -> Any:
+    def attempt(self, specs: TensorSpecs, settings: Settings) -> Routine | None:
         """The routine; None for what the library has no code for, or cannot count."""
-        if any(form is not None and form.size > MOST_ELEMENTS for form in forms):
+        if any(spec is not None and spec.size > MOST_ELEMENTS for spec in specs):
             return None
         try:
-            return super().attempt(forms, settings)
+            return super().attempt(specs, settings)
         except OneDNNError as error:
             if error.status != OneDNNError.UNIMPLEMENTED:
                 raise
@@ -195,6 +203,6 @@ def collect(*modules: ModuleType) -> dict[str, RoutineKernel]:
     return {name: RoutineKernel(builder) for name, builder in builders(*modules).items()}
 
 
-def flat(array: Any) -> Any:
+def flat(array: Array) -> Array:
     """The elements of an array without gaps in the order of memory."""
     return np.lib.stride_tricks.as_strided(array, (array.size,), (array.itemsize,))

@@ -11,20 +11,20 @@ enough to stay in the caches. The sums of single channels, which would jump thro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.columns import Columns, Span
 from singa_lite.kernels.onednn_kernels.primitive import PostOp, Primitive
-from singa_lite.kernels.onednn_kernels.routine import Operand
+from singa_lite.kernels.onednn_kernels.routine import BufferView
 
 #: Elements of a piece at most: its sum, and what is added to it, stay in the caches of the cores.
 _PIECE = 1 << 18
-#: Parts of a piece, and lines of a part. They are read side by side, and often begin at the same place of a page; of
-#: such places the first cache holds eight: seven that are read, and the sum.
+#: Parts of a piece, and lines of a part. They are read side by side, and often begin at the same offset in a page: of
+#: such addresses the first cache holds eight, the seven that are read and the sum.
 _PARTS = 7
 
 #: Post-ops: the result is added to what is there; it is squared.
@@ -33,11 +33,11 @@ SQUARE: PostOp = ("eltwise", a.SQUARE, 0.0, 0.0)
 
 
 class Link(NamedTuple):
-    """What is done with each element of some pixels: an algorithm of two operands, the second one of this form."""
+    """What is done with each element of some pixels: an algorithm of two operands, the second one as `desc` says."""
 
     algorithm: int
-    form: p.Form
-    operand: Operand
+    desc: p.MemoryDesc
+    operand: BufferView
 
 
 class RunningSums:
@@ -50,25 +50,25 @@ class RunningSums:
         self.piece = units * columns.unit
         self.part = units_of_part * columns.unit
         self.line = -(-units_of_part // _PARTS) * columns.unit
-        #: By algorithms, post-ops and which forms they take. Forms have no hash: they are told apart by `id`, and kept.
-        self._made: dict[Any, tuple[Primitive, tuple[p.Form, ...]]] = {}
+        #: By algorithms, post-ops and the descriptors. These have no hash: they are told apart by `id`, and kept.
+        self._made: dict[Hashable, tuple[Primitive, tuple[p.MemoryDesc, ...]]] = {}
 
     def run(
-        self, form: p.Form, source: Operand, links: Sequence[Link], ends: Sequence[PostOp], target: Operand
+        self, desc: p.MemoryDesc, source: BufferView, links: Sequence[Link], ends: Sequence[PostOp], target: BufferView
     ) -> None:
-        """Add a step: the links over a source of this form, one after the other, then post-ops, into the target."""
+        """Add a step: the source goes through the links, one after the other, then the post-ops, into the target."""
         first, *others = links
-        forms = form, *(link.form for link in links)
-        key = *map(id, forms), *(link.algorithm for link in links), *ends
+        descs = desc, *(link.desc for link in links)
+        key = *map(id, descs), *(link.algorithm for link in links), *ends
         if key not in self._made:
-            post_ops = [*(("binary", link.algorithm, link.form) for link in others), *ends]
-            primitive = self._work.make("binary", first.algorithm, form, first.form, form, post_ops=post_ops)
-            self._made[key] = primitive, forms
+            post_ops = [*(("binary", link.algorithm, link.desc) for link in others), *ends]
+            primitive = self._work.make("binary", first.algorithm, desc, first.desc, desc, post_ops=post_ops)
+            self._made[key] = primitive, descs
         operands = {f.SRC: source, f.SRC_1: first.operand, f.DST: target}
         operands |= {f.post_op(index): link.operand for index, link in enumerate(others)}
         self._work.run(self._made[key][0], operands)
 
-    def fold(self, tensor: Operand, span: Span, pixels: int, total: Operand) -> None:
+    def fold(self, tensor: BufferView, span: Span, pixels: int, total: BufferView) -> None:
         """Add steps: the span of a tensor is cut into parts of so many pixels, which are added to the total.
 
         The last part may be shorter. It is added to the front of the total.
@@ -80,11 +80,11 @@ class RunningSums:
         if rest:
             self._add_up(tensor, [Span(span.start + whole * pixels, rest)], total)
 
-    def _add_up(self, tensor: Operand, parts: Sequence[Span], total: Operand) -> None:
+    def _add_up(self, tensor: BufferView, parts: Sequence[Span], total: BufferView) -> None:
         """Add a step: the total and these parts of one length become the total."""
-        form = self._columns.part_form(parts[0].length)
+        desc = self._columns.part_desc(parts[0].length)
         first, *others = (self._columns.part(tensor, part) for part in parts)
         if others:
-            self.run(form, first, [Link(a.ADD, form, other) for other in others], [ACCUMULATE], total)
+            self.run(desc, first, [Link(a.ADD, desc, other) for other in others], [ACCUMULATE], total)
         else:
-            self.run(form, first, [Link(a.ADD, form, total)], [], total)
+            self.run(desc, first, [Link(a.ADD, desc, total)], [], total)

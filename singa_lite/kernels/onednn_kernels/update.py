@@ -6,32 +6,34 @@ decay is never stored: where it is wanted it is made again, or the decay's share
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
-from singa_lite.kernels.kernel_set import Form
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
-from singa_lite.kernels.onednn_kernels import forms
-from singa_lite.kernels.onednn_kernels.line import Line, Link, Steps
-from singa_lite.kernels.onednn_kernels.routine import Operand, Routine
+from singa_lite.kernels.onednn_kernels import layouts
+from singa_lite.kernels.onednn_kernels.line import AddOld, Binary, Eltwise, Line, Link, Steps
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 
-Array = np.ndarray[Any, Any]
-
-_SQUARE = ("eltwise", a.SQUARE, 0.0, 0.0)
-_ADDED = ("sum", 1.0)
+_SQUARE, _ADDED = Eltwise(a.SQUARE), AddOld(1.0)
 
 
-def _times(operand: Operand) -> Link:
-    return "binary", a.MULTIPLY, operand
+def _times(factor: BufferView) -> Binary:
+    return Binary(a.MULTIPLY, factor)
 
 
 def sgd(
-    gradient: Form, rate: Form, value: Form, velocity: Form | None, count: Form, *, hyper: SgdHyper
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    velocity: TensorSpec | None,
+    count: TensorSpec,
+    *,
+    hyper: SgdHyper,
 ) -> Routine | None:
     """At the first update the velocity starts from zeros, whatever it held, and takes the whole gradient."""
-    if not forms.are_alike(value, gradient, *(() if velocity is None else (velocity,))):
+    if not layouts.are_alike(value, gradient, *(() if velocity is None else (velocity,))):
         return None
     line = Line(value.size)
     numbers = step, share, decay, ahead = line.numbers(4)
@@ -43,11 +45,11 @@ def sgd(
         _write(numbers, -lr, 1.0 if is_first else 1 - hyper.dampening, hyper.weight_decay, -lr * hyper.momentum)
 
     def add(steps: Steps) -> None:
-        g = _decayed(gradient, value, decay, hyper.weight_decay)
+        source, decayed = _decayed(gradient, value, decay, hyper.weight_decay)
         if velocity is not None:
-            steps.chain(velocity, *g, _times(share), ("sum", hyper.momentum))
+            steps.chain(velocity, source, *decayed, _times(share), AddOld(hyper.momentum))
         if velocity is None or hyper.nesterov:
-            steps.chain(value, *g, _times(step), _ADDED)
+            steps.chain(value, source, *decayed, _times(step), _ADDED)
         if velocity is not None:
             steps.chain(value, velocity, _times(ahead if hyper.nesterov else step), _ADDED)
 
@@ -56,31 +58,43 @@ def sgd(
 
 
 def rms_prop(
-    gradient: Form, rate: Form, value: Form, square_average: Form, count: Form, *, hyper: RmsPropHyper
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    square_average: TensorSpec,
+    count: TensorSpec,
+    *,
+    hyper: RmsPropHyper,
 ) -> Routine | None:
-    """Two steps by the gradient, or three with weight decay."""
+    """Two steps, or three with weight decay."""
     return _scaled_by_squares(gradient, rate, value, square_average, count, hyper, hyper.rho, 1 - hyper.rho)
 
 
 def ada_grad(
-    gradient: Form, rate: Form, value: Form, square_sum: Form, count: Form, *, hyper: AdaGradHyper
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    square_sum: TensorSpec,
+    count: TensorSpec,
+    *,
+    hyper: AdaGradHyper,
 ) -> Routine | None:
     """The squares add up; else as `rms_prop`."""
     return _scaled_by_squares(gradient, rate, value, square_sum, count, hyper, 1.0, 1.0)
 
 
 def _scaled_by_squares(
-    gradient: Form,
-    rate: Form,
-    value: Form,
-    square: Form,
-    count: Form,
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    square: TensorSpec,
+    count: TensorSpec,
     hyper: RmsPropHyper | AdaGradHyper,
     kept: float,
     share: float,
 ) -> Routine | None:
     """square = kept * square + share * g**2; value -= lr * g / (sqrt(square) + epsilon)."""
-    if not forms.are_alike(value, gradient, square):
+    if not layouts.are_alike(value, gradient, square):
         return None
     line = Line(value.size)
     numbers = step, decay, decay_step, correction = line.numbers(4)
@@ -91,7 +105,8 @@ def _scaled_by_squares(
         _write(numbers, -lr, hyper.weight_decay, -lr * hyper.weight_decay, 1.0)
 
     def add(steps: Steps) -> None:
-        steps.chain(square, *_squared(gradient, value, decay, hyper.weight_decay), _share(share), ("sum", kept))
+        source, squared = _squared(gradient, value, decay, hyper.weight_decay)
+        steps.chain(square, source, *squared, _share(share), AddOld(kept))
         if hyper.weight_decay != 0:
             _add_ratio(steps, value, decay_step, value, square, correction, hyper.epsilon)
         _add_ratio(steps, value, step, gradient, square, correction, hyper.epsilon)
@@ -101,10 +116,17 @@ def _scaled_by_squares(
 
 
 def adam(
-    gradient: Form, rate: Form, value: Form, first_moment: Form, second_moment: Form, count: Form, *, hyper: AdamHyper
+    gradient: TensorSpec,
+    rate: TensorSpec,
+    value: TensorSpec,
+    first_moment: TensorSpec,
+    second_moment: TensorSpec,
+    count: TensorSpec,
+    *,
+    hyper: AdamHyper,
 ) -> Routine | None:
     """The moments, AdamW's decay if decoupled, then the step."""
-    if not forms.are_alike(value, gradient, first_moment, second_moment):
+    if not layouts.are_alike(value, gradient, first_moment, second_moment):
         return None
     line = Line(value.size)
     numbers = step, correction, share, decay, kept = line.numbers(5)
@@ -115,10 +137,10 @@ def adam(
         _write(numbers, -lr / top, 1 / bottom, 1 - hyper.beta_1, hyper.coupled_decay, 1 - lr * hyper.weight_decay)
 
     def add(steps: Steps) -> None:
-        g = _decayed(gradient, value, decay, hyper.coupled_decay)
-        steps.chain(first_moment, *g, _times(share), ("sum", hyper.beta_1))
-        squares = _squared(gradient, value, decay, hyper.coupled_decay)
-        steps.chain(second_moment, *squares, _share(1 - hyper.beta_2), ("sum", hyper.beta_2))
+        source, decayed = _decayed(gradient, value, decay, hyper.coupled_decay)
+        steps.chain(first_moment, source, *decayed, _times(share), AddOld(hyper.beta_1))
+        source, squared = _squared(gradient, value, decay, hyper.coupled_decay)
+        steps.chain(second_moment, source, *squared, _share(1 - hyper.beta_2), AddOld(hyper.beta_2))
         if hyper.weight_decay != hyper.coupled_decay:
             steps.chain(value, value, _times(kept))
         _add_ratio(steps, value, step, first_moment, second_moment, correction, hyper.epsilon)
@@ -127,9 +149,9 @@ def adam(
     return line.each(add)
 
 
-def add_scaled(x: Form, y: Form, *, alpha: float) -> Routine | None:
+def add_scaled(x: TensorSpec, y: TensorSpec, *, alpha: float) -> Routine | None:
     """One primitive."""
-    if not forms.are_alike(y, x):
+    if not layouts.are_alike(y, x):
         return None
     line = Line(y.size)
     (factor,) = line.numbers(1)
@@ -137,9 +159,9 @@ def add_scaled(x: Form, y: Form, *, alpha: float) -> Routine | None:
     return line.each(lambda steps: steps.chain(y, x, _times(factor), _ADDED))
 
 
-def clip_elements(y: Form, *, threshold: float) -> Routine | None:
+def clip_elements(y: TensorSpec, *, threshold: float) -> Routine | None:
     """NaN stays NaN."""
-    if not forms.are_alike(y):
+    if not layouts.are_alike(y):
         return None
     return Line(y.size).each(lambda steps: steps.clip(y, y, -threshold, threshold))
 
@@ -150,32 +172,43 @@ def _count_up(count: Array) -> int:
     return int(count)
 
 
-def _write(places: tuple[Array, ...], *numbers: float) -> None:
-    for place, number in zip(places, numbers, strict=True):
-        place[0] = number
+def _write(targets: tuple[Array, ...], *numbers: float) -> None:
+    for target, number in zip(targets, numbers, strict=True):
+        target[0] = number
 
 
-def _share(factor: float) -> Link:
-    return "eltwise", a.LINEAR, factor, 0.0
+def _share(factor: float) -> Eltwise:
+    return Eltwise(a.LINEAR, factor)
 
 
-def _decayed(gradient: Form, value: Form, decay: Operand, weight_decay: float) -> tuple[Any, ...]:
-    """Source and links of gradient + weight_decay * value."""
+#: Where a chain begins, and its first links.
+_Begun = tuple[TensorSpec, list[Link]]
+
+
+def _decayed(gradient: TensorSpec, value: TensorSpec, decay: BufferView, weight_decay: float) -> _Begun:
+    """A chain that gives gradient + weight_decay * value."""
     if weight_decay == 0:
-        return (gradient,)
-    return value, _times(decay), ("binary", a.ADD, gradient)
+        return gradient, []
+    return value, [_times(decay), Binary(a.ADD, gradient)]
 
 
-def _squared(gradient: Form, value: Form, decay: Operand, weight_decay: float) -> tuple[Any, ...]:
-    """Source and links of its square."""
+def _squared(gradient: TensorSpec, value: TensorSpec, decay: BufferView, weight_decay: float) -> _Begun:
+    """A chain that gives the square of gradient + weight_decay * value."""
     if weight_decay == 0:
-        return gradient, _times(gradient)
-    return *_decayed(gradient, value, decay, weight_decay), _SQUARE
+        return gradient, [_times(gradient)]
+    source, links = _decayed(gradient, value, decay, weight_decay)
+    return source, [*links, _SQUARE]
 
 
 def _add_ratio(
-    steps: Steps, value: Form, factor: Operand, top: Form, square: Form, correction: Operand, epsilon: float
+    steps: Steps,
+    value: TensorSpec,
+    factor: BufferView,
+    top: TensorSpec,
+    square: TensorSpec,
+    correction: BufferView,
+    epsilon: float,
 ) -> None:
     """value += factor * top / (sqrt(correction * square) + epsilon)."""
-    root = ("eltwise", a.SQRT, 0.0, 0.0), ("eltwise", a.LINEAR, 1.0, epsilon), ("eltwise", a.POWER, 1.0, -1.0)
+    root = Eltwise(a.SQRT), Eltwise(a.LINEAR, 1.0, epsilon), Eltwise(a.POWER, 1.0, -1.0)
     steps.chain(value, square, _times(correction), *root, _times(top), _times(factor), _ADDED)

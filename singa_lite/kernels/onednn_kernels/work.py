@@ -1,22 +1,21 @@
-"""Work of a known size: where it is small the caller's thread does it alone. Its steps can take parts of tensors."""
+"""A routine over so many elements: small work is done by the caller's thread alone. Steps may take parts of tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
-from singa_lite.kernels.kernel_set import Form, Forms, Launch
-from singa_lite.kernels.onednn_kernels import alone
-from singa_lite.kernels.onednn_kernels.forms import FLOAT
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec, TensorSpecs
+from singa_lite.kernels.onednn_kernels import one_thread
+from singa_lite.kernels.onednn_kernels.layouts import FLOAT
 from singa_lite.kernels.onednn_kernels.primitive import PostOp, Primitive
-from singa_lite.kernels.onednn_kernels.routine import Operand, Part, Routine
+from singa_lite.kernels.onednn_kernels.routine import BufferView, FlatSlice, Routine
 from singa_lite.kernels.routine import Temporary
 from singa_lite.strides import ordered_strides
 
 
 class Work(Routine):
-    """A routine over `size` elements; up to `alone.SMALL` are done by one thread."""
+    """A routine over `size` elements; up to `one_thread.SMALL` are done by one thread."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -24,36 +23,38 @@ class Work(Routine):
 
     def making(self) -> AbstractContextManager[None]:
         """Primitives made inside are made for as many threads as will run them."""
-        return alone.making() if self._is_small else nullcontext()
+        return one_thread.making() if self._is_small else nullcontext()
 
     def make(
-        self, function: str, *arguments: Any, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
+        self, function: str, *arguments: object, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
     ) -> Primitive:
         """A primitive for as many threads as will run it."""
         with self.making():
             return Primitive(function, *arguments, forward=forward, post_ops=post_ops)
 
-    def part(self, tensor: Operand, start: int, count: int) -> Operand:
-        """An operand: elements of a tensor without gaps, in the order of memory; of a temporary as float32."""
+    def part(self, tensor: BufferView, start: int, count: int) -> BufferView:
+        """A buffer: elements of a tensor without gaps, in the order of memory; of a temporary as float32."""
         if isinstance(tensor, Temporary):
             return tensor.part(start, count, FLOAT)
-        return Part(tensor, start, count)
+        return FlatSlice(tensor, start, count)
 
-    def bind(self, forms: Forms, arrays: tuple[Any, ...], scratch: Any) -> Launch:
-        """The steps over these arrays. forms: those that the routine was built with."""
-        launch = self._launch(forms, arrays, scratch)
-        return alone.running(launch) if self._is_small else launch
+    def bind(self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
+        """The steps over these arrays. specs: those that the routine was built with."""
+        launch = self._launch(specs, arrays, scratch)
+        return one_thread.running(launch) if self._is_small else launch
 
-    def _launch(self, forms: Forms, arrays: tuple[Any, ...], scratch: Any) -> Launch:
-        """The steps, by however many threads."""
-        return super().bind(forms, arrays, scratch)
+    def _launch(
+        self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None
+    ) -> Launch:
+        """The steps, on as many threads as the process has set."""
+        return super().bind(specs, arrays, scratch)
 
     @property
     def _is_small(self) -> bool:
-        return self.size <= alone.SMALL
+        return self.size <= one_thread.SMALL
 
 
-def lies(tensor: Form, axes: Sequence[int]) -> bool:
+def lies(tensor: TensorSpec, axes: Sequence[int]) -> bool:
     """Whether the elements lie without gaps, the axes in this order, outermost first. Extents of 1 fit any order."""
     wanted = ordered_strides(tensor.shape, axes, tensor.dtype.itemsize)
     return all(e == 1 or a == b for e, a, b in zip(tensor.shape, tensor.strides, wanted, strict=True))

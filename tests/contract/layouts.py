@@ -10,10 +10,11 @@ import numpy as np
 
 from kernel_case import run
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import Form, KernelSet, forms_of
+from singa_lite.kernels.kernel_set import KernelSet, TensorSpec, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
 
 Tensors = Sequence[np.ndarray | None]
+Layout = Callable[[np.ndarray], np.ndarray]
 
 
 def channels_last(a: np.ndarray) -> np.ndarray:
@@ -42,7 +43,7 @@ def turned(a: np.ndarray) -> np.ndarray:
 
 
 #: One layout for x and all like it, another one for y and all like it.
-PAIRS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]] = {
+PAIRS: dict[str, tuple[Layout, Layout]] = {
     "channels last": (channels_last, channels_last),
     "c order": (c_order, c_order),
     "mixed": (channels_last, c_order),
@@ -53,15 +54,33 @@ PAIRS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray]
 }
 
 
+def double(a: np.ndarray) -> np.ndarray:
+    """A copy in C order, in float64 if it is of floats."""
+    return np.array(a, np.float64 if a.dtype.kind == "f" else a.dtype, order="C")
+
+
+def at_an_odd_place(a: np.ndarray) -> np.ndarray:
+    """The same values as some channels of a larger tensor: strides of whole packs, but not the first address."""
+    if a.ndim < 2:
+        return a
+    whole = channels_last(np.zeros((a.shape[0], a.shape[1] + 8 - a.shape[1] % 4, *a.shape[2:]), a.dtype))
+    whole[:, 2 : 2 + a.shape[1]] = a
+    return whole[:, 2 : 2 + a.shape[1]]
+
+
+#: The same, and places that no pack begins at.
+LAYOUTS = {**PAIRS, "at odd places": (at_an_odd_place, at_an_odd_place)}
+
+
 def serves(kernels: KernelSet, name: str, tensors: Tensors, settings: Mapping[str, Any]) -> bool:
     """Whether the set itself has code for the call."""
-    return kernels.kernels[name].serves(forms_of(tensors), settings)
+    return kernels.kernels[name].serves(specs_of(tensors), settings)
 
 
-def image(*shape: int, dtype: Any = np.float32) -> Form:
-    """The form of images (n, c, h, w), channels innermost."""
+def image(*shape: int, dtype: Any = np.float32) -> TensorSpec:
+    """The spec of images (n, c, h, w), channels innermost."""
     (_, c, _, w), size = shape, np.dtype(dtype).itemsize
-    return Form(shape, np.dtype(dtype), (size * prod(shape[1:]), size, size * w * c, size * c))
+    return TensorSpec(shape, np.dtype(dtype), (size * prod(shape[1:]), size, size * w * c, size * c))
 
 
 def check(
@@ -76,10 +95,8 @@ def check(
 
     always: the set itself serves the call on every CPU.
     """
-    assert serves(kernels, name, tensors, settings) or not always
-    exact = [
-        None if t is None else np.array(t, np.float64 if t.dtype.kind == "f" else t.dtype, order="C") for t in tensors
-    ]
+    assert not always or serves(kernels, name, tensors, settings)
+    exact = [None if t is None else double(t) for t in tensors]
     with np.errstate(invalid="ignore"):  # NumPy warns of the sum of two infinities
         run(NUMPY, name, exact, settings)
         run(kernels, name, tensors, settings)

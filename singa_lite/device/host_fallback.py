@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from singa_lite.array_types import Array
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import Forms, KernelSet, Launch, Settings
+from singa_lite.kernels.kernel_set import DeviceArray, KernelSet, Launch, Settings, TensorSpecs
 from singa_lite.runtime.cuda import Cuda
 
 _RESULTS = ("Write", "Update")
 
 
-class ByHost:
+class HostFallback:
     """A kernel of the reference set over a GPU's arrays. It waits for the GPU, so no CUDA graph can hold it.
 
     What it allocates on the host is freed after each call.
@@ -25,15 +25,17 @@ class ByHost:
         self._reference = reference
         self._runtime = runtime
 
-    def serves(self, forms: Forms, settings: Settings) -> bool:
+    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
         """It can do every call."""
         return True
 
-    def scratch_bytes(self, forms: Forms, settings: Settings) -> int:
+    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """None on the GPU."""
         return 0
 
-    def prepare(self, arrays: tuple[Any, ...], scratch: Any, settings: Settings) -> Launch:
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
         """Copies, the kernel, copies of what it wrote."""
         roles = SIGNATURES[self._name].roles
 
@@ -46,12 +48,14 @@ class ByHost:
 
         return launch
 
-    def _write_back(self, arrays: Sequence[Any], values: Sequence[Any], roles: Sequence[str]) -> None:
+    def _write_back(
+        self, arrays: Sequence[DeviceArray | None], values: Sequence[Array | None], roles: Sequence[str]
+    ) -> None:
         for array, value, role in zip(arrays, values, roles, strict=True):
-            if array is not None and role in _RESULTS:
+            if array is not None and value is not None and role in _RESULTS:
                 self._runtime.write(array, value)
 
 
 def by_way_of_host(reference: KernelSet, runtime: Cuda) -> KernelSet:
     """The reference set over a GPU's arrays. runtime: that of the GPU."""
-    return KernelSet("by way of the host", {name: ByHost(name, reference, runtime) for name in reference.kernels})
+    return KernelSet("by way of the host", {name: HostFallback(name, reference, runtime) for name in reference.kernels})

@@ -6,7 +6,6 @@ import ctypes as c
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
 
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.onednn_kernels.library import load
@@ -18,7 +17,7 @@ SMALL = 1 << 17
 
 @contextmanager
 def making() -> Iterator[None]:
-    """Primitives made inside are made for one thread: some keep to the number that there was when they were made."""
+    """Primitives made inside run on one thread: some keep the number of threads that was set when they were made."""
     get, put = _openmp()
     before = get()
     try:
@@ -45,8 +44,8 @@ def running(launch: Launch) -> Launch:
 
 @cache
 def _openmp() -> tuple[Callable[[], int], Callable[[int], object]]:
-    """Functions that get and set the number of threads; they do nothing for a library that has others than OpenMP's."""
-    library: Any = c.CDLL(load().path)
+    """Functions that get and set OpenMP's number of threads; they do nothing where the library uses other threads."""
+    library = c.CDLL(load().path)
     try:
         get, put = library.omp_get_max_threads, library.omp_set_num_threads
     except AttributeError:

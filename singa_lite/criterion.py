@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from singa_lite.array_types import DType
 from singa_lite.arrays import host_array, is_plain, on_host
 from singa_lite.errors import ShapeError
 from singa_lite.tensor import Array, Shape, Tensor, as_tensor, to_numpy
@@ -15,9 +14,9 @@ Target = Array | Tensor
 
 
 class Criterion:
-    """Base of losses and metrics: how a target is checked and put beside the scores."""
+    """Base of losses and metrics: how a target is checked and brought to the scores' device."""
 
-    def check(self, x_shape: Shape, dtype: np.dtype[Any], target: Any) -> None:
+    def check(self, x_shape: Shape, dtype: DType, target: object) -> None:
         """Raise unless `target` fits scores of this shape (batch first) and dtype. Runs no kernel.
 
         target: Tensor, NumPy, or anything that holds an array. ShapeError, TypeError, or ValueError for values
@@ -32,10 +31,10 @@ class Criterion:
             raise ShapeError(f"{self._name}: wanted {x_shape[0]} targets, received shape {target.shape}")
         self.check_target(x_shape, np.dtype(dtype), target)
 
-    def check_target(self, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
-        """For a subclass that is particular about its targets: raise, as `check` does. Here any will do."""
+    def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
+        """For a subclass that accepts only some targets: raise, as `check` does. This one accepts all."""
 
-    def _beside(self, x: Tensor, y: Any) -> Tensor:
+    def _beside(self, x: Tensor, y: object) -> Tensor:
         """y as a checked Tensor on the device of x."""
         if not isinstance(x, Tensor):
             raise TypeError(f"{self._name}: wanted scores as a Tensor, received {type(x).__name__}")
@@ -53,7 +52,7 @@ class Criterion:
         return type(self).__name__
 
 
-def received(given: Any, where: str = "target") -> Target:
+def received(given: object, where: str = "target") -> Target:
     """`given` itself if it is a Tensor, else a NumPy array of it (from a list, CuPy, DLPack), in native byte order."""
     if is_plain(given) or isinstance(given, Tensor):
         return given
@@ -82,7 +81,7 @@ def check_classes(where: str, x_shape: Shape, for_one: str) -> None:
         )
 
 
-def check_like(where: str, x_shape: Shape, dtype: np.dtype[Any], target: Target) -> None:
+def check_same_shape_and_dtype(where: str, x_shape: Shape, dtype: DType, target: Target) -> None:
     """ShapeError or TypeError unless the target has the scores' shape and dtype."""
     if target.shape != x_shape:
         raise ShapeError(f"{where}: wanted a target of shape {x_shape}, received {target.shape}")
@@ -101,7 +100,7 @@ def check_labels(where: str, x_shape: Shape, target: Target) -> bool:
     """True for class ids (n, ...), False for rows (n, c, ...), of scores (n, c, ...).
 
     ShapeError if it has neither shape, TypeError for ids that are not integers, ValueError for an id that is
-    not a class; the message names the first, its place, and the classes.
+    not a class; the message names the first, its index, and the classes.
     """
     if target.shape == x_shape:
         return False
@@ -121,7 +120,7 @@ def check_labels(where: str, x_shape: Shape, target: Target) -> bool:
 
 
 def refuse(where: str, wanted: str, values: Array, bad: NDArray[np.bool_]) -> None:
-    """ValueError if anything is bad: the first bad value and its place. bad: the shape of values."""
+    """ValueError if anything is bad, which names the first bad value and its index. bad: of values' shape."""
     if bad.any():
-        place = tuple(int(index) for index in np.unravel_index(int(bad.argmax()), bad.shape))
-        raise ValueError(f"{where}: wanted {wanted}, received {values[place]} at {list(place)} of the target")
+        index = tuple(int(number) for number in np.unravel_index(int(bad.argmax()), bad.shape))
+        raise ValueError(f"{where}: wanted {wanted}, received {values[index]} at {list(index)} of the target")

@@ -1,0 +1,51 @@
+"""In which order, and with which gaps, the elements of a tensor lie in memory, by its `TensorSpec`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.strides import memory_order, ordered_strides
+
+FLOAT = np.dtype(np.float32)
+#: Axes of an image from the outermost to the innermost: rows, columns, then channels.
+CHANNELS_LAST = (0, 2, 3, 1)
+#: Axes of filters (k, c, kh, kw): kernels innermost, as the forward convolution reads them without a copy.
+KERNELS_LAST = (2, 3, 1, 0)
+
+
+def are_floats(*specs: TensorSpec | None) -> bool:
+    """Whether all are float32, the only float type in which the library trains on every CPU."""
+    return all(spec is None or spec.dtype == FLOAT for spec in specs)
+
+
+def strides_of(spec: TensorSpec) -> tuple[int, ...]:
+    """Strides in elements. Along axes of extent 1, where they do not matter, those of the layout that the rest has."""
+    size = spec.dtype.itemsize
+    strides = tuple(stride // size for stride in spec.strides)
+    orders = (CHANNELS_LAST, range(4)) if spec.ndim == 4 else (range(spec.ndim),)
+    for axes in orders:
+        wanted = ordered_strides(spec.shape, axes)
+        if all(e == 1 or a == b for e, a, b in zip(spec.shape, strides, wanted, strict=True)):
+            return wanted
+    return strides
+
+
+def order_of(spec: TensorSpec) -> tuple[int, ...]:
+    """The axes from the outermost to the innermost."""
+    return memory_order(spec.shape, strides_of(spec))
+
+
+def is_dense(spec: TensorSpec) -> bool:
+    """Whether the elements lie without gaps, in whatever order."""
+    return strides_of(spec) == ordered_strides(spec.shape, order_of(spec))
+
+
+def are_alike(*specs: TensorSpec) -> bool:
+    """Whether all are float32, without gaps, of one shape and one order: element-wise work can go along memory."""
+    first = specs[0]
+    return (
+        are_floats(*specs)
+        and is_dense(first)
+        and all(spec.shape == first.shape and strides_of(spec) == strides_of(first) for spec in specs)
+    )

@@ -1,0 +1,72 @@
+"""Rules: what an optimizer does differently for parameters of some names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from singa_lite.checks import at_least_zero
+from singa_lite.regularizer import Constraint, Regularizer
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What `register` says about the parameters whose names match `pattern`."""
+
+    pattern: str
+    lr_mult: float = 1.0
+    decay_mult: float = 1.0
+    regularizer: Regularizer | None = None
+    constraint: Constraint | None = None
+
+
+class Rules:
+    """The rules of one optimizer, the general one first, which holds for all parameters: of those that match a
+    parameter's name, the last holds.
+    """
+
+    def __init__(self, general: Rule) -> None:
+        self._rules = [general]
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self._rules)
+
+    @property
+    def general(self) -> Rule:
+        """The rule of all parameters that no other one names."""
+        return self._rules[0]
+
+    def add(self, rule: Rule) -> None:
+        """Add one that comes before all that were there."""
+        self._rules.append(rule)
+
+    def of(self, name: str) -> Rule:
+        """The rule that holds for the parameter of this name."""
+        return next(rule for rule in reversed(self._rules) if fnmatchcase(name, rule.pattern))
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """ValueError for a registered pattern that matches none of the names."""
+        names = list(names)
+        for rule in self._rules[1:]:
+            if not any(fnmatchcase(name, rule.pattern) for name in names):
+                raise ValueError(f"register: wanted a pattern of parameters {names}, received {rule.pattern!r}")
+
+
+def checked_rule(
+    where: str,
+    pattern: str,
+    lr_mult: float = 1.0,
+    decay_mult: float = 1.0,
+    regularizer: Regularizer | None = None,
+    constraint: Constraint | None = None,
+) -> Rule:
+    """A rule of checked values. TypeError or ValueError for others; where: what the message begins with."""
+    for what, given, kind, example in (
+        ("regularizer", regularizer, Regularizer, "L2Regularizer(0.1)"),
+        ("constraint", constraint, Constraint, "NormConstraint(5)"),
+    ):
+        if given is not None and not isinstance(given, kind):
+            raise TypeError(f"{where} {what}: wanted a {kind.__name__} such as {example}, or None, received {given!r}")
+    lr_mult = at_least_zero(f"{where} lr_mult", lr_mult)
+    return Rule(pattern, lr_mult, at_least_zero(f"{where} decay_mult", decay_mult), regularizer, constraint)

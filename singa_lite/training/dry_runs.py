@@ -1,0 +1,39 @@
+"""DryRuns: records of steps for batches that are not there, to ask for their memory plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from singa_lite.graph import Graph
+from singa_lite.layer_graph import LayerGraph
+from singa_lite.training.step_functions import EvaluateStep, PredictStep, TrainStep
+from singa_lite.training.trainer import Trainer
+
+Seen = TypeVar("Seen")
+
+
+class DryRuns:
+    """Records steps of a net for batches of any size. Nothing runs.
+
+    step: the net's training step, by whose objective it is evaluated too; None where only predictions are asked for.
+    """
+
+    def __init__(self, layers: LayerGraph, trainer: Trainer, step: TrainStep | None = None) -> None:
+        self._layers = layers
+        self._trainer = trainer
+        self._step = step
+
+    def look(self, kind: str, size: int, ask: Callable[[Graph], Seen]) -> Seen:
+        """Ask something of the record of a step. kind: "train", "evaluate" or "predict"; size: of the batch."""
+        layers, steps = self._layers, self._trainer.steps
+        inputs = {name: ((size, *shape), layers.dtype) for name, shape in layers.input_shapes().items()}
+        if kind == "predict" or self._step is None:
+            return steps.look(PredictStep(layers), {"input": inputs}, ask)
+        objective = self._step.objective
+        outputs = {name: (size, *layers.output_shapes(name)[0]) for name in objective.outputs}
+        forms = {"input": inputs, "target": objective.target_forms(outputs, layers.dtype)}
+        if kind == "evaluate":
+            return steps.look(EvaluateStep(layers, objective), forms, ask)
+        self._trainer.open_forward.forget()
+        return self._trainer.look(self._step, forms, ask)

@@ -1,0 +1,33 @@
+"""All parameters' gradients over one batch, for those who want them at once."""
+
+from __future__ import annotations
+
+from singa_lite.layer_graph import LayerGraph
+from singa_lite.open_forward import OpenForward
+from singa_lite.run import Run
+from singa_lite.tensor import Tensor
+from singa_lite.training.batch import as_tensors, untaped
+from singa_lite.training.checked import CheckedFeeds
+from singa_lite.training.objective import Objective
+
+
+def of_batch(
+    layers: LayerGraph, objective: Objective, feeds: CheckedFeeds, freeze: str | None, open_forward: OpenForward
+) -> dict[str, Tensor]:
+    """Gradients of the loss's mean by name. See `FeedForwardNet.gradients`.
+
+    open_forward: where the forward waits for its walk back, so that one that an interrupt ends is known.
+    """
+    open_forward.forget()
+    targets = untaped(as_tensors(feeds["target"], layers.device))  # before forward, which moves statistics
+    inputs = untaped(as_tensors(feeds["input"], layers.device))
+    run = Run(layers.ordered(), layers.device, layers.dtype, True, freeze)
+    out = run.forward(inputs, ())
+    open_forward.keep(run)
+    objective.loss(True, out, targets)
+    del out, feeds, inputs, targets
+    walk = open_forward.walk({name: [dy] for name, dy in objective.backward().items()}, (), None)
+    collected = {}
+    for names, _, gradients, _ in walk:
+        collected.update({name: gradient.detach() for name, gradient in zip(names, gradients, strict=True)})
+    return collected

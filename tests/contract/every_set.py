@@ -1,0 +1,28 @@
+"""The kernel sets that tests run over, as parameters: those of a GPU are marked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kernel_sets import cuda_sets, kernel_sets
+from singa_lite.kernels.kernel_set import KernelSet
+
+#: Where CUDA kernels run on the host, each of their threads takes microseconds.
+ON_CPU = kernel_sets()
+ALL = [*ON_CPU, *cuda_sets()]
+#: Without those that only put a library's kernels before the kernels of another one here.
+WITHOUT_LIBRARIES = [kernels for kernels in ALL if kernels.name not in ("cuda-libraries", "gpu")]
+
+
+def parameter(kernels: KernelSet, *values: Any, label: str = "") -> Any:
+    """The set and further values as one parameter."""
+    name = kernels.name + (f"-{label}" if label else "")
+    return pytest.param(kernels, *values, id=name, marks=[pytest.mark.gpu] if kernels.name.startswith("gpu") else [])
+
+
+#: For what holds of every kernel set.
+every_set = pytest.mark.parametrize("kernels", [parameter(kernels) for kernels in ALL])
+#: The same over many calls, for kernels that no library has.
+every_own_set = pytest.mark.parametrize("kernels", [parameter(kernels) for kernels in WITHOUT_LIBRARIES])

@@ -1,0 +1,170 @@
+"""Random kernels of every set against NumPy's own Philox, drawn in one piece; the numbers are equal, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from every_set import ALL, every_set, parameter
+from kernel_case import garbage, run
+from singa_lite.kernels.kernel_set import KernelSet
+
+#: Odd, and larger than what the kernels draw at a time.
+LARGE = (7, 47, 101)
+#: The CUDA kernels of ours leave normal numbers to NumPy's.
+NORMALS = {"normal", "truncated_normal"}
+sets_of_normals = pytest.mark.parametrize(
+    "kernels", [parameter(kernels) for kernels in ALL if kernels.fallback or kernels.kernels.keys() >= NORMALS]
+)
+every_shape = pytest.mark.parametrize("shape", [(3, 5), LARGE], ids=str)
+#: Each kernel that fills a tensor, of each set that has it.
+NAMES = [
+    parameter(kernels, name, label=name)
+    for kernels in ALL
+    for name in ("uniform", *sorted(NORMALS))
+    if kernels.fallback or name in kernels.kernels
+]
+#: Sets that leave tensors without elements to the next one, and have none.
+LEAVING_NOTHING = {"cuda", "gpu-own"}
+every_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+
+def key(seed: int = 3, stream: int = 2**63 + 1, counter: int = 2**64 - 2) -> np.ndarray:
+    """A key; by default its words are as large as they get."""
+    return np.array([seed, stream, counter], np.uint64)
+
+
+def generator(words: np.ndarray) -> np.random.Generator:
+    """The generator that the interface says a key stands for."""
+    counter = np.array([0, 0, 0, words[2]], np.uint64)
+    return np.random.Generator(np.random.Philox(key=words[:2].copy(), counter=counter))
+
+
+def draw(
+    kernels: KernelSet,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: str,
+    words: np.ndarray | None = None,
+    **settings: float,
+) -> np.ndarray:
+    """y of a kernel that fills y from a key."""
+    y = garbage(shape, dtype)
+    run(kernels, name, [key() if words is None else words, y], settings)
+    return y
+
+
+@every_set
+def test_draw_key_hands_out_the_state_and_counts_up(kernels: KernelSet):
+    state, drawn = key(counter=41), garbage((3,), np.uint64)
+    run(kernels, "draw_key", [state, drawn], {})
+    assert drawn.tolist() == [3, 2**63 + 1, 41]
+    assert state.tolist() == [3, 2**63 + 1, 42]
+
+
+@every_set
+def test_draw_key_begins_again_after_the_last_count(kernels: KernelSet):
+    state, drawn = key(counter=2**64 - 1), garbage((3,), np.uint64)
+    run(kernels, "draw_key", [state, drawn], {})
+    assert drawn[2] == 2**64 - 1
+    assert state.tolist() == [3, 2**63 + 1, 0]
+
+
+@every_set
+@every_shape
+@every_dtype
+def test_dropout_keeps_what_one_float32_draw_says(kernels: KernelSet, shape, dtype):
+    x = np.random.default_rng(1).standard_normal(shape).astype(dtype)
+    y = garbage(shape, dtype)
+    run(kernels, "dropout", [x, key(), y], {"p": 0.3})
+    kept = generator(key()).random(shape, dtype=np.float32) >= np.float32(0.3)
+    np.testing.assert_array_equal(y, np.where(kept, x / np.asarray(1 - 0.3, dtype), 0))
+
+
+@every_set
+@pytest.mark.parametrize("number", range(9))
+def test_dropout_keeps_an_element_whose_number_is_exactly_p(kernels: KernelSet, number):
+    p = float(generator(key()).random(9, dtype=np.float32)[number])
+    y = garbage((9,), "float64")
+    run(kernels, "dropout", [np.ones(9), key(), y], {"p": p})
+    assert y[number] == 1 / (1 - p)
+
+
+@every_set
+def test_p_is_compared_as_float32(kernels: KernelSet):
+    """0.1 of float64 lies below 0.1 of float32: a number in between is none, but p's own rounding is one."""
+    p = float(generator(key()).random(9, dtype=np.float32)[4]) * (1 + 2**-30)
+    y = garbage((9,), "float32")
+    run(kernels, "dropout", [np.ones(9, np.float32), key(), y], {"p": p})
+    assert y[4] != 0
+
+
+@every_set
+def test_dropout_with_the_same_key_is_its_own_derivative(kernels: KernelSet):
+    x, dy = np.random.default_rng(1).standard_normal((2, 31, 37))
+    y, dx = garbage(x.shape, x.dtype), garbage(x.shape, x.dtype)
+    run(kernels, "dropout", [x, key(), y], {"p": 0.5})
+    run(kernels, "dropout", [dy, key(), dx], {"p": 0.5})
+    np.testing.assert_array_equal(dx, dy * (2 * (y != 0)))
+
+
+@every_set
+def test_dropout_drops_nan_and_infinity_and_keeps_all_at_p_0(kernels: KernelSet):
+    x = np.tile(np.array([np.nan, np.inf, -np.inf, 1.0]), (25, 1))
+    y = garbage(x.shape, x.dtype)
+    run(kernels, "dropout", [x, key(), y], {"p": 0.5})
+    dropped = generator(key()).random(x.shape, dtype=np.float32) < 0.5
+    np.testing.assert_array_equal(y, np.where(dropped, 0, 2 * x))
+    run(kernels, "dropout", [x, key(), y], {"p": 0.0})
+    np.testing.assert_array_equal(y, x)
+
+
+@every_set
+@every_shape
+@every_dtype
+def test_uniform_equals_one_draw(kernels: KernelSet, shape, dtype):
+    y = draw(kernels, "uniform", shape, dtype, low=-1.0, high=3.0)
+    np.testing.assert_array_equal(y, generator(key()).random(shape, dtype=dtype) * 4 - 1)
+
+
+@every_set
+@every_dtype
+def test_uniform_never_reaches_the_upper_bound(kernels: KernelSet, dtype):
+    """Between 1 and the next number of the dtype there is none, so rounding would give either."""
+    high = float(np.nextafter(np.dtype(dtype).type(1), np.dtype(dtype).type(2)))
+    assert np.all(draw(kernels, "uniform", LARGE, dtype, low=1.0, high=high) == 1)
+
+
+@sets_of_normals
+@every_shape
+@every_dtype
+def test_normal_equals_one_draw(kernels: KernelSet, shape, dtype):
+    y = draw(kernels, "normal", shape, dtype, mean=0.5, std=2.0)
+    numbers = generator(key()).standard_normal(shape, dtype=dtype)
+    np.testing.assert_array_equal(y, numbers * 2 + np.asarray(0.5, dtype))
+
+
+@sets_of_normals
+@every_shape
+@every_dtype
+def test_truncated_normal_takes_the_numbers_within_two_std_in_order(kernels: KernelSet, shape, dtype):
+    y = draw(kernels, "truncated_normal", shape, dtype, mean=0.5, std=2.0)
+    numbers = generator(key()).standard_normal(2 * y.size, dtype=dtype)
+    within = numbers[np.abs(numbers) <= 2][: y.size].reshape(shape)
+    np.testing.assert_array_equal(y, within * 2 + np.asarray(0.5, dtype))
+
+
+@pytest.mark.parametrize("kernels, name", NAMES)
+def test_each_word_of_the_key_matters_and_nothing_else(kernels: KernelSet, name):
+    settings = {"low": 0.0, "high": 1.0} if name == "uniform" else {"mean": 0.0, "std": 1.0}
+    keys = [key(), key(seed=4), key(stream=4), key(counter=4)]
+    drawn = [draw(kernels, name, (40,), "float32", words, **settings) for words in keys]
+    assert len({y.tobytes() for y in drawn}) == 4
+    np.testing.assert_array_equal(drawn[1], draw(kernels, name, (40,), "float32", key(seed=4), **settings))
+    assert keys[0].tolist() == key().tolist()
+
+
+@pytest.mark.parametrize("kernels, name", [made for made in NAMES if made.values[0].name not in LEAVING_NOTHING])
+def test_nothing_to_draw_is_no_error(kernels: KernelSet, name):
+    settings = {"low": 0.0, "high": 1.0} if name == "uniform" else {"mean": 0.0, "std": 1.0}
+    assert draw(kernels, name, (0, 3), "float64", **settings).shape == (0, 3)

@@ -1,0 +1,177 @@
+"""Updates by every kernel set: layouts, several steps by one launch, first updates, NaN; clipping of extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from every_set import every_own_set
+from kernel_case import run
+from layouts import c_order, turned
+from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, Hyper, RmsPropHyper, SgdHyper
+from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.kernels.numpy_kernels import NUMPY
+from test_activation_values import normal
+
+Array = np.ndarray
+Settings = dict[str, Any]
+NAN, INF = np.nan, np.inf
+
+SGD = SgdHyper(momentum=0.9, dampening=0.0, nesterov=False, weight_decay=0.0, lr_mult=0.5)
+RMS_PROP = RmsPropHyper(rho=0.9, epsilon=1e-3, weight_decay=0.0, lr_mult=0.5)
+ADA_GRAD = AdaGradHyper(epsilon=1e-3, weight_decay=0.0, lr_mult=0.5)
+ADAM = AdamHyper(beta_1=0.9, beta_2=0.99, epsilon=1e-3, weight_decay=0.0, decoupled=False, lr_mult=0.5)
+DECAY = {"weight_decay": 0.1}
+
+#: {case: (kernel, tensors of state, hyperparameters)}.
+UPDATES: dict[str, tuple[str, int, Hyper]] = {
+    "sgd": ("sgd", 0, replace(SGD, momentum=0.0)),
+    "sgd decay": ("sgd", 0, replace(SGD, **DECAY, momentum=0.0)),
+    "momentum": ("sgd", 1, SGD),
+    "momentum decay": ("sgd", 1, replace(SGD, **DECAY)),
+    "dampening": ("sgd", 1, replace(SGD, **DECAY, dampening=0.3)),
+    "nesterov": ("sgd", 1, replace(SGD, nesterov=True)),
+    "nesterov decay": ("sgd", 1, replace(SGD, **DECAY, nesterov=True)),
+    "rms_prop": ("rms_prop", 1, RMS_PROP),
+    "rms_prop decay": ("rms_prop", 1, replace(RMS_PROP, **DECAY)),
+    "ada_grad": ("ada_grad", 1, ADA_GRAD),
+    "ada_grad decay": ("ada_grad", 1, replace(ADA_GRAD, **DECAY)),
+    "adam": ("adam", 2, ADAM),
+    "adam decay": ("adam", 2, replace(ADAM, **DECAY)),
+    "adam_w": ("adam", 2, replace(ADAM, **DECAY, decoupled=True)),
+}
+every_update = pytest.mark.parametrize(
+    "name, states, settings",
+    [(name, states, {"hyper": hyper}) for name, states, hyper in UPDATES.values()],
+    ids=UPDATES,
+)
+
+
+def kernels_last(a: Array) -> Array:
+    """Filters with the kernels innermost."""
+    return np.ascontiguousarray(a.transpose(2, 3, 1, 0)).transpose(3, 2, 0, 1)
+
+
+def rows(a: Array) -> Array:
+    """Some rows of a taller tensor."""
+    taller = np.concatenate([a, a, a])
+    return taller[len(a) : 2 * len(a)]
+
+
+def gaps(a: Array) -> Array:
+    """Every other row of a taller tensor."""
+    return np.repeat(a, 2, axis=0)[::2]
+
+
+def arguments(states: int, shape: tuple[int, ...], lay: Callable[[Array], Array] = c_order) -> list[Any]:
+    """The tensors of a third update; the state is not negative."""
+    gradient, value, *state = (lay(normal(*shape, seed=i)) for i in range(2 + states))
+    for tensor in state:
+        np.abs(tensor, out=tensor)
+    return [gradient, np.array(0.1), value, *(state or [None]), np.array(2)]
+
+
+def steps(kernels: KernelSet, name: str, call: list[Any], settings: Settings) -> None:
+    """Three updates at falling rates, by one launch."""
+    scratch = np.full(kernels.scratch_bytes(name, call, settings), 0xFF, np.uint8)
+    launch = kernels.prepare(name, tuple(call), scratch, settings)
+    for rate in (0.1, 0.05, 0.02):
+        call[1][...] = rate
+        launch()
+
+
+def changed(call: list[Any]) -> list[Array]:
+    """value and state."""
+    return [tensor for tensor in call[2:-1] if tensor is not None]
+
+
+def check(kernels: KernelSet, name: str, settings: Settings, call: list[Any], atol: float = 1e-6) -> None:
+    """Three updates by one launch are those of the reference in float64."""
+    exact = [None if a is None else a.astype(np.float64) if a.dtype.kind == "f" else a.copy() for a in call]
+    steps(kernels, name, call, settings)
+    steps(NUMPY, name, exact, settings)
+    assert call[-1] == exact[-1]
+    for got, wanted in zip(changed(call), changed(exact), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=atol * np.abs(wanted).max())
+
+
+@every_own_set
+@every_update
+def test_from_the_first_update_on(kernels: KernelSet, name, states, settings):
+    call = arguments(states, (37,))
+    call[-1][...] = 0
+    for tensor in changed(call)[1:]:
+        tensor.fill(0)
+    check(kernels, name, settings, call)
+
+
+@every_own_set
+@every_update
+def test_nan_stays_where_it_is(kernels: KernelSet, name, states, settings):
+    call = arguments(states, (5, 29))
+    call[0][2, 3] = NAN
+    steps(kernels, name, call, settings)
+    for tensor in changed(call):
+        np.testing.assert_array_equal(np.argwhere(np.isnan(tensor)), [[2, 3]])
+
+
+@every_own_set
+@pytest.mark.parametrize("hyper", [SGD, replace(SGD, dampening=0.5)], ids=["plain", "dampening"])
+def test_the_first_velocity_is_the_gradient_whatever_it_held(kernels: KernelSet, hyper):
+    gradient, value, velocity = normal(3, 5), np.zeros((3, 5), np.float32), np.full((3, 5), NAN, np.float32)
+    run(kernels, "sgd", [gradient, np.array(2.0), value, velocity, np.array(0)], {"hyper": hyper})
+    np.testing.assert_array_equal(velocity, gradient)
+    np.testing.assert_array_equal(value, -gradient)
+
+
+@every_own_set
+def test_without_decay_an_infinite_value_stays(kernels: KernelSet):
+    value = np.full(5, INF, np.float32)
+    run(kernels, "sgd", [normal(5), np.array(2.0), value, None, np.array(0)], {"hyper": replace(SGD, momentum=0.0)})
+    np.testing.assert_array_equal(value, INF)
+
+
+@every_own_set
+def test_add_scaled_over_other_strides(kernels: KernelSet):
+    for one, other in ((kernels_last, kernels_last), (turned, gaps)):
+        x, y = one(normal(6, 5, 3, 3)), other(normal(6, 5, 3, 3, seed=4))
+        wanted = y.astype(np.float64) - 0.75 * x
+        run(kernels, "add_scaled", [x, y], {"alpha": -0.75})
+        np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-6)
+
+
+@every_own_set
+@pytest.mark.parametrize("dtype, rtol", [(np.float32, 1e-6), (np.float64, 1e-12)])
+@pytest.mark.parametrize("lay", [c_order, gaps, turned])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 1025), (51, 1021)])
+def test_clip_norm(kernels: KernelSet, shape, lay, dtype, rtol):
+    y = lay(normal(*shape, dtype=dtype))
+    norm = np.linalg.norm(y.astype(np.float64))
+    for threshold in (0.7 * norm, 1.1 * norm):  # the second one changes nothing
+        wanted = y.astype(np.float64) * min(1, threshold / np.linalg.norm(y.astype(np.float64)))
+        run(kernels, "clip_norm", [y], {"threshold": float(threshold)})
+        np.testing.assert_allclose(y, wanted, rtol=rtol, atol=np.finfo(dtype).smallest_subnormal)
+
+
+@every_own_set
+@pytest.mark.parametrize(
+    "y, wanted",
+    [
+        ([3e30, -4e30], [3, -4]),
+        ([3e-30, 4e-30], [3e-30, 4e-30]),
+        ([3, NAN], [3, NAN]),
+        ([3, INF], [0, NAN]),
+        ([3, 4], [3, 4]),
+        ([3, 0, -4.5], [3, 0, -4.5]),
+    ],
+)
+def test_clip_norm_of_extremes(kernels: KernelSet, y, wanted):
+    """What is not longer than the threshold stays, and so does all where the norm is no number."""
+    held = np.array(y, np.float32)
+    with np.errstate(invalid="ignore"):  # NumPy warns of infinity times 0
+        run(kernels, "clip_norm", [held], {"threshold": 5.0 if len(y) == 2 else 5.5})
+    np.testing.assert_allclose(held, wanted, rtol=1e-6)
