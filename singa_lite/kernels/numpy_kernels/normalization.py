@@ -63,12 +63,12 @@ def batch_norm(
     _normalize(x, gamma, beta, mean, inv_std, y, scale)
 
 
-@scratch(lambda x, *_: bytes_for(*_channel_parts(x, 0, 1)))
+@scratch(lambda x, *_: bytes_for(*_channel_buffers(x, 0, 1)))
 def batch_normalize(
     x: Array, gamma: Array, beta: Array, mean: Array, inv_std: Array, y: Array, *, scratch: Bytes
 ) -> None:
     """The last step of `batch_norm`."""
-    _, (scale,) = carve(scratch, *_channel_parts(x, 0, 1))
+    _, (scale,) = carve(scratch, *_channel_buffers(x, 0, 1))
     _normalize(x, gamma, beta, mean, inv_std, y, scale)
 
 
@@ -171,7 +171,7 @@ def _row_blocks(x: Shaped, mean: Shaped) -> Iterator[tuple[slice | EllipsisType,
 
 
 def _row_buffers(x: Shaped, mean: Shaped, sums: int, vectors: int = 0) -> list[BufferSpec]:
-    """As `_channel_parts`, for the rows of a block."""
+    """As `_channel_buffers`, for the rows of a block."""
     rows = prod(box_extents(mean.shape, _row_limit(x, mean)))
     return [((sums, rows), np.float64), ((vectors, rows), x.dtype)]
 
