@@ -34,7 +34,6 @@ FLOORS = (
     ("ops",),
     ("backward_pass",),
     ("autograd",),
-    ("random",),
     ("criterion", "data", "initializer", "regularizer", "sample_shape", "schedule", "topology"),
     ("layer", "loss", "metric", "optimizer"),
     ("layer_walk",),
@@ -190,6 +189,11 @@ def breaches(module: str, source: str, is_package: bool = False) -> list[str]:
 def test_the_files_of_all_floors_are_seen():
     folders = {name.split(".")[0] for name in MODULES}
     assert {"", "memory", "kernels", "ops", "layers", "snapshots", "net"} <= folders
+
+
+def test_every_floor_has_modules():
+    empty = {name for names in FLOORS for name in names if not any(inside(module, name) for module in MODULES)}
+    assert not empty, f"names in FLOORS that no module has: {sorted(empty)}"
 
 
 @pytest.mark.parametrize("module", MODULES)
