@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import foreign, formats
+from singa_lite.snapshots import formats, weights_tree
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.manifest import digest
@@ -85,13 +85,13 @@ def convert(origin: str, target: str, weights_only: bool = False) -> Converted:
             "load it into a net, and save that"
         )
     with formats.opened(origin) as source:
-        if before is after and before.converts_layouts and foreign.is_marked(source.attributes):
+        if before is after and before.converts_layouts and weights_tree.is_marked(source.attributes):
             _copy(origin, target)
             return Converted(len(source.arrays) + len(_unread(source)), [])
         contents = Tree(source.arrays, source.attributes | {"entries": len(source.arrays)}, source.path)
         contents.attributes.pop(_UNREAD, None)
         if not before.has_optimizer:
-            foreign.mark(contents)
+            weights_tree.mark(contents)
         formats.write(contents, target, weights_only=weights_only)
         with formats.opened(target) as written:
             lost = [path for path in contents.arrays if path not in written.arrays]
@@ -101,9 +101,9 @@ def convert(origin: str, target: str, weights_only: bool = False) -> Converted:
 
 
 def _copy(origin: str, target: str) -> None:
-    with raw.reading(origin) as stored, replacing(target) as file:
-        for start in range(0, stored.size, _PIECE):
-            output.write_all(file, stored.read("the file", start, min(_PIECE, stored.size - start)).data)
+    with raw.reading(origin) as source, replacing(target) as file:
+        for start in range(0, source.size, _PIECE):
+            output.write_all(file, source.read("the file", start, min(_PIECE, source.size - start)).data)
 
 
 def _unread(source: Tree) -> list[str]:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError, SnapshotVersionError
 from singa_lite.snapshots.readers import guarded_json
+from singa_lite.snapshots.readers.file_state import FileState
 from singa_lite.snapshots.readers.hdf5 import guarded
-from singa_lite.snapshots.readers.state import State
 from singa_lite.tensor import Shape
 
 #: Of the manifest's form.
@@ -25,7 +25,7 @@ VERSION = 1
 Attribute = str | int | float | bool | None
 
 
-class Entry(NamedTuple):
+class ManifestEntry(NamedTuple):
     """What is known of an array. sha256: of its bytes in C order, little-endian, as hexadecimal digits."""
 
     shape: Shape
@@ -38,14 +38,14 @@ class Manifest:
     """Made while arrays are written, stored behind them, and checked against while they are read."""
 
     attributes: dict[str, Attribute] = field(default_factory=dict)
-    entries: dict[str, Entry] = field(default_factory=dict)
-    _checked: dict[str, State] = field(default_factory=dict, compare=False, repr=False)
+    entries: dict[str, ManifestEntry] = field(default_factory=dict)
+    _checked: dict[str, FileState] = field(default_factory=dict, compare=False, repr=False)
 
     def enter(self, path: str, array: NDArray[Any]) -> None:
         """Note an array that is being written."""
-        self.entries[path] = Entry(array.shape, array.dtype.name, digest(array))
+        self.entries[path] = ManifestEntry(array.shape, array.dtype.name, digest(array))
 
-    def check(self, where: str, path: str, array: NDArray[Any], state: State | None = None) -> None:
+    def check(self, where: str, path: str, array: NDArray[Any], state: FileState | None = None) -> None:
         """SnapshotError that names the array unless it is, byte for byte, the one that was written. where: the file.
 
         state: the file's; what was checked in this state is not hashed again.
@@ -122,8 +122,8 @@ def plain(where: str, given: Mapping[str, Any]) -> dict[str, Attribute]:
     return dict(given)
 
 
-def _entries(where: str, given: Mapping[str, Any]) -> dict[str, Entry]:
-    found: dict[str, Entry] = {}
+def _entries(where: str, given: Mapping[str, Any]) -> dict[str, ManifestEntry]:
+    found: dict[str, ManifestEntry] = {}
     for path, (shape, dtype, sha) in given.items():
         if type(shape) is not list or not all(type(extent) is int and extent >= 0 for extent in shape):
             raise SnapshotError(f"{where}: entry {path!r}: wanted a shape, received {shape!r:.100}")
@@ -131,7 +131,7 @@ def _entries(where: str, given: Mapping[str, Any]) -> dict[str, Entry]:
             raise SnapshotError(
                 f"{where}: entry {path!r}: wanted a dtype and a digest, received {dtype!r:.50}, {sha!r:.50}"
             )
-        found[path] = Entry(tuple(shape), dtype, sha)
+        found[path] = ManifestEntry(tuple(shape), dtype, sha)
     return found
 
 

@@ -14,7 +14,7 @@ from singa_lite.errors import SnapshotError
 from singa_lite.net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
 from singa_lite.snapshots.manifest import Attribute
-from singa_lite.snapshots.tree import VERSION, Form, Lazy, Tree, check_format, entries_of, step_of
+from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, entries_of, step_of
 from singa_lite.tensor import Tensor, to_numpy
 
 
@@ -29,7 +29,7 @@ def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
     attributes["wiring"] = json.dumps(wiring(net))
     if net.optimizer is not None:
         attributes |= {"optimizer": type(net.optimizer).__name__, "step": net.optimizer.step}
-    arrays = {path: Lazy(t.shape, t.dtype, partial(to_numpy, t)) for path, t in tensors(net).items()}
+    arrays = {path: LazyArray(t.shape, t.dtype, partial(to_numpy, t)) for path, t in tensors(net).items()}
     return Tree(arrays, attributes | {"entries": len(arrays)})
 
 
@@ -134,17 +134,17 @@ def _updated(snapshot: Tree, parameters: list[str]) -> list[str]:
     return [name for name in parameters if f"optimizer/{name}" in heads]
 
 
-def _wanted(net: FeedForwardNet, optimizer: Optimizer | None, updated: list[str]) -> dict[str, Form]:
-    wanted: dict[str, Form] = {path: (tensor.shape, tensor.dtype) for path, tensor in _of_layers(net).items()}
+def _wanted(net: FeedForwardNet, optimizer: Optimizer | None, updated: list[str]) -> dict[str, ArraySpec]:
+    wanted = {path: ArraySpec(tensor.shape, tensor.dtype) for path, tensor in _of_layers(net).items()}
     if optimizer is not None:
         parameters = net.parameters()
         for name in updated:
             for slot in optimizer.slots:
-                wanted[f"optimizer/{name}/{slot}"] = optimizer.slot_form(slot, parameters[name])
+                wanted[f"optimizer/{name}/{slot}"] = ArraySpec(*optimizer.slot_form(slot, parameters[name]))
     return wanted
 
 
-def _check_entries(snapshot: Tree, wanted: Mapping[str, Form], ignored: tuple[str, ...]) -> None:
+def _check_entries(snapshot: Tree, wanted: Mapping[str, ArraySpec], ignored: tuple[str, ...]) -> None:
     """SnapshotError unless the file's entries are those wanted. ignored: beginnings of paths that may be there."""
     for path, (shape, dtype) in wanted.items():
         if path not in snapshot.arrays:

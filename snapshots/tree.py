@@ -17,10 +17,15 @@ from singa_lite.tensor import Shape
 #: Of the tree's form; a reader refuses a number above its own. 2: with `layers` and a manifest.
 VERSION = 2
 
-Form = tuple[Shape, np.dtype[Any]]
+
+class ArraySpec(NamedTuple):
+    """Shape and dtype of an entry, known before its bytes are read."""
+
+    shape: Shape
+    dtype: np.dtype[Any]
 
 
-class Lazy(NamedTuple):
+class LazyArray(NamedTuple):
     """An array that is made when it is asked for: writers hold one at a time. fetch(): C order, on the host."""
 
     shape: Shape
@@ -52,14 +57,14 @@ class Tree:
     `net_tree.wiring` says), and of a compiled net optimizer ("SGD") and step; path: the file's name, for errors.
     """
 
-    arrays: dict[str, Lazy]
+    arrays: dict[str, LazyArray]
     attributes: dict[str, Attribute] = field(default_factory=dict)
     path: str = ""
 
     @property
-    def shapes(self) -> dict[str, Form]:
+    def specs(self) -> dict[str, ArraySpec]:
         """Shape and dtype of each array."""
-        return {entry: (lazy.shape, lazy.dtype) for entry, lazy in self.arrays.items()}
+        return {entry: ArraySpec(lazy.shape, lazy.dtype) for entry, lazy in self.arrays.items()}
 
     def read(self, entry: str) -> NDArray[Any]:
         """The array at a path of the tree. SnapshotError for one that is not there or damaged."""

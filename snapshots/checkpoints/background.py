@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import Block, Tensor, to_numpy
 
 Work = Callable[[], None]
@@ -49,7 +49,7 @@ class HostCopy:
 
     def begin(self, contents: Tree, tensors: Mapping[str, Tensor]) -> Copying:
         """Copy the tree's arrays that are tensors'; the copy is valid until the next call."""
-        copied: dict[str, Lazy] = {}
+        copied: dict[str, LazyArray] = {}
         later: list[tuple[NDArray[Any], NDArray[Any]]] = []
         blocks: set[Block] = set()
         for path, tensor in tensors.items():
@@ -79,8 +79,8 @@ class HostCopy:
         return kept
 
 
-def _lazy(array: NDArray[Any]) -> Lazy:
-    return Lazy(array.shape, array.dtype, lambda: np.ascontiguousarray(array).reshape(array.shape))
+def _lazy(array: NDArray[Any]) -> LazyArray:
+    return LazyArray(array.shape, array.dtype, lambda: np.ascontiguousarray(array).reshape(array.shape))
 
 
 class Writer:

@@ -20,7 +20,7 @@ from singa_lite.notice import warn
 from singa_lite.snapshots import formats, net_tree, tree
 from singa_lite.snapshots.checkpoints import history
 from singa_lite.snapshots.checkpoints.environment import environment, settings
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.training.progress import Mean, Progress
 
 #: JSON in an array of bytes: position, means, random state, recorded shapes, versions.
@@ -64,7 +64,7 @@ def contents(training: Training) -> Tree:
         arrays[ORDER] = order.astype(np.uint32 if order.size <= 1 << 32 else np.uint64)
     arrays |= history.arrays(training.progress.history, HISTORY)
     for path, array in arrays.items():
-        held.arrays[path] = Lazy(array.shape, array.dtype, array.copy)
+        held.arrays[path] = LazyArray(array.shape, array.dtype, array.copy)
     held.attributes["entries"] = len(held.arrays)
     return held
 
@@ -140,7 +140,7 @@ def _read(source: Tree) -> dict[str, Any]:
         raise SnapshotError(
             f"{source.path}: wanted a checkpoint, received a snapshot without {PROGRESS!r}; net.load() reads it"
         )
-    shape, dtype = source.shapes[PROGRESS]
+    shape, dtype = source.specs[PROGRESS]
     if len(shape) != 1 or shape[0] > _MOST or dtype != np.uint8:
         raise _damaged(source, f"an array {shape} {dtype}, wanted at most {_MOST} bytes")
     try:
@@ -192,7 +192,7 @@ def _mean(told: Mapping[str, Any]) -> Mean:
 
 def _order(source: Tree, samples: int) -> NDArray[np.integer[Any]]:
     """The order of the samples, each of which is in it once."""
-    shape, dtype = source.shapes.get(ORDER, ((), None))
+    shape, dtype = source.specs.get(ORDER, ((), None))
     if shape != (samples,) or dtype is None or dtype.kind != "u":
         raise _damaged(source, f"wanted {ORDER!r} of {samples} samples, received {shape} {dtype}")
     order = source.read(ORDER)

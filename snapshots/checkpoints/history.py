@@ -46,7 +46,7 @@ def _numbers(name: str, values: list[Any]) -> NDArray[Any]:
 def read(source: Tree, at: str) -> History:
     """The history of a file. SnapshotError for arrays that are none of ours."""
     history = History().history
-    for path, (shape, dtype) in source.shapes.items():
+    for path, (shape, dtype) in source.specs.items():
         if not path.startswith(at):
             continue
         if len(shape) != 1 or dtype not in _KEPT_AS.values():

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.readers.raw import Bytes
+from singa_lite.snapshots.readers.raw import ByteArray
 
 #: Bytes that are copied at once, where bytes must be copied.
 _PIECE = 1 << 20
@@ -52,7 +52,7 @@ def writing(entry: str, total: int) -> Iterator[None]:
         ) from error
 
 
-def pieces(array: NDArray[Any]) -> Iterator[Bytes]:
+def pieces(array: NDArray[Any]) -> Iterator[ByteArray]:
     """The array's bytes in C order, little-endian: itself if it lies so, else copies of less than a MiB."""
     little = array.dtype.newbyteorder("<")
     if array.ndim == 0 or (array.flags.c_contiguous and array.dtype == little):

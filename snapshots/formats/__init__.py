@@ -12,7 +12,7 @@ from typing import Any
 
 from singa_lite.errors import SnapshotError
 from singa_lite.net import FeedForwardNet
-from singa_lite.snapshots import foreign, net_tree
+from singa_lite.snapshots import net_tree, weights_tree
 from singa_lite.snapshots.formats.table import Path
 from singa_lite.snapshots.formats.table import of_path as of_path
 from singa_lite.snapshots.tree import Tree
@@ -31,7 +31,7 @@ def write(contents: Tree, path: Path, *, weights_only: bool = False, **options: 
     chosen = of_path(path, options)
     if not chosen.is_written:
         raise SnapshotError(f"{os.fsdecode(path)}: {chosen.name} files are only read; write .h5, .safetensors or .npz")
-    contents = foreign.weights(contents) if weights_only else contents
+    contents = weights_tree.of_tree(contents) if weights_only else contents
     for entry, lazy in contents.arrays.items():
         if not chosen.takes(lazy.dtype):
             where, wanted = f"{os.fsdecode(path)}: entry {entry!r}", ", ".join(chosen.dtypes)
@@ -59,14 +59,14 @@ def load(net: FeedForwardNet, path: Path, optimizer: bool | None = None, **optio
 
 def holds_optimizer(path: Path, found: Tree) -> bool:
     """Whether the file has a place for the optimizer's state: one of another program, or of weights alone, has none."""
-    return of_path(path).has_optimizer and not foreign.is_marked(found.attributes)
+    return of_path(path).has_optimizer and not weights_tree.is_marked(found.attributes)
 
 
 @contextmanager
-def opened(path: Path, like: Tree | None = None, **options: Any) -> Iterator[Tree]:
+def opened(path: Path, wanted: Tree | None = None, **options: Any) -> Iterator[Tree]:
     """A file as a tree, its arrays read when they are asked for, while it is open.
 
     like: the tree that is wanted; where the file is not ours, its random state stands for what the file lacks.
     """
-    with of_path(path, options).load_module().opened(path, like, **options) as found:
-        yield found if like is None else foreign.completed(found, like)
+    with of_path(path, options).load_module().opened(path, wanted, **options) as found:
+        yield found if wanted is None else weights_tree.completed(found, wanted)

@@ -25,7 +25,7 @@ from singa_lite.snapshots.files.disk import Disk
 from singa_lite.snapshots.files.saver_threads import SaverThreads
 from singa_lite.snapshots.manifest import Attribute, Manifest
 from singa_lite.snapshots.readers.hdf5 import guarded
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 
 #: The dataset with the manifest's bytes, and the root's attribute with their SHA-256.
 _MANIFEST = "manifest"
@@ -74,7 +74,7 @@ def _write(file: h5py.File, name: str, array: NDArray[Any]) -> None:
 
 
 @contextmanager
-def opened(path: str | bytes | os.PathLike[str], like: Tree | None = None) -> Iterator[Tree]:
+def opened(path: str | bytes | os.PathLike[str], wanted: Tree | None = None) -> Iterator[Tree]:
     """The file as a tree; `like` is not needed.
 
     SnapshotError for a file that is not HDF5, is damaged, or is no snapshot; FileNotFoundError if there is none.
@@ -91,7 +91,7 @@ def tree_of(file: guarded.File) -> Tree:
     if known is None and file.attribute(_SHA256) is not None:
         raise SnapshotError(f"{file.path}: wanted a snapshot of version 1 without a manifest, received one")
     arrays = {
-        path: Lazy(one.shape, one.dtype.newbyteorder("="), partial(_read, file, path, known))
+        path: LazyArray(one.shape, one.dtype.newbyteorder("="), partial(_read, file, path, known))
         for path, one in file.datasets.items()
         if known is None or path != _MANIFEST
     }

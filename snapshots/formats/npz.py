@@ -19,16 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import foreign, manifest
+from singa_lite.snapshots import manifest, weights_tree
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.files.saver_threads import SaverThreads
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_directory, zip_member
 from singa_lite.snapshots.readers.npy import Head
-from singa_lite.snapshots.readers.raw import Stored
+from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.readers.zip_directory import Member
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 
 _MANIFEST, _SHA256 = "manifest", "manifest_sha256"
 
@@ -124,18 +124,18 @@ def _write(archive: ZipFile, entry: str, name: str, array: NDArray[Any], total: 
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Tree]:
+def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
     """A file as a tree. One without a manifest is read unverified; what it lacks is as `foreign` says."""
-    with raw.reading(path) as stored:
-        members = {_path_of(stored.path, name): member for name, member in zip_directory.members(stored).items()}
-        known = _manifest(stored, members)
+    with raw.reading(path) as file:
+        members = {_path_of(file.path, name): member for name, member in zip_directory.members(file).items()}
+        known = _manifest(file, members)
         if known is not None:
-            members = _entries(stored.path, members, known)
-        arrays = {path: _lazy(stored, path, member, known) for path, member in members.items()}
+            members = _entries(file.path, members, known)
+        arrays = {path: _lazy(file, path, member, known) for path, member in members.items()}
         if known is None:
-            yield foreign.tree_of(stored.path, arrays, like)
+            yield weights_tree.of_arrays(file.path, arrays, wanted)
         else:
-            yield Tree(arrays, dict(known.attributes), stored.path)
+            yield Tree(arrays, dict(known.attributes), file.path)
 
 
 def _path_of(where: str, name: str) -> str:
@@ -144,20 +144,20 @@ def _path_of(where: str, name: str) -> str:
     return name.removesuffix(".npy")
 
 
-def _manifest(stored: Stored, members: Mapping[str, Member]) -> Manifest | None:
+def _manifest(file: RawFile, members: Mapping[str, Member]) -> Manifest | None:
     """That of a file of ours, None for another's."""
     if _MANIFEST not in members and _SHA256 not in members:
         return None
     found = []
     for name in (_MANIFEST, _SHA256):
         if name not in members:
-            raise SnapshotError(f"{stored.path}: wanted an entry {name!r}, received none of that name")
-        array = _array(stored, members[name], _head(stored, members[name]))
+            raise SnapshotError(f"{file.path}: wanted an entry {name!r}, received none of that name")
+        array = _array(file, members[name], _head(file, members[name]))
         if array.dtype != np.uint8:
-            raise SnapshotError(f"{stored.path}: entry {name!r}: wanted uint8, received {array.dtype}")
+            raise SnapshotError(f"{file.path}: entry {name!r}: wanted uint8, received {array.dtype}")
         found.append(array.tobytes())
     text, digest = found
-    return manifest.read(stored.path, text, digest.hex(), stored.size)
+    return manifest.read(file.path, text, digest.hex(), file.size)
 
 
 def _entries(where: str, members: Mapping[str, Member], known: Manifest) -> dict[str, Member]:
@@ -169,27 +169,27 @@ def _entries(where: str, members: Mapping[str, Member], known: Manifest) -> dict
     return {path: members[name] for path, name in names.items()}
 
 
-def _head(stored: Stored, member: Member) -> Head:
-    where = f"{stored.path}: entry {member.name!r}"
-    return npy.parse(where, zip_member.head(stored, member, npy.MOST_BYTES), member.size)
+def _head(file: RawFile, member: Member) -> Head:
+    where = f"{file.path}: entry {member.name!r}"
+    return npy.parse(where, zip_member.head(file, member, npy.MOST_BYTES), member.size)
 
 
-def _lazy(stored: Stored, path: str, member: Member, known: Manifest | None) -> Lazy:
+def _lazy(file: RawFile, path: str, member: Member, known: Manifest | None) -> LazyArray:
     """The array at a path, verified if the file has a manifest; a foreign one may be a view."""
-    head = _head(stored, member)
-    return Lazy(head.shape, head.dtype.newbyteorder("="), partial(_read, stored, path, member, head, known))
+    head = _head(file, member)
+    return LazyArray(head.shape, head.dtype.newbyteorder("="), partial(_read, file, path, member, head, known))
 
 
-def _read(stored: Stored, path: str, member: Member, head: Head, known: Manifest | None) -> NDArray[Any]:
-    array = _array(stored, member, head)
+def _read(file: RawFile, path: str, member: Member, head: Head, known: Manifest | None) -> NDArray[Any]:
+    array = _array(file, member, head)
     if known is not None:
-        known.check(stored.path, path, array, stored.state())
+        known.check(file.path, path, array, file.state())
     return array
 
 
-def _array(stored: Stored, member: Member, head: Head) -> NDArray[Any]:
-    where = f"{stored.path}: entry {member.name!r}"
-    data = zip_member.read(stored, member)[head.start :]
+def _array(file: RawFile, member: Member, head: Head) -> NDArray[Any]:
+    where = f"{file.path}: entry {member.name!r}"
+    data = zip_member.read(file, member)[head.start :]
     if head.order == "C":
         return raw.to_array(where, data, head.dtype, head.shape)
     return raw.to_array(where, data, head.dtype, head.shape[::-1]).transpose()

@@ -29,7 +29,7 @@ class Module(Protocol):
     def save(self, contents: Tree, path: Path, **options: Any) -> None:
         """Write the tree, one array at a time on the host; the old file stands until the new one is whole."""
 
-    def opened(self, path: Path, like: Tree | None, **options: Any) -> AbstractContextManager[Tree]:
+    def opened(self, path: Path, wanted: Tree | None, **options: Any) -> AbstractContextManager[Tree]:
         """The file's contents by the tree's paths. like: the tree that is wanted, for formats with other names."""
 
 

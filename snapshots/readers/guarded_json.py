@@ -7,7 +7,7 @@ from typing import Any
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers import raw
-from singa_lite.snapshots.readers.raw import Bytes, Stored
+from singa_lite.snapshots.readers.raw import ByteArray, RawFile
 
 #: Bytes that Python takes at most for each "[", "{", "," and ":", measured on one object of many different keys.
 _VALUE = 104
@@ -23,9 +23,9 @@ def cost(data: bytes) -> int:
     return _VALUE * values + _COPIES * width * len(data)
 
 
-def check(stored: Stored, what: str, data: bytes) -> None:
+def check(file: RawFile, what: str, data: bytes) -> None:
     """SnapshotError if its values would take more memory than the file deserves."""
-    stored.allow(what, cost(data))
+    file.allow(what, cost(data))
 
 
 def check_text(where: str, what: str, data: bytes, size: int) -> None:
@@ -33,11 +33,11 @@ def check_text(where: str, what: str, data: bytes, size: int) -> None:
     raw.allow(where, what, cost(data), size)
 
 
-def loads(stored: Stored, what: str, data: bytes | Bytes) -> dict[str, Any]:
+def loads(file: RawFile, what: str, data: bytes | ByteArray) -> dict[str, Any]:
     """The object that the text is. SnapshotError for all else."""
     text = bytes(data)
-    check(stored, what, text)
-    return parsed(stored.path, what, text)
+    check(file, what, text)
+    return parsed(file.path, what, text)
 
 
 def parsed(where: str, what: str, text: bytes) -> dict[str, Any]:

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers import opening
-from singa_lite.snapshots.readers.state import State, state_of
+from singa_lite.snapshots.readers.file_state import FileState, state_of
 
 Shape = tuple[int, ...]
-Bytes = NDArray[np.uint8]
+ByteArray = NDArray[np.uint8]
 
 #: What a reader may allocate for a file of no size at all: Python's objects, of which a header makes many; and arrays.
 ROOM, ARRAY_ROOM = 32 << 20, 1 << 20
 
 
-class Stored:
+class RawFile:
     """A file that is read by offsets. path: its name; size: its bytes when it was opened.
 
     deserved: the bytes of which a reader may allocate twice as many.
@@ -33,11 +33,11 @@ class Stored:
         self.path, self._file = path, file
         self.size = self.deserved = os.fstat(file.fileno()).st_size
 
-    def state(self) -> State:
+    def state(self) -> FileState:
         """The file's state, which differs once the file was changed."""
         return state_of(self._file)
 
-    def read(self, what: str, offset: int, count: int) -> Bytes:
+    def read(self, what: str, offset: int, count: int) -> ByteArray:
         """Read so many bytes at an offset. SnapshotError, before memory is taken, if the file does not have them."""
         if offset < 0 or count < 0 or offset + count > self.size:
             raise SnapshotError(
@@ -86,13 +86,13 @@ def check_shape(where: str, shape: Shape, dtype: np.dtype[Any]) -> None:
 
 
 @contextmanager
-def reading(path: str | os.PathLike[str]) -> Iterator[Stored]:
+def reading(path: str | os.PathLike[str]) -> Iterator[RawFile]:
     """Open a file. SnapshotError for a folder, a device or what may not be read; FileNotFoundError if there is none."""
     with opening.to_read(path, "cannot be read") as file:
-        yield Stored(os.fsdecode(path), file)
+        yield RawFile(os.fsdecode(path), file)
 
 
-def to_array(where: str, data: Bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def to_array(where: str, data: ByteArray, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Bytes in C order as an array in the host's byte order. SnapshotError for bool that is neither 0 nor 1."""
     if dtype.kind == "b" and data.size and int(data.max()) > 1:
         raise SnapshotError(f"{where}: wanted bool, bytes of 0 or 1, received {int(data.max())}")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers import guarded_json, raw
-from singa_lite.snapshots.readers.raw import Shape, Stored
+from singa_lite.snapshots.readers.raw import RawFile, Shape
 
 #: Of the format: a longer header is none.
 LONGEST = 100_000_000
@@ -30,51 +30,51 @@ DTYPES = {
 }  # fmt: skip
 
 
-class Entry(NamedTuple):
-    """An array of the file. dtype: the format's code; begin, end: offsets from the first array's first byte."""
+class TensorInfo(NamedTuple):
+    """An array of the file. code: its dtype in this format; begin, end: offsets from the first array's first byte."""
 
-    dtype: str
+    code: str
     shape: Shape
     begin: int
     end: int
 
     @property
-    def stored_as(self) -> np.dtype[Any]:
+    def stored_dtype(self) -> np.dtype[Any]:
         """How its elements lie."""
-        return np.dtype(DTYPES[self.dtype]).newbyteorder("<")
+        return np.dtype(DTYPES[self.code]).newbyteorder("<")
 
     @property
-    def form(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[Any]:
         """What they are read as."""
-        return np.dtype("float32") if self.dtype == "BF16" else np.dtype(DTYPES[self.dtype])
+        return np.dtype("float32") if self.code == "BF16" else np.dtype(DTYPES[self.code])
 
-    def numbers(self, stored: NDArray[Any]) -> NDArray[Any]:
+    def numbers(self, elements: NDArray[Any]) -> NDArray[Any]:
         """Elements as they lie, as numbers."""
-        if self.dtype != "BF16":
-            return stored
-        return (stored.astype(np.uint32) << 16).view(np.float32)
+        if self.code != "BF16":
+            return elements
+        return (elements.astype(np.uint32) << 16).view(np.float32)
 
 
 class Header(NamedTuple):
     """entries: by name; metadata: texts; start: where in the file the first array begins."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, TensorInfo]
     metadata: dict[str, str]
     start: int
 
 
-def read(stored: Stored) -> Header:
+def read(file: RawFile) -> Header:
     """Reads and checks the whole header of a file, and nothing of its arrays."""
-    text = _text(stored)
+    text = _text(file)
     start = 8 + len(text)
-    contents = guarded_json.loads(stored, "the header", text)
+    contents = guarded_json.loads(file, "the header", text)
     metadata = contents.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise SnapshotError(f"{stored.path}: {METADATA}: wanted texts by name, received something else")
+        raise SnapshotError(f"{file.path}: {METADATA}: wanted texts by name, received something else")
     for name in contents:
-        encoded(stored.path, name)
-    entries = {name: _entry(stored, name, given) for name, given in contents.items()}
-    _check_cover(stored, entries, stored.size - start)
+        encoded(file.path, name)
+    entries = {name: _entry(file, name, given) for name, given in contents.items()}
+    _check_cover(file, entries, file.size - start)
     return Header(entries, metadata, start)
 
 
@@ -87,20 +87,20 @@ def encoded(where: str, text: str) -> bytes:
         raise SnapshotError(f"{where}: wanted names that are Unicode, received one with {strange!r}") from error
 
 
-def _text(stored: Stored) -> bytes:
-    size = int.from_bytes(bytes(stored.read("the header's length", 0, 8)), "little")
-    if not 2 <= size <= min(LONGEST, stored.size - 8):
+def _text(file: RawFile) -> bytes:
+    size = int.from_bytes(bytes(file.read("the header's length", 0, 8)), "little")
+    if not 2 <= size <= min(LONGEST, file.size - 8):
         raise SnapshotError(
-            f"{stored.path}: wanted a header of 2 to {min(LONGEST, stored.size - 8)} bytes, received one of {size}"
+            f"{file.path}: wanted a header of 2 to {min(LONGEST, file.size - 8)} bytes, received one of {size}"
         )
-    text = bytes(stored.read("the header", 8, size))
+    text = bytes(file.read("the header", 8, size))
     if not text.startswith(b"{"):
-        raise SnapshotError(f"{stored.path}: wanted a header that begins with '{{', received {text[:1]!r}")
+        raise SnapshotError(f"{file.path}: wanted a header that begins with '{{', received {text[:1]!r}")
     return text
 
 
-def _entry(stored: Stored, name: str, given: Any) -> Entry:
-    where = f"{stored.path}: entry {name!r}"
+def _entry(file: RawFile, name: str, given: Any) -> TensorInfo:
+    where = f"{file.path}: entry {name!r}"
     if not isinstance(given, dict) or given.keys() != {"dtype", "shape", "data_offsets"}:
         raise SnapshotError(f"{where}: wanted dtype, shape and data_offsets, received {_short(given)}")
     dtype, shape, offsets = given["dtype"], given["shape"], given["data_offsets"]
@@ -110,9 +110,9 @@ def _entry(stored: Stored, name: str, given: Any) -> Entry:
         raise SnapshotError(f"{where}: wanted a shape of at most 64 extents, received {_short(shape)}")
     if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise SnapshotError(f"{where}: wanted data_offsets [begin, end], received {_short(offsets)}")
-    entry = Entry(dtype, tuple(shape), *offsets)
-    raw.check_shape(where, entry.shape, entry.form)
-    wanted = prod(entry.shape) * entry.stored_as.itemsize
+    entry = TensorInfo(dtype, tuple(shape), *offsets)
+    raw.check_shape(where, entry.shape, entry.dtype)
+    wanted = prod(entry.shape) * entry.stored_dtype.itemsize
     if wanted != entry.end - entry.begin:
         raise SnapshotError(
             f"{where}: wanted {wanted} bytes for {dtype} {_short(entry.shape)}, received {entry.end - entry.begin}"
@@ -125,18 +125,18 @@ def _are_sizes(given: Any) -> bool:
     return isinstance(given, list) and all(type(number) is int and 0 <= number < 1 << 63 for number in given)
 
 
-def _check_cover(stored: Stored, entries: Mapping[str, Entry], size: int) -> None:
+def _check_cover(file: RawFile, entries: Mapping[str, TensorInfo], size: int) -> None:
     """SnapshotError unless the arrays, one behind the other, are all there is behind the header."""
     end = 0
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
         if entry.begin != end:
             kind = "overlaps another" if entry.begin < end else "leaves a hole before it"
             raise SnapshotError(
-                f"{stored.path}: entry {name!r} {kind}: wanted it to begin at {end}, received {entry.begin}"
+                f"{file.path}: entry {name!r} {kind}: wanted it to begin at {end}, received {entry.begin}"
             )
         end = entry.end
     if end != size:
-        raise SnapshotError(f"{stored.path}: wanted {end} bytes of arrays, received {size}")
+        raise SnapshotError(f"{file.path}: wanted {end} bytes of arrays, received {size}")
 
 
 def _short(given: Any) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers import raw
-from singa_lite.snapshots.readers.raw import Bytes, Shape, Stored
+from singa_lite.snapshots.readers.raw import ByteArray, RawFile, Shape
 
 #: Bytes before the numbers, at most: shape and strides of `_MOST_AXES` axes, with room.
 _HEAD = 1 << 10
@@ -50,9 +50,9 @@ class Proto(NamedTuple):
         return prod(self.shape)
 
 
-def parse(stored: Stored, what: str, start: int, size: int) -> Proto:
+def parse(file: RawFile, what: str, start: int, size: int) -> Proto:
     """The message of `size` bytes from `start`, its numbers unread. what: the entry, for the SnapshotError."""
-    head = _Head(f"{stored.path}: {what}", bytes(stored.read(what, start, min(size, _HEAD))))
+    head = _Head(f"{file.path}: {what}", bytes(file.read(what, start, min(size, _HEAD))))
     shape = tuple(head.run(_SHAPE, _MOST_AXES))
     (kind,) = head.run(_TYPE, 1) or [0]
     layout = head.run(_LAYOUT, _MOST_AXES)
@@ -70,28 +70,26 @@ def parse(stored: Stored, what: str, start: int, size: int) -> Proto:
     dtype = np.dtype(text)
     found = Proto(shape, dtype, start + head.at, size - head.at, packed, _strides(head, shape, layout))
     _check_size(head, found)
-    raw.check_shape(f"{stored.path}: {what}", shape, dtype)
+    raw.check_shape(f"{file.path}: {what}", shape, dtype)
     return found
 
 
-def read(stored: Stored, what: str, proto: Proto) -> NDArray[Any]:
+def read(file: RawFile, what: str, proto: Proto) -> NDArray[Any]:
     """The array, C order. SnapshotError for numbers that are not as the message says."""
-    numbers = _numbers(stored, what, proto)
+    numbers = _numbers(file, what, proto)
     if proto.strides is None or not proto.elements:
         return numbers.reshape(proto.shape)
     steps = tuple(stride * proto.dtype.itemsize for stride in proto.strides)
     return np.ascontiguousarray(np.lib.stride_tricks.as_strided(numbers, proto.shape, steps, writeable=False))
 
 
-def _numbers(stored: Stored, what: str, proto: Proto) -> NDArray[Any]:
+def _numbers(file: RawFile, what: str, proto: Proto) -> NDArray[Any]:
     """The numbers as they are stored, on one axis. The bytes they come from do not outlive this call."""
-    where = f"{stored.path}: {what}"
+    where = f"{file.path}: {what}"
     if proto.dtype.kind == "i":
-        stored.allow_arrays(
-            what, proto.size + proto.elements * proto.dtype.itemsize
-        )  # varints may be shorter than int32
-        return _integers(where, stored.read(what, proto.start, proto.size), proto)
-    data = stored.read(what, proto.start, proto.size)
+        file.allow_arrays(what, proto.size + proto.elements * proto.dtype.itemsize)  # varints may be shorter than int32
+        return _integers(where, file.read(what, proto.start, proto.size), proto)
+    data = file.read(what, proto.start, proto.size)
     return data.view(proto.dtype) if proto.packed else _untagged(where, data, proto.dtype)
 
 
@@ -165,7 +163,7 @@ def _check_size(head: _Head, proto: Proto) -> None:
         raise head.wrong(f"{proto.elements} numbers for shape {proto.shape}, received {proto.size} bytes of them")
 
 
-def _untagged(where: str, data: Bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _untagged(where: str, data: ByteArray, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Numbers that each have a tag before them."""
     tag = next(single for text, _, single in _KINDS.values() if dtype == np.dtype(text))
     records = data.view(np.dtype([("tag", "u1"), ("number", dtype)]))
@@ -174,7 +172,7 @@ def _untagged(where: str, data: Bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
     return records["number"].copy()
 
 
-def _integers(where: str, data: Bytes, proto: Proto) -> NDArray[Any]:
+def _integers(where: str, data: ByteArray, proto: Proto) -> NDArray[Any]:
     """int32: varints of 64 bits, negative ones in two's complement. One by one: SINGA's own is a version, no array."""
     numbers = np.empty(proto.elements, proto.dtype)
     view, at = data.data, 0

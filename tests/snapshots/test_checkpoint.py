@@ -22,7 +22,7 @@ from singa_lite.fit import Callback, StopTraining, Training
 from singa_lite.snapshots import Checkpoint, checkpoint, formats, latest
 from singa_lite.snapshots.checkpoints.checkpoint import HISTORY, ORDER, PROGRESS
 from singa_lite.snapshots.checkpoints.folder import BEST, checkpoints, step_of
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 
 
 def steps(folder: Path) -> list[int]:
@@ -43,8 +43,8 @@ def tree_of(file: Path) -> Tree:
     return Tree({path: of_array(array) for path, array in held.items()}, source.attributes)
 
 
-def of_array(array: np.ndarray) -> Lazy:
-    return Lazy(array.shape, array.dtype, lambda: array)
+def of_array(array: np.ndarray) -> LazyArray:
+    return LazyArray(array.shape, array.dtype, lambda: array)
 
 
 # --- what it holds ------------------------------------------------------------------------------------------

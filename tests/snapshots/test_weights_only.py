@@ -18,7 +18,7 @@ from snapshot_nets import make_net, trained
 
 def entries(path: Path) -> set[str]:
     with formats.opened(path) as source:
-        return set(source.shapes)
+        return set(source.specs)
 
 
 @pytest.mark.parametrize("suffix", WRITTEN)

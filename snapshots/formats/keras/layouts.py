@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.snapshots.formats.keras.net import Note
+from singa_lite.snapshots.formats.keras.net import LayerInfo
 from singa_lite.snapshots.formats.keras.orders import Order, is_plain
 from singa_lite.tensor import Shape
 
@@ -77,8 +77,8 @@ class Layout(NamedTuple):
             return None
         found, start = [], 0
         for piece in self.order:
-            place = np.arange(start, start + prod(piece)).reshape(piece)
-            found.append(np.moveaxis(place, 0, -1).reshape(-1))
+            numbers = np.arange(start, start + prod(piece)).reshape(piece)
+            found.append(np.moveaxis(numbers, 0, -1).reshape(-1))
             start += prod(piece)
         return np.concatenate(found)
 
@@ -96,24 +96,24 @@ class Layout(NamedTuple):
         """Without `rows`, which may take more memory than the array: a file of others decides over its shape."""
         moved, start = np.empty_like(array), 0
         for piece in self.order or ():
-            place, rest = slice(start, start + prod(piece)), array.shape[1:]
-            theirs = array[place].reshape(*piece[1:], piece[0], *rest)
-            moved[place].reshape(*piece, *rest)[...] = np.moveaxis(theirs, len(piece) - 1, 0)
+            rows, rest = slice(start, start + prod(piece)), array.shape[1:]
+            theirs = array[rows].reshape(*piece[1:], piece[0], *rest)
+            moved[rows].reshape(*piece, *rest)[...] = np.moveaxis(theirs, len(piece) - 1, 0)
             start += prod(piece)
         return moved
 
 
-def keras_class(note: Note, weight: Shape | None, depthwise: bool = True) -> str | None:
+def keras_class(info: LayerInfo, weight: Shape | None, depthwise: bool = True) -> str | None:
     """The layer's class in Keras, None if Keras has none. weight: the shape of ours, None if it has none.
 
     depthwise: whether a convolution with a group for each of several channels is a DepthwiseConv, not a Conv with that
     many groups. Both exist in Keras; other groups are Conv's alone.
     """
-    if note.kind == "Dummy" and not note.sources:
+    if info.kind == "Dummy" and not info.sources:
         return "InputLayer"
-    if depthwise and note.kind in ("Conv1D", "Conv2D") and weight is not None and weight[1:2] == (1,):
-        return note.kind if note.inputs[0][:1] == (1,) else f"Depthwise{note.kind}"
-    return CLASSES.get(note.kind)
+    if depthwise and info.kind in ("Conv1D", "Conv2D") and weight is not None and weight[1:2] == (1,):
+        return info.kind if info.inputs[0][:1] == (1,) else f"Depthwise{info.kind}"
+    return CLASSES.get(info.kind)
 
 
 def snake_case(name: str) -> str:
@@ -151,12 +151,12 @@ def _has_axes(kind: str, name: str, shape: Shape) -> bool:
     return len(shape) == (2 if name == "weight" else 1)
 
 
-def layout(kind: str, note: Note, order: Order, path: str, shape: Shape) -> Layout:
+def layout(kind: str, info: LayerInfo, order: Order, path: str, shape: Shape) -> Layout:
     """That of the array of this path and shape. kind: the layer's class in Keras; order: of the features it receives.
 
     ValueError for an order that is unknown but matters, and for a shape that no such layer has.
     """
-    sample, name = note.inputs[0], path.rpartition("/")[2]
+    sample, name = info.inputs[0], path.rpartition("/")[2]
     convolves = kind in _KERNELS and name == "weight"
     if not sample or not (_is_kernel(kind, shape, sample) if convolves else _has_axes(kind, name, shape)):
         raise ValueError(f"the shape {shape} of {path!r}, on samples of {sample}")
@@ -188,7 +188,7 @@ def guessed(kind: str, name: str, stored: Shape) -> Layout:
     axes = _KERNELS[kind]
     if len(stored) != len(axes):
         raise ValueError(f"the shape {stored} of {name!r}")
-    split = tuple(stored[place] for place in np.argsort(axes))
+    split = tuple(stored[axis] for axis in np.argsort(axes))
     window = split[2:] if kind.endswith("2D") else (1, *split[2:])
     first = (split[0] * split[1], 1) if kind.startswith("Depthwise") else split[:2]
     return Layout((*first, *window), split, axes)

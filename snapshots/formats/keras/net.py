@@ -14,7 +14,7 @@ from singa_lite.tensor import Shape
 _AXES = 64
 
 
-class Note(NamedTuple):
+class LayerInfo(NamedTuple):
     """What the tree's attributes `layers` and `wiring` tell of a layer.
 
     inputs, outputs: sample shapes; sources: (layer, number of its output); shares: the layer whose parameters it uses,
@@ -29,22 +29,22 @@ class Note(NamedTuple):
     shares: str
 
 
-def notes(where: str, attributes: Mapping[str, Any]) -> dict[str, Note]:
+def layers_of(where: str, attributes: Mapping[str, Any]) -> dict[str, LayerInfo]:
     """The layers by name, each after its sources. SnapshotError where an attribute is missing or is something else.
 
     It takes memory as the texts do, whose cost was checked when they were read: see `guarded_json`.
     """
-    found: dict[str, Note] = {}
+    found: dict[str, LayerInfo] = {}
     try:
         layers, wiring = json.loads(attributes["layers"]), json.loads(attributes["wiring"])
         for (name, kind), more in zip(layers, wiring, strict=True):
-            note = _note(name, kind, more)
-            if not note.inputs or any(not 0 <= number < len(found[x].outputs) for x, number in note.sources):
+            info = _note(name, kind, more)
+            if not info.inputs or any(not 0 <= number < len(found[x].outputs) for x, number in info.sources):
                 raise ValueError(f"inputs of {name!r}: {more}")
             if name in found:
                 raise ValueError(f"two layers {name!r}")
-            found[name] = note
-        if any(note.shares not in found for note in found.values() if note.shares):
+            found[name] = info
+        if any(info.shares not in found for info in found.values() if info.shares):
             raise ValueError("parameters shared with a layer that is not in the net")
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise SnapshotError(
@@ -53,12 +53,12 @@ def notes(where: str, attributes: Mapping[str, Any]) -> dict[str, Note]:
     return found
 
 
-def _note(name: Any, kind: Any, more: Mapping[str, Any]) -> Note:
+def _note(name: Any, kind: Any, more: Mapping[str, Any]) -> LayerInfo:
     if type(name) is not str or type(kind) is not str:
         raise ValueError(f"a layer {name!r} of class {kind!r}")
     inputs, outputs = (tuple(map(_shape, more[key])) for key in ("inputs", "outputs"))
     sources = tuple((str(source), int(number)) for source, number in more["sources"])
-    return Note(name, kind, inputs, outputs, sources, str(more.get("shares", "")))
+    return LayerInfo(name, kind, inputs, outputs, sources, str(more.get("shares", "")))
 
 
 def _shape(given: Any) -> Shape:
@@ -69,28 +69,28 @@ def _shape(given: Any) -> Shape:
     return tuple(given)
 
 
-def is_chain(net: Mapping[str, Note]) -> bool:
+def is_chain(net: Mapping[str, LayerInfo]) -> bool:
     """Whether it is a Sequential in Keras: one layer behind the other, none used twice, no input named for itself."""
     before: tuple[tuple[str, int], ...] = ()
     first = next(iter(net.values()), None)
     if first is None or first.kind == "Dummy":
         return False
-    for note in net.values():
-        if note.sources != before or note.shares:
+    for info in net.values():
+        if info.sources != before or info.shares:
             return False
-        before = ((note.name, 0),)
+        before = ((info.name, 0),)
     return True
 
 
-def keras_order(net: Mapping[str, Note]) -> list[str]:
+def keras_order(net: Mapping[str, LayerInfo]) -> list[str]:
     """The layers in the order of `Functional.layers`: by depth, then as first met from the outputs.
 
     A layer that shares its parameters is, in Keras, the other one called again, and comes once, under that name. Split
     does not count: Keras has none, it would name the same tensor again.
     """
     behind = _behind_splits(net)
-    sources = {name: [behind[source] for source, _ in note.sources] for name, note in net.items()}
-    used = {source for note in net.values() for source, _ in note.sources}
+    sources = {name: [behind[source] for source, _ in info.sources] for name, info in net.items()}
+    used = {source for info in net.values() for source, _ in info.sources}
     met, finished = _walked(net, sources, [behind[name] for name in net if name not in used])
     depth: dict[str, int] = defaultdict(int)
     owners: dict[str, int] = {}
@@ -102,16 +102,16 @@ def keras_order(net: Mapping[str, Note]) -> list[str]:
     return sorted(owners, key=lambda owner: (-owners[owner], met[owner]))
 
 
-def _behind_splits(net: Mapping[str, Note]) -> dict[str, str]:
+def _behind_splits(net: Mapping[str, LayerInfo]) -> dict[str, str]:
     """{layer: itself, of a Split the layer whose output it names again}."""
     found: dict[str, str] = {}
-    for name, note in net.items():
-        found[name] = found[note.sources[0][0]] if note.kind == "Split" and note.sources else name
+    for name, info in net.items():
+        found[name] = found[info.sources[0][0]] if info.kind == "Split" and info.sources else name
     return found
 
 
 def _walked(
-    net: Mapping[str, Note], sources: Mapping[str, Sequence[str]], outputs: Sequence[str]
+    net: Mapping[str, LayerInfo], sources: Mapping[str, Sequence[str]], outputs: Sequence[str]
 ) -> tuple[dict[str, int], list[str]]:
     """({layer: when it was met}, layers as they were left), depth first from the outputs; sharing ones met as one."""
     met: dict[str, int] = {}

@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.files.disk import Disk
 from singa_lite.snapshots.files.saver_threads import SaverThreads
-from singa_lite.snapshots.formats.keras.groups import Group, Variable, told
-from singa_lite.snapshots.formats.keras.net import is_chain, notes
-from singa_lite.snapshots.formats.keras.source import MANIFEST, OURS, tree_of
+from singa_lite.snapshots.formats.keras.file_tree import MANIFEST, OURS, tree_of
+from singa_lite.snapshots.formats.keras.groups import Group, Variable, groups_of_net
+from singa_lite.snapshots.formats.keras.net import is_chain, layers_of
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers.hdf5 import guarded
 from singa_lite.snapshots.tree import Tree
@@ -54,8 +54,8 @@ def save(contents: Tree, path: str | bytes | os.PathLike[str]) -> None:
     file at `path` is then as before.
     """
     where = os.fsdecode(path)
-    net = notes(where, contents.attributes)
-    groups = told(where, net, contents.shapes)
+    net = layers_of(where, contents.attributes)
+    groups = groups_of_net(where, net, contents.specs)
     with replacing(path) as target:
         _write_all(contents, groups, "sequential" if is_chain(net) else "functional", target)
         with guarded.written(where, target) as file:
@@ -93,11 +93,11 @@ def _make_group(file: h5py.File, path: str, name: str) -> None:
         raise OSError(f"layer {name!r}: its name cannot be written: {error}") from error
 
 
-def _write(file: h5py.File, place: str, variable: Variable, array: NDArray[Any]) -> None:
+def _write(file: h5py.File, dataset: str, variable: Variable, array: NDArray[Any]) -> None:
     """Make a dataset of an array, converted a piece at a time. OSError for a dtype that HDF5 cannot store."""
     view = variable.layout.view(array)
     try:
-        stored = file.create_dataset(place, view.shape, view.dtype)
+        stored = file.create_dataset(dataset, view.shape, view.dtype)
     except (RuntimeError, TypeError, ValueError) as error:
         raise OSError(f"entry {variable.path!r}: {error}") from error
     if view.dtype.kind == "V":  # bfloat16, which HDF5 has not: Keras stores it as two bytes without a meaning
@@ -111,7 +111,7 @@ def _write(file: h5py.File, place: str, variable: Variable, array: NDArray[Any])
 
 
 @contextmanager
-def opened(path: str | bytes | os.PathLike[str], like: Tree | None = None) -> Iterator[Tree]:
+def opened(path: str | bytes | os.PathLike[str], wanted: Tree | None = None) -> Iterator[Tree]:
     """The file as a tree.
 
     A file of ours has our names, and is verified. One of Keras's is matched to `like`: by the layers' names if it has
@@ -119,4 +119,4 @@ def opened(path: str | bytes | os.PathLike[str], like: Tree | None = None) -> It
     `like`, bfloat16 without it float32. SnapshotError for what does not fit; FileNotFoundError if there is none.
     """
     with guarded.opened(path) as file:
-        yield tree_of(file, like)
+        yield tree_of(file, wanted)

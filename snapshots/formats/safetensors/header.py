@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.readers.safetensors import DTYPES, LONGEST, METADATA, Entry, encoded
+from singa_lite.snapshots.readers.safetensors import DTYPES, LONGEST, METADATA, TensorInfo, encoded
 
 _CODES = {name: code for code, name in DTYPES.items() if code != "BF16"}
 
@@ -19,11 +19,11 @@ def code_of(dtype: np.dtype[Any]) -> str:
     return _CODES[dtype.name]
 
 
-def to_bytes(where: str, entries: Mapping[str, Entry], metadata: Mapping[str, str]) -> bytes:
+def to_bytes(where: str, entries: Mapping[str, TensorInfo], metadata: Mapping[str, str]) -> bytes:
     """The beginning of a file. SnapshotError for a name that is no text, and for more than a header holds."""
     contents: dict[str, Any] = {METADATA: dict(metadata)}
     for name, entry in entries.items():
-        contents[name] = {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": (entry.begin, entry.end)}
+        contents[name] = {"dtype": entry.code, "shape": entry.shape, "data_offsets": (entry.begin, entry.end)}
     text = encoded(where, json.dumps(contents, ensure_ascii=False, separators=(",", ":")))
     text += b" " * (-len(text) % 8)
     if METADATA in entries or len(text) > LONGEST:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.formats.safetensors.place import Axes, Place
-from singa_lite.snapshots.tree import Form
+from singa_lite.snapshots.formats.safetensors.torch_layout import Axes, TorchLayout
+from singa_lite.snapshots.tree import ArraySpec
 from singa_lite.tensor import Shape
 
 #: {class: {our name: PyTorch's}}, where they differ. Both normalizations call them so there.
@@ -32,21 +32,23 @@ _STATE = ("running_mean", "running_var")
 IGNORED = ("num_batches_tracked",)
 
 
-def places(where: str, forms: Mapping[str, Form], layers: Any, names: Mapping[str, str] | None) -> dict[str, Place]:
+def layouts(
+    where: str, specs: Mapping[str, ArraySpec], layers: Any, names: Mapping[str, str] | None
+) -> dict[str, TorchLayout]:
     """The place of each path. layers: the tree's attribute, None if unknown.
 
     names: {layer: module, or path: full name}. SnapshotError for a name that two paths would have, and for a key
     that is no layer and no path; TypeError for what is no mapping of strings.
     """
-    kinds = _kinds(forms, layers)
-    given = _checked(where, names, {*forms, *kinds})
-    found = {path: _place(path, shape, kinds, given) for path, (shape, _) in forms.items()}
+    kinds = _kinds(specs, layers)
+    given = _checked(where, names, {*specs, *kinds})
+    found = {path: _layout(path, shape, kinds, given) for path, (shape, _) in specs.items()}
     owner: dict[str, str] = {}
-    for path, place in found.items():
-        other = owner.setdefault(place.name, path)
+    for path, layout in found.items():
+        other = owner.setdefault(layout.name, path)
         if other != path:
             raise SnapshotError(
-                f"{where}: wanted a name for each entry, received {place.name!r} for {other!r} and {path!r}"
+                f"{where}: wanted a name for each entry, received {layout.name!r} for {other!r} and {path!r}"
             )
     return found
 
@@ -66,16 +68,16 @@ def _strings(names: Mapping[str, str] | None) -> dict[str, str]:
     return dict(given)
 
 
-def _place(path: str, shape: Shape, kinds: Mapping[str, str], names: Mapping[str, str]) -> Place:
+def _layout(path: str, shape: Shape, kinds: Mapping[str, str], names: Mapping[str, str]) -> TorchLayout:
     branch, _, rest = path.partition("/")
     layer, _, name = rest.rpartition("/")
     kind = kinds.get(layer, "")
     axes = _axes(kind, name, shape) if branch == "parameters" else None
     if path in names:
-        return Place(names[path], axes)
+        return TorchLayout(names[path], axes)
     if not layer or "/" in layer or not (branch == "parameters" or (branch == "state" and name in _STATE)):
-        return Place(path)
-    return Place(joined(names.get(layer, layer), _NAMES.get(kind, {}).get(name, name)), axes)
+        return TorchLayout(path)
+    return TorchLayout(joined(names.get(layer, layer), _NAMES.get(kind, {}).get(name, name)), axes)
 
 
 def _axes(kind: str, name: str, shape: Shape) -> Axes | None:
@@ -92,17 +94,17 @@ def joined(module: str, name: str) -> str:
     return f"{module}.{name}" if module else name
 
 
-def _kinds(forms: Mapping[str, Form], layers: Any) -> dict[str, str]:
+def _kinds(specs: Mapping[str, ArraySpec], layers: Any) -> dict[str, str]:
     """{layer: class}; guessed where the tree does not say, as that of an old snapshot."""
     try:
         return {str(layer): str(kind) for layer, kind in json.loads(layers)}
     except (TypeError, ValueError, RecursionError):
-        return _guessed(forms)
+        return _guessed(specs)
 
 
-def _guessed(forms: Mapping[str, Form]) -> dict[str, str]:
+def _guessed(specs: Mapping[str, ArraySpec]) -> dict[str, str]:
     kinds: dict[str, str] = {}
-    for path, (shape, _) in forms.items():
+    for path, (shape, _) in specs.items():
         branch, _, rest = path.partition("/")
         layer, _, name = rest.rpartition("/")
         if branch == "parameters" and layer:
@@ -114,7 +116,9 @@ def _guessed(forms: Mapping[str, Form]) -> dict[str, str]:
     return kinds
 
 
-def guessed_places(where: str, forms: Mapping[str, Form], names: Mapping[str, str] | None) -> dict[str, Place]:
+def guessed_layouts(
+    where: str, specs: Mapping[str, ArraySpec], names: Mapping[str, str] | None
+) -> dict[str, TorchLayout]:
     """The places of a file of PyTorch's, from its names and shapes alone: {our path: place}.
 
     A module whose weight has one axis, or the axes of its bias, is a normalization; another weight of two axes is that
@@ -122,28 +126,28 @@ def guessed_places(where: str, forms: Mapping[str, Form], names: Mapping[str, st
     here, for `places` gives all of them their names back. names: as for `places`, read backwards.
     """
     given = {theirs: ours for ours, theirs in _strings(names).items()}
-    found: dict[str, Place] = {}
-    for name, (shape, _) in forms.items():
+    found: dict[str, TorchLayout] = {}
+    for name, (shape, _) in specs.items():
         module, _, last = name.rpartition(".")
         if last in IGNORED:
             continue
-        path = given.get(name) or _guessed_path(forms, name, given.get(module, module))
+        path = given.get(name) or _guessed_path(specs, name, given.get(module, module))
         if path in found:
             raise SnapshotError(f"{where}: entry {path!r}: would be both {found[path].name!r} and {name!r}")
         is_weight = path != name and path.startswith("parameters/") and path.endswith("/weight")
-        found[path] = Place(name, _axes("Dense", "weight", shape) if is_weight else None)
+        found[path] = TorchLayout(name, _axes("Dense", "weight", shape) if is_weight else None)
     return found
 
 
-def _guessed_path(forms: Mapping[str, Form], name: str, layer: str) -> str:
+def _guessed_path(specs: Mapping[str, ArraySpec], name: str, layer: str) -> str:
     module, _, last = name.rpartition(".")
     if "/" in name or not layer or not last or last in _SCALE:
         return name
     if last in _STATE:
         return f"state/{layer}/{last}"
-    return f"parameters/{layer}/{_OURS.get(last, last) if _is_normalization(forms, module) else last}"
+    return f"parameters/{layer}/{_OURS.get(last, last) if _is_normalization(specs, module) else last}"
 
 
-def _is_normalization(forms: Mapping[str, Form], module: str) -> bool:
-    weight, bias = (forms.get(joined(module, name)) for name in ("weight", "bias"))
-    return weight is not None and (len(weight[0]) == 1 or (bias is not None and bias[0] == weight[0]))
+def _is_normalization(specs: Mapping[str, ArraySpec], module: str) -> bool:
+    weight, bias = (specs.get(joined(module, name)) for name in ("weight", "bias"))
+    return weight is not None and (len(weight.shape) == 1 or (bias is not None and bias.shape == weight.shape))

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import foreign
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots import weights_tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import Shape
 
 #: {entry of a layer in the tree: SINGA's suffixes until 3.0}; all others are as ours.
@@ -42,7 +42,7 @@ _DOTTED = {
 _DOTTED_SUFFIXES = {ours: theirs for theirs, (_, ours) in _DOTTED.items()}
 
 
-def named(where: str, found: Mapping[str, Lazy], like: Tree | None) -> Tree:
+def named(where: str, found: Mapping[str, LazyArray], wanted: Tree | None) -> Tree:
     """The arrays of a file by the tree's paths. found: by the file's names. where: the file.
 
     like: the net's tree; each of its parameters and running statistics takes the array of its name, in its shape. What
@@ -50,8 +50,8 @@ def named(where: str, found: Mapping[str, Lazy], like: Tree | None) -> Tree:
     names, and shapes are as they are stored: a convolution's weight has two axes. SnapshotError for two arrays with
     one path, and for what `like` has and the file has not.
     """
-    taken = {} if like is None else dict(_taken(where, found, like))
-    arrays = {path: _fitted(found[name], like.arrays[path]) for path, name in taken.items()} if like else {}
+    taken = {} if wanted is None else dict(_taken(where, found, wanted))
+    arrays = {path: _fitted(found[name], wanted.arrays[path]) for path, name in taken.items()} if wanted else {}
     used = Counter(taken.values())
     for name, count in used.items():
         if count > 1:
@@ -62,7 +62,7 @@ def named(where: str, found: Mapping[str, Lazy], like: Tree | None) -> Tree:
             if path in arrays:
                 raise SnapshotError(f"{where}: wanted one array for {path!r}, received {name!r} beside another")
             arrays[path] = found[name]
-    return foreign.tree_of(where, arrays, like)
+    return weights_tree.of_arrays(where, arrays, wanted)
 
 
 def plain_path(name: str) -> str:
@@ -85,9 +85,9 @@ def spellings(layer: str, name: str) -> list[str]:
     return [f"{one}{rest}" for one in layers for rest in (f"/{suffix}", f"_{suffix}", f".{dotted}")]
 
 
-def _taken(where: str, found: Mapping[str, Lazy], like: Tree) -> Iterator[tuple[str, str]]:
+def _taken(where: str, found: Mapping[str, LazyArray], wanted: Tree) -> Iterator[tuple[str, str]]:
     """(path, the file's name) for all that SINGA's files have of a net."""
-    for path, lazy in like.arrays.items():
+    for path, lazy in wanted.arrays.items():
         branch, _, rest = path.partition("/")
         if branch not in ("parameters", "state") or lazy.dtype.kind != "f":
             continue
@@ -100,14 +100,14 @@ def _taken(where: str, found: Mapping[str, Lazy], like: Tree) -> Iterator[tuple[
         yield path, present[0]
 
 
-def _fitted(stored: Lazy, wanted: Lazy) -> Lazy:
+def _fitted(stored: LazyArray, wanted: LazyArray) -> LazyArray:
     """A file's array in the form that the net has it in, if it can be; else as it is, for restoring to refuse."""
     shape, axes = _arrangement(stored.shape, wanted.shape)
     wider = stored.dtype.kind == "f" and np.can_cast(stored.dtype, wanted.dtype, "safe")
     dtype = wanted.dtype if wider else stored.dtype
     if (shape, dtype) == (stored.shape, stored.dtype):
         return stored
-    return Lazy(shape, dtype, partial(_converted, stored, shape, axes, dtype))
+    return LazyArray(shape, dtype, partial(_converted, stored, shape, axes, dtype))
 
 
 def _arrangement(stored: Shape, wanted: Shape) -> tuple[Shape, bool]:
@@ -124,7 +124,7 @@ def _arrangement(stored: Shape, wanted: Shape) -> tuple[Shape, bool]:
     return stored, False
 
 
-def _converted(stored: Lazy, shape: Shape, transposed: bool, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _converted(stored: LazyArray, shape: Shape, transposed: bool, dtype: np.dtype[Any]) -> NDArray[Any]:
     array = stored.fetch()
     turned = array.T if transposed else array.reshape(shape)
     return np.ascontiguousarray(turned, dtype)

@@ -18,9 +18,9 @@ from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.formats.singa import desc as singa_desc
 from singa_lite.snapshots.formats.singa.names import named
 from singa_lite.snapshots.readers import raw, tensor_proto
-from singa_lite.snapshots.readers.raw import Stored
+from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.readers.tensor_proto import Proto
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 
 #: The key of the number of the version that wrote the file, since 2.0.0. It is no parameter, and not believed.
 VERSION = "SINGA_VERSION"
@@ -34,7 +34,7 @@ _ENTRY = 1 << 10
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Tree]:
+def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
     """A .bin, .model or .desc. like: the net's tree, see `singa_names.named`.
 
     FileNotFoundError if there is none; SnapshotError for anything else than a whole one, for a .desc that has no .bin
@@ -46,59 +46,59 @@ def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Tree]:
         with raw.reading(name) as text:
             described = singa_desc.parse(text)
         name = _beside(name)
-    with raw.reading(name) as stored:
-        protos = records(stored)
+    with raw.reading(name) as file:
+        protos = records(file)
         if described is not None:
             singa_desc.check(name, described, protos)
-        arrays = {key: _lazy(stored, key, proto) for key, proto in protos.items()}
-        yield named(name, arrays, like)
+        arrays = {key: _lazy(file, key, proto) for key, proto in protos.items()}
+        yield named(name, arrays, wanted)
 
 
-def records(stored: Stored) -> dict[str, Proto]:
+def records(file: RawFile) -> dict[str, Proto]:
     """The arrays by key, less the version, their numbers unread."""
     found: dict[str, Proto] = {}
     offset = 0
-    while offset < stored.size:
-        key, start, size = _record(stored, offset)
+    while offset < file.size:
+        key, start, size = _record(file, offset)
         if key in found:
-            raise SnapshotError(f"{stored.path}: wanted one record {key!r}, received two")
-        found[key] = tensor_proto.parse(stored, f"entry {key!r}", start, size)
-        stored.allow("the list of records", _ENTRY * len(found))
+            raise SnapshotError(f"{file.path}: wanted one record {key!r}, received two")
+        found[key] = tensor_proto.parse(file, f"entry {key!r}", start, size)
+        file.allow("the list of records", _ENTRY * len(found))
         offset = start + size
     found.pop(VERSION, None)
     return found
 
 
-def _record(stored: Stored, offset: int) -> tuple[str, int, int]:
+def _record(file: RawFile, offset: int) -> tuple[str, int, int]:
     """(key, where the value begins, its bytes) of the record at an offset."""
     what = f"record at byte {offset}"
-    magic = bytes(stored.read(what, offset, len(_MAGIC)))
+    magic = bytes(file.read(what, offset, len(_MAGIC)))
     if magic != _MAGIC:
         hint = "; a pickle is read as .pickle" if not offset else ""
-        raise SnapshotError(f"{stored.path}: {what}: wanted {_MAGIC!r}, received {magic!r}{hint}")
-    length = _number(stored, what, offset + len(_MAGIC))
+        raise SnapshotError(f"{file.path}: {what}: wanted {_MAGIC!r}, received {magic!r}{hint}")
+    length = _number(file, what, offset + len(_MAGIC))
     if not 0 < length <= _MOST_NAME:
-        raise SnapshotError(f"{stored.path}: {what}: wanted a key of 1 to {_MOST_NAME} bytes, received {length}")
+        raise SnapshotError(f"{file.path}: {what}: wanted a key of 1 to {_MOST_NAME} bytes, received {length}")
     start = offset + len(_MAGIC) + _LENGTH
-    raw_key = bytes(stored.read(what, start, length))
+    raw_key = bytes(file.read(what, start, length))
     try:
         key = raw_key.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise SnapshotError(f"{stored.path}: {what}: wanted a key in UTF-8, received {raw_key!r}") from error
-    size = _number(stored, f"entry {key!r}", start + length)
+        raise SnapshotError(f"{file.path}: {what}: wanted a key in UTF-8, received {raw_key!r}") from error
+    size = _number(file, f"entry {key!r}", start + length)
     start += length + _LENGTH
-    if size > stored.size - start:
-        left = stored.size - start
-        raise SnapshotError(f"{stored.path}: entry {key!r}: wanted {size} bytes, received {left} to the file's end")
+    if size > file.size - start:
+        left = file.size - start
+        raise SnapshotError(f"{file.path}: entry {key!r}: wanted {size} bytes, received {left} to the file's end")
     return key, start, size
 
 
-def _number(stored: Stored, what: str, offset: int) -> int:
-    return int.from_bytes(bytes(stored.read(what, offset, _LENGTH)), "little")
+def _number(file: RawFile, what: str, offset: int) -> int:
+    return int.from_bytes(bytes(file.read(what, offset, _LENGTH)), "little")
 
 
-def _lazy(stored: Stored, key: str, proto: Proto) -> Lazy:
-    return Lazy(proto.shape, proto.dtype, partial(tensor_proto.read, stored, f"entry {key!r}", proto))
+def _lazy(file: RawFile, key: str, proto: Proto) -> LazyArray:
+    return LazyArray(proto.shape, proto.dtype, partial(tensor_proto.read, file, f"entry {key!r}", proto))
 
 
 def _beside(name: str) -> str:

@@ -22,9 +22,9 @@ from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.formats.singa.names import named
 from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_directory, zip_member
 from singa_lite.snapshots.readers.npy import Head
-from singa_lite.snapshots.readers.raw import Bytes, Stored
+from singa_lite.snapshots.readers.raw import ByteArray, RawFile
 from singa_lite.snapshots.readers.zip_directory import Member
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 
 _ARRAYS, _ATTRIBUTES = "tensor_dict.npz", "states_attr.json"
 
@@ -34,17 +34,17 @@ _DTYPES = {0: "float32", 1: "float16", 2: "int32", 4: "float64"}
 _MODEL, _OWN = 0, 1
 
 
-class _Inner(Stored):
+class _Inner(RawFile):
     """The archive in the archive, unpacked in memory. Reading gives views, so it takes no more.
 
     It deserves what the file does, whatever became of it.
     """
 
-    def __init__(self, outer: Stored, data: Bytes) -> None:
+    def __init__(self, outer: RawFile, data: ByteArray) -> None:
         self.path, self.size = f"{outer.path}: {_ARRAYS}", data.size
         self.deserved, self._data = outer.deserved, data
 
-    def read(self, what: str, offset: int, count: int) -> Bytes:
+    def read(self, what: str, offset: int, count: int) -> ByteArray:
         """As of a file."""
         if offset < 0 or count < 0 or offset + count > self.size:
             end = f"wanted bytes {offset} to {offset + count}, received {self.size}"
@@ -53,36 +53,36 @@ class _Inner(Stored):
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Tree]:
+def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
     """A .zip. like: the net's tree, see `singa_names.named`. While it is open, all arrays are in memory.
 
     FileNotFoundError if there is none; SnapshotError for an archive of other members, one that unpacks to more than
     `raw` allows, and where attributes and arrays do not agree.
     """
-    with raw.reading(path) as stored:
-        members = zip_directory.members(stored)
+    with raw.reading(path) as file:
+        members = zip_directory.members(file)
         if members.keys() != {_ARRAYS, _ATTRIBUTES}:
-            raise SnapshotError(f"{stored.path}: wanted {_ARRAYS} and {_ATTRIBUTES}, received {list(members)[:8]}")
-        text = zip_member.read(stored, members[_ATTRIBUTES])
-        attributes = guarded_json.loads(stored, _ATTRIBUTES, text)
-        arrays = _arrays(_Inner(stored, zip_member.read(stored, members[_ARRAYS])))
-        left_out = _checked(stored.path, arrays, attributes)
-        found = named(stored.path, {name: lazy for name, lazy in arrays.items() if name not in left_out}, like)
+            raise SnapshotError(f"{file.path}: wanted {_ARRAYS} and {_ATTRIBUTES}, received {list(members)[:8]}")
+        text = zip_member.read(file, members[_ATTRIBUTES])
+        attributes = guarded_json.loads(file, _ATTRIBUTES, text)
+        arrays = _arrays(_Inner(file, zip_member.read(file, members[_ARRAYS])))
+        left_out = _checked(file.path, arrays, attributes)
+        found = named(file.path, {name: lazy for name, lazy in arrays.items() if name not in left_out}, wanted)
         if left_out:
             found.attributes["left_out"] = json.dumps(left_out)
         yield found
 
 
-def _arrays(inner: _Inner) -> dict[str, Lazy]:
+def _arrays(inner: _Inner) -> dict[str, LazyArray]:
     """The arrays of a .npz by name."""
-    found: dict[str, Lazy] = {}
+    found: dict[str, LazyArray] = {}
     for name, member in zip_directory.members(inner).items():
         where = f"{inner.path}: member {name!r}"
         if not name.endswith(".npy") or member.method != zip_directory.STORED:
             raise SnapshotError(f"{where}: wanted a stored array")
         head = npy.parse(where, zip_member.head(inner, member, npy.MOST_BYTES), member.size)
         native = head.dtype.newbyteorder("=")
-        found[name.removesuffix(".npy")] = Lazy(head.shape, native, partial(_read, where, inner, member, head))
+        found[name.removesuffix(".npy")] = LazyArray(head.shape, native, partial(_read, where, inner, member, head))
     return found
 
 
@@ -95,7 +95,7 @@ def _read(where: str, inner: _Inner, member: Member, head: Head) -> NDArray[Any]
     return np.ascontiguousarray(raw.to_array(where, data, head.dtype, head.shape[::-1]).T)
 
 
-def _checked(where: str, arrays: Mapping[str, Lazy], attributes: Mapping[str, Any]) -> list[str]:
+def _checked(where: str, arrays: Mapping[str, LazyArray], attributes: Mapping[str, Any]) -> list[str]:
     """The names of the user's own arrays. SnapshotError unless there are attributes for each array, and they fit."""
     differing = sorted(arrays.keys() ^ attributes.keys())
     if differing:

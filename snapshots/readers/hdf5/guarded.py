@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers import opening
+from singa_lite.snapshots.readers.file_state import FileState, state_of
 from singa_lite.snapshots.readers.hdf5 import objects
-from singa_lite.snapshots.readers.hdf5.bytes import Bytes
+from singa_lite.snapshots.readers.hdf5.claimed_bytes import ClaimedBytes
 from singa_lite.snapshots.readers.hdf5.members import Symbol, members
-from singa_lite.snapshots.readers.hdf5.objects import Object, Stored
-from singa_lite.snapshots.readers.state import State, state_of
+from singa_lite.snapshots.readers.hdf5.objects import Dataset, Object
 
 #: Groups within groups; ours has four.
 _DEPTH = 64
@@ -57,7 +57,7 @@ class File:
     def __init__(self, path: str, file: FileIO) -> None:
         self.path = path
         self._file = file
-        self._bytes = Bytes(file)
+        self._bytes = ClaimedBytes(file)
         self.size = self._bytes.length
         with self._reading("wanted a whole HDF5 file"):
             self._addresses = {"": objects.root_of(self._bytes)}
@@ -66,16 +66,16 @@ class File:
                 raise ValueError("wanted a group at the root")
 
     @cached_property
-    def datasets(self) -> Mapping[str, Stored]:
+    def datasets(self) -> Mapping[str, Dataset]:
         """All datasets by path: shape, dtype, and where they lie in this file, none of them over another."""
-        found: dict[str, Stored] = {}
+        found: dict[str, Dataset] = {}
         left = self._members("", self._root)
         while left:
             symbol = left.pop()
             member = self._member(symbol)
             self._addresses[symbol.name] = symbol.address
-            if member.stored is not None:
-                found[symbol.name] = member.stored
+            if member.dataset is not None:
+                found[symbol.name] = member.dataset
             else:
                 left += self._members(symbol.name, member)
         with self._reading("the list of entries cannot be read"):
@@ -102,18 +102,18 @@ class File:
 
     def read(self, path: str) -> NDArray[Any]:
         """The array at a path."""
-        stored = self.datasets.get(path)
-        if stored is None:
+        dataset = self.datasets.get(path)
+        if dataset is None:
             raise SnapshotError(f"{self.path}: wanted a dataset {path!r}, received none of that name")
         with self._reading(f"entry {path!r} cannot be read"):
-            array: NDArray[Any] = np.empty(stored.shape, stored.dtype)
+            array: NDArray[Any] = np.empty(dataset.shape, dataset.dtype)
             raw = array.reshape(-1).view(np.uint8)
-            self._bytes.read_into(stored.address, raw)
-            if stored.dtype.kind == "b" and raw.max(initial=0) > 1:
+            self._bytes.read_into(dataset.address, raw)
+            if dataset.dtype.kind == "b" and raw.max(initial=0) > 1:
                 raise ValueError("truth values that are neither 0 nor 1")
         return array
 
-    def state(self) -> State:
+    def state(self) -> FileState:
         """The file's state, which differs once the file was changed."""
         return state_of(self._file)
 
@@ -124,7 +124,7 @@ class File:
         if path not in self.datasets and path not in self.groups:
             raise SnapshotError(f"{self.path}: wanted an entry {path!r}, received none of that name")
         with self._reading(f"entry {path!r} cannot be read"):
-            return objects.object_at(Bytes(self._file), self._addresses[path])
+            return objects.object_at(ClaimedBytes(self._file), self._addresses[path])
 
     def _member(self, symbol: Symbol) -> Object:
         with self._reading(f"entry {symbol.name!r}"):

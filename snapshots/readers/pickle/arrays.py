@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers import raw
-from singa_lite.snapshots.readers.raw import Bytes, Shape, Stored
+from singa_lite.snapshots.readers.raw import ByteArray, RawFile, Shape
 
 _MOST_AXES = 32
 
@@ -60,23 +60,23 @@ GLOBALS = {
 
 
 @dataclass(slots=True)
-class DType:
+class PickledDType:
     """text: as "f4"; order: "<" or ">" once its state is known."""
 
     text: str
     order: str = ""
 
-    def build(self, stored: Stored, state: tuple[Any, ...]) -> None:
+    def build(self, file: RawFile, state: tuple[Any, ...]) -> None:
         """(3, "<", None, None, None, -1, -1, 0): no fields, no metadata. SnapshotError for another."""
         plain = len(state) == 8 and state[0] == 3 and state[2:] == (None, None, None, -1, -1, 0)
-        order = text(stored, state[1]) if plain else ""
+        order = text(file, state[1]) if plain else ""
         if self.order or order not in ("<", ">") + ("|",) * self.text.endswith("1"):
-            raise SnapshotError(f"{stored.path}: wanted a dtype of numbers, received another state of {self.text!r}")
+            raise SnapshotError(f"{file.path}: wanted a dtype of numbers, received another state of {self.text!r}")
         self.order = order
 
 
 @dataclass(slots=True)
-class Array:
+class PickledArray:
     """data: None until its state is known."""
 
     shape: Shape = ()
@@ -84,40 +84,40 @@ class Array:
     order: str = "C"
     data: Span | None = None
 
-    def build(self, stored: Stored, state: tuple[Any, ...]) -> None:
+    def build(self, file: RawFile, state: tuple[Any, ...]) -> None:
         """(1, shape, dtype, whether in Fortran's order, bytes). SnapshotError for another, and for a second one."""
         if len(state) != 5 or state[0] != 1 or self.data is not None:
-            raise SnapshotError(f"{stored.path}: wanted the state of an array, received another")
+            raise SnapshotError(f"{file.path}: wanted the state of an array, received another")
         _, shape, dtype, fortran, data = state
-        if not isinstance(dtype, DType) or not dtype.order or not isinstance(data, Span):
-            raise SnapshotError(f"{stored.path}: wanted an array of numbers, received one of objects or of no bytes")
+        if not isinstance(dtype, PickledDType) or not dtype.order or not isinstance(data, Span):
+            raise SnapshotError(f"{file.path}: wanted an array of numbers, received one of objects or of no bytes")
         if not isinstance(shape, tuple) or len(shape) > _MOST_AXES or not all(_is_extent(one) for one in shape):
-            raise SnapshotError(f"{stored.path}: wanted a shape of at most {_MOST_AXES} axes, received another")
+            raise SnapshotError(f"{file.path}: wanted a shape of at most {_MOST_AXES} axes, received another")
         self.shape, self.data = shape, data
         self.dtype, self.order = np.dtype(dtype.order + dtype.text), "F" if fortran else "C"
         if self.nbytes > data.size:
-            raise SnapshotError(f"{stored.path}: wanted {self.nbytes} bytes for shape {shape}, received {data.size}")
-        raw.check_shape(stored.path, shape, self.dtype)
+            raise SnapshotError(f"{file.path}: wanted {self.nbytes} bytes for shape {shape}, received {data.size}")
+        raw.check_shape(file.path, shape, self.dtype)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the numbers."""
         return prod(self.shape) * self.dtype.itemsize
 
-    def read(self, stored: Stored, name: str) -> NDArray[Any]:
+    def read(self, file: RawFile, name: str) -> NDArray[Any]:
         """The numbers, C order, in the host's byte order."""
-        where = f"{stored.path}: entry {name!r}"
-        flat = self._flat(where, stored)
+        where = f"{file.path}: entry {name!r}"
+        flat = self._flat(where, file)
         if self.order == "C":
             return raw.to_array(where, flat, self.dtype, self.shape)
         return np.ascontiguousarray(raw.to_array(where, flat, self.dtype, self.shape[::-1]).T)
 
-    def _flat(self, where: str, stored: Stored) -> Bytes:
+    def _flat(self, where: str, file: RawFile) -> ByteArray:
         """The numbers' bytes."""
         if self.data is None:
             raise SnapshotError(f"{where}: wanted an array, received one without numbers")
         try:
-            data = _data(stored, self.data)
+            data = _data(file, self.data)
         except ValueError as error:  # UnicodeError is one
             raise SnapshotError(f"{where}: wanted a string of bytes: {error}") from error
         if isinstance(data, np.ndarray):
@@ -126,27 +126,27 @@ class Array:
         return fixed if self.dtype.isnative else fixed.copy()  # which is swapped in place
 
 
-def called(stored: Stored, what: Global, given: tuple[Any, ...]) -> Span | DType | Array | None:
+def called(file: RawFile, what: Global, given: tuple[Any, ...]) -> Span | PickledDType | PickledArray | None:
     """Describes what a call in the pickle would make. None for a call that NumPy does not write."""
     if what.name == "_reconstruct" and len(given) == 3 and given[:2] == (GLOBALS["numpy", "ndarray"], (0,)):
-        return Array()
+        return PickledArray()
     if what.name == "dtype" and len(given) == 3 and isinstance(given[0], Span):
-        name = text(stored, given[0])
-        return DType(name) if re.fullmatch(r"f[248]|[iu][1248]|b1", name) else None
+        name = text(file, given[0])
+        return PickledDType(name) if re.fullmatch(r"f[248]|[iu][1248]|b1", name) else None
     if what.name == "encode" and len(given) == 2 and all(isinstance(one, Span) for one in given):
         source, coding = given
-        if source.coding in ("utf-8", "raw-unicode") and text(stored, coding) == "latin1":
+        if source.coding in ("utf-8", "raw-unicode") and text(file, coding) == "latin1":
             return Span(source.start, source.size, source.coding, is_bytes=True)
     if what.name == "bytes" and not given:  # how Python 3 writes none of them for Python 2
         return Span(0, 0, "bytes")
     return None
 
 
-def text(stored: Stored, span: Any) -> str:
+def text(file: RawFile, span: Any) -> str:
     """A name. Python 2's strings are Latin-1. SnapshotError for what is no string, and for a long one."""
     if not isinstance(span, Span) or span.size > _MOST_NAME:
-        raise SnapshotError(f"{stored.path}: wanted a name of at most {_MOST_NAME} bytes, received another value")
-    data = bytes(stored.read("a name", span.start, span.size))
+        raise SnapshotError(f"{file.path}: wanted a name of at most {_MOST_NAME} bytes, received another value")
+    data = bytes(file.read("a name", span.start, span.size))
     try:
         if span.coding == "utf-8":
             return data.decode("utf-8")
@@ -156,12 +156,12 @@ def text(stored: Stored, span: Any) -> str:
             return found
         return (_unescaped(data) if span.coding == "escaped" else data).decode("latin-1")
     except ValueError as error:
-        raise SnapshotError(f"{stored.path}: wanted a name, received {data!r}: {error}") from error
+        raise SnapshotError(f"{file.path}: wanted a name, received {data!r}: {error}") from error
 
 
-def _data(stored: Stored, span: Span) -> bytes | Bytes:
+def _data(file: RawFile, span: Span) -> bytes | ByteArray:
     """A string's bytes. Copies that are made on the way are dropped. ValueError for a text that is no bytes."""
-    data = stored.read("an array's numbers", span.start, span.size)
+    data = file.read("an array's numbers", span.start, span.size)
     if span.coding == "bytes":
         return data
     if span.coding == "escaped":

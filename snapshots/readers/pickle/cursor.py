@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.readers.raw import Stored
+from singa_lite.snapshots.readers.raw import RawFile
 
 #: Digits and letters in a line of text that is no string.
 _MOST_LINE = 64
@@ -15,20 +15,20 @@ _WINDOW = 1 << 16
 class Cursor:
     """stored: the file; at: the byte that comes next."""
 
-    def __init__(self, stored: Stored) -> None:
-        self.stored, self.at = stored, 0
+    def __init__(self, file: RawFile) -> None:
+        self.file, self.at = file, 0
         self._window, self._begin = b"", 0
 
     def wrong(self, text: str) -> SnapshotError:
         """An error that names file and place."""
-        return SnapshotError(f"{self.stored.path}: byte {self.at}: wanted {text}")
+        return SnapshotError(f"{self.file.path}: byte {self.at}: wanted {text}")
 
     def take(self, count: int) -> bytes:
         """The next bytes, few."""
         begin = self.at - self._begin
         if not 0 <= begin <= len(self._window) - count:
-            size = max(0, min(max(count, _WINDOW), self.stored.size - self.at))
-            self._window, self._begin, begin = bytes(self.stored.read("a pickle", self.at, size)), self.at, 0
+            size = max(0, min(max(count, _WINDOW), self.file.size - self.at))
+            self._window, self._begin, begin = bytes(self.file.read("a pickle", self.at, size)), self.at, 0
         data = self._window[begin : begin + count]
         if len(data) != count:
             raise self.wrong(f"{count} more bytes, received the file's end")
@@ -41,15 +41,15 @@ class Cursor:
 
     def skip(self, count: int) -> None:
         """Pass over bytes that must be there."""
-        if count > self.stored.size - self.at:
-            raise self.wrong(f"{count} more bytes, received {self.stored.size - self.at}")
+        if count > self.file.size - self.at:
+            raise self.wrong(f"{count} more bytes, received {self.file.size - self.at}")
         self.at += count
 
     def line(self) -> int:
         """Pass over a line; its bytes, less the line feed."""
         begin = self.at
         while True:
-            count = min(_WINDOW, self.stored.size - self.at)
+            count = min(_WINDOW, self.file.size - self.at)
             if not count:
                 raise self.wrong("a line feed, received the file's end")
             found = self.take(count).find(b"\n")

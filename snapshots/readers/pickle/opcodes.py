@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from singa_lite.snapshots.readers.pickle import arrays
-from singa_lite.snapshots.readers.pickle.arrays import Array, DType, Global, Span
+from singa_lite.snapshots.readers.pickle.arrays import Global, PickledArray, PickledDType, Span
 from singa_lite.snapshots.readers.pickle.cursor import Cursor
-from singa_lite.snapshots.readers.raw import Stored
+from singa_lite.snapshots.readers.raw import RawFile
 
 #: Of a file; an array takes about 40. Values on the stack; a dictionary is written by the thousand entries.
 _MOST_OPCODES = 1 << 18
@@ -48,8 +48,8 @@ class _Mark(NamedTuple):
 class Machine:
     """Plays one pickle; `run` gives what it describes."""
 
-    def __init__(self, stored: Stored) -> None:
-        self._cursor = Cursor(stored)
+    def __init__(self, file: RawFile) -> None:
+        self._cursor = Cursor(file)
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
         self._dictionaries = 0
@@ -91,8 +91,8 @@ class Machine:
 
     def _result(self) -> dict[str, Any]:
         cursor = self._cursor
-        if cursor.at != cursor.stored.size:
-            raise cursor.wrong(f"the end, received {cursor.stored.size - cursor.at} more bytes")
+        if cursor.at != cursor.file.size:
+            raise cursor.wrong(f"the end, received {cursor.file.size - cursor.at} more bytes")
         found = self._pop()
         if self._stack or not isinstance(found, dict):
             raise cursor.wrong(f"a dictionary and no more, received {_kind(found)}")
@@ -111,11 +111,11 @@ class Machine:
     def _items(self) -> list[Any]:
         """The values above the last mark, which goes too."""
         stack = self._stack
-        place = next((i for i in range(len(stack) - 1, -1, -1) if isinstance(stack[i], _Mark)), None)
-        if place is None:
+        mark = next((i for i in range(len(stack) - 1, -1, -1) if isinstance(stack[i], _Mark)), None)
+        if mark is None:
             raise self._cursor.wrong("a mark on the stack, received none")
-        items = stack[place + 1 :]
-        del stack[place:]
+        items = stack[mark + 1 :]
+        del stack[mark:]
         return items
 
     def _mark(self) -> None:
@@ -186,7 +186,7 @@ class Machine:
         if not isinstance(target, dict) or len(items) % 2:
             raise self._cursor.wrong(f"a dictionary and pairs, received {_kind(target)} and {len(items)} values")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            name = arrays.text(self._cursor.stored, key)
+            name = arrays.text(self._cursor.file, key)
             if name in target:
                 raise self._cursor.wrong(f"one entry {name!r}, received two")
             target[name] = value
@@ -198,7 +198,7 @@ class Machine:
 
     def _stack_global(self) -> None:
         name, module = self._pop(), self._pop()
-        self._named(arrays.text(self._cursor.stored, module), arrays.text(self._cursor.stored, name))
+        self._named(arrays.text(self._cursor.file, module), arrays.text(self._cursor.file, name))
 
     def _named(self, module: str, name: str) -> None:
         found = arrays.GLOBALS.get((module, name))
@@ -211,7 +211,7 @@ class Machine:
         given, called = self._pop(), self._pop()
         if not isinstance(called, Global) or not isinstance(given, tuple):
             raise self._cursor.wrong(f"a call of one of NumPy's functions, received one of {_kind(called)}")
-        made = arrays.called(self._cursor.stored, called, given)
+        made = arrays.called(self._cursor.file, called, given)
         if made is None:
             raise self._cursor.wrong(f"a call of {called.name} as NumPy writes it, received another")
         self._push(made)
@@ -219,9 +219,9 @@ class Machine:
     def _build(self) -> None:
         state = self._pop()
         target = self._pop()
-        if not isinstance(target, Array | DType) or not isinstance(state, tuple):
+        if not isinstance(target, PickledArray | PickledDType) or not isinstance(state, tuple):
             raise self._cursor.wrong(f"the state of an array or a dtype, received that of {_kind(target)}")
-        target.build(self._cursor.stored, state)
+        target.build(self._cursor.file, state)
         self._push(target)
 
     def _protocol(self) -> None:
@@ -231,8 +231,8 @@ class Machine:
 
     def _frame(self) -> None:
         count = self._cursor.number(8)
-        if count > self._cursor.stored.size - self._cursor.at:
-            raise self._cursor.wrong(f"{count} more bytes, received {self._cursor.stored.size - self._cursor.at}")
+        if count > self._cursor.file.size - self._cursor.at:
+            raise self._cursor.wrong(f"{count} more bytes, received {self._cursor.file.size - self._cursor.at}")
 
 
 def _kind(value: Any) -> str:

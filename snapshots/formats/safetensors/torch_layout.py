@@ -12,7 +12,7 @@ from singa_lite.tensor import Shape
 Axes = tuple[int, ...]
 
 
-class Place(NamedTuple):
+class TorchLayout(NamedTuple):
     """Where an entry is.
 
     name: in the file; axes: the tree's, in the file's order; one of them that is not there, such as the 2 of (0, 1, 3),
@@ -23,7 +23,7 @@ class Place(NamedTuple):
     axes: Axes | None = None
 
     @classmethod
-    def of(cls, where: str, given: Any) -> Place:
+    def of(cls, where: str, given: Any) -> TorchLayout:
         """That of a list [name, axes] from a file; SnapshotError for anything else."""
         if isinstance(given, list) and len(given) == 2 and isinstance(given[0], str):
             name, axes = given

@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from singa_lite.snapshots.tree import VERSION, Lazy, Tree
+from singa_lite.snapshots.tree import VERSION, LazyArray, Tree
 
 #: The attribute, true where there may be no random state, and there was no place for the optimizer's.
 _MARK = "foreign"
 
 
-def attributes(entries: int, like: Tree | None) -> dict[str, Any]:
+def attributes(entries: int, wanted: Tree | None) -> dict[str, Any]:
     """Attributes of a marked tree with that many arrays and no optimizer. `layers` is that of `like`."""
     found: dict[str, Any] = {"format": "singa_lite", "version": VERSION, "entries": entries, _MARK: True}
-    layers = None if like is None else like.attributes.get("layers")
+    layers = None if wanted is None else wanted.attributes.get("layers")
     return found if layers is None else found | {"layers": layers}
 
 
-def tree_of(path: str, arrays: dict[str, Lazy], like: Tree | None) -> Tree:
+def of_arrays(path: str, arrays: dict[str, LazyArray], wanted: Tree | None) -> Tree:
     """A marked tree of these arrays. path: the file's name; like: as for `attributes`."""
-    return Tree(arrays, attributes(len(arrays), like), path)
+    return Tree(arrays, attributes(len(arrays), wanted), path)
 
 
 def mark(contents: Tree) -> None:
@@ -31,7 +31,7 @@ def mark(contents: Tree) -> None:
     contents.attributes[_MARK] = True
 
 
-def weights(contents: Tree) -> Tree:
+def of_tree(contents: Tree) -> Tree:
     """A marked tree of what other programs keep: parameters and running statistics."""
     arrays = {
         path: lazy
@@ -49,20 +49,20 @@ def is_marked(attributes: Mapping[str, Any]) -> bool:
     return attributes.get(_MARK) is True
 
 
-def kept(present: Collection[str], like: Tree | None) -> dict[str, Lazy]:
+def random_state(present: Collection[str], wanted: Tree | None) -> dict[str, LazyArray]:
     """State of `like` that holds no floats and is not among `present`: the keys of random streams."""
-    if like is None:
+    if wanted is None:
         return {}
     return {
         path: lazy
-        for path, lazy in like.arrays.items()
+        for path, lazy in wanted.arrays.items()
         if path.startswith("state/") and lazy.dtype.kind != "f" and path not in present
     }
 
 
-def completed(found: Tree, like: Tree) -> Tree:
+def completed(found: Tree, wanted: Tree) -> Tree:
     """Adds to a marked tree what is `kept` of `like`. Any other tree is given back as it is."""
-    missing = kept(found.arrays, like) if is_marked(found.attributes) else {}
+    missing = random_state(found.arrays, wanted) if is_marked(found.attributes) else {}
     if not missing:
         return found
     told = dict(found.attributes)

@@ -7,7 +7,7 @@ from io import FileIO
 from typing import NamedTuple
 
 
-class State(NamedTuple):
+class FileState(NamedTuple):
     """Bytes, and when contents and anything at all were last changed, in nanoseconds."""
 
     size: int
@@ -15,7 +15,7 @@ class State(NamedTuple):
     changed: int
 
 
-def state_of(file: FileIO) -> State:
+def state_of(file: FileIO) -> FileState:
     """The file's state, which differs once the file was changed."""
     found = os.fstat(file.fileno())
-    return State(found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return FileState(found.st_size, found.st_mtime_ns, found.st_ctime_ns)

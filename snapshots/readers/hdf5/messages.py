@@ -48,15 +48,15 @@ class Text(NamedTuple):
     length: int | None
 
 
-def unpack(form: str, data: bytes, at: int = 0) -> tuple[Any, ...]:
+def unpack(fmt: str, data: bytes, at: int = 0) -> tuple[Any, ...]:
     """As struct's, little-endian. ValueError if the bytes end before it."""
     try:
-        return struct.unpack_from("<" + form, data, at)
+        return struct.unpack_from("<" + fmt, data, at)
     except struct.error as error:
-        raise ValueError(f"wanted {struct.calcsize('<' + form)} bytes more, received {len(data) - at}") from error
+        raise ValueError(f"wanted {struct.calcsize('<' + fmt)} bytes more, received {len(data) - at}") from error
 
 
-def messages(block: bytes) -> Iterator[Message]:
+def in_block(block: bytes) -> Iterator[Message]:
     """The messages of one block of an object's header of version 1."""
     at = 0
     while at < len(block):
@@ -146,25 +146,25 @@ class Attribute(NamedTuple):
         ValueError for other types, for more than the attribute's own bytes hold, for long lists, and for a list of
         texts elsewhere, which could be one long text many times.
         """
-        form = _text(self.type) or dtype(self.type)
+        element = _text(self.type) or dtype(self.type)
         sizes = shape(self.space)
-        size = form.itemsize if isinstance(form, np.dtype) else 16 if form.length is None else form.length
+        size = element.itemsize if isinstance(element, np.dtype) else 16 if element.length is None else element.length
         count = prod(sizes)
-        if len(sizes) > 1 or count * size > len(self.data) or (sizes and form == Text(None)):
+        if len(sizes) > 1 or count * size > len(self.data) or (sizes and element == Text(None)):
             raise ValueError(f"an attribute of shape {sizes} in {len(self.data)} bytes")
         if count > _ELEMENTS:
             raise ValueError(f"a list of {count} elements, of which {_ELEMENTS} are read")
         pieces = [self.data[size * i : size * (i + 1)] for i in range(count)]
-        values = [_value(form, piece, heap) for piece in pieces]
+        values = [_value(element, piece, heap) for piece in pieces]
         return values if sizes else values[0]
 
 
-def _value(form: Text | np.dtype[Any], data: bytes, heap: Heap) -> Any:
-    if isinstance(form, np.dtype):
-        if form.kind == "b" and data not in (b"\0", b"\1"):
+def _value(element: Text | np.dtype[Any], data: bytes, heap: Heap) -> Any:
+    if isinstance(element, np.dtype):
+        if element.kind == "b" and data not in (b"\0", b"\1"):
             raise ValueError(f"a truth value of {data!r}")
-        return np.frombuffer(data, form)[0].item()
-    text = heap(*unpack("IQI", data)) if form.length is None else data.rstrip(b"\0")
+        return np.frombuffer(data, element)[0].item()
+    text = heap(*unpack("IQI", data)) if element.length is None else data.rstrip(b"\0")
     return text.decode()
 
 

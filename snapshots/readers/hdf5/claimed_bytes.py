@@ -21,7 +21,7 @@ _EACH, _FIRST = 128, 4096
 _PATHS = 4 << 20
 
 
-class Bytes:
+class ClaimedBytes:
     """Reads a file's bytes, and notes which part each belongs to. ValueError for what no honest file has."""
 
     def __init__(self, file: FileIO) -> None:
