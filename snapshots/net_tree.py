@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.errors import SnapshotError
 from singa_lite.net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
@@ -81,7 +81,7 @@ def restore(
     net.discard_step()
 
 
-def _read_again(snapshot: Tree, path: str) -> NDArray[Any]:
+def _read_again(snapshot: Tree, path: str) -> Array:
     """An array that has been read before. One at a time is held, so a file that is changed meanwhile is found late."""
     try:
         return snapshot.read(path)

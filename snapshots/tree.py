@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array, DType
 from singa_lite.errors import SnapshotError, SnapshotVersionError
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.tensor import Shape
@@ -22,22 +22,22 @@ class ArraySpec(NamedTuple):
     """Shape and dtype of an entry, known before its bytes are read."""
 
     shape: Shape
-    dtype: np.dtype[Any]
+    dtype: DType
 
 
 class LazyArray(NamedTuple):
     """An array that is made when it is asked for: writers hold one at a time. fetch(): C order, on the host."""
 
     shape: Shape
-    dtype: np.dtype[Any]
-    fetch: Callable[[], NDArray[Any]]
+    dtype: DType
+    fetch: Callable[[], Array]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the elements."""
         return prod(self.shape) * self.dtype.itemsize
 
-    def fetched(self, where: str) -> NDArray[Any]:
+    def fetched(self, where: str) -> Array:
         """The array. SnapshotError unless it has the form that was announced. where: file and entry."""
         array = np.asarray(self.fetch(), order="C")
         if (array.shape, array.dtype) != (self.shape, self.dtype):
@@ -66,7 +66,7 @@ class Tree:
         """Shape and dtype of each array."""
         return {entry: ArraySpec(lazy.shape, lazy.dtype) for entry, lazy in self.arrays.items()}
 
-    def read(self, entry: str) -> NDArray[Any]:
+    def read(self, entry: str) -> Array:
         """The array at a path of the tree. SnapshotError for one that is not there or damaged."""
         if entry not in self.arrays:
             raise SnapshotError(f"{self.path}: wanted one of its entries, received {entry!r}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import Block, Tensor, to_numpy
 
@@ -38,7 +38,7 @@ class HostCopy:
     """
 
     def __init__(self) -> None:
-        self._arrays: dict[str, NDArray[Any]] = {}
+        self._arrays: dict[str, Array] = {}
 
     def reserve(self, tensors: Mapping[str, Tensor]) -> None:
         """Take the memory now, touched, as the system gives it only then."""
@@ -50,7 +50,7 @@ class HostCopy:
     def begin(self, contents: Tree, tensors: Mapping[str, Tensor]) -> Copying:
         """Copy the tree's arrays that are tensors'; the copy is valid until the next call."""
         copied: dict[str, LazyArray] = {}
-        later: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        later: list[tuple[Array, Array]] = []
         blocks: set[Block] = set()
         for path, tensor in tensors.items():
             array = tensor.device.array(tensor)
@@ -71,7 +71,7 @@ class HostCopy:
 
         return Copying(replace(contents, arrays=contents.arrays | copied), finish, frozenset(blocks))
 
-    def _room(self, path: str, array: NDArray[Any]) -> NDArray[Any]:
+    def _room(self, path: str, array: Array) -> Array:
         """Memory for an array, lying as it does: the writer brings the values in order, in its own time."""
         kept = self._arrays.get(path)
         if kept is None or (kept.shape, kept.dtype, kept.strides) != (array.shape, array.dtype, array.strides):
@@ -79,7 +79,7 @@ class HostCopy:
         return kept
 
 
-def _lazy(array: NDArray[Any]) -> LazyArray:
+def _lazy(array: Array) -> LazyArray:
     return LazyArray(array.shape, array.dtype, lambda: np.ascontiguousarray(array).reshape(array.shape))
 
 

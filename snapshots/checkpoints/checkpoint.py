@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.checks import finite, whole
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
@@ -58,7 +59,7 @@ def contents(training: Training) -> Tree:
     text = json.dumps(_told(training), default=_plain).encode()
     if len(text) > _MOST:
         raise SnapshotError(f"checkpoint: wanted at most {_MOST} bytes of {PROGRESS!r}, received {len(text)}")
-    arrays: dict[str, NDArray[Any]] = {PROGRESS: np.frombuffer(text, np.uint8)}
+    arrays: dict[str, Array] = {PROGRESS: np.frombuffer(text, np.uint8)}
     order = training.progress.order
     if order is not None:
         arrays[ORDER] = order.astype(np.uint32 if order.size <= 1 << 32 else np.uint64)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.tree import Tree
 from singa_lite.training.progress import History
@@ -16,9 +16,9 @@ from singa_lite.training.progress import History
 _KEPT_AS = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_}
 
 
-def arrays(history: History, at: str) -> dict[str, NDArray[Any]]:
+def arrays(history: History, at: str) -> dict[str, Array]:
     """{`at` + "loss": float64 (epochs,), `at` + "metric/<output>": ...}. SnapshotError for what are no numbers."""
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, Array] = {}
     for name, values in history.history.items():
         if "/" in name:
             raise SnapshotError(f"checkpoint: wanted names without '/' in the history, received {name!r}")
@@ -32,7 +32,7 @@ def arrays(history: History, at: str) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _numbers(name: str, values: list[Any]) -> NDArray[Any]:
+def _numbers(name: str, values: list[Any]) -> Array:
     """bool, int64 or float64, which give back what they were given."""
     try:
         array = np.asarray(values)

@@ -9,8 +9,8 @@ from io import FileIO
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array, DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers.raw import ByteArray
 
@@ -33,7 +33,7 @@ def write_all(file: FileIO, data: Any) -> None:
         raise OSError(error.errno, f"{os.strerror(error.errno or 0)} after {written} of {size} bytes") from error
 
 
-def write_array(file: FileIO, array: NDArray[Any]) -> None:
+def write_array(file: FileIO, array: Array) -> None:
     """Write an array's bytes in C order, little-endian, however it lies."""
     for piece in pieces(array):
         write_all(file, piece.data)
@@ -52,7 +52,7 @@ def writing(entry: str, total: int) -> Iterator[None]:
         ) from error
 
 
-def pieces(array: NDArray[Any]) -> Iterator[ByteArray]:
+def pieces(array: Array) -> Iterator[ByteArray]:
     """The array's bytes in C order, little-endian: itself if it lies so, else copies of less than a MiB."""
     little = array.dtype.newbyteorder("<")
     if array.ndim == 0 or (array.flags.c_contiguous and array.dtype == little):
@@ -62,7 +62,7 @@ def pieces(array: NDArray[Any]) -> Iterator[ByteArray]:
         yield np.ascontiguousarray(_turned(array[start:stop]), little).reshape(-1).view(np.uint8)
 
 
-def copied(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def copied(array: Array, dtype: DType) -> Array:
     """A copy in C order, for an array of at least one axis that lies otherwise."""
     found = np.empty(array.shape, dtype)
     for start, stop in _runs(array):
@@ -70,13 +70,13 @@ def copied(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return found
 
 
-def _runs(array: NDArray[Any]) -> Iterator[tuple[int, int]]:
+def _runs(array: Array) -> Iterator[tuple[int, int]]:
     """Where pieces begin and end on the first axis. Each is a quarter of `_PIECE`: three of them exist at a time."""
     rows = max(_ROWS, _PIECE // 4 * len(array) // max(1, array.nbytes))
     return ((start, start + rows) for start in range(0, len(array), rows))
 
 
-def _turned(array: NDArray[Any]) -> NDArray[Any]:
+def _turned(array: Array) -> Array:
     """The same values, laid out so that a copy of them in C order is quick.
 
     In a transposed array with extents of 2**n, all that is read one after the other lies in the same few lines of the
@@ -87,6 +87,6 @@ def _turned(array: NDArray[Any]) -> NDArray[Any]:
     *outer, width = lying.shape
     if width < _ROWS:
         return array
-    padded: NDArray[Any] = np.empty((*outer, width + _PAD), array.dtype)[..., :width]
+    padded: Array = np.empty((*outer, width + _PAD), array.dtype)[..., :width]
     padded[...] = lying
     return padded.transpose(np.argsort(order))

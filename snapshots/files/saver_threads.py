@@ -8,8 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from numpy.typing import NDArray
-
+from singa_lite.array_types import Array
 from singa_lite.snapshots.manifest import Manifest
 
 #: Bytes of an array that is worth a thread.
@@ -25,7 +24,7 @@ class SaverThreads:
         self._synced: Future[None] | None = None
 
     @contextmanager
-    def entering(self, path: str, array: NDArray[Any]) -> Iterator[None]:
+    def entering(self, path: str, array: Array) -> Iterator[None]:
         """Enter an array into the manifest while the body writes it.
 
         After it a large one is on its way to the disk, while the next one is hashed; otherwise all would wait for the

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from io import FileIO
-from typing import Any
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import manifest, tree
 from singa_lite.snapshots.files.atomic import replacing
@@ -63,7 +62,7 @@ def _write_all(contents: Tree, target: FileIO) -> None:
         file.attrs.update({"format": "singa_lite", "version": tree.VERSION, _SHA256: made.sha256})
 
 
-def _write(file: h5py.File, name: str, array: NDArray[Any]) -> None:
+def _write(file: h5py.File, name: str, array: Array) -> None:
     """Make a dataset. OSError for a name that HDF5 cannot store, such as "." or one with a NUL in it."""
     try:
         stored = file.create_dataset(name, data=array).name
@@ -106,7 +105,7 @@ def _attributes(file: guarded.File, known: Manifest | None) -> dict[str, Attribu
     return told if known is None else told | known.attributes
 
 
-def _read(file: guarded.File, path: str, known: Manifest | None) -> NDArray[Any]:
+def _read(file: guarded.File, path: str, known: Manifest | None) -> Array:
     """The array at a path, as it was written. It is hashed at its first read, and again if the file has changed."""
     array = file.read(path)
     if not array.dtype.isnative:

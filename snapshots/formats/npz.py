@@ -16,8 +16,8 @@ from typing import Any
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import manifest, weights_tree
 from singa_lite.snapshots.files import output
@@ -112,7 +112,7 @@ def _refused() -> Iterator[None]:
         raise OSError(f"it cannot be a zip archive: {error}") from error
 
 
-def _write(archive: ZipFile, entry: str, name: str, array: NDArray[Any], total: int) -> None:
+def _write(archive: ZipFile, entry: str, name: str, array: Array, total: int) -> None:
     """A member of this name in the .npy format, of version 1.0."""
     member = ZipInfo(name)  # of 1980: equal contents give equal files
     member.file_size = array.nbytes + _OVERHEAD  # whether it is one of the large ones
@@ -180,14 +180,14 @@ def _lazy(file: RawFile, path: str, member: Member, known: Manifest | None) -> L
     return LazyArray(head.shape, head.dtype.newbyteorder("="), partial(_read, file, path, member, head, known))
 
 
-def _read(file: RawFile, path: str, member: Member, head: Head, known: Manifest | None) -> NDArray[Any]:
+def _read(file: RawFile, path: str, member: Member, head: Head, known: Manifest | None) -> Array:
     array = _array(file, member, head)
     if known is not None:
         known.check(file.path, path, array, file.state())
     return array
 
 
-def _array(file: RawFile, member: Member, head: Head) -> NDArray[Any]:
+def _array(file: RawFile, member: Member, head: Head) -> Array:
     where = f"{file.path}: entry {member.name!r}"
     data = zip_member.read(file, member)[head.start :]
     if head.order == "C":

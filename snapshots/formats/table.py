@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
-import numpy as np
-
+from singa_lite.array_types import DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.tree import Tree
 
@@ -50,7 +49,7 @@ class Format:
     options: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = _PLAIN
 
-    def takes(self, dtype: np.dtype[Any]) -> bool:
+    def takes(self, dtype: DType) -> bool:
         """Whether an array of that dtype is read as it was written: all readers give the machine's byte order."""
         return dtype.name in self.dtypes and dtype.isnative
 

@@ -1,4 +1,4 @@
-"""The state of an open file, by which a change is noticed."""
+"""The state of an open file, which differs once the file was changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class FileState(NamedTuple):
-    """Bytes, and when contents and anything at all were last changed, in nanoseconds."""
+    """size: bytes; modified: when the contents were last changed; changed: when anything was; both in nanoseconds."""
 
     size: int
     modified: int

@@ -1,4 +1,4 @@
-"""Opens a file to be read, and refuses what is no ordinary file."""
+"""Opens an ordinary file to be read, and refuses anything else."""
 
 from __future__ import annotations
 

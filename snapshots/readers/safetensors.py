@@ -1,4 +1,4 @@
-"""The header of a safetensors file, read with every check that the format asks for.
+"""The header of a safetensors file, read with every check that the format prescribes.
 
 A file is 8 bytes, the header's length, little-endian; the header, JSON of {name: {dtype, shape, data_offsets}} and of
 texts in "__metadata__", padded with spaces to a multiple of 8; and the arrays without a gap, offsets from their first.
@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array, DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers import guarded_json, raw
 from singa_lite.snapshots.readers.raw import RawFile, Shape
 
-#: Of the format: a longer header is none.
+#: The most bytes of a header that the format allows.
 LONGEST = 100_000_000
 
 METADATA = "__metadata__"
 
-#: What NumPy has of the format's types; BF16 is read as the upper half of a float32.
+#: {the format's code: NumPy's dtype}. BF16 is the upper half of a float32, and is read as such.
 DTYPES = {
     "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "U16": "uint16", "I32": "int32", "U32": "uint32",
     "I64": "int64", "U64": "uint64", "F16": "float16", "BF16": "uint16", "F32": "float32", "F64": "float64",
@@ -39,17 +39,17 @@ class TensorInfo(NamedTuple):
     end: int
 
     @property
-    def stored_dtype(self) -> np.dtype[Any]:
-        """How its elements lie."""
+    def stored_dtype(self) -> DType:
+        """The dtype of its elements in the file."""
         return np.dtype(DTYPES[self.code]).newbyteorder("<")
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """What they are read as."""
+    def dtype(self) -> DType:
+        """The dtype that they are read as."""
         return np.dtype("float32") if self.code == "BF16" else np.dtype(DTYPES[self.code])
 
-    def numbers(self, elements: NDArray[Any]) -> NDArray[Any]:
-        """Elements as they lie, as numbers."""
+    def numbers(self, elements: Array) -> Array:
+        """Elements of `stored_dtype` as numbers of `dtype`."""
         if self.code != "BF16":
             return elements
         return (elements.astype(np.uint32) << 16).view(np.float32)
@@ -68,14 +68,20 @@ def read(file: RawFile) -> Header:
     text = _text(file)
     start = 8 + len(text)
     contents = guarded_json.loads(file, "the header", text)
-    metadata = contents.pop(METADATA, {})
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise SnapshotError(f"{file.path}: {METADATA}: wanted texts by name, received something else")
+    metadata = _texts(file, contents.pop(METADATA, {}))
     for name in contents:
         encoded(file.path, name)
     entries = {name: _entry(file, name, given) for name, given in contents.items()}
     _check_cover(file, entries, file.size - start)
     return Header(entries, metadata, start)
+
+
+def _texts(file: RawFile, given: object) -> dict[str, str]:
+    """The metadata. SnapshotError unless it is an object of texts."""
+    texts = {name: text for name, text in given.items() if isinstance(text, str)} if isinstance(given, dict) else None
+    if texts is None or texts != given:
+        raise SnapshotError(f"{file.path}: {METADATA}: wanted texts by name, received something else")
+    return texts
 
 
 def encoded(where: str, text: str) -> bytes:
@@ -99,7 +105,7 @@ def _text(file: RawFile) -> bytes:
     return text
 
 
-def _entry(file: RawFile, name: str, given: Any) -> TensorInfo:
+def _entry(file: RawFile, name: str, given: object) -> TensorInfo:
     where = f"{file.path}: entry {name!r}"
     if not isinstance(given, dict) or given.keys() != {"dtype", "shape", "data_offsets"}:
         raise SnapshotError(f"{where}: wanted dtype, shape and data_offsets, received {_short(given)}")
@@ -120,8 +126,8 @@ def _entry(file: RawFile, name: str, given: Any) -> TensorInfo:
     return entry
 
 
-def _are_sizes(given: Any) -> bool:
-    """Whether it is a list of whole numbers from 0 of 64 bits; True is 1 to Python, and none."""
+def _are_sizes(given: object) -> bool:
+    """Whether it is a list of whole numbers from 0 of 64 bits. True, which is an int in Python, is no number here."""
     return isinstance(given, list) and all(type(number) is int and 0 <= number < 1 << 63 for number in given)
 
 
@@ -139,6 +145,6 @@ def _check_cover(file: RawFile, entries: Mapping[str, TensorInfo], size: int) ->
         raise SnapshotError(f"{file.path}: wanted {end} bytes of arrays, received {size}")
 
 
-def _short(given: Any) -> str:
+def _short(given: object) -> str:
     text = repr(given)
     return text if len(text) <= 100 else f"{text[:97]}..."

@@ -1,8 +1,8 @@
-"""The members of a zip archive that nobody vouches for, where they lie: only the plainest archives are taken.
+"""The members of a zip archive that may be hostile, and where they lie. Only the plainest archives are read.
 
-The members lie one behind the other from the first byte, the central directory behind them, the end record last, with
-no comment; each local header says what the directory says. So no byte is in two members or in none, whatever another
-reader would make of the file. (PKWARE APPNOTE 6.3.10, sections 4.3 to 4.5.)
+The members lie one behind the other from the first byte, then the central directory, then the end record, with no
+comment; each local header says what the directory says. So every byte belongs to one member or record, and all readers
+of zip archives find the same members. (PKWARE APPNOTE 6.3.10, sections 4.3 to 4.5.)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FLAGS = 0b110 | 1 << 11
 #: Bytes that Python holds of a member, about.
 _MEMBER = 1 << 10
 
-#: What can be done where a member unpacks to much more than it takes, as zeros do.
+#: A hint for errors, where a member unpacks to much more than its bytes in the archive, as zeros do.
 REPACK = "written without compression (numpy.savez, zip -0) it is read"
 
 
@@ -45,7 +45,7 @@ class Member(NamedTuple):
 
 
 def members(file: RawFile) -> dict[str, Member]:
-    """All members by name. SnapshotError for an archive of any other form, and for one that would unpack too large."""
+    """All members by name. SnapshotError for an archive that is laid out otherwise, or would unpack too large."""
     count, begin, end = _directory(file)
     file.allow("the list of members", cost(count))
     listed = bytes(file.read("the list of members", begin, end - begin))
@@ -71,7 +71,7 @@ def cost(count: int) -> int:
 
 
 def _directory(file: RawFile) -> tuple[int, int, int]:
-    """Number of the members; where the directory begins, and ends. SnapshotError unless the rest is as it should be."""
+    """Number of the members; where the directory begins, and ends. SnapshotError unless the rest agrees."""
     at = file.size - _END.size
     end = _fields(file, "the end record", _END, b"PK\5\6", at)
     here, there, count, total, size, begin, comment = end
@@ -90,19 +90,19 @@ def _directory64(file: RawFile, before: int, small: tuple[int, int, int]) -> tup
     disk, at, disks = _fields(file, "the end locator", _LOCATOR, b"PK\6\7", before)
     record = _fields(file, "the end record of 64 bits", _END64, b"PK\6\6", before - _END64.size)
     length, _, _, here, there, count, total, size, begin = record
-    told = [
+    agree = [
         few in (many, limit)
         for few, many, limit in zip(small, (count, size, begin), (_MAX16, _MAX32, _MAX32), strict=True)
     ]
     wanted = (0, 1, before - _END64.size, _END64.size - 12, 0, 0, total)
-    if (disk, disks, at, length, here, there, count) != wanted or not all(told):
+    if (disk, disks, at, length, here, there, count) != wanted or not all(agree):
         raise SnapshotError(f"{file.path}: wanted end records that agree, received {record} and {small}")
     return at, count, size, begin
 
 
-def _fields(file: RawFile, what: str, form: Struct, mark: bytes, at: int) -> tuple[int, ...]:
+def _fields(file: RawFile, what: str, record: Struct, mark: bytes, at: int) -> tuple[int, ...]:
     """A record's numbers, without the mark that it must begin with."""
-    found, *numbers = form.unpack(bytes(file.read(what, at, form.size)))
+    found, *numbers = record.unpack(bytes(file.read(what, at, record.size)))
     if found != mark:
         raise SnapshotError(f"{file.path}: {what}: wanted {mark!r} at {at}, received {found!r}")
     return tuple(numbers)

@@ -1,4 +1,4 @@
-"""What is in a member of a zip archive that nobody vouches for: its first bytes, or all of them, verified."""
+"""Reads a member of a zip archive that may be hostile: its first bytes, or all of them, verified."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers.raw import ByteArray, RawFile
 from singa_lite.snapshots.readers.zip_directory import REPACK, STORED, Member
 
-#: Bytes that are read at once to be inflated, and that come of it at once.
+#: Bytes that are read and inflated at once, and the most that one call inflates to.
 _PIECE = 1 << 20
 
 
 def head(file: RawFile, member: Member, count: int) -> bytes:
-    """The first bytes of a member, at most so many, not verified."""
+    """The first bytes of a member, at most `count`, not verified."""
     what = f"member {member.name!r}"
     if member.method == STORED:
         return bytes(file.read(what, member.start, min(count, member.size)))
@@ -25,7 +25,7 @@ def head(file: RawFile, member: Member, count: int) -> bytes:
 
 
 def read(file: RawFile, member: Member) -> ByteArray:
-    """All bytes of a member. SnapshotError unless they are as many as it says, of its CRC-32."""
+    """All bytes of a member. SnapshotError unless their number and CRC-32 are those in the directory."""
     what = f"member {member.name!r}"
     file.allow_arrays(what, member.size, REPACK)
     plain = member.method == STORED
@@ -52,7 +52,7 @@ def _inflated(file: RawFile, what: str, member: Member) -> ByteArray:
 def _pieces(file: RawFile, what: str, member: Member) -> Iterator[bytes]:
     """Inflates a member piece by piece. SnapshotError unless the stream ends with the member's last packed byte.
 
-    Bytes may still come of what zlib has taken already, so it is asked until it has come to its end.
+    zlib may hold back output of input that it has consumed, so it is called until it says that the stream has ended.
     """
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     offset, stop, left = member.start, member.start + member.packed, b""

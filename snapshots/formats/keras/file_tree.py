@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array, DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import manifest, weights_tree
 from singa_lite.snapshots.formats.keras.groups import FileGroup, Group, Variable, groups_of_net, guessed_groups, matched
@@ -62,16 +61,14 @@ def _groups(file: guarded.File, known: Manifest | None, wanted: Tree | None) -> 
     )
 
 
-def _dtype(stored: np.dtype[Any], path: str, wanted: Tree | None) -> np.dtype[Any]:
+def _dtype(stored: DType, path: str, wanted: Tree | None) -> DType:
     """Of the array as it is read: that of `like` if it holds all that the file's does, else the file's."""
     native = np.dtype(np.float32) if stored.kind == "V" else stored.newbyteorder("=")
     dtype = native if wanted is None or path not in wanted.arrays else wanted.arrays[path].dtype
     return dtype if np.can_cast(native, dtype, "safe") else native
 
 
-def _read(
-    file: guarded.File, known: Manifest | None, dataset: str, variable: Variable, dtype: np.dtype[Any]
-) -> NDArray[Any]:
+def _read(file: guarded.File, known: Manifest | None, dataset: str, variable: Variable, dtype: DType) -> Array:
     """An array as the tree has it."""
     array = variable.layout.to_ours(file.read(dataset))
     if known is not None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.snapshots.formats.keras.net import LayerInfo
 from singa_lite.snapshots.formats.keras.orders import Order, is_plain
 from singa_lite.tensor import Shape
@@ -82,17 +83,17 @@ class Layout(NamedTuple):
             start += prod(piece)
         return np.concatenate(found)
 
-    def view(self, array: NDArray[Any]) -> NDArray[Any]:
+    def view(self, array: Array) -> Array:
         """Ours with Keras's axes, its rows as they were; a view."""
         return array.reshape(self.split).transpose(self.axes)
 
-    def to_ours(self, array: NDArray[Any]) -> NDArray[Any]:
+    def to_ours(self, array: Array) -> Array:
         """Keras's array as one of ours, C order."""
         if self.order and not is_plain(self.order):
             return self._rows_moved(array)
         return np.ascontiguousarray(array.transpose(np.argsort(self.axes)).reshape(self.ours))
 
-    def _rows_moved(self, array: NDArray[Any]) -> NDArray[Any]:
+    def _rows_moved(self, array: Array) -> Array:
         """Without `rows`, which may take more memory than the array: a file of others decides over its shape."""
         moved, start = np.empty_like(array), 0
         for piece in self.order or ():

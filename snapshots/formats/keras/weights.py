@@ -24,12 +24,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
 from math import prod
-from typing import Any
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.files.disk import Disk
 from singa_lite.snapshots.files.saver_threads import SaverThreads
@@ -93,7 +92,7 @@ def _make_group(file: h5py.File, path: str, name: str) -> None:
         raise OSError(f"layer {name!r}: its name cannot be written: {error}") from error
 
 
-def _write(file: h5py.File, dataset: str, variable: Variable, array: NDArray[Any]) -> None:
+def _write(file: h5py.File, dataset: str, variable: Variable, array: Array) -> None:
     """Make a dataset of an array, converted a piece at a time. OSError for a dtype that HDF5 cannot store."""
     view = variable.layout.view(array)
     try:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array, DType
 from singa_lite.snapshots import weights_tree
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.formats.safetensors.torch_layout import TorchLayout
@@ -32,9 +32,9 @@ class _Array(NamedTuple):
     entry: TensorInfo
     begin: int
     layout: TorchLayout
-    dtype: np.dtype[Any]
+    dtype: DType
 
-    def read(self) -> NDArray[Any]:
+    def read(self) -> Array:
         """As the tree has it, perhaps a view."""
         if self.dtype != self.entry.stored_dtype:
             return self.layout.restored(self._widened())
@@ -42,7 +42,7 @@ class _Array(NamedTuple):
         where = f"{self.file.path}: entry {self.path!r}"
         return self.layout.restored(raw.to_array(where, data, self.entry.stored_dtype, self.entry.shape))
 
-    def _widened(self) -> NDArray[Any]:
+    def _widened(self) -> Array:
         """In a wider dtype, a few elements at a time."""
         count, lies_as = prod(self.entry.shape), self.entry.stored_dtype
         self.file.allow(f"entry {self.path!r} in {self.dtype}", count * self.dtype.itemsize)
@@ -79,9 +79,7 @@ def of_others(file: RawFile, header: Header, layouts: Mapping[str, TorchLayout],
     return found
 
 
-def _array(
-    file: RawFile, header: Header, path: str, layout: TorchLayout, wanted_dtype: np.dtype[Any] | None = None
-) -> _Array:
+def _array(file: RawFile, header: Header, path: str, layout: TorchLayout, wanted_dtype: DType | None = None) -> _Array:
     entry = header.entries[layout.name]
     dtype = entry.dtype
     if wanted_dtype is not None and dtype.kind == wanted_dtype.kind == "f" and np.can_cast(dtype, wanted_dtype):
@@ -89,7 +87,7 @@ def _array(
     return _Array(file, path, entry, header.start + entry.begin, layout, dtype)
 
 
-def _verified(known: Manifest, known_as: str, array: _Array) -> NDArray[Any]:
+def _verified(known: Manifest, known_as: str, array: _Array) -> Array:
     found = array.read()
     found = found if found.flags.c_contiguous else output.copied(found, found.dtype)
     known.check(array.file.path, known_as, found, array.file.state())

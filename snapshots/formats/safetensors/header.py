@@ -6,15 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
+from singa_lite.array_types import DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers.safetensors import DTYPES, LONGEST, METADATA, TensorInfo, encoded
 
 _CODES = {name: code for code, name in DTYPES.items() if code != "BF16"}
 
 
-def code_of(dtype: np.dtype[Any]) -> str:
+def code_of(dtype: DType) -> str:
     """The format's name of a dtype, one of those that `formats` says it has."""
     return _CODES[dtype.name]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numpy.typing import NDArray
-
+from singa_lite.array_types import Array
 from singa_lite.errors import SnapshotError
 from singa_lite.tensor import Shape
 
@@ -43,7 +42,7 @@ class TorchLayout(NamedTuple):
         """The shape in the file."""
         return shape if self.axes is None else tuple(shape[axis] for axis in self.axes)
 
-    def stored(self, array: NDArray[Any]) -> NDArray[Any]:
+    def stored(self, array: Array) -> Array:
         """The array as it lies in the file, a view."""
         if self.axes is None:
             return array
@@ -57,7 +56,7 @@ class TorchLayout(NamedTuple):
         extents = dict(zip(self.axes, shape, strict=True))
         return tuple(extents.get(axis, 1) for axis in range(max(self.axes, default=-1) + 1))
 
-    def restored(self, array: NDArray[Any]) -> NDArray[Any]:
+    def restored(self, array: Array) -> Array:
         """An array of the file as the tree has it, a view."""
         if self.axes is None or len(self.axes) != array.ndim:
             return array

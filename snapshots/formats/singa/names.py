@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array, DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import weights_tree
 from singa_lite.snapshots.tree import LazyArray, Tree
@@ -124,7 +123,7 @@ def _arrangement(stored: Shape, wanted: Shape) -> tuple[Shape, bool]:
     return stored, False
 
 
-def _converted(stored: LazyArray, shape: Shape, transposed: bool, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _converted(stored: LazyArray, shape: Shape, transposed: bool, dtype: DType) -> Array:
     array = stored.fetch()
     turned = array.T if transposed else array.reshape(shape)
     return np.ascontiguousarray(turned, dtype)

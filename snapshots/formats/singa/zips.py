@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.formats.singa.names import named
 from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_directory, zip_member
@@ -42,7 +42,7 @@ class _Inner(RawFile):
 
     def __init__(self, outer: RawFile, data: ByteArray) -> None:
         self.path, self.size = f"{outer.path}: {_ARRAYS}", data.size
-        self.deserved, self._data = outer.deserved, data
+        self.allowance, self._data = outer.allowance, data
 
     def read(self, what: str, offset: int, count: int) -> ByteArray:
         """As of a file."""
@@ -86,7 +86,7 @@ def _arrays(inner: _Inner) -> dict[str, LazyArray]:
     return found
 
 
-def _read(where: str, inner: _Inner, member: Member, head: Head) -> NDArray[Any]:
+def _read(where: str, inner: _Inner, member: Member, head: Head) -> Array:
     data = zip_member.read(inner, member)[head.start :]
     if not head.dtype.isnative:  # it is swapped in place, and this is the archive itself
         data = data.copy()

@@ -1,4 +1,4 @@
-"""What a group of an HDF5 file that is not trusted holds: names in a heap, and a B-tree of lists that point into it."""
+"""The members of a group of an HDF5 file that is not trusted: a B-tree of lists that point into a heap of names."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Symbol(NamedTuple):
 
 
 def members(data: ClaimedBytes, group: Object) -> Iterator[Symbol]:
-    """What a group holds. ValueError for a name twice, or one that is no part of a path, and for names that overlap."""
+    """The members of a group. ValueError for a name twice, one that no path can have, and for names that overlap."""
     if group.symbols is None:
         raise ValueError("wanted a group")
     tree, heap = group.symbols
     names = _names(data, heap)
-    left = len(names)  # each byte is of one name: else a long one would be many, each without its beginning
+    left = len(names)  # each byte is of one name: else one long name could be read from each of its bytes on
     seen: set[str] = set()
     for name_at, address, kind in _rows(data, tree):
         raw = _name(names, name_at, left)

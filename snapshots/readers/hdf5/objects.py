@@ -1,24 +1,22 @@
 """Groups and datasets of an HDF5 file that is not trusted: what lies at an address, and the texts of attributes.
 
-Functions over `bytes.Bytes`; what is not of the kinds that h5py writes unless told otherwise is a ValueError that
-says so.
+Functions over `ClaimedBytes`. What h5py does not write by default is a ValueError that says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
+from singa_lite.array_types import DType
 from singa_lite.snapshots.readers.hdf5 import messages
 from singa_lite.snapshots.readers.hdf5.claimed_bytes import ClaimedBytes
 from singa_lite.snapshots.readers.raw import Shape
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 
-#: Attributes of one group or dataset; ours has three.
+#: Attributes of one group or dataset; files of this package have three.
 _ATTRIBUTES = 64
 
 #: Bytes of a text in an attribute.
@@ -34,10 +32,10 @@ _REFUSED = {
 
 
 class Dataset(NamedTuple):
-    """A dataset: what it is and where its bytes lie."""
+    """A dataset: shape, dtype and the address of its bytes."""
 
     shape: Shape
-    dtype: np.dtype[Any]
+    dtype: DType
     address: int
 
     @property
@@ -108,7 +106,7 @@ def _messages(data: ClaimedBytes, address: int) -> Iterator[messages.Message]:
 
 
 def _dataset(data: ClaimedBytes, found: Mapping[int, bytes]) -> Dataset:
-    """Where a dataset lies. ValueError unless its bytes are as many as its shape wants, and belong to no other part."""
+    """A dataset by its messages. ValueError unless it has the bytes that its shape needs, for itself alone."""
     address, length = messages.contiguous(found[messages.LAYOUT])
     dataset = Dataset(
         messages.shape(found[messages.DATASPACE]),
@@ -127,7 +125,7 @@ def _dataset(data: ClaimedBytes, found: Mapping[int, bytes]) -> Dataset:
 
 
 def text_at(data: ClaimedBytes, length: int, address: int, index: int) -> bytes:
-    """A text in a heap of texts. An attribute says its length, the heap's address and the text's number."""
+    """A text in a heap of texts, whose length, heap and number in it an attribute says."""
     if length > _TEXT:
         raise ValueError(f"a text of {length} bytes, of which {_TEXT} are read")
     if length == 0:
