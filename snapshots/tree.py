@@ -1,4 +1,4 @@
-"""The one noun of all formats: a tree of arrays by path, made when they are asked for, and attributes."""
+"""What all formats hold: a tree of arrays by path, each made when it is asked for, and attributes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from singa_lite.errors import SnapshotError, SnapshotVersionError
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.tensor import Shape
 
-#: Of the tree's form; a reader refuses a number above its own. 2: with `layers` and a manifest.
+#: The version of trees that are written; a reader refuses a higher one. Since 2 there are `layers` and a manifest.
 VERSION = 2
 
 
@@ -26,7 +26,7 @@ class ArraySpec(NamedTuple):
 
 
 class LazyArray(NamedTuple):
-    """An array that is made when it is asked for: writers hold one at a time. fetch(): C order, on the host."""
+    """An array that is made when asked for, so that a writer holds one at a time. fetch(): C order, on the host."""
 
     shape: Shape
     dtype: DType
@@ -38,7 +38,7 @@ class LazyArray(NamedTuple):
         return prod(self.shape) * self.dtype.itemsize
 
     def fetched(self, where: str) -> Array:
-        """The array. SnapshotError unless it has the form that was announced. where: file and entry."""
+        """The array. SnapshotError unless it has the announced shape and dtype. where: file and entry."""
         array = np.asarray(self.fetch(), order="C")
         if (array.shape, array.dtype) != (self.shape, self.dtype):
             raise SnapshotError(
@@ -74,7 +74,7 @@ class Tree:
 
 
 def check_format(snapshot: Tree) -> None:
-    """SnapshotError unless the attributes say that it is a tree of a version that is known."""
+    """SnapshotError unless the attributes are of a tree, and of a version that is known."""
     check_kind(snapshot.path, snapshot.attributes.get("format"))
     checked_version(snapshot.path, snapshot.attributes.get("version"))
 
@@ -94,12 +94,12 @@ def checked_version(where: str, given: object) -> int:
 
 
 def step_of(snapshot: Tree) -> int:
-    """The attribute `step`, the optimizer's. SnapshotError for what is no number from 0."""
+    """The attribute `step`, the optimizer's. SnapshotError unless it is a number from 0."""
     return _number(snapshot.path, "step", snapshot.attributes.get("step"))
 
 
 def entries_of(snapshot: Tree) -> int:
-    """The attribute `entries`, how many arrays were written. SnapshotError for what is no number from 0."""
+    """The attribute `entries`, how many arrays were written. SnapshotError unless it is a number from 0."""
     return _number(snapshot.path, "entries", snapshot.attributes.get("entries"))
 
 

@@ -1,6 +1,6 @@
-"""The tree in a NumPy archive, `numpy.load` reads it: "<path>.npy" for each array, stored, and the manifest's bytes.
+"""The tree in a NumPy archive, which `numpy.load` reads: "<path>.npy" for each array, stored, and the manifest.
 
-Characters in a layer's name that no path in an archive may have are "%" and their code in two digits.
+Characters of a layer's name that a path in an archive may not have are written as "%" and two hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from io import FileIO
-from typing import Any
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
@@ -32,13 +31,14 @@ from singa_lite.snapshots.tree import LazyArray, Tree
 
 _MANIFEST, _SHA256 = "manifest", "manifest_sha256"
 
-#: Of a member beyond its array: headers, names twice, the array's own.
+#: Bytes of a member beyond its array's, about: its headers with the name twice, and the head of the .npy file.
 _OVERHEAD = 512
 
-#: Control characters, "%" and "\\"; names "." and ".." between slashes; the colon of a drive; the names of our own.
+#: What is escaped: control characters, "%" and "\\"; names "." and ".." between slashes; the colon of a drive; and the
+#: first letter of the manifest's own names.
 _ODD = re.compile(r"[%\\\x00-\x1f]|(?<![^/])\.{1,2}(?![^/])|(?<=^.):|^m(?=anifest(_sha256)?\Z)")
 
-#: Where a name between slashes is empty. "%" alone stands for it.
+#: An empty name between slashes, which is written as "%".
 _EMPTY = re.compile(r"(?<![^/])(?=/)")
 
 
@@ -66,16 +66,16 @@ def save(contents: Tree, path: str | os.PathLike[str]) -> None:
 
 
 class _Whole:
-    """The file as `zipfile` wants one: a write writes all, and closing is the caller's.
+    """The file for `zipfile`: a write writes all bytes, and `zipfile` cannot close it.
 
-    After an error nothing is written: `zipfile` ends a member on its way out, and would raise another in its place.
+    After an error it writes nothing: `zipfile` ends the member that failed, and would raise a second error there.
     """
 
     def __init__(self, file: FileIO) -> None:
         self.seek, self.tell, self.flush = file.seek, file.tell, file.flush
         self._file, self._is_broken = file, False
 
-    def write(self, data: Any) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         """Write all of it."""
         if not self._is_broken:
             self._is_broken = True
@@ -85,18 +85,18 @@ class _Whole:
 
 
 class _Archive(ZipFile):
-    """One that is closed when it is whole, and never else: `zipfile` would raise over the error that ended the writing.
+    """An archive that is closed only when it is whole.
 
-    So a Ctrl-C in the middle of a member stays what it is.
+    `zipfile` closes one that is dropped, and would raise an error there that hides the first one, such as a Ctrl-C.
     """
 
     def __del__(self) -> None:
-        """Without the closing that `zipfile` tries here."""
+        """Does not close it, as `zipfile` does."""
 
 
 @contextmanager
 def _archive(file: FileIO) -> Iterator[ZipFile]:
-    """An archive to write. An error of the body comes out as it is."""
+    """An archive to write. It is closed unless the body raises."""
     archive = _Archive(_Whole(file), "w", ZIP_STORED)  # type: ignore[call-overload]
     yield archive
     with _refused():
@@ -105,7 +105,7 @@ def _archive(file: FileIO) -> Iterator[ZipFile]:
 
 @contextmanager
 def _refused() -> Iterator[None]:
-    """What `zipfile` has against an archive, as an OSError: a name of more than 65535 bytes, or that is no Unicode."""
+    """Turns what `zipfile` refuses into an OSError: a name of more than 65535 bytes, or one that is no Unicode."""
     try:
         yield
     except (ValueError, struct.error) as error:
@@ -114,8 +114,8 @@ def _refused() -> Iterator[None]:
 
 def _write(archive: ZipFile, entry: str, name: str, array: Array, total: int) -> None:
     """A member of this name in the .npy format, of version 1.0."""
-    member = ZipInfo(name)  # of 1980: equal contents give equal files
-    member.file_size = array.nbytes + _OVERHEAD  # whether it is one of the large ones
+    member = ZipInfo(name)  # dated 1980, so that equal contents give equal files
+    member.file_size = array.nbytes + _OVERHEAD  # by which `zipfile` decides on 64-bit sizes
     with output.writing(entry, total), _refused(), archive.open(member, "w") as target:
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         np.lib.format.write_array_header_1_0(target, np.lib.format.header_data_from_array_1_0(little))
@@ -125,7 +125,7 @@ def _write(archive: ZipFile, entry: str, name: str, array: Array, total: int) ->
 
 @contextmanager
 def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
-    """A file as a tree. One without a manifest is read unverified; what it lacks is as `foreign` says."""
+    """A file as a tree. One without a manifest, of another program, is read unverified, as `weights_tree` says."""
     with raw.reading(path) as file:
         members = {_path_of(file.path, name): member for name, member in zip_directory.members(file).items()}
         known = _manifest(file, members)
@@ -145,7 +145,7 @@ def _path_of(where: str, name: str) -> str:
 
 
 def _manifest(file: RawFile, members: Mapping[str, Member]) -> Manifest | None:
-    """That of a file of ours, None for another's."""
+    """The manifest of a file of ours, None for another program's."""
     if _MANIFEST not in members and _SHA256 not in members:
         return None
     found = []
@@ -161,7 +161,7 @@ def _manifest(file: RawFile, members: Mapping[str, Member]) -> Manifest | None:
 
 
 def _entries(where: str, members: Mapping[str, Member], known: Manifest) -> dict[str, Member]:
-    """The members that are the manifest's entries, all of them and no others, by path."""
+    """The members by path. SnapshotError unless they are the manifest's entries, all of them and no others."""
     names = {path: member_name(path).removesuffix(".npy") for path in known.entries}
     differing = sorted({*names.values(), _MANIFEST, _SHA256} ^ members.keys())
     if differing:
@@ -175,7 +175,7 @@ def _head(file: RawFile, member: Member) -> Head:
 
 
 def _lazy(file: RawFile, path: str, member: Member, known: Manifest | None) -> LazyArray:
-    """The array at a path, verified if the file has a manifest; a foreign one may be a view."""
+    """The array at a path, verified if the file has a manifest; else it may be a view."""
     head = _head(file, member)
     return LazyArray(head.shape, head.dtype.newbyteorder("="), partial(_read, file, path, member, head, known))
 

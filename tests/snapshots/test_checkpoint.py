@@ -20,8 +20,8 @@ from resume_run import BATCH, SAMPLES, Kill, Killed, fit, images, outcome, two_o
 from singa_lite import SnapshotError
 from singa_lite.fit import Callback, StopTraining, Training
 from singa_lite.snapshots import Checkpoint, checkpoint, formats, latest
-from singa_lite.snapshots.checkpoints.checkpoint import HISTORY, ORDER, PROGRESS
 from singa_lite.snapshots.checkpoints.folder import BEST, checkpoints, step_of
+from singa_lite.snapshots.checkpoints.stored_run import HISTORY, ORDER, PROGRESS
 from singa_lite.snapshots.tree import LazyArray, Tree
 
 

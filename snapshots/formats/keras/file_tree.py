@@ -1,4 +1,4 @@
-"""A file of weights in Keras's layout, ours or Keras's own, as a tree."""
+"""The tree in a file of weights in Keras's layout, written here or by Keras."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MANIFEST = f"{OURS}/manifest"
 
 
 def tree_of(file: guarded.File, wanted: Tree | None) -> Tree:
-    """What an open file of weights holds, and the random state of `like`.
+    """The tree in an open file of weights, with the random state of `wanted`.
 
     SnapshotError for arrays for which there is no place, and for a damaged manifest.
     """
@@ -62,14 +62,14 @@ def _groups(file: guarded.File, known: Manifest | None, wanted: Tree | None) -> 
 
 
 def _dtype(stored: DType, path: str, wanted: Tree | None) -> DType:
-    """Of the array as it is read: that of `like` if it holds all that the file's does, else the file's."""
+    """The dtype that an array is read as: that of `wanted` if every value of the file's fits in, else the file's."""
     native = np.dtype(np.float32) if stored.kind == "V" else stored.newbyteorder("=")
     dtype = native if wanted is None or path not in wanted.arrays else wanted.arrays[path].dtype
     return dtype if np.can_cast(native, dtype, "safe") else native
 
 
 def _read(file: guarded.File, known: Manifest | None, dataset: str, variable: Variable, dtype: DType) -> Array:
-    """An array as the tree has it."""
+    """Reads an array as the tree has it."""
     array = variable.layout.to_ours(file.read(dataset))
     if known is not None:
         known.check(file.path, variable.path, array, file.state())
@@ -81,7 +81,7 @@ def _read(file: guarded.File, known: Manifest | None, dataset: str, variable: Va
 def _found(file: guarded.File) -> dict[str, FileGroup]:
     """The groups of the file that hold arrays, by path. SnapshotError for arrays in other places.
 
-    Keras's optimizer and what else it keeps beside the layers (names that begin with "_") are left out.
+    Keras's optimizer and other objects beside the layers, whose names begin with "_", are left out.
     """
     numbered: dict[str, list[int]] = {}
     for path in file.datasets:
@@ -95,13 +95,13 @@ def _found(file: guarded.File) -> dict[str, FileGroup]:
     names = 0
     for group, numbers in numbered.items():
         found[group] = _group(file, group, sorted(numbers))
-        names += sys.getsizeof(found[group].name)  # all may be one long text of the file
+        names += sys.getsizeof(found[group].name)  # each may be the same long text of the file
         raw.allow(file.path, "the names of its layers", names, file.size)
     return found
 
 
 def _group(file: guarded.File, path: str, numbers: list[int]) -> FileGroup:
-    """The group at this path, whose arrays have these numbers; it may be without a name."""
+    """The group at this path, whose arrays have these numbers. Without a name it takes that of its path."""
     if numbers != list(range(len(numbers))):
         raise SnapshotError(f"{file.path}: group {path!r}: wanted arrays numbered from 0, received {numbers}")
     arrays = [f"{path}/vars/{number}" for number in numbers]

@@ -1,4 +1,4 @@
-"""Which group of a Keras file holds which arrays of the tree: told by the net, or guessed from the file alone."""
+"""Which group of a Keras file holds which arrays of the tree: derived from the net, or guessed from the file alone."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from singa_lite.tensor import Shape
 #: Keras's classes with weights, by their names in a file.
 _KINDS = {snake_case(kind): kind for kind in (*VARIABLES, "DepthwiseConv1D", "DepthwiseConv2D")}
 
-#: Layers, by the same, that may lay features out anew.
+#: Keras's classes, by the same names, that may reorder features.
 _REORDERING = ("flatten", "permute", "reshape")
 
 
 class Variable(NamedTuple):
-    """An array of the tree, and how it lies in Keras."""
+    """An array of the tree, and its layout in Keras."""
 
     path: str
     layout: Layout
@@ -53,9 +53,9 @@ class FileGroup(NamedTuple):
 def groups_of_net(
     where: str, net: Mapping[str, LayerInfo], specs: Mapping[str, ArraySpec], depthwise: bool = True
 ) -> list[Group]:
-    """The groups of a net's layers, in Keras's order; forms: of the tree's arrays. depthwise: as for `keras_class`.
+    """The groups of a net's layers, in Keras's order. specs: of the tree's arrays; depthwise: as for `keras_class`.
 
-    SnapshotError names a layer whose arrays have no place in Keras.
+    SnapshotError names a layer whose arrays Keras lacks.
     """
     orders = input_orders(net)
     owned = _owned(specs)
@@ -77,7 +77,7 @@ def groups_of_net(
 
 
 def _owned(specs: Mapping[str, ArraySpec]) -> dict[str, dict[str, ArraySpec]]:
-    """{layer: its own parameters and state by path}. The keys of random streams, which are no floats, stay away."""
+    """{layer: its own parameters and state by path}, without the keys of random streams, which are no floats."""
     owned: dict[str, dict[str, ArraySpec]] = defaultdict(dict)
     for path, spec in specs.items():
         branch, _, rest = path.partition("/")
@@ -89,7 +89,7 @@ def _owned(specs: Mapping[str, ArraySpec]) -> dict[str, dict[str, ArraySpec]]:
 def _variables(
     info: LayerInfo, order: Order, owned: Mapping[str, ArraySpec], depthwise: bool
 ) -> tuple[str, tuple[Variable, ...]]:
-    """(name of its class in paths, its arrays). ValueError for arrays that Keras has no place for."""
+    """(name of its class in paths, its arrays). ValueError for arrays that Keras lacks."""
     paths = [path.format(info.name) for path in VARIABLES.get(info.kind, ())]
     strange = [path for path in owned if path not in paths]
     missing = [path for path in paths if path not in owned and not path.endswith("/bias")]
@@ -98,7 +98,7 @@ def _variables(
     weight = owned[paths[0]].shape if paths else None
     kind = keras_class(info, weight, depthwise)
     if kind is None:
-        # What Keras lacks takes a name that it never looks for: its own have neither dots nor capitals.
+        # A class that Keras lacks gets a name that Keras never looks for: its own have neither dots nor capitals.
         return f"singa_lite.{re.sub(r'[^A-Za-z0-9]', '', info.kind)}", ()
     there = [path for path in paths if path in owned]
     return snake_case(kind), tuple(Variable(path, layout(kind, info, order, path, owned[path].shape)) for path in there)
@@ -112,10 +112,10 @@ def _numbered(name: str, counts: Counter[str]) -> str:
 
 
 def matched(where: str, candidates: Collection[list[Group]], found: Mapping[str, FileGroup]) -> list[Group]:
-    """Of the candidates, the first that the file has, with the paths of its groups there.
+    """The first of the candidates that fits the file, with the paths of its groups there.
 
-    By the layers' names, if the file has them all, else by class and number. SnapshotError names what is missing, what
-    has another shape and what is there beyond.
+    Groups are found by the layers' names if the file has them all, else by class and number. SnapshotError names a
+    group that is missing, has other shapes, or is left over.
     """
     problems = []
     for groups in candidates:
@@ -129,7 +129,7 @@ def matched(where: str, candidates: Collection[list[Group]], found: Mapping[str,
 
 
 def _by_name(wanted: Collection[Group], found: Mapping[str, FileGroup]) -> list[Group] | None:
-    """None unless each of the names belongs to one group of the file."""
+    """The groups with their paths in the file. None unless each name belongs to one group there."""
     names = Counter(group.name for group in found.values())
     if any(names[group.name] != 1 for group in wanted):
         return None
@@ -149,10 +149,10 @@ def _problems(groups: Collection[Group], found: Mapping[str, FileGroup]) -> Iter
 
 
 def guessed_groups(where: str, found: Mapping[str, FileGroup], groups: Collection[str]) -> list[Group]:
-    """The groups of a file of which no net is known, layers under their names. groups: all paths in the file.
+    """The groups of a file without a net to load into; layers keep their names. groups: all paths in the file.
 
-    SnapshotError for a class that is not ours, for two layers of one name, and where the file does not tell how
-    features lie: a Dense in a net with a Flatten. A net to load into tells that.
+    SnapshotError for a class that is not ours, for two layers of one name, and for a Dense in a net with a Flatten: the
+    order of its rows depends on the net.
     """
     kinds = {path: re.sub(r"_\d+$", "", path.rpartition("/")[2]) for path in groups}
     reordered = next((path for path, kind in kinds.items() if kind in _REORDERING), None)

@@ -1,4 +1,4 @@
-"""Keras's classes for ours, their variables in order, and how each array lies there."""
+"""Keras's classes for ours, their variables in order, and the layout of each array there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from singa_lite.snapshots.formats.keras.net import LayerInfo
 from singa_lite.snapshots.formats.keras.orders import Order, is_plain
 from singa_lite.tensor import Shape
 
-#: Our class -> Keras's, of the layers that both have.
+#: {our class: Keras's}, of the layers that both have.
 CLASSES = {
     "Activation": "Activation",
     "AvgPooling1D": "AveragePooling1D",
@@ -39,7 +39,7 @@ CLASSES = {
     "Upsampling2D": "UpSampling2D",
 }
 
-#: Our class -> paths of its arrays in Keras's order; {} is the layer.
+#: {our class: paths of its arrays in Keras's order}; {} is the layer.
 _KERNEL = ("parameters/{}/weight", "parameters/{}/bias")
 _SCALE = ("parameters/{}/gamma", "parameters/{}/beta")
 VARIABLES = {
@@ -50,7 +50,7 @@ VARIABLES = {
     "LayerNormalization": _SCALE,
 }
 
-#: Keras's class -> axes of ours, split and without the height of a sequence, in Keras's order.
+#: {Keras's class: axes of our weight in Keras's order}, after the reshape to `Layout.split`.
 _KERNELS = {
     "Conv1D": (2, 1, 0),  # (out, in, width) -> (width, in, out)
     "Conv2D": (2, 3, 1, 0),
@@ -60,7 +60,7 @@ _KERNELS = {
 
 
 class Layout(NamedTuple):
-    """How an array of ours lies in Keras: reshaped to `split`, its axes in another order, its rows as `order` says."""
+    """An array of ours in Keras: reshaped to `split`, its axes permuted by `axes`, its rows by `order`."""
 
     ours: Shape
     split: Shape
@@ -69,11 +69,11 @@ class Layout(NamedTuple):
 
     @property
     def keras(self) -> Shape:
-        """The shape there."""
+        """The shape in Keras."""
         return tuple(self.split[axis] for axis in self.axes)
 
     def rows(self) -> NDArray[np.intp] | None:
-        """For each row of Keras's which one of ours it is, None where they lie alike."""
+        """The number of our row for each row of Keras's; None where they have the same order."""
         if not self.order or is_plain(self.order):
             return None
         found, start = [], 0
@@ -84,7 +84,7 @@ class Layout(NamedTuple):
         return np.concatenate(found)
 
     def view(self, array: Array) -> Array:
-        """Ours with Keras's axes, its rows as they were; a view."""
+        """Our array with Keras's axes, its rows in our order; a view."""
         return array.reshape(self.split).transpose(self.axes)
 
     def to_ours(self, array: Array) -> Array:
@@ -94,7 +94,7 @@ class Layout(NamedTuple):
         return np.ascontiguousarray(array.transpose(np.argsort(self.axes)).reshape(self.ours))
 
     def _rows_moved(self, array: Array) -> Array:
-        """Without `rows`, which may take more memory than the array: a file of others decides over its shape."""
+        """Keras's rows in our order. `rows` might take more memory than the array, whose shape a file decides."""
         moved, start = np.empty_like(array), 0
         for piece in self.order or ():
             rows, rest = slice(start, start + prod(piece)), array.shape[1:]
@@ -105,7 +105,7 @@ class Layout(NamedTuple):
 
 
 def keras_class(info: LayerInfo, weight: Shape | None, depthwise: bool = True) -> str | None:
-    """The layer's class in Keras, None if Keras has none. weight: the shape of ours, None if it has none.
+    """The layer's class in Keras, None if Keras has none. weight: its shape, None for a layer without one.
 
     depthwise: whether a convolution with a group for each of several channels is a DepthwiseConv, not a Conv with that
     many groups. Both exist in Keras; other groups are Conv's alone.
@@ -125,12 +125,12 @@ def snake_case(name: str) -> str:
 
 
 def same(shape: Shape) -> Layout:
-    """The layout of what lies alike."""
+    """The layout of an array that is the same in Keras."""
     return Layout(shape, shape, tuple(range(len(shape))))
 
 
 def kernel(kind: str, shape: Shape, channels: int) -> Layout:
-    """That of a convolution's weight. kind: Keras's class; shape: ours; channels: of the input."""
+    """The layout of a convolution's weight. kind: Keras's class; shape: ours; channels: of the input."""
     out, per_group, *window = shape
     if kind.endswith("1D"):
         window = window[1:]
@@ -139,21 +139,21 @@ def kernel(kind: str, shape: Shape, channels: int) -> Layout:
 
 
 def _is_kernel(kind: str, shape: Shape, sample: Shape) -> bool:
-    """Whether a convolution of this class has a weight of this shape, ours, on such samples."""
+    """Whether a convolution of this class in Keras can have a weight of this shape, ours, on such samples."""
     if len(shape) != 4 or (kind.endswith("1D") and shape[2] != 1):
         return False
     return not kind.startswith("Depthwise") or (shape[1] == 1 and shape[0] % sample[0] == 0)
 
 
 def _has_axes(kind: str, name: str, shape: Shape) -> bool:
-    """Whether an array of this name that is no kernel has so many axes."""
+    """Whether an array of this name, which is no convolution's weight, can have so many axes."""
     if kind == "LayerNormalization":
         return len(shape) > 0
     return len(shape) == (2 if name == "weight" else 1)
 
 
 def layout(kind: str, info: LayerInfo, order: Order, path: str, shape: Shape) -> Layout:
-    """That of the array of this path and shape. kind: the layer's class in Keras; order: of the features it receives.
+    """The layout of the array of this path and shape. kind: the layer's class in Keras; order: of its input's features.
 
     ValueError for an order that is unknown but matters, and for a shape that no such layer has.
     """
@@ -176,9 +176,9 @@ def layout(kind: str, info: LayerInfo, order: Order, path: str, shape: Shape) ->
 
 
 def guessed(kind: str, name: str, stored: Shape) -> Layout:
-    """That of an array of a net of which only Keras's file is known. kind: Keras's class; stored: the shape there.
+    """The layout of an array in a file without a net. kind: Keras's class; stored: the shape in the file.
 
-    ValueError where the file does not tell.
+    ValueError where the layout depends on the net.
     """
     if kind not in _KERNELS or name != "weight":
         if kind == "LayerNormalization" and len(stored) > 1:

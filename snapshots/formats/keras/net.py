@@ -1,13 +1,14 @@
-"""A net as Keras sees it: its layers as the tree tells them, and their order."""
+"""A net as Keras has it: its layers, by the attributes of the tree, and their order."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.readers.guarded_json import Unchecked
 from singa_lite.tensor import Shape
 
 #: Axes that a sample may have.
@@ -15,7 +16,7 @@ _AXES = 64
 
 
 class LayerInfo(NamedTuple):
-    """What the tree's attributes `layers` and `wiring` tell of a layer.
+    """A layer, by the tree's attributes `layers` and `wiring`.
 
     inputs, outputs: sample shapes; sources: (layer, number of its output); shares: the layer whose parameters it uses,
     or "".
@@ -29,16 +30,16 @@ class LayerInfo(NamedTuple):
     shares: str
 
 
-def layers_of(where: str, attributes: Mapping[str, Any]) -> dict[str, LayerInfo]:
-    """The layers by name, each after its sources. SnapshotError where an attribute is missing or is something else.
+def layers_of(where: str, attributes: Mapping[str, Unchecked]) -> dict[str, LayerInfo]:
+    """The layers by name, each after its sources. SnapshotError where an attribute is missing or wrong.
 
-    It takes memory as the texts do, whose cost was checked when they were read: see `guarded_json`.
+    What parsing the texts takes was checked when the attributes were read: see `guarded_json`.
     """
     found: dict[str, LayerInfo] = {}
     try:
         layers, wiring = json.loads(attributes["layers"]), json.loads(attributes["wiring"])
         for (name, kind), more in zip(layers, wiring, strict=True):
-            info = _note(name, kind, more)
+            info = _layer_info(name, kind, more)
             if not info.inputs or any(not 0 <= number < len(found[x].outputs) for x, number in info.sources):
                 raise ValueError(f"inputs of {name!r}: {more}")
             if name in found:
@@ -53,7 +54,7 @@ def layers_of(where: str, attributes: Mapping[str, Any]) -> dict[str, LayerInfo]
     return found
 
 
-def _note(name: Any, kind: Any, more: Mapping[str, Any]) -> LayerInfo:
+def _layer_info(name: object, kind: object, more: Mapping[str, Unchecked]) -> LayerInfo:
     if type(name) is not str or type(kind) is not str:
         raise ValueError(f"a layer {name!r} of class {kind!r}")
     inputs, outputs = (tuple(map(_shape, more[key])) for key in ("inputs", "outputs"))
@@ -61,7 +62,7 @@ def _note(name: Any, kind: Any, more: Mapping[str, Any]) -> LayerInfo:
     return LayerInfo(name, kind, inputs, outputs, sources, str(more.get("shares", "")))
 
 
-def _shape(given: Any) -> Shape:
+def _shape(given: object) -> Shape:
     if not isinstance(given, list) or len(given) > _AXES:
         raise ValueError(f"a shape {given!r}")
     if not all(type(extent) is int and 0 < extent < 2**63 for extent in given):
@@ -70,7 +71,7 @@ def _shape(given: Any) -> Shape:
 
 
 def is_chain(net: Mapping[str, LayerInfo]) -> bool:
-    """Whether it is a Sequential in Keras: one layer behind the other, none used twice, no input named for itself."""
+    """Whether it is a Sequential in Keras: each layer takes the one before, none is used twice, no input is a layer."""
     before: tuple[tuple[str, int], ...] = ()
     first = next(iter(net.values()), None)
     if first is None or first.kind == "Dummy":
@@ -85,8 +86,8 @@ def is_chain(net: Mapping[str, LayerInfo]) -> bool:
 def keras_order(net: Mapping[str, LayerInfo]) -> list[str]:
     """The layers in the order of `Functional.layers`: by depth, then as first met from the outputs.
 
-    A layer that shares its parameters is, in Keras, the other one called again, and comes once, under that name. Split
-    does not count: Keras has none, it would name the same tensor again.
+    A layer that shares the parameters of another is, in Keras, that other layer called again, and is listed once, under
+    its name. Keras has no Split: there it is the tensor before it.
     """
     behind = _behind_splits(net)
     sources = {name: [behind[source] for source, _ in info.sources] for name, info in net.items()}
@@ -103,7 +104,7 @@ def keras_order(net: Mapping[str, LayerInfo]) -> list[str]:
 
 
 def _behind_splits(net: Mapping[str, LayerInfo]) -> dict[str, str]:
-    """{layer: itself, of a Split the layer whose output it names again}."""
+    """{layer: itself, or for a Split the layer whose output it passes on}."""
     found: dict[str, str] = {}
     for name, info in net.items():
         found[name] = found[info.sources[0][0]] if info.kind == "Split" and info.sources else name
@@ -113,13 +114,16 @@ def _behind_splits(net: Mapping[str, LayerInfo]) -> dict[str, str]:
 def _walked(
     net: Mapping[str, LayerInfo], sources: Mapping[str, Sequence[str]], outputs: Sequence[str]
 ) -> tuple[dict[str, int], list[str]]:
-    """({layer: when it was met}, layers as they were left), depth first from the outputs; sharing ones met as one."""
+    """Walks depth first from the outputs: ({layer: number when it was met}, layers in the order they were left).
+
+    Layers that share parameters are met as one.
+    """
     met: dict[str, int] = {}
     finished: dict[str, None] = {}
     for output in outputs:
         met.setdefault(net[output].shares or output, len(met))
         stack = [] if output in finished else [(output, iter(sources[output]))]
-        while stack:  # no recursion: nets may be thousands deep
+        while stack:  # no recursion, as nets may be thousands of layers deep
             following = next((source for source in stack[-1][1] if source not in finished), None)
             if following is None:
                 finished[stack.pop()[0]] = None

@@ -1,4 +1,4 @@
-"""Where a sample's features lie in Keras, which has channels last, behind each layer of a net."""
+"""The order of a sample's features in Keras, which has channels last, behind each layer of a net."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from math import prod
 from singa_lite.snapshots.formats.keras.net import LayerInfo
 from singa_lite.tensor import Shape
 
-#: Pieces of a sample's features in the order of ours; a piece (c, h, w) lies as (h, w, c) in Keras. None: unknown.
+#: Pieces of a sample's features, in our order; a piece (c, h, w) is (h, w, c) in Keras. None: the order is unknown.
 Order = tuple[Shape, ...] | None
 
-#: Pieces that an order may have, and all that are joined in a net: one that concatenates its own outputs again and
-#: again would have endless ones.
+#: The most pieces of an order, and of all orders joined in a net: in a net that concatenates its own outputs again and
+#: again they grow without bound.
 _PIECES, _ALL_PIECES = 1024, 1 << 16
 
-#: Layers that work on each feature by itself, or on all of them alike.
+#: Layers that keep the order of features.
 _KEEPING = {"Activation", "BatchNormalization", "Dropout", "Dummy", "Flatten", "L2Norm", "LayerNormalization"}
 _KEEPING |= {"Reshape", "Softmax", "Split"}
 
@@ -25,7 +25,7 @@ _SEQUENCES = {"AvgPooling1D", "BatchNormalization", "Conv1D", "MaxPooling1D"}
 
 
 def input_orders(net: Mapping[str, LayerInfo]) -> dict[str, Order]:
-    """How the features that reach each layer lie, by its first input.
+    """The order of the features that reach each layer by its first input.
 
     Keras has channels last, we have them first: samples of three and more axes are images, those of two are sequences
     (channels, length) if the net has a layer over sequences, else matrices that both have alike.
@@ -47,12 +47,12 @@ def input_orders(net: Mapping[str, LayerInfo]) -> dict[str, Order]:
 
 
 def is_plain(order: Order) -> bool:
-    """Whether the features lie in Keras as in ours."""
+    """Whether the features have the same order in Keras."""
     return order is not None and all(map(_is_flat, order))
 
 
 def _is_flat(piece: Shape) -> bool:
-    """Of one axis, one channel or one pixel."""
+    """Whether channels first and channels last are the same: of one axis, one channel or one pixel."""
     return len(piece) == 1 or piece[0] == 1 or prod(piece[1:]) == 1
 
 
@@ -87,7 +87,7 @@ def _shaped(info: LayerInfo, given: Order, passed: Order, shape: Shape) -> Order
 
 
 def _joined(known: Sequence[tuple[Shape, ...]], most: int) -> Order:
-    """The pieces of all, flat ones that meet as one."""
+    """The pieces of all orders; flat ones beside each other are joined to one."""
     if len(known) == 1:
         return known[0]
     if sum(map(len, known)) > most:

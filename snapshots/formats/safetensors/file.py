@@ -1,7 +1,7 @@
 """The tree in a safetensors file, by PyTorch's names and in its layouts; and files of PyTorch's as a tree.
 
-What a file of ours has beyond a state_dict (optimizer state, random state) is under paths, and the manifest is in the
-header's metadata, so that it gives back everything to the bit. `names` says what the layers are called elsewhere.
+What a file of ours has beyond a state_dict (optimizer state, random state) is under its path in the tree. The manifest
+is in the header's metadata. `names` says what layers are called in PyTorch.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def save(contents: Tree, path: str | os.PathLike[str], *, names: Names | None = 
 
 
 def _laid_out(specs: Mapping[str, ArraySpec], layouts: Mapping[str, TorchLayout]) -> dict[str, TensorInfo]:
-    """Where each array will be; those of larger elements first, so that all begin at multiples of theirs."""
+    """Where each array will be. Those of larger elements come first, so that all elements are aligned."""
     entries: dict[str, TensorInfo] = {}
     end = 0
     for path, (shape, dtype) in sorted(specs.items(), key=lambda item: -item[1].dtype.itemsize):
@@ -87,9 +87,9 @@ def _header(
 def opened(path: str | os.PathLike[str], wanted: Tree | None, *, names: Names | None = None) -> Iterator[Tree]:
     """A file as a tree. names: as for `save`; a file of ours knows its own, and is renamed by these.
 
-    A file of PyTorch's is read unverified, by the names of the entries of `like`, or by names and shapes alone. Its
-    num_batches_tracked are left out; other strange entries are there by their own names. Its floats are widened to
-    those of `like`, bfloat16 at least to float32. Of those left out tells the attribute `left_out`.
+    A file of PyTorch's is read unverified, by the names of the entries of `wanted`, or by names and shapes alone. Its
+    num_batches_tracked are left out, and named in the attribute `left_out`; other strange entries keep their names. Its
+    floats are widened to those of `wanted`, bfloat16 at least to float32.
     """
     with raw.reading(path) as file:
         header = safetensors.read(file)
@@ -104,7 +104,7 @@ def opened(path: str | os.PathLike[str], wanted: Tree | None, *, names: Names | 
 
 
 def _manifest(file: RawFile, header: Header) -> Manifest | None:
-    """That of a file of ours, None for another's."""
+    """The manifest of a file of ours, None for another program's."""
     if not any(key.startswith("singa_lite") for key in header.metadata):
         return None
     missing = {_MANIFEST, _SHA256, _NAMES} - header.metadata.keys()
@@ -115,7 +115,7 @@ def _manifest(file: RawFile, header: Header) -> Manifest | None:
 
 
 def _written(file: RawFile, header: Header, known: Manifest) -> dict[str, TorchLayout]:
-    """The places that a file of ours notes, which are all its entries and all the manifest's."""
+    """The layouts in the metadata. SnapshotError unless they name all entries of the file and of the manifest."""
     text = header.metadata[_NAMES].encode(errors="replace")
     given = guarded_json.loads(file, "the names", text)
     layouts = {path: TorchLayout.of(f"{file.path}: entry {path!r}", layout) for path, layout in given.items()}
@@ -133,22 +133,22 @@ def _written(file: RawFile, header: Header, known: Manifest) -> dict[str, TorchL
 
 
 def _found(where: str, header: Header, wanted: Tree | None, names: Names | None) -> dict[str, TorchLayout]:
-    """The places of a file of PyTorch's."""
+    """The layouts of a file of PyTorch's, by path."""
     specs = {name: ArraySpec(entry.shape, entry.dtype) for name, entry in header.entries.items()}
     if wanted is None:
         return torch_names.guessed_layouts(where, specs, names)
     known = _by_name(where, wanted, names)
     used = [name for name in specs if name in known or name.rpartition(".")[2] not in torch_names.IGNORED]
-    return _once(where, [known.get(name, (name, TorchLayout(name))) for name in used])
+    return _by_path(where, [known.get(name, (name, TorchLayout(name))) for name in used])
 
 
 def _renamed(
     where: str, layouts: Mapping[str, TorchLayout], wanted: Tree, names: Names
 ) -> dict[str, tuple[str, TorchLayout]]:
-    """{path: (path when it was written, place)}: entries that `names` calls so are those of these paths."""
+    """{path: (path when it was written, layout)}: an entry with a name in `names` is moved to the path of that name."""
     known = _by_name(where, wanted, names)
     moved = [(known.get(layout.name, (path, layout))[0], (path, layout)) for path, layout in layouts.items()]
-    return _once(where, moved)
+    return _by_path(where, moved)
 
 
 def _by_name(where: str, wanted: Tree, names: Names | None) -> dict[str, tuple[str, TorchLayout]]:
@@ -156,7 +156,7 @@ def _by_name(where: str, wanted: Tree, names: Names | None) -> dict[str, tuple[s
     return {layout.name: (path, layout) for path, layout in layouts.items()}
 
 
-def _once(where: str, pairs: Sequence[tuple[str, T]]) -> dict[str, T]:
+def _by_path(where: str, pairs: Sequence[tuple[str, T]]) -> dict[str, T]:
     found: dict[str, T] = {}
     for path, item in pairs:
         if path in found:

@@ -1,4 +1,4 @@
-"""A safetensors file, its header proved, as the tree's source."""
+"""The tree in a safetensors file whose header has been checked."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.readers.safetensors import Header, TensorInfo
 from singa_lite.snapshots.tree import LazyArray, Tree
 
-#: Elements that are widened at once.
+#: Elements that are converted at once.
 _AT_ONCE = 1 << 20
 
 
 class _Array(NamedTuple):
-    """An array of the file. path: in the tree; begin: its first byte; dtype: what it is read as."""
+    """An array of the file. path: in the tree; begin: its first byte in the file; dtype: what it is read as."""
 
     file: RawFile
     path: str
@@ -35,7 +35,7 @@ class _Array(NamedTuple):
     dtype: DType
 
     def read(self) -> Array:
-        """As the tree has it, perhaps a view."""
+        """The array as the tree has it, perhaps a view."""
         if self.dtype != self.entry.stored_dtype:
             return self.layout.restored(self._widened())
         data = self.file.read(f"entry {self.path!r}", self.begin, self.entry.end - self.entry.begin)
@@ -43,7 +43,7 @@ class _Array(NamedTuple):
         return self.layout.restored(raw.to_array(where, data, self.entry.stored_dtype, self.entry.shape))
 
     def _widened(self) -> Array:
-        """In a wider dtype, a few elements at a time."""
+        """The array in a wider dtype, converted some elements at a time."""
         count, lies_as = prod(self.entry.shape), self.entry.stored_dtype
         self.file.allow(f"entry {self.path!r} in {self.dtype}", count * self.dtype.itemsize)
         found = np.empty(count, self.dtype)
@@ -56,7 +56,7 @@ class _Array(NamedTuple):
 
 
 def of_known(file: RawFile, header: Header, known: Manifest, entries: Mapping[str, tuple[str, TorchLayout]]) -> Tree:
-    """A file of ours, verified. entries: {path: (path in the manifest, place)}."""
+    """The tree of a file of ours, verified. entries: {path: (path in the manifest, layout)}."""
     arrays = {}
     for path, (known_as, layout) in entries.items():
         array = _array(file, header, path, layout)
@@ -66,7 +66,7 @@ def of_known(file: RawFile, header: Header, known: Manifest, entries: Mapping[st
 
 
 def of_others(file: RawFile, header: Header, layouts: Mapping[str, TorchLayout], wanted: Tree | None) -> Tree:
-    """A file of another program. like: whose dtypes are taken where they hold all that the file's do."""
+    """The tree of another program's file. wanted: its floats' dtypes are taken where they are wider."""
     arrays = {}
     for path, layout in layouts.items():
         wanted_dtype = None if wanted is None or path not in wanted.arrays else wanted.arrays[path].dtype

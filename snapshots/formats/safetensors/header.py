@@ -1,10 +1,9 @@
-"""The header of a safetensors file, made of its entries."""
+"""Makes the header of a safetensors file of its entries."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from singa_lite.array_types import DType
 from singa_lite.errors import SnapshotError
@@ -14,13 +13,13 @@ _CODES = {name: code for code, name in DTYPES.items() if code != "BF16"}
 
 
 def code_of(dtype: DType) -> str:
-    """The format's name of a dtype, one of those that `formats` says it has."""
+    """The format's name of a dtype that the format has."""
     return _CODES[dtype.name]
 
 
 def to_bytes(where: str, entries: Mapping[str, TensorInfo], metadata: Mapping[str, str]) -> bytes:
-    """The beginning of a file. SnapshotError for a name that is no text, and for more than a header holds."""
-    contents: dict[str, Any] = {METADATA: dict(metadata)}
+    """Length and header, as a file begins. SnapshotError for a name that is no Unicode, and for a header too long."""
+    contents: dict[str, object] = {METADATA: dict(metadata)}
     for name, entry in entries.items():
         contents[name] = {"dtype": entry.code, "shape": entry.shape, "data_offsets": (entry.begin, entry.end)}
     text = encoded(where, json.dumps(contents, ensure_ascii=False, separators=(",", ":")))

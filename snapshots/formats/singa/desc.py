@@ -26,14 +26,14 @@ _LINE = 1 << 10
 
 
 class Described(NamedTuple):
-    """What a line tells of an array."""
+    """Shape and dtype of an array in a line."""
 
     shape: Shape
     dtype: str
 
 
 def parse(file: RawFile) -> dict[str, Described]:
-    """The arrays by name. SnapshotError for a line of another form, for a name twice, and for a cut last line."""
+    """The arrays by name. SnapshotError for any other line, for a name twice, and for a cut last line."""
     data = bytes(file.read("the text", 0, file.size))
     file.allow("the text", 4 * file.size + _LINE * data.count(b"\n"))
     try:
@@ -58,7 +58,7 @@ def parse(file: RawFile) -> dict[str, Described]:
 
 
 def check(where: str, described: Mapping[str, Described], protos: Mapping[str, Proto]) -> None:
-    """SnapshotError unless text and records tell of the same arrays. where: the file with the records."""
+    """SnapshotError unless text and records have the same arrays. where: the file with the records."""
     for name, (shape, dtype) in described.items():
         if name == "SINGA_VERSION":
             continue

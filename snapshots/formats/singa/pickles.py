@@ -1,5 +1,5 @@
 """SINGA's pickles, `net.save(f, use_pickle=True)` of 1.0 to 3.0 and the model zoo's: a dictionary of NumPy arrays by
-name, and since 1.1.1 the number of a version. They are only read, and never unpickled: see `singa_opcodes`.
+name, and since 1.1.1 the number of a version. They are only read, and never unpickled: see `readers.pickle`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.formats.singa.names import named
 from singa_lite.snapshots.formats.singa.records import VERSION
 from singa_lite.snapshots.readers import raw
-from singa_lite.snapshots.readers.pickle.arrays import PickledArray
+from singa_lite.snapshots.readers.pickle.arrays import PickledArray, kind
 from singa_lite.snapshots.readers.pickle.opcodes import Machine
 from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.tree import LazyArray, Tree
@@ -21,10 +21,10 @@ from singa_lite.snapshots.tree import LazyArray, Tree
 
 @contextmanager
 def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
-    """A .pickle or .pkl. like: the net's tree, see `singa_names.named`.
+    """A .pickle or .pkl. wanted: the net's tree, see `names.named`.
 
-    FileNotFoundError if there is none; SnapshotError for a pickle of anything else than arrays of numbers by name, for
-    one that calls or names what such a pickle does not need, and for a damaged one.
+    FileNotFoundError if there is none; SnapshotError for a pickle of anything but arrays of numbers by name, for one
+    that calls or names what such a pickle does not need, and for a damaged one.
     """
     with raw.reading(path) as file:
         yield named(file.path, _arrays(file), wanted)
@@ -37,8 +37,8 @@ def _arrays(file: RawFile) -> dict[str, LazyArray]:
         if name == VERSION and type(value) is int:
             continue
         if not isinstance(value, PickledArray) or value.data is None:
-            raise SnapshotError(f"{file.path}: entry {name!r}: wanted an array, received {type(value).__name__}")
-        if value.nbytes and value.data.start in starts:  # or a small file could hold much
+            raise SnapshotError(f"{file.path}: entry {name!r}: wanted an array, received {kind(value)}")
+        if value.nbytes and value.data.start in starts:  # else a small file could hold many large arrays
             raise SnapshotError(f"{file.path}: entry {name!r}: wanted numbers of its own, received another's")
         starts.add(value.data.start)
         found[name] = LazyArray(value.shape, value.dtype.newbyteorder("="), partial(value.read, file, name))

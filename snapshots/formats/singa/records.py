@@ -2,8 +2,8 @@
 
 A .bin is records without head, end or index (src/io/binfile_writer.cc): b"sg\\x01\\x00", the key's length (8 bytes,
 little-endian), the key, the value's length (8 bytes), the value, a TensorProto (`readers.tensor_proto`). There is no
-checksum, and a file cut between two records is a whole one of fewer; its .desc, a text with a line for each array,
-tells: given that, `opened` reads the .bin or .model of the same stem in the same folder, which may not be a link, and
+checksum, and a file that was cut between two records looks whole. Its .desc, a text with a line for each array, shows
+that: given a .desc, `opened` reads the .bin or .model of the same stem in the same folder, which may not be a link, and
 compares them.
 """
 
@@ -22,23 +22,23 @@ from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.readers.tensor_proto import Proto
 from singa_lite.snapshots.tree import LazyArray, Tree
 
-#: The key of the number of the version that wrote the file, since 2.0.0. It is no parameter, and not believed.
+#: The key of the version that wrote the file, since 2.0.0. It is no parameter, and often wrong, so that it is ignored.
 VERSION = "SINGA_VERSION"
 
 _MAGIC = b"sg\x01\x00"
 _LENGTH = 8
 
-#: Bytes of a name, more than SINGA's have; and bytes that Python holds of an array, about.
+#: The longest name in bytes, longer than SINGA's; and bytes that Python holds for each array, about.
 _MOST_NAME = 1 << 10
 _ENTRY = 1 << 10
 
 
 @contextmanager
 def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
-    """A .bin, .model or .desc. like: the net's tree, see `singa_names.named`.
+    """A .bin, .model or .desc. wanted: the net's tree, see `names.named`.
 
-    FileNotFoundError if there is none; SnapshotError for anything else than a whole one, for a .desc that has no .bin
-    or .model beside it or does not tell of the same arrays.
+    FileNotFoundError if there is none; SnapshotError unless it is whole, and for a .desc that has no .bin or .model
+    beside it or names other arrays.
     """
     name = os.fsdecode(path)
     described = None
@@ -55,7 +55,7 @@ def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
 
 
 def records(file: RawFile) -> dict[str, Proto]:
-    """The arrays by key, less the version, their numbers unread."""
+    """The arrays by key, without the version. Their numbers are not read."""
     found: dict[str, Proto] = {}
     offset = 0
     while offset < file.size:
@@ -102,7 +102,7 @@ def _lazy(file: RawFile, key: str, proto: Proto) -> LazyArray:
 
 
 def _beside(name: str) -> str:
-    """The file that a .desc is of: of the same stem, in the same folder, and no link to elsewhere."""
+    """The file that a .desc describes: of the same stem, in the same folder, and no link."""
     stem = name[: -len(".desc")]
     tried = [stem + suffix for suffix in (".bin", ".model")]
     for one in tried:

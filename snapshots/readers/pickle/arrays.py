@@ -198,3 +198,8 @@ def _unescaped(data: bytes | memoryview) -> bytes:
 
 def _is_extent(value: object) -> bool:
     return type(value) is int and value >= 0
+
+
+def kind(value: object) -> str:
+    """What a value is, for errors. The value itself may be far longer than the file: one tuple in it many times."""
+    return type(value).__name__.removeprefix("Pickled")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from singa_lite.snapshots.readers.pickle import arrays
-from singa_lite.snapshots.readers.pickle.arrays import Global, PickledArray, PickledDType, Span
+from singa_lite.snapshots.readers.pickle.arrays import Global, PickledArray, PickledDType, Span, kind
 from singa_lite.snapshots.readers.pickle.cursor import Cursor
 from singa_lite.snapshots.readers.raw import RawFile
 
@@ -96,7 +96,7 @@ class Machine:
             raise cursor.wrong(f"the end, received {cursor.file.size - cursor.at} more bytes")
         found = self._pop()
         if self._stack or not isinstance(found, dict):
-            raise cursor.wrong(f"a dictionary and no more, received {_kind(found)}")
+            raise cursor.wrong(f"a dictionary and no more, received {kind(found)}")
         return found
 
     def _push(self, value: object) -> None:
@@ -185,7 +185,7 @@ class Machine:
         """Put keys and values into the dictionary on top of the stack."""
         target = self._pop()
         if not isinstance(target, dict) or len(items) % 2:
-            raise self._cursor.wrong(f"a dictionary and pairs, received {_kind(target)} and {len(items)} values")
+            raise self._cursor.wrong(f"a dictionary and pairs, received {kind(target)} and {len(items)} values")
         for key, value in zip(items[::2], items[1::2], strict=True):
             name = arrays.text(self._cursor.file, key)
             if name in target:
@@ -211,7 +211,7 @@ class Machine:
     def _reduce(self) -> None:
         given, called = self._pop(), self._pop()
         if not isinstance(called, Global) or not isinstance(given, tuple):
-            raise self._cursor.wrong(f"a call of one of NumPy's functions, received one of {_kind(called)}")
+            raise self._cursor.wrong(f"a call of one of NumPy's functions, received one of {kind(called)}")
         made = arrays.called(self._cursor.file, called, given)
         if made is None:
             raise self._cursor.wrong(f"a call of {called.name} as NumPy writes it, received another")
@@ -221,7 +221,7 @@ class Machine:
         state = self._pop()
         target = self._pop()
         if not isinstance(target, PickledArray | PickledDType) or not isinstance(state, tuple):
-            raise self._cursor.wrong(f"the state of an array or a dtype, received that of {_kind(target)}")
+            raise self._cursor.wrong(f"the state of an array or a dtype, received that of {kind(target)}")
         target.build(self._cursor.file, state)
         self._push(target)
 
@@ -234,11 +234,6 @@ class Machine:
         count = self._cursor.number(8)
         if count > self._cursor.file.size - self._cursor.at:
             raise self._cursor.wrong(f"{count} more bytes, received {self._cursor.file.size - self._cursor.at}")
-
-
-def _kind(value: object) -> str:
-    """A value's type, for errors. The value itself may be far longer than the file: one tuple in it many times."""
-    return type(value).__name__
 
 
 #: {opcode: method} of all others.
