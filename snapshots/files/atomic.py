@@ -11,6 +11,7 @@ from io import FileIO
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.files import leftovers
+from singa_lite.snapshots.readers.opening import SelfClosing
 
 
 @contextmanager
@@ -56,15 +57,13 @@ def _target(shown: str) -> str:
 @contextmanager
 def _created(temporary: str, target: str) -> Iterator[FileIO]:
     """Creates a file with no more permissions than the one it replaces, then gives it the same."""
-    if not os.path.exists(target):
-        with open(temporary, "x+b", buffering=0) as file:
-            leftovers.hold(file.fileno())
-            yield file
-        return
-    if not os.path.isfile(target):
+    replaces = os.path.exists(target)
+    if replaces and not os.path.isfile(target):
         raise OSError("wanted a file to replace, received a folder or a device")
-    with open(temporary, "x+b", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        shutil.copymode(target, temporary)
+    permissions = 0o600 if replaces else 0o666
+    with SelfClosing(temporary, "x+b", opener=lambda name, flags: os.open(name, flags, permissions)) as file:
+        if replaces:
+            shutil.copymode(target, temporary)
         leftovers.hold(file.fileno())
         yield file
 
