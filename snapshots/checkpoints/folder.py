@@ -34,12 +34,13 @@ _holders: WeakValueDictionary[str, Folder] = WeakValueDictionary()
 class Folder:
     """One training run's checkpoints. keep: how many of the newest stay; the best one stays beside them."""
 
+    _lock: int | None = None
+
     def __init__(self, path: str | os.PathLike[str], keep: int) -> None:
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"Checkpoint folder: wanted a path, received {path!r}")
         self.path = Path(path)
         self.keep = keep
-        self._lock: int | None = None
         self._holder: tuple[Training, Thread] | None = None
 
     def prepare(self, step: int) -> None:
@@ -104,6 +105,11 @@ class Folder:
             fcntl.flock(self._lock, fcntl.LOCK_UN)  # first, so that after an interrupt here the folder is free
             lock, self._lock = self._lock, None
             os.close(lock)
+
+    def __del__(self) -> None:
+        """Free the folder if an interrupt came before `release`. Only by closing: a forked child has the same lock."""
+        if self._lock is not None:
+            os.close(self._lock)
 
     def probe(self) -> Path:
         """The path of a file that is written and removed again, to see whether that works."""
