@@ -132,8 +132,13 @@ class Saver:
                 copied.wait()
 
         pause = Pause(copying.read_later, copied.wait, give_up)
-        training.net.reads(pause)
-        self._writer.start(work)
+        try:
+            training.net.reads(pause)
+            self._writer.start(work)
+        except BaseException:  # Ctrl-C too: a step would wait for ever for a copy that nobody makes
+            if not claims.setdefault("copied", False):
+                copied.set()
+            raise
         self._written_at = _position(training)
         return pause
 
