@@ -12,7 +12,8 @@ from singa_lite.tensor import Shape, Tensor
 from ._checks import one_input, one_of, positive, where
 from ._storage import storage as checked_storage
 
-_MODES: dict[str, Callable[..., Tensor]] = {
+#: {mode: the operation}
+MODES: dict[str, Callable[..., Tensor]] = {
     "relu": autograd.relu,
     "relu6": autograd.relu6,
     "leaky_relu": autograd.leaky_relu,
@@ -62,7 +63,7 @@ class Activation(Layer):
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.storage = checked_storage(self, storage)
-        self.mode = self._default_mode() if mode is None else one_of(self, "mode", mode, _MODES)
+        self.mode = self._default_mode() if mode is None else one_of(self, "mode", mode, MODES)
         self.gives = "sigmoid" if self.mode == "sigmoid" else ""
         self.options: dict[str, float] = {}
         for owner, what, value in (("leaky_relu", "slope", slope), ("elu", "alpha", alpha)):
@@ -77,15 +78,15 @@ class Activation(Layer):
     def _default_mode(self) -> str:
         """ "relu". ValueError for a name that is another function's, such as "tanh" or "Tanh_2": it was meant."""
         letters = re.sub("[^a-z0-9]", "", self.name.lower())
-        known = {name.replace("_", ""): name for name in (*_MODES, *_OTHERS)}
+        known = {name.replace("_", ""): name for name in (*MODES, *_OTHERS)}
         meant = known.get(letters, known.get(letters.rstrip("0123456789"), "relu"))
         if meant == "relu":
             return meant
         hint = f"Activation({self.name!r}, {meant!r})"
-        if meant in _OTHERS:
+        if meant not in MODES:
             hint = "layers.Softmax(name)" if meant == "softmax" else f"there is none for {meant!r}"
         raise ValueError(
-            f"{where(self)}: wanted a mode of {', '.join(_MODES)} beside a name that is a function's, received none, "
+            f"{where(self)}: wanted a mode of {', '.join(MODES)} beside a name that is a function's, received none, "
             f"which is 'relu'; {hint}"
         )
 
@@ -95,4 +96,4 @@ class Activation(Layer):
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ...) -> the same shape."""
-        return _MODES[self.mode](x, **self.options)
+        return MODES[self.mode](x, **self.options)

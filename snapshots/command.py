@@ -1,4 +1,4 @@
-"""`python -m singa_lite snapshot`: what is in a file, the same in another format, what two files differ in."""
+"""`python -m singa_lite snapshot`: says what is in a file, converts it, and compares two files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import foreign, formats
+from singa_lite.snapshots import formats, weights_tree
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.manifest import digest
@@ -25,8 +25,8 @@ SHOWN = 12
 #: Bytes that are copied at once.
 _PIECE = 1 << 20
 
-#: The attribute that names arrays which a reader passed over; and those whose loss is told.
-_UNREAD, _TOLD = "left_out", ("optimizer", "step")
+#: The attribute that names arrays which a reader left out; and attributes that are named where the target lacks them.
+_UNREAD, _REPORTED = "left_out", ("optimizer", "step")
 
 
 class Difference(NamedTuple):
@@ -40,16 +40,16 @@ class Difference(NamedTuple):
 
 
 class Converted(NamedTuple):
-    """How many arrays were written; and entries and attributes of the origin that the target has no place for."""
+    """How many arrays were written; and entries and attributes of the origin that the target's format cannot hold."""
 
     arrays: int
     left_out: list[str]
 
     def __str__(self) -> str:
         branches = Counter(name.partition("/")[0] for name in self.left_out if "/" in name)
-        told = [f"{count} below {branch}/" for branch, count in branches.items()]
-        told += [name for name in self.left_out if "/" not in name]
-        return f"{self.arrays} arrays" + (f"; left out: {', '.join(told)}" if told else "")
+        lost = [f"{count} below {branch}/" for branch, count in branches.items()]
+        lost += [name for name in self.left_out if "/" not in name]
+        return f"{self.arrays} arrays" + (f"; left out: {', '.join(lost)}" if lost else "")
 
 
 def inspected(path: str) -> Iterator[str]:
@@ -57,26 +57,26 @@ def inspected(path: str) -> Iterator[str]:
 
     Every array is read, and verified where the file has digests. SnapshotError for a file that cannot be read.
     """
-    with formats.opened(path) as source:
+    with formats.opened(path) as snapshot:
         yield f"{os.path.basename(path)}: {formats.of_path(path).name}, {os.path.getsize(path):,} bytes"
-        for name, value in source.attributes.items():
+        for name, value in snapshot.attributes.items():
             yield f"  {name} = {value}"
-        total, width = 0, max(map(len, source.arrays), default=0)
-        for name, lazy in source.arrays.items():
-            form = f"{lazy.dtype.name:<8} {lazy.shape!s:<20}"
-            array = source.read(name)
+        total, width = 0, max(map(len, snapshot.arrays), default=0)
+        for name, lazy in snapshot.arrays.items():
+            spec = f"{lazy.dtype.name:<8} {lazy.shape!s:<20}"
+            array = snapshot.read(name)
             total += array.nbytes
-            yield f"  {name:<{width}}  {form} {array.nbytes:>14,}  {digest(array)[:SHOWN]}"
-        yield f"{len(source.arrays)} arrays, {total:,} bytes"
+            yield f"  {name:<{width}}  {spec} {array.nbytes:>14,}  {digest(array)[:SHOWN]}"
+        yield f"{len(snapshot.arrays)} arrays, {total:,} bytes"
 
 
 def convert(origin: str, target: str, weights_only: bool = False) -> Converted:
     """Write what is in a file to another one, in the format of its suffix. weights_only: as for `formats.save`.
 
-    Another program's file is copied as it is to one of the same format, if that is one of names and layouts that are
-    not ours: there and back, something would be lost, such as bfloat16. SINGA's files do not say which matrix is a
-    convolution's and which a dense layer's, so they go to formats alone that keep arrays as they are. SnapshotError for
-    what cannot be read or written.
+    Between two files of one format with other names and layouts than ours, another program's file is copied as it is:
+    to convert it there and back would lose something, such as bfloat16. SINGA's files do not say which matrix is a
+    convolution's and which a dense layer's, so they are converted only to formats that keep arrays as they are.
+    SnapshotError for what cannot be read or written.
     """
     before, after = formats.of_path(origin), formats.of_path(target)
     if after.converts_layouts and not before.is_written:
@@ -84,32 +84,32 @@ def convert(origin: str, target: str, weights_only: bool = False) -> Converted:
             f"{target}: wanted to know the layers that the arrays of {origin} are of, to lay them out as wanted there; "
             "load it into a net, and save that"
         )
-    with formats.opened(origin) as source:
-        if before is after and before.converts_layouts and foreign.is_marked(source.attributes):
+    with formats.opened(origin) as snapshot:
+        if before is after and before.converts_layouts and weights_tree.is_marked(snapshot.attributes):
             _copy(origin, target)
-            return Converted(len(source.arrays) + len(_unread(source)), [])
-        contents = Tree(source.arrays, source.attributes | {"entries": len(source.arrays)}, source.path)
+            return Converted(len(snapshot.arrays) + len(_unread(snapshot)), [])
+        contents = Tree(snapshot.arrays, snapshot.attributes | {"entries": len(snapshot.arrays)}, snapshot.path)
         contents.attributes.pop(_UNREAD, None)
         if not before.has_optimizer:
-            foreign.mark(contents)
+            weights_tree.mark(contents)
         formats.write(contents, target, weights_only=weights_only)
         with formats.opened(target) as written:
             lost = [path for path in contents.arrays if path not in written.arrays]
-            told = [name for name in _TOLD if name in contents.attributes and name not in written.attributes]
-    left_out = [*lost, *(f"attribute {name}" for name in told), *_unread(source)]
+            without = [name for name in _REPORTED if name in contents.attributes and name not in written.attributes]
+    left_out = [*lost, *(f"attribute {name}" for name in without), *_unread(snapshot)]
     return Converted(len(contents.arrays) - len(lost), left_out)
 
 
 def _copy(origin: str, target: str) -> None:
-    with raw.reading(origin) as stored, replacing(target) as file:
-        for start in range(0, stored.size, _PIECE):
-            output.write_all(file, stored.read("the file", start, min(_PIECE, stored.size - start)).data)
+    with raw.reading(origin) as source, replacing(target) as file:
+        for start in range(0, source.size, _PIECE):
+            output.write_all(file, source.read("the file", start, min(_PIECE, source.size - start)).data)
 
 
-def _unread(source: Tree) -> list[str]:
-    """The arrays of another program's file that its reader says it passed over."""
+def _unread(snapshot: Tree) -> list[str]:
+    """The names of arrays in another program's file that its reader left out."""
     try:
-        return list(map(str, json.loads(str(source.attributes.get(_UNREAD)))))
+        return list(map(str, json.loads(str(snapshot.attributes.get(_UNREAD)))))
     except (TypeError, ValueError, RecursionError):  # it says nothing
         return []
 
@@ -117,8 +117,8 @@ def _unread(source: Tree) -> list[str]:
 def differences(first: str, second: str) -> Iterator[Difference]:
     """What two files, of any formats, differ in: attributes, then entries in the order of the first.
 
-    An attribute that one alone has is a difference, such as the step of an optimizer, but not where the other has no
-    place for it: files of other programs, and formats without an optimizer, have few attributes or none.
+    An attribute of one file alone, such as the step of an optimizer, is a difference if both files can hold it. Files
+    of other programs, and formats without an optimizer, have few attributes or none.
     """
     with formats.opened(first) as a, formats.opened(second) as b:
         yield from _of_attributes(a, b, formats.holds_optimizer(first, a) and formats.holds_optimizer(second, b))
@@ -128,9 +128,9 @@ def differences(first: str, second: str) -> Iterator[Difference]:
 
 
 def _of_attributes(a: Tree, b: Tree, both_keep: bool) -> Iterator[Difference]:
-    """both_keep: whether one that is missing says something."""
+    """both_keep: whether an attribute of one alone is a difference."""
     for name in {**a.attributes, **b.attributes}:
-        found = [repr(source.attributes[name]) for source in (a, b) if name in source.attributes]
+        found = [repr(tree.attributes[name]) for tree in (a, b) if name in tree.attributes]
         if len(found) == 2 and a.attributes[name] != b.attributes[name]:
             yield Difference(f"attribute {name}", ", ".join(found))
         elif len(found) == 1 and both_keep:
@@ -142,9 +142,9 @@ def _of_entry(name: str, a: Tree, b: Tree) -> Iterator[Difference]:
     if name not in b.arrays:
         yield Difference(name, "only in the first")
         return
-    forms = [(lazy.shape, lazy.dtype.name) for lazy in (a.arrays[name], b.arrays[name])]
-    if forms[0] != forms[1]:
-        yield Difference(name, "{} {}, {} {}".format(*forms[0], *forms[1]))
+    specs = [(lazy.shape, lazy.dtype.name) for lazy in (a.arrays[name], b.arrays[name])]
+    if specs[0] != specs[1]:
+        yield Difference(name, "{} {}, {} {}".format(*specs[0], *specs[1]))
         return
     one, other = (array.astype(array.dtype.newbyteorder("="), copy=False) for array in (a.read(name), b.read(name)))
     if one.tobytes() != other.tobytes():

@@ -7,26 +7,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from math import isfinite
-from types import NoneType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.errors import SnapshotError, SnapshotVersionError
 from singa_lite.snapshots.readers import guarded_json
+from singa_lite.snapshots.readers.file_state import FileState
+from singa_lite.snapshots.readers.guarded_json import Unchecked
 from singa_lite.snapshots.readers.hdf5 import guarded
-from singa_lite.snapshots.readers.state import State
 from singa_lite.tensor import Shape
 
-#: Of the manifest's form.
+#: The version of the manifest that is written; a reader refuses a higher one.
 VERSION = 1
 
+#: The value of an attribute of a tree.
 Attribute = str | int | float | bool | None
 
 
-class Entry(NamedTuple):
-    """What is known of an array. sha256: of its bytes in C order, little-endian, as hexadecimal digits."""
+class ManifestEntry(NamedTuple):
+    """An array: shape, name of its dtype, and SHA-256 of its bytes in C order, little-endian, in hexadecimal digits."""
 
     shape: Shape
     dtype: str
@@ -35,33 +36,33 @@ class Entry(NamedTuple):
 
 @dataclass
 class Manifest:
-    """Made while arrays are written, stored behind them, and checked against while they are read."""
+    """Digests of all arrays: a writer enters each and stores the manifest last, a reader checks each against it."""
 
     attributes: dict[str, Attribute] = field(default_factory=dict)
-    entries: dict[str, Entry] = field(default_factory=dict)
-    _checked: dict[str, State] = field(default_factory=dict, compare=False, repr=False)
+    entries: dict[str, ManifestEntry] = field(default_factory=dict)
+    _checked: dict[str, FileState] = field(default_factory=dict, compare=False, repr=False)
 
-    def enter(self, path: str, array: NDArray[Any]) -> None:
-        """Note an array that is being written."""
-        self.entries[path] = Entry(array.shape, array.dtype.name, digest(array))
+    def enter(self, path: str, array: Array) -> None:
+        """Add an array that is being written."""
+        self.entries[path] = ManifestEntry(array.shape, array.dtype.name, digest(array))
 
-    def check(self, where: str, path: str, array: NDArray[Any], state: State | None = None) -> None:
+    def check(self, where: str, path: str, array: Array, state: FileState | None = None) -> None:
         """SnapshotError that names the array unless it is, byte for byte, the one that was written. where: the file.
 
-        state: the file's; what was checked in this state is not hashed again.
+        state: of the file; an array that was checked in this state is not hashed again.
         """
         if state is not None and self._checked.get(path) == state:
             return
         entry = self.entries.get(path)
         if entry is None:
             raise SnapshotError(f"{where}: entry {path!r}: wanted one of the manifest's")
-        form = array.shape, array.dtype.name
-        if form != entry[:2]:
-            raise SnapshotError(f"{where}: entry {path!r}: wanted {entry.shape} {entry.dtype}, received {form}")
-        found = digest(array)
-        if found != entry.sha256:
+        found = array.shape, array.dtype.name
+        if found != entry[:2]:
+            raise SnapshotError(f"{where}: entry {path!r}: wanted {entry.shape} {entry.dtype}, received {found}")
+        sha = digest(array)
+        if sha != entry.sha256:
             raise SnapshotError(
-                f"{where}: entry {path!r} is damaged: wanted bytes with SHA-256 {entry.sha256}, received {found}"
+                f"{where}: entry {path!r} is damaged: wanted bytes with SHA-256 {entry.sha256}, received {sha}"
             )
         if state is not None:
             self._checked[path] = state
@@ -74,20 +75,20 @@ class Manifest:
 
     @property
     def sha256(self) -> str:
-        """The SHA-256 of `to_bytes`, which has the digest of every array."""
+        """The SHA-256 of `to_bytes`. It covers the digest of every array."""
         return sha256(self.to_bytes()).hexdigest()
 
 
-def read(where: str, data: bytes, wanted: Any, size: int) -> Manifest:
+def read(where: str, data: bytes, wanted: object, size: int) -> Manifest:
     """The manifest of these bytes. where: the file; wanted: the digest stored beside it; size: bytes of the file.
 
-    SnapshotError for anything else, and, before it is parsed, for what would take more memory than the file deserves.
+    SnapshotError for anything else. A text that would take too much memory is refused before it is parsed.
     """
     found = sha256(data).hexdigest()
     if found != wanted:
         raise SnapshotError(f"{where}: the manifest is damaged: wanted SHA-256 {wanted}, received {found}")
     guarded_json.check_text(where, "the manifest", data, size)
-    contents = guarded_json.parsed(where, "the manifest", data)
+    contents: dict[str, Unchecked] = guarded_json.parsed(where, "the manifest", data)
     try:
         version = contents["manifest"]
         if type(version) is int and version > VERSION:
@@ -112,18 +113,20 @@ def in_hdf5(file: guarded.File, entry: str, sha256: str, group: str = "") -> Man
     return read(file.path, file.read(entry).tobytes(), file.attribute(sha256, group), file.size)
 
 
-def plain(where: str, given: Mapping[str, Any]) -> dict[str, Attribute]:
+def plain(where: str, given: Mapping[str, object]) -> dict[str, Attribute]:
     """A copy of a file's attributes. SnapshotError names one that is no text, finite number, truth value or None."""
+    found: dict[str, Attribute] = {}
     for name, value in given.items():
-        if type(value) not in (str, int, float, bool, NoneType) or (type(value) is float and not isfinite(value)):
+        if not isinstance(value, Attribute) or (isinstance(value, float) and not isfinite(value)):
             raise SnapshotError(
                 f"{where}: attribute {name!r}: wanted a text or a finite number, received {value!r:.100}"
             )
-    return dict(given)
+        found[name] = value
+    return found
 
 
-def _entries(where: str, given: Mapping[str, Any]) -> dict[str, Entry]:
-    found: dict[str, Entry] = {}
+def _entries(where: str, given: Mapping[str, Unchecked]) -> dict[str, ManifestEntry]:
+    found: dict[str, ManifestEntry] = {}
     for path, (shape, dtype, sha) in given.items():
         if type(shape) is not list or not all(type(extent) is int and extent >= 0 for extent in shape):
             raise SnapshotError(f"{where}: entry {path!r}: wanted a shape, received {shape!r:.100}")
@@ -131,11 +134,11 @@ def _entries(where: str, given: Mapping[str, Any]) -> dict[str, Entry]:
             raise SnapshotError(
                 f"{where}: entry {path!r}: wanted a dtype and a digest, received {dtype!r:.50}, {sha!r:.50}"
             )
-        found[path] = Entry(tuple(shape), dtype, sha)
+        found[path] = ManifestEntry(tuple(shape), dtype, sha)
     return found
 
 
-def digest(array: NDArray[Any]) -> str:
+def digest(array: Array) -> str:
     """SHA-256 of an array's bytes in C order, little-endian."""
     plain = np.ascontiguousarray(array)
     little = plain.astype(plain.dtype.newbyteorder("<"), copy=False)

@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.errors import SnapshotError
 from singa_lite.net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
 from singa_lite.snapshots.manifest import Attribute
-from singa_lite.snapshots.tree import VERSION, Form, Lazy, Tree, check_format, entries_of, step_of
+from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, entries_of, step_of
 from singa_lite.tensor import Tensor, to_numpy
 
 
 def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
-    """The tree of a net as it stands. whole_step: SnapshotError after an unfinished one."""
+    """The tree of a net as it stands. whole_step: an unfinished step is a SnapshotError."""
     if whole_step and net.unfinished_at:
         raise SnapshotError(
             f"save: wanted a whole step, but the last backward() was left at layer {net.unfinished_at!r}"
@@ -29,17 +28,17 @@ def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
     attributes["wiring"] = json.dumps(wiring(net))
     if net.optimizer is not None:
         attributes |= {"optimizer": type(net.optimizer).__name__, "step": net.optimizer.step}
-    arrays = {path: Lazy(t.shape, t.dtype, partial(to_numpy, t)) for path, t in tensors(net).items()}
+    arrays = {path: LazyArray(t.shape, t.dtype, partial(to_numpy, t)) for path, t in tensors(net).items()}
     return Tree(arrays, attributes | {"entries": len(arrays)})
 
 
-def wiring(net: FeedForwardNet) -> list[dict[str, Any]]:
-    """For each layer, in topological order, what formats need whose layouts depend on what surrounds it.
+def wiring(net: FeedForwardNet) -> list[dict[str, object]]:
+    """For each layer, in topological order, what surrounds it: Keras's layout of its arrays depends on that.
 
     inputs, outputs: sample shapes; sources: [[layer, number of its output], ...]; shares: the layer whose parameters it
     uses, if they are not its own.
     """
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, object]] = []
     for layer, sources in net.ordered():
         inputs = [net.output_shapes(name)[number] for name, number in sources] or layer.input_sample_shapes
         entry = {"inputs": inputs, "outputs": net.output_shapes(layer.name), "sources": sources}
@@ -56,8 +55,8 @@ def restore(
     """Put what a snapshot holds into the net's tensors. optimizer: whether its state too; None: if there is one.
 
     SnapshotError names the first entry that is missing, extra, or of another shape or dtype. All entries are read
-    once before the first is put in place, so one that cannot be read changes nothing. last_check: called when all that
-    fits, before anything changes; an error of its own changes nothing. Forgets an unfinished step.
+    once before the net changes, so one that cannot be read changes nothing. last_check: called after these checks and
+    before the net changes; if it raises, nothing changes. Forgets an unfinished step.
     """
     check_format(snapshot)
     receiver = net.optimizer if optimizer is None or optimizer else None
@@ -81,8 +80,8 @@ def restore(
     net.discard_step()
 
 
-def _read_again(snapshot: Tree, path: str) -> NDArray[Any]:
-    """An array that has been read before. One at a time is held, so a file that is changed meanwhile is found late."""
+def _read_again(snapshot: Tree, path: str) -> Array:
+    """Reads an array a second time, as the first copy was not kept. The file may have been changed in between."""
     try:
         return snapshot.read(path)
     except SnapshotError as error:
@@ -91,7 +90,7 @@ def _read_again(snapshot: Tree, path: str) -> NDArray[Any]:
 
 
 def tensors(net: FeedForwardNet) -> dict[str, Tensor]:
-    """All that a net and its optimizer keep, by path."""
+    """All tensors of a net and its optimizer that a snapshot holds, by path."""
     names = [] if net.optimizer is None else _names(net, net.optimizer)
     return _of_layers(net) | _of_optimizer(net.optimizer, names)
 
@@ -102,14 +101,14 @@ def _of_layers(net: FeedForwardNet) -> dict[str, Tensor]:
 
 
 def _of_optimizer(optimizer: Optimizer | None, names: Collection[str]) -> dict[str, Tensor]:
-    """The state of the parameters of these names."""
+    """The optimizer's state of the parameters of these names."""
     if optimizer is None:
         return {}
     return {f"optimizer/{name}/{slot}": t for name in names for slot, t in optimizer.state[name].items()}
 
 
 def _names(net: FeedForwardNet, optimizer: Optimizer) -> list[str]:
-    """The net's parameters that there is state of, in its order. SnapshotError for state of anything else."""
+    """Parameters that the optimizer has state of, in the net's order. SnapshotError for state of anything else."""
     parameters = net.parameters()
     strangers = [key for key in optimizer.state if key not in parameters]
     if strangers:
@@ -118,7 +117,7 @@ def _names(net: FeedForwardNet, optimizer: Optimizer) -> list[str]:
 
 
 def _checked_step(snapshot: Tree, optimizer: Optimizer) -> int:
-    """The optimizer's step in the file, once it is clear that the file is of an optimizer of this kind."""
+    """The optimizer's step in the file. SnapshotError unless the file is of an optimizer of this class."""
     wanted, found = type(optimizer).__name__, snapshot.attributes.get("optimizer")
     if not isinstance(found, str) or found != wanted:
         raise SnapshotError(
@@ -129,22 +128,22 @@ def _checked_step(snapshot: Tree, optimizer: Optimizer) -> int:
 
 
 def _updated(snapshot: Tree, parameters: list[str]) -> list[str]:
-    """The parameters that the file has optimizer state of; the others had not been updated when it was written."""
+    """The parameters that the file has optimizer state of: those that had been updated when it was written."""
     heads = {path.rpartition("/")[0] for path in snapshot.arrays}
     return [name for name in parameters if f"optimizer/{name}" in heads]
 
 
-def _wanted(net: FeedForwardNet, optimizer: Optimizer | None, updated: list[str]) -> dict[str, Form]:
-    wanted: dict[str, Form] = {path: (tensor.shape, tensor.dtype) for path, tensor in _of_layers(net).items()}
+def _wanted(net: FeedForwardNet, optimizer: Optimizer | None, updated: list[str]) -> dict[str, ArraySpec]:
+    wanted = {path: ArraySpec(tensor.shape, tensor.dtype) for path, tensor in _of_layers(net).items()}
     if optimizer is not None:
         parameters = net.parameters()
         for name in updated:
             for slot in optimizer.slots:
-                wanted[f"optimizer/{name}/{slot}"] = optimizer.slot_form(slot, parameters[name])
+                wanted[f"optimizer/{name}/{slot}"] = ArraySpec(*optimizer.slot_form(slot, parameters[name]))
     return wanted
 
 
-def _check_entries(snapshot: Tree, wanted: Mapping[str, Form], ignored: tuple[str, ...]) -> None:
+def _check_entries(snapshot: Tree, wanted: Mapping[str, ArraySpec], ignored: tuple[str, ...]) -> None:
     """SnapshotError unless the file's entries are those wanted. ignored: beginnings of paths that may be there."""
     for path, (shape, dtype) in wanted.items():
         if path not in snapshot.arrays:
@@ -163,7 +162,7 @@ def _check_entries(snapshot: Tree, wanted: Mapping[str, Form], ignored: tuple[st
 
 
 def _make_room(net: FeedForwardNet, optimizer: Optimizer, names: Collection[str]) -> None:
-    """Let there be state of these parameters, as before if memory runs out."""
+    """Make state of these parameters where there is none. If memory runs out, what was made is dropped."""
     parameters = net.parameters()
     fresh = [name for name in names if name not in optimizer.state]
     try:
@@ -176,7 +175,7 @@ def _make_room(net: FeedForwardNet, optimizer: Optimizer, names: Collection[str]
 
 
 def _clear(optimizer: Optimizer, names: Collection[str]) -> None:
-    """Set all other state to zeros, as before a first update; the tensors stay, a recorded step may read them."""
+    """Set all other state to zeros, as before a first update. The tensors stay, as recorded steps read them."""
     for key in optimizer.state.keys() - set(names):
         for tensor in optimizer.state[key].values():
             tensor.copy_from_numpy(np.zeros(tensor.shape, tensor.dtype))

@@ -1,39 +1,44 @@
-"""The one noun of all formats: a tree of arrays by path, made when they are asked for, and attributes."""
+"""What all formats hold: a tree of arrays by path, each made when it is asked for, and attributes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array, DType
 from singa_lite.errors import SnapshotError, SnapshotVersionError
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.tensor import Shape
 
-#: Of the tree's form; a reader refuses a number above its own. 2: with `layers` and a manifest.
+#: The version of trees that are written; a reader refuses a higher one. Since 2 there are `layers` and a manifest.
 VERSION = 2
 
-Form = tuple[Shape, np.dtype[Any]]
 
-
-class Lazy(NamedTuple):
-    """An array that is made when it is asked for: writers hold one at a time. fetch(): C order, on the host."""
+class ArraySpec(NamedTuple):
+    """Shape and dtype of an entry, known before its bytes are read."""
 
     shape: Shape
-    dtype: np.dtype[Any]
-    fetch: Callable[[], NDArray[Any]]
+    dtype: DType
+
+
+class LazyArray(NamedTuple):
+    """An array that is made when asked for, so that a writer holds one at a time. fetch(): C order, on the host."""
+
+    shape: Shape
+    dtype: DType
+    fetch: Callable[[], Array]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the elements."""
         return prod(self.shape) * self.dtype.itemsize
 
-    def fetched(self, where: str) -> NDArray[Any]:
-        """The array. SnapshotError unless it has the form that was announced. where: file and entry."""
+    def fetched(self, where: str) -> Array:
+        """The array. SnapshotError unless it has the announced shape and dtype. where: file and entry."""
         array = np.asarray(self.fetch(), order="C")
         if (array.shape, array.dtype) != (self.shape, self.dtype):
             raise SnapshotError(
@@ -52,16 +57,16 @@ class Tree:
     `net_tree.wiring` says), and of a compiled net optimizer ("SGD") and step; path: the file's name, for errors.
     """
 
-    arrays: dict[str, Lazy]
+    arrays: dict[str, LazyArray]
     attributes: dict[str, Attribute] = field(default_factory=dict)
     path: str = ""
 
     @property
-    def shapes(self) -> dict[str, Form]:
+    def specs(self) -> dict[str, ArraySpec]:
         """Shape and dtype of each array."""
-        return {entry: (lazy.shape, lazy.dtype) for entry, lazy in self.arrays.items()}
+        return {entry: ArraySpec(lazy.shape, lazy.dtype) for entry, lazy in self.arrays.items()}
 
-    def read(self, entry: str) -> NDArray[Any]:
+    def read(self, entry: str) -> Array:
         """The array at a path of the tree. SnapshotError for one that is not there or damaged."""
         if entry not in self.arrays:
             raise SnapshotError(f"{self.path}: wanted one of its entries, received {entry!r}")
@@ -69,7 +74,7 @@ class Tree:
 
 
 def check_format(snapshot: Tree) -> None:
-    """SnapshotError unless the attributes say that it is a tree of a version that is known."""
+    """SnapshotError unless the attributes are of a tree, and of a version that is known."""
     check_kind(snapshot.path, snapshot.attributes.get("format"))
     checked_version(snapshot.path, snapshot.attributes.get("version"))
 
@@ -89,12 +94,12 @@ def checked_version(where: str, given: object) -> int:
 
 
 def step_of(snapshot: Tree) -> int:
-    """The attribute `step`, the optimizer's. SnapshotError for what is no number from 0."""
+    """The attribute `step`, the optimizer's. SnapshotError unless it is a number from 0."""
     return _number(snapshot.path, "step", snapshot.attributes.get("step"))
 
 
 def entries_of(snapshot: Tree) -> int:
-    """The attribute `entries`, how many arrays were written. SnapshotError for what is no number from 0."""
+    """The attribute `entries`, how many arrays were written. SnapshotError unless it is a number from 0."""
     return _number(snapshot.path, "entries", snapshot.attributes.get("entries"))
 
 

@@ -1,28 +1,28 @@
-"""Writing while training goes on: a copy of the net on the host, and a thread that writes it."""
+"""Writes while training goes on: from a copy of the net on the host, in a thread."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.array_types import Array
+from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import Block, Tensor, to_numpy
 
 Work = Callable[[], None]
 
-#: Paths of what nothing writes before a step's first update.
+#: Beginnings of paths of tensors that a step does not write before its first update.
 _CHANGED_LAST = ("parameters/", "optimizer/")
 
 
 class Copying(NamedTuple):
-    """A copy of a net that has begun. contents: valid once `finish` has been called, by any thread.
+    """A copy of a net that was begun. contents: valid once `finish` was called, by any thread.
 
-    read_later: the blocks that `finish` reads; nobody may write them before it is done.
+    read_later: the blocks that `finish` reads; they may not be written before it is done.
     """
 
     contents: Tree
@@ -31,30 +31,30 @@ class Copying(NamedTuple):
 
 
 class HostCopy:
-    """One copy of a net's bytes. Its memory is used again at the next copy: fresh memory would take longer than that.
+    """One copy of a net's bytes. Its memory is used again for the next copy: fresh memory would take longer than that.
 
     Only what a forward pass changes is copied at once. A training step changes parameters and the optimizer's state
-    after that, so that they are copied while it runs.
+    after its forward pass, so that they are copied during it.
     """
 
     def __init__(self) -> None:
-        self._arrays: dict[str, NDArray[Any]] = {}
+        self._arrays: dict[str, Array] = {}
 
     def reserve(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take the memory now, touched, as the system gives it only then."""
+        """Take the memory now. It is filled, as the system gives pages only when they are touched."""
         for path, tensor in tensors.items():
             array = tensor.device.array(tensor)
             if isinstance(array, np.ndarray):
                 self._room(path, array).fill(0)
 
     def begin(self, contents: Tree, tensors: Mapping[str, Tensor]) -> Copying:
-        """Copy the tree's arrays that are tensors'; the copy is valid until the next call."""
-        copied: dict[str, Lazy] = {}
-        later: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        """Copy those of the tree's arrays that are the tensors'. The copy is valid until the next call."""
+        copied: dict[str, LazyArray] = {}
+        later: list[tuple[Array, Array]] = []
         blocks: set[Block] = set()
         for path, tensor in tensors.items():
             array = tensor.device.array(tensor)
-            if not isinstance(array, np.ndarray):  # a GPU's, which come over into memory of their own
+            if not isinstance(array, np.ndarray):  # a GPU's: `to_numpy` copies it to the host
                 copied[path] = _lazy(to_numpy(tensor))
                 continue
             kept = self._room(path, array)
@@ -71,23 +71,22 @@ class HostCopy:
 
         return Copying(replace(contents, arrays=contents.arrays | copied), finish, frozenset(blocks))
 
-    def _room(self, path: str, array: NDArray[Any]) -> NDArray[Any]:
-        """Memory for an array, lying as it does: the writer brings the values in order, in its own time."""
+    def _room(self, path: str, array: Array) -> Array:
+        """Memory for an array, with its strides, so that the copy is fast. The writer brings it into C order later."""
         kept = self._arrays.get(path)
         if kept is None or (kept.shape, kept.dtype, kept.strides) != (array.shape, array.dtype, array.strides):
             kept = self._arrays[path] = np.empty_like(array)
         return kept
 
 
-def _lazy(array: NDArray[Any]) -> Lazy:
-    return Lazy(array.shape, array.dtype, lambda: np.ascontiguousarray(array).reshape(array.shape))
+def _lazy(array: Array) -> LazyArray:
+    return LazyArray(array.shape, array.dtype, lambda: np.ascontiguousarray(array).reshape(array.shape))
 
 
 class Writer:
-    """Does one piece of work at a time. background: in a thread; else at once, before `start` returns.
+    """Does one piece of work at a time. background: in a thread; else `start` does it before it returns.
 
-    An error of the thread's is raised by the next call, once. The thread stays until `close`, as each new one would
-    take some memory for itself.
+    The next call raises an error of the thread, once. One thread is used until `close`, as each new one takes memory.
     """
 
     def __init__(self, background: bool) -> None:
@@ -101,7 +100,7 @@ class Writer:
         return self._work is not None and not self._work.done()
 
     def start(self, work: Work) -> None:
-        """Begin, once the work before it is done."""
+        """Begin the work, once the work before it is done."""
         self.wait()
         if not self.background:
             work()
@@ -111,7 +110,7 @@ class Writer:
         self._work = self._thread.submit(work)
 
     def wait(self) -> None:
-        """Until nothing is under way."""
+        """Wait until no work is under way; raises its error."""
         if self._work is not None:
             wait([self._work])
         self.check()
@@ -123,7 +122,7 @@ class Writer:
             done.result()
 
     def close(self) -> None:
-        """Let the thread end, after the work that may be under way."""
+        """Let the thread end after the work that is under way."""
         if self._thread is not None:
             self._thread.shutdown(wait=False)
             self._thread = None

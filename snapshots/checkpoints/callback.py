@@ -19,7 +19,7 @@ from singa_lite.snapshots.checkpoints.trained import steps_of
 class Checkpoint(Callback):
     """Writes checkpoints to a folder: `fit(..., callbacks=[..., Checkpoint("run")], resume="auto")`.
 
-    Give it last: what a callback behind it does at a step or an epoch's end is not in the checkpoint of that place.
+    Give it last: what a callback behind it does at a step or an epoch's end is not in the checkpoint of then.
 
     folder: of this run alone, made if it is not there. every_steps, every_minutes: when to write; with neither at the
     end of each epoch. In any case at the end of the training, and at SIGTERM and Ctrl-C: after the step that is under
@@ -63,10 +63,10 @@ class Checkpoint(Callback):
         self._check_monitor(training)
         self.folder.prepare(step)
         self.folder.hold(training)
-        self._saver.give_up()  # a thread of a run that was interrupted
+        self._saver.give_up()  # wait for the thread of a run that was interrupted
         self._saver, self._due, self._is_prepared = Saver(self.folder, self.background), False, False
         if self.monitor.begin(progress.history, progress.epoch) and progress.batch == 0 and file.exists():
-            self.folder.mark_best(file)  # as a process that was killed may not have come to it
+            self.folder.mark_best(file)  # a process that was killed may not have done it
         self._signals.install(training)
 
     def on_batch(self, training: Training) -> None:
@@ -81,32 +81,32 @@ class Checkpoint(Callback):
         self._leave_if_asked(training)
 
     def on_validation_batch(self, training: Training) -> None:
-        """Leave if asked to: the validation is done anew then. What waits for the next step would wait too long."""
+        """Leave if asked to; the validation is done anew then. A checkpoint does not wait for the step after it."""
         self._saver.begin().wait()
         self._leave_if_asked(training)
 
     def on_epoch(self, training: Training) -> None:
-        """Write if it is time, or if there is none better."""
+        """Write if it is time, or if this epoch is the best."""
         self._saver.check()
         self._due |= self.every_epoch
         try:
             best = self.monitor.look(training.progress.history)
         except ValueError:
-            self._write_if_due(training)  # what was trained is not lost
+            self._write_if_due(training)  # so that this epoch is not lost
             raise
-        if best:  # of this epoch, so that another one under way is waited for
+        if best:  # it must be of this epoch, so `start` waits for one under way
             self._due = False
             self._saver.start(training, best)
         self._write_if_due(training)
         self._leave_if_asked(training)
 
     def on_end(self, training: Training, error: BaseException | None) -> None:
-        """Write what has not been written, unless an error ended it: a net may be half updated then."""
+        """Write what has not been written, unless an error ended the training: the net may be half updated then."""
         try:
             if error is None:
                 self._finish(training)
                 self._leave_if_received()
-            elif self._signals.has_left(error):  # by another of these, after a whole step
+            elif self._signals.has_left(error):  # another Checkpoint left, after a whole step
                 self._finish(training)
             elif not isinstance(error, KeyboardInterrupt):
                 self._saver.give_up()
@@ -119,7 +119,7 @@ class Checkpoint(Callback):
     # ---- how
 
     def _check_monitor(self, training: Training) -> None:
-        """ValueError at once for an entry that will never be there, and not after an epoch."""
+        """ValueError for an entry that will never be there: now, not after an epoch."""
         entry = self.monitor.entry or ""
         if entry.startswith("val_") and not training.validates:
             raise ValueError(f"Checkpoint monitor: wanted fit with validation_data for {entry!r}, received none")
@@ -147,7 +147,7 @@ class Checkpoint(Callback):
             self._signals.leave(f"a checkpoint is in {self.folder.path}")
 
     def _leave_with(self, error: BaseException) -> None:
-        """Leave as a signal asks that came together with an error, which is told."""
+        """Leave if a signal came together with an error, which becomes a warning."""
         if self._signals.received and isinstance(error, Exception):
             warn(f"fit was asked to leave, and ended by {error!r}")
             self._leave_if_received()

@@ -1,4 +1,4 @@
-"""All on which the last bit of a number may depend: versions, kernels, threads, and the settings of the training."""
+"""What the last bit of a number may depend on: versions, kernels, threads, and the settings of the training."""
 
 from __future__ import annotations
 
@@ -6,36 +6,38 @@ import platform
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 import numpy as np
 
 from singa_lite import machine, threads
 from singa_lite.kernels.onednn_kernels import library
+from singa_lite.net import FeedForwardNet
 
-#: What is installed for a GPU's kernels.
+#: Packages of a GPU's kernels.
 _CUDA = ("cupy-cuda13x", "nvidia-cublas", "nvidia-cudnn-cu13")
 
 
-@cache  # looking takes a millisecond, of a training step's time
+@cache  # it takes a millisecond, during a training step
 def environment(kernels: str) -> dict[str, str]:
     """Versions, processor and threads, as text. kernels: the set's name."""
-    told = {name: _installed(name) for name in ("singa-lite", "h5py", *(_CUDA if kernels == "cuda" else ()))}
-    told |= {"Python": platform.python_version(), "NumPy": np.__version__}
+    found = {name: _installed(name) for name in ("singa-lite", "h5py", *(_CUDA if kernels == "cuda" else ()))}
+    found |= {"Python": platform.python_version(), "NumPy": np.__version__}
     if kernels == "onednn":
-        told["oneDNN"] = library.load().version
-    return told | {"kernels": kernels, "threads": str(threads.threads()), "processor": machine.processor()}
+        found["oneDNN"] = library.load().version
+    return found | {"kernels": kernels, "threads": str(threads.threads()), "processor": machine.processor()}
 
 
-def settings(net: Any) -> dict[str, str]:
+def settings(net: FeedForwardNet) -> dict[str, str]:
     """What the net was compiled with, as text: the optimizer's settings, its schedule and rules, losses and metrics."""
-    optimizer = net.optimizer
-    told = {"schedule": optimizer.schedule, "weight_decay": optimizer.weight_decay, **optimizer.settings}
-    told |= {"rules": optimizer.rules, "loss": net.loss, "metric": net.metric, "freeze": net.freeze}
-    return {name: described(value) for name, value in told.items()}
+    optimizer, found = net.optimizer, dict[str, object]()
+    if optimizer is not None:
+        found |= {"schedule": optimizer.schedule, "weight_decay": optimizer.weight_decay, **optimizer.settings}
+        found["rules"] = optimizer.rules
+    found |= {"loss": net.loss, "metric": net.metric, "freeze": net.freeze}
+    return {name: described(value) for name, value in found.items()}
 
 
-def described(value: Any) -> str:
+def described(value: object) -> str:
     """A text that each process gives to equal settings: a class with its public attributes, or a function's name."""
     if value is None or isinstance(value, bool | int | float | str | np.generic):
         return repr(value.item() if isinstance(value, np.generic) else value)

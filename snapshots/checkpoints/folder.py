@@ -1,4 +1,4 @@
-"""A folder of checkpoints: their names, which is the newest, which are kept, and which is the best."""
+"""A folder of checkpoints: names them, finds the newest, removes old ones, and marks the best."""
 
 from __future__ import annotations
 
@@ -23,34 +23,35 @@ if sys.platform != "win32":
 BEST = "best.h5"
 
 _NAME = re.compile(r"checkpoint-(\d{10,})\.h5")
-#: What a killed process leaves of one, see `atomic.replacing`, and of a link.
+#: Temporary files of killed processes: of a checkpoint, see `atomic.replacing`, or of the link to the best.
 _LEFT = re.compile(r"\.((?:checkpoint-\d{10,}|best)\.h5)\.[0-9a-f]+\.tmp")
 
 
-#: By path: what held it last in this process.
+#: {path: the object that held it last in this process}.
 _holders: WeakValueDictionary[str, Folder] = WeakValueDictionary()
 
 
 class Folder:
     """One training run's checkpoints. keep: how many of the newest stay; the best one stays beside them."""
 
+    _lock: int | None = None
+
     def __init__(self, path: str | os.PathLike[str], keep: int) -> None:
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"Checkpoint folder: wanted a path, received {path!r}")
         self.path = Path(path)
         self.keep = keep
-        self._lock: int | None = None
         self._holder: tuple[Training, Thread] | None = None
 
     def prepare(self, step: int) -> None:
         """Make the folder; remove what killed processes left half written, as `leftovers` says.
 
-        SnapshotError where there are checkpoints of later steps than `step`, of another run then: next to them new
+        SnapshotError where there are checkpoints of later steps than `step`. They are of another run; beside them new
         ones would count as old, and be removed.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self.probe().touch()  # a folder that cannot be written to is told of before training
+            self.probe().touch()  # raises before training if nothing can be written
             self.probe().unlink()
             for entry in list(self.path.iterdir()):
                 left = _LEFT.fullmatch(entry.name)
@@ -68,7 +69,7 @@ class Folder:
     def hold(self, training: Training) -> None:
         """Keep the folder for this run. SnapshotError if a run that is alive keeps it.
 
-        By a lock that the system drops with the process; where there are no locks on folders, nobody is kept out.
+        A lock does that, which the system drops with the process. Where folders have no locks, other runs are let in.
         """
         self.release()
         if sys.platform == "win32":
@@ -101,16 +102,21 @@ class Folder:
     def release(self) -> None:
         """Let others have the folder."""
         if self._lock is not None:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)  # what an interrupt leaves after it keeps nobody out
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # first, so that after an interrupt here the folder is free
             lock, self._lock = self._lock, None
             os.close(lock)
 
+    def __del__(self) -> None:
+        """Free the folder if an interrupt came before `release`. Only by closing: a forked child has the same lock."""
+        if self._lock is not None:
+            os.close(self._lock)
+
     def probe(self) -> Path:
-        """Where a file may be written and removed again, to see whether that works."""
+        """The path of a file that is written and removed again, to see whether that works."""
         return self.path / ".probe.h5"
 
     def file(self, step: int) -> Path:
-        """Where the checkpoint after `step` steps is."""
+        """The path of the checkpoint after `step` steps."""
         return self.path / f"checkpoint-{step:010}.h5"
 
     def checkpoints(self) -> list[Path]:
@@ -118,7 +124,7 @@ class Folder:
         return checkpoints(self.path)
 
     def prune(self) -> None:
-        """Remove all but the newest. One that cannot be removed stays, with a warning: training need not end by it."""
+        """Remove all but the newest. One that cannot be removed is a warning, so that training goes on."""
         for old in self.checkpoints()[self.keep :]:
             try:
                 old.unlink(missing_ok=True)
@@ -126,7 +132,7 @@ class Folder:
                 warn(f"an old checkpoint cannot be removed: {error}")
 
     def mark_best(self, file: Path) -> None:
-        """Let the name of the best one be this file's too, also after it is pruned."""
+        """Give this file the name of the best one too, which it keeps after it is pruned."""
         temporary = self.path / leftovers.temporary_name(BEST)
         try:
             os.link(file, temporary)
@@ -136,11 +142,11 @@ class Folder:
                 shutil.copyfileobj(source, target, 1 << 20)
         finally:
             with suppress(OSError):
-                temporary.unlink()  # still there if both names were of one file already
+                temporary.unlink()  # `os.replace` leaves it if both names are of one file already
 
 
 def checkpoints(folder: str | os.PathLike[str]) -> list[Path]:
-    """Those in a folder, newest first; none where there is no folder. SnapshotError for what cannot be looked into."""
+    """The checkpoints in a folder, newest first; none where there is no folder. SnapshotError if it cannot be read."""
     try:
         found = [entry for entry in Path(folder).iterdir() if _NAME.fullmatch(entry.name)]
     except FileNotFoundError:
@@ -156,12 +162,12 @@ def latest(folder: str | os.PathLike[str]) -> Path | None:
 
 
 def step_of(file: Path) -> int:
-    """After how many steps it was written."""
+    """The number of steps after which it was written."""
     return int(file.name.removeprefix("checkpoint-").removesuffix(".h5"))
 
 
 def set_aside(file: Path) -> Path:
-    """Give a damaged checkpoint a name that is no checkpoint's, if the folder lets it; returns its name then."""
+    """Give a damaged checkpoint a name that is no checkpoint's; returns its path, the same if it cannot be renamed."""
     aside = file.with_name(f"{file.name}.damaged")
     try:
         os.replace(file, aside)

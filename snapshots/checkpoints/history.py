@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.tree import Tree
 from singa_lite.training.progress import History
 
-#: {kind of numbers: what they are kept as}.
+#: {kind of dtype: the dtype that is written}.
 _KEPT_AS = {"f": np.float64, "i": np.int64, "u": np.int64, "b": np.bool_}
 
 
-def arrays(history: History, at: str) -> dict[str, NDArray[Any]]:
-    """{`at` + "loss": float64 (epochs,), `at` + "metric/<output>": ...}. SnapshotError for what are no numbers."""
-    found: dict[str, NDArray[Any]] = {}
+def arrays(history: History, at: str) -> dict[str, Array]:
+    """{`at` + "loss": float64 (epochs,), `at` + "metric/<output>": ...}. SnapshotError for what is no numbers."""
+    found: dict[str, Array] = {}
     for name, values in history.history.items():
         if "/" in name:
             raise SnapshotError(f"checkpoint: wanted names without '/' in the history, received {name!r}")
@@ -32,8 +31,8 @@ def arrays(history: History, at: str) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _numbers(name: str, values: list[Any]) -> NDArray[Any]:
-    """bool, int64 or float64, which give back what they were given."""
+def _numbers(name: str, values: Sequence[object]) -> Array:
+    """The values as bool, int64 or float64."""
     try:
         array = np.asarray(values)
         if array.ndim == 1 and array.dtype.kind in _KEPT_AS:
@@ -43,25 +42,23 @@ def _numbers(name: str, values: list[Any]) -> NDArray[Any]:
     raise SnapshotError(f"checkpoint: wanted numbers in the history's {name!r}, received {values[-1:]}")
 
 
-def read(source: Tree, at: str) -> History:
+def read(snapshot: Tree, at: str) -> History:
     """The history of a file. SnapshotError for arrays that are none of ours."""
-    history = History().history
-    for path, (shape, dtype) in source.shapes.items():
+    made = History()
+    for path, (shape, dtype) in snapshot.specs.items():
         if not path.startswith(at):
             continue
         if len(shape) != 1 or dtype not in _KEPT_AS.values():
-            raise SnapshotError(f"{source.path}: entry {path!r}: wanted a number an epoch, received {shape} {dtype}")
-        _enter(history, path.removeprefix(at), source.read(path).tolist())
-    made = History()
-    made.history = history
+            raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted a number an epoch, received {shape} {dtype}")
+        _enter(made, path.removeprefix(at), snapshot.read(path).tolist())
     return made
 
 
-def _enter(history: dict[str, list[Any]], path: str, values: list[Any]) -> None:
+def _enter(made: History, path: str, values: list[object]) -> None:
     name, _, key = path.partition("/")
     if not key:
-        history[name] = values
+        made.history[name] = values
         return
-    entries = history.setdefault(name, [{} for _ in values])
+    entries = made.history.setdefault(name, [{} for _ in values])
     for entry, value in zip(entries, values, strict=False):
         entry[key] = value

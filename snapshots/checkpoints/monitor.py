@@ -1,4 +1,4 @@
-"""Which epoch is the best: an entry of the history, the smallest or the largest of all."""
+"""Says which epoch is the best: an entry of the history is the smallest or the largest so far."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Monitor:
     def begin(self, history: History, epochs: int) -> bool:
         """Look at what is there when a run begins; whether the last of so many epochs is the best.
 
-        An entry that some epochs have not does not tell of which one its last value is.
+        If some epochs lack the entry, it is not known which of them its last value is of, and none is the best.
         """
         values = self._values(history) if self._is_there(history) else []
         self._seen = len(values)
         return len(values) == epochs and self._is_best(values)
 
     def look(self, history: History) -> bool:
-        """Whether a value has come since the last look that is better than all before; a NaN never is.
+        """Whether there is a value since the last look that is better than all before; a NaN never is.
 
-        ValueError where the entry is not there, or holds what is no number.
+        ValueError where there is no such entry, or one that holds no numbers.
         """
         if self.entry is None or not history.history:
             return False

@@ -1,4 +1,4 @@
-"""Going on from a checkpoint: from a file, or from the newest one that is whole."""
+"""Resumes training from a checkpoint: a file, or the newest one that is whole."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PathLike = str | os.PathLike[str]
 
 
 def resume(training: Training, where: PathLike) -> None:
-    """Let the training go on from a file, or, for "auto", from the newest of the callbacks' that is whole.
+    """Resume from a file, or for "auto" from the newest one in the callbacks' folders that is whole.
 
-    SnapshotError for one that does not fit, and where a callback's folder holds later ones; nothing has changed then.
+    SnapshotError for one that does not fit, and where a callback's folder has later ones; then nothing has changed.
     """
     if not isinstance(where, str | os.PathLike):
         raise TypeError(f'fit resume: wanted "auto" or the path of a checkpoint, received {where!r}')
@@ -38,7 +38,7 @@ def resume(training: Training, where: PathLike) -> None:
 
 
 def _restore_first_whole(training: Training, files: list[Path]) -> None:
-    """Go on from the first that is whole, if there are any; set those before it aside.
+    """Resume from the first that is whole, if there are any, and rename those before it.
 
     SnapshotError where none is whole, and for one that is whole and does not fit.
     """

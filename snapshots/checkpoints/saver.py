@@ -1,4 +1,4 @@
-"""The checkpoints of one training run, written one at a time: at once, or by a thread while training goes on."""
+"""Writes the checkpoints of one training run, one at a time: at once, or in a thread while training goes on."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from singa_lite.snapshots.checkpoints.background import Copying, HostCopy, Write
 from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.trained import net_of, steps_of
 
-_NOWHERE = (-1, -1, -1)
+_NEVER = (-1, -1, -1)
 
-#: Bytes of an array that is written to try the folder.
+#: The most bytes of an array that is written to try the folder.
 _SMALL = 1 << 16
 
 
 class Saver:
-    """Writes to a folder. In the background one begins when the next step does, beside its forward pass.
+    """Writes to a folder. In the background a checkpoint begins with the next step, beside its forward pass.
 
     last: when the last one was asked for, as `time.monotonic` tells it.
     """
@@ -36,7 +36,7 @@ class Saver:
         self._writer = Writer(background)
         self._copy = HostCopy()
         self._waiting: Callable[[], Pause] | None = None
-        self._written_at = _NOWHERE
+        self._written_at = _NEVER
 
     @property
     def busy(self) -> bool:
@@ -50,8 +50,8 @@ class Saver:
     def prepare(self, training: Training) -> None:
         """After the first step: take the memory that writing takes, and find out whether the folder takes a file.
 
-        By writing the small arrays, in the thread if there is one. What h5py and a thread need, they then have, and
-        memory does not grow when the first checkpoint is due, perhaps hours later.
+        It writes the small arrays, in the thread if there is one. So h5py and the thread take their memory now, and not
+        when the first checkpoint is due, perhaps hours later.
         """
         if self._writer.background:
             self._copy.reserve(net_tree.tensors(net_of(training)))
@@ -65,9 +65,9 @@ class Saver:
             file.unlink(missing_ok=True)
 
     def start(self, training: Training, best: bool = False) -> None:
-        """Write the training as it stands, once the one before is written; or when the next step begins.
+        """Write the training as it stands once the checkpoint before is written, in the background with the next step.
 
-        best: whether the folder's best one is this one.
+        best: whether this one is the best of the folder.
         """
         self._writer.wait()
         self.last = time.monotonic()
@@ -78,24 +78,24 @@ class Saver:
             self.begin()
 
     def begin(self) -> Pause:
-        """Begin what waits for the next step; where that must wait in turn."""
+        """Begin the checkpoint that waits for the next step. Returns where that step must wait for the copy."""
         begin, self._waiting = self._waiting, None
         return Pause((), _nothing) if begin is None else begin()
 
     def finish(self, training: Training, best: bool = False) -> None:
-        """Write unless it is written, and wait for it; one before it that failed is a warning then."""
+        """Write the training as it stands unless it is written, and wait. A failure of the one before is a warning."""
         try:
             self._writer.wait()
         except SnapshotError as error:
             _warn(error)
-            self._written_at = _NOWHERE
-        if best or (self._waiting is None and self._written_at != _place(training)):
+            self._written_at = _NEVER
+        if best or (self._waiting is None and self._written_at != _position(training)):
             self._waiting = partial(self._begin, training, best)
         self.begin()
         self._writer.wait()
 
     def give_up(self) -> None:
-        """Wait for what is due; an error is a warning, as another one is being raised."""
+        """Write what is due. An error is a warning, as another one is being raised."""
         try:
             self.begin()
             self._writer.wait()
@@ -103,7 +103,7 @@ class Saver:
             _warn(error)
 
     def close(self) -> None:
-        """Forget what is still to begin, and give back the memory and the thread."""
+        """Drop what has not begun, and give back the memory and the thread."""
         self._waiting = None
         self._copy = HostCopy()
         self._writer.close()
@@ -114,7 +114,7 @@ class Saver:
         if self._writer.background:
             copying = self._copy.begin(contents, net_tree.tensors(net_of(training)))
         copied = Event()
-        claims: dict[str, bool] = {}  # whether it is copied: whoever asks first decides, as setdefault is done at once
+        claims: dict[str, bool] = {}  # whether to copy: the first to ask decides, as setdefault is atomic
 
         def work() -> None:
             if not claims.setdefault("copied", True):
@@ -133,13 +133,18 @@ class Saver:
                 copied.wait()
 
         pause = Pause(copying.read_later, copied.wait, give_up)
-        net_of(training).reads(pause)
-        self._writer.start(work)
-        self._written_at = _place(training)
+        try:
+            net_of(training).reads(pause)
+            self._writer.start(work)
+        except BaseException:  # Ctrl-C too: a step would wait for ever for a copy that nobody makes
+            if not claims.setdefault("copied", False):
+                copied.set()
+            raise
+        self._written_at = _position(training)
         return pause
 
 
-def _place(training: Training) -> tuple[int, int, int]:
+def _position(training: Training) -> tuple[int, int, int]:
     return steps_of(training), training.progress.epoch, training.progress.batch
 
 

@@ -1,14 +1,18 @@
-"""SIGTERM and Ctrl-C while training: noted, so that the step is finished and written before the process leaves."""
+"""Notes SIGTERM and Ctrl-C while training, so that the step is finished and written before the process leaves."""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from threading import current_thread, main_thread
 from types import FrameType
-from typing import Any
+from typing import TypeAlias
 
 from singa_lite.fit import Training
+
+#: What Python calls for a signal, or `signal.SIG_DFL` or `SIG_IGN`; None: a handler that was not set by Python.
+Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
 
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
@@ -16,19 +20,19 @@ _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 class Signals:
     """Notes the first of the two; a further Ctrl-C is a KeyboardInterrupt at once. received: its number, 0 before.
 
-    Only in the main thread, the one to which Python gives signals. A signal that is ignored stays ignored, as of a
-    process started with `nohup`, and so does one whose handler was not set by Python, as it could not be put back.
-    Where there are several of these, each notes it. A child process has its signals as they were before.
+    It works in the main thread alone, to which Python gives signals. A signal that is ignored stays ignored, as in a
+    process started with `nohup`. A handler that was not set by Python stays, as it could not be put back. If there are
+    several of these objects, each notes the signal. A child process has the handlers from before.
     """
 
     def __init__(self) -> None:
         self.received = 0
-        self._before: dict[int, Any] = {}
+        self._before: dict[int, Handler] = {}
         self._process = 0
         self._training: Training | None = None
 
     def install(self, training: Training) -> None:
-        """Note signals from now on, while it is under way."""
+        """Note signals from now on, while the training is under way."""
         self.received, self._process, self._training = 0, os.getpid(), training
         if self._before:  # of a run that was interrupted before it could restore them
             self.restore()
@@ -40,25 +44,25 @@ class Signals:
                 signal.signal(number, self._note)
 
     def restore(self) -> None:
-        """Let signals do what they did before."""
+        """Put back the handlers from before."""
         for number, before in list(self._before.items()):
             signal.signal(number, before)
             del self._before[number]
 
     def leave(self, why: str) -> None:
-        """Leave as the signal asks: KeyboardInterrupt, or SystemExit with the status of a process it had ended."""
+        """Leave as the signal asks: KeyboardInterrupt, or SystemExit with the status of a process that it ends."""
         error = KeyboardInterrupt(why) if self.received == signal.SIGINT else SystemExit(128 + self.received)
         error.singa_lite_left = True  # type: ignore[union-attr]
         raise error
 
     @staticmethod
     def has_left(error: BaseException) -> bool:
-        """Whether it is by `leave` of one of these, between two steps."""
+        """Whether `leave` of one of these raised it, between two steps."""
         return getattr(error, "singa_lite_left", False)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         over = self._training is None or not self._training.is_under_way
-        if over or os.getpid() != self._process:  # interrupted before it was restored, or forked while training
+        if over or os.getpid() != self._process:  # `restore` was interrupted, or this is a child process
             self.restore()
             signal.raise_signal(number)
             return

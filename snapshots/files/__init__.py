@@ -1,1 +1,1 @@
-"""Files written whole or not at all: what the formats that are written share."""
+"""Writes files whole or not at all; all formats with a writer use it."""

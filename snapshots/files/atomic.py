@@ -1,4 +1,4 @@
-"""Replacing a file so that a kill at any moment leaves the old one or the new one, never something between."""
+"""Replaces a file so that a kill at any moment leaves the old one or the new one whole."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from io import FileIO
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.files import leftovers
+from singa_lite.snapshots.readers.opening import SelfClosing
 
 
 @contextmanager
@@ -20,7 +21,7 @@ def replacing(path: str | bytes | os.PathLike[str]) -> Iterator[FileIO]:
     It is made beside `path`, fsynced, renamed, and the folder fsynced, so that the rename survives a power cut. If
     the body or the file system fails, it is removed and `path` is as before; an OSError becomes a SnapshotError that
     names `path`. A link is followed; the old file's permissions are kept. Only a killed process leaves its
-    ".<name>.<digits>.tmp" behind, which a later one removes.
+    ".<name>.<digits>.tmp" behind; the next one that saves `path` removes it.
     """
     shown = os.fsdecode(path)
     target = _target(shown)
@@ -43,12 +44,12 @@ def replacing(path: str | bytes | os.PathLike[str]) -> Iterator[FileIO]:
 
 
 def _target(shown: str) -> str:
-    """The file that a path leads to, by all links. SnapshotError for a path that leads nowhere."""
+    """The file that a path leads to when all links are followed. SnapshotError for a path that leads nowhere."""
     try:
         target = os.path.realpath(shown)
         if os.path.islink(target):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    except (OSError, ValueError) as error:  # ValueError: a null byte, or a character that the file system has not
+    except (OSError, ValueError) as error:  # ValueError: a null byte, or a character that the file system lacks
         raise SnapshotError(f"{shown!a}: cannot be written: wanted the path of a file: {error}") from error
     return target
 
@@ -56,15 +57,13 @@ def _target(shown: str) -> str:
 @contextmanager
 def _created(temporary: str, target: str) -> Iterator[FileIO]:
     """Creates a file with no more permissions than the one it replaces, then gives it the same."""
-    if not os.path.exists(target):
-        with open(temporary, "x+b", buffering=0) as file:
-            leftovers.hold(file.fileno())
-            yield file
-        return
-    if not os.path.isfile(target):
+    replaces = os.path.exists(target)
+    if replaces and not os.path.isfile(target):
         raise OSError("wanted a file to replace, received a folder or a device")
-    with open(temporary, "x+b", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        shutil.copymode(target, temporary)
+    permissions = 0o600 if replaces else 0o666
+    with SelfClosing(temporary, "x+b", opener=lambda name, flags: os.open(name, flags, permissions)) as file:
+        if replaces:
+            shutil.copymode(target, temporary)
         leftovers.hold(file.fileno())
         yield file
 
@@ -88,5 +87,5 @@ def _sync_folder(folder: str, shown: str) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # how some network file systems say that folders have no fsync there
+        if error.errno != errno.EINVAL:  # some network file systems have no fsync of folders
             raise SnapshotError(f"{shown}: is written, but a power cut may undo it: {error}") from error

@@ -1,36 +1,41 @@
-"""The file that HDF5 writes through: it hides errors from HDF5, and raises them when HDF5 is done."""
+"""The file that HDF5 writes through. It hides errors from HDF5, and raises them when HDF5 is done."""
 
 from __future__ import annotations
 
 from io import FileIO
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 class Disk(FileIO):
     """Keeps the first error, writes nothing after it, and raises it in `check` and at the end.
 
-    It must not reach HDF5, which writes much of a file only when it closes it: there h5py drops errors, or the
-    process dies of them (h5py issues 914 and 1120).
+    HDF5 must not see it. It writes much of a file only when it closes it, and there h5py drops errors, or the process
+    crashes (h5py issues 914 and 1120).
     """
 
     def __init__(self, file: FileIO) -> None:
         super().__init__(file.fileno(), "r+b", closefd=False)
         self._error: BaseException | None = None
 
-    def write(self, data: Any) -> int:
-        """Write all of `data`, of which one call to the system may write less."""
+    def write(self, data: ReadableBuffer) -> int:
+        """Write all bytes of `data`; a single call to the system may write fewer."""
         left = memoryview(data)
+        size = len(left)
         try:
             while left and self._error is None:
                 left = left[super().write(left) :]
         except OSError as error:
-            self._error = OSError(error.errno, f"{error.strerror}, with {len(left)} of {len(data)} bytes not written")
+            self._error = OSError(error.errno, f"{error.strerror}, with {len(left)} of {size} bytes not written")
         except BaseException as error:  # an interrupt too
             self._error = error
-        return len(data)
+        return size
 
     def truncate(self, size: int | None = None) -> int:
-        """As in any file, but for errors."""
+        """As in any file; an error is kept."""
         try:
             return super().truncate(size) if self._error is None else 0
         except BaseException as error:
@@ -42,6 +47,8 @@ class Disk(FileIO):
         if self._error is not None:
             raise self._error
 
-    def __exit__(self, *reason: Any) -> None:
-        super().__exit__(*reason)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, traceback)
         self.check()

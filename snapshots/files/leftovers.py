@@ -1,7 +1,7 @@
-"""Removes what killed savers left behind when the same file is next saved, never a file of a saver that is alive.
+"""Removes temporary files of killed savers when the same file is next saved, but none of a saver that is alive.
 
 A saver holds a lock on its temporary file, which the system drops with the process. A file is removed if its lock is
-free, and only an hour after its last write, for file systems that do not tell other machines of locks.
+free and its last write an hour ago: on some file systems other machines do not see locks.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import time
 from contextlib import suppress
 from hashlib import sha256
 
-if sys.platform != "win32":  # where a file that is open cannot be removed in the first place
+if sys.platform != "win32":  # Windows removes no file that is open, so that no lock is needed there
     import fcntl
 
-#: Seconds since the last write.
+#: Seconds since the last write after which a file may be removed.
 _OLD = 3600
 
-#: Bytes of a name; file systems take 255, of which the digits need 22.
+#: The longest name in bytes: file systems take 255, of which dots, digits and ".tmp" need 22.
 _LONGEST = 230
 
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
@@ -33,14 +33,14 @@ def temporary_name(name: str) -> str:
 
 
 def hold(handle: int) -> None:
-    """Lock this temporary file until it is closed, so that no saver removes it. Without locks, its age protects it."""
+    """Lock this temporary file until it is closed, so that no saver removes it. Without locks its age protects it."""
     if sys.platform != "win32":
         with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def remove(folder: str, name: str) -> None:
-    """Remove what killed savers of `name` left in the folder. What cannot be removed stays, without an error."""
+    """Remove temporary files that killed savers of `name` left in the folder. One that cannot be removed stays."""
     with suppress(OSError), os.scandir(folder) as entries:
         for path in [entry.path for entry in entries if _is_temporary(entry.name, name)]:
             with suppress(OSError):
@@ -54,13 +54,13 @@ def _is_temporary(found: str, name: str) -> bool:
 
 
 def _stem(name: str) -> str:
-    """The name, or its digest where the name and our digits would be too long for the file system."""
+    """The name, or its digest where the temporary name would be too long for the file system."""
     encoded = os.fsencode(name)
     return name if len(encoded) <= _LONGEST else sha256(encoded).hexdigest()
 
 
 def _remove_if_dead(path: str) -> None:
-    """Remove a file that no saver holds. OSError for what is no file, is locked, or cannot be locked at all."""
+    """Remove a file if no saver holds it. OSError for what is no file, is locked, or cannot be locked at all."""
     handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     try:
         found = os.fstat(handle)

@@ -1,4 +1,4 @@
-"""Bytes to a file: all of them or an error, in C order, little-endian, however an array lies."""
+"""Writes all bytes to a file, or raises: those of arrays in C order, little-endian, whatever their strides."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array, DType
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.readers.raw import Bytes
+from singa_lite.snapshots.readers.raw import ByteArray
 
-#: Bytes that are copied at once, where bytes must be copied.
+#: Bytes of an array that are copied at once, if it must be copied.
 _PIECE = 1 << 20
 
-#: Rows of an array that are copied at a time, at least, and elements by which their copies are longer.
+#: The fewest rows of an array that are copied at once, and elements by which each row of a copy is padded.
 _ROWS, _PAD = 64, 16
 
 
-def write_all(file: FileIO, data: Any) -> None:
-    """Write all bytes of `data`, of which one call to the system may write less. OSError says how far it came."""
+def write_all(file: FileIO, data: bytes | memoryview) -> None:
+    """Write all bytes of `data`; a single call to the system may write fewer. OSError says how many were written."""
     left = memoryview(data)
     size = len(left)
     try:
@@ -33,8 +32,8 @@ def write_all(file: FileIO, data: Any) -> None:
         raise OSError(error.errno, f"{os.strerror(error.errno or 0)} after {written} of {size} bytes") from error
 
 
-def write_array(file: FileIO, array: NDArray[Any]) -> None:
-    """Write an array's bytes in C order, little-endian, however it lies."""
+def write_array(file: FileIO, array: Array) -> None:
+    """Write an array's bytes in C order, little-endian, whatever its strides."""
     for piece in pieces(array):
         write_all(file, piece.data)
 
@@ -52,8 +51,8 @@ def writing(entry: str, total: int) -> Iterator[None]:
         ) from error
 
 
-def pieces(array: NDArray[Any]) -> Iterator[Bytes]:
-    """The array's bytes in C order, little-endian: itself if it lies so, else copies of less than a MiB."""
+def pieces(array: Array) -> Iterator[ByteArray]:
+    """The array's bytes in C order, little-endian: a view if it lies so, else copies of less than a MiB."""
     little = array.dtype.newbyteorder("<")
     if array.ndim == 0 or (array.flags.c_contiguous and array.dtype == little):
         yield np.ascontiguousarray(array, little).reshape(-1).view(np.uint8)
@@ -62,31 +61,31 @@ def pieces(array: NDArray[Any]) -> Iterator[Bytes]:
         yield np.ascontiguousarray(_turned(array[start:stop]), little).reshape(-1).view(np.uint8)
 
 
-def copied(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A copy in C order, for an array of at least one axis that lies otherwise."""
+def copied(array: Array, dtype: DType) -> Array:
+    """A copy in C order of an array that lies otherwise, of at least one axis."""
     found = np.empty(array.shape, dtype)
     for start, stop in _runs(array):
         found[start:stop] = _turned(array[start:stop])
     return found
 
 
-def _runs(array: NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Where pieces begin and end on the first axis. Each is a quarter of `_PIECE`: three of them exist at a time."""
+def _runs(array: Array) -> Iterator[tuple[int, int]]:
+    """Where pieces begin and end on the first axis. Each has a quarter of `_PIECE`, as three exist at a time."""
     rows = max(_ROWS, _PIECE // 4 * len(array) // max(1, array.nbytes))
     return ((start, start + rows) for start in range(0, len(array), rows))
 
 
-def _turned(array: NDArray[Any]) -> NDArray[Any]:
-    """The same values, laid out so that a copy of them in C order is quick.
+def _turned(array: Array) -> Array:
+    """The same values, laid out so that copying them in C order is fast.
 
-    In a transposed array with extents of 2**n, all that is read one after the other lies in the same few lines of the
-    cache. A copy in the order of memory, with rows that are a little longer, is five times as fast to read so.
+    In a transposed array with extents of 2**n, elements that are read one after the other compete for the same few
+    lines of the cache. Reading them from a copy in the order of memory, with padded rows, is five times as fast.
     """
     order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
     lying = array.transpose(order)
     *outer, width = lying.shape
     if width < _ROWS:
         return array
-    padded: NDArray[Any] = np.empty((*outer, width + _PAD), array.dtype)[..., :width]
+    padded: Array = np.empty((*outer, width + _PAD), array.dtype)[..., :width]
     padded[...] = lying
     return padded.transpose(np.argsort(order))

@@ -1,4 +1,4 @@
-"""Threads beside a saver's writing: one hashes the array that is written, one brings written bytes to the disk."""
+"""Threads of a saver beside the one that writes: one hashes the array, one brings written bytes to the disk."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
 
-from numpy.typing import NDArray
-
+from singa_lite.array_types import Array
 from singa_lite.snapshots.manifest import Manifest
 
-#: Bytes of an array that is worth a thread.
+#: The least bytes of an array that is hashed in a thread.
 _LARGE = 1 << 20
 
 
@@ -25,11 +23,11 @@ class SaverThreads:
         self._synced: Future[None] | None = None
 
     @contextmanager
-    def entering(self, path: str, array: NDArray[Any]) -> Iterator[None]:
+    def entering(self, path: str, array: Array) -> Iterator[None]:
         """Enter an array into the manifest while the body writes it.
 
-        After it a large one is on its way to the disk, while the next one is hashed; otherwise all would wait for the
-        fsync in the end.
+        After the body the bytes of a large one are brought to the disk while the next one is hashed. Otherwise the
+        fsync in the end would have to wait for all of them.
         """
         if array.nbytes < _LARGE:
             self._known.enter(path, array)
@@ -43,14 +41,14 @@ class SaverThreads:
             self._synced = self._threads.submit(os.fsync, self._handle)
 
     def _check(self) -> None:
-        """Raise the error of the last fsync. The system tells an error once: a later fsync would not repeat it."""
+        """Raise the error of the last fsync. The system reports an error once: a later fsync would not repeat it."""
         if self._synced is not None:
             self._synced.result()
 
     def __enter__(self) -> SaverThreads:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._threads.shutdown()
         if kind is None:
             self._check()

@@ -1,8 +1,8 @@
-"""The native format: the tree in an HDF5 file, a dataset an array, and a manifest of them all. Writing needs h5py.
+"""The native format: the tree in an HDF5 file, one dataset for each array, and a manifest. Writing needs h5py.
 
 The root has the attributes format, version and manifest_sha256; the manifest's bytes are the dataset "manifest". The
-tree's attributes are in the manifest, since one of HDF5 has at most 64 KiB. Files of version 1 have no manifest, and
-all attributes on the root.
+tree's attributes are in the manifest, since an attribute of HDF5 has at most 64 KiB. Files of version 1 have no
+manifest, and have all attributes on the root.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from io import FileIO
-from typing import Any
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import manifest, tree
 from singa_lite.snapshots.files.atomic import replacing
-from singa_lite.snapshots.files.disk import Disk
-from singa_lite.snapshots.files.saver_threads import SaverThreads
+from singa_lite.snapshots.formats import hdf5_writer
 from singa_lite.snapshots.manifest import Attribute, Manifest
 from singa_lite.snapshots.readers.hdf5 import guarded
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 
 #: The dataset with the manifest's bytes, and the root's attribute with their SHA-256.
 _MANIFEST = "manifest"
@@ -48,22 +46,14 @@ def save(contents: Tree, path: str | bytes | os.PathLike[str]) -> None:
 
 def _write_all(contents: Tree, target: FileIO) -> None:
     made = Manifest(dict(contents.attributes))
-    with (
-        SaverThreads(made, target.fileno()) as threads,
-        Disk(target) as disk,
-        h5py.File(disk, "w", libver="earliest") as file,
-    ):
+    with hdf5_writer.writing(target, made) as writer:
         for name, lazy in contents.arrays.items():
-            array = lazy.fetch()
-            with threads.entering(name, array):
-                _write(file, name, array)
-            del array  # before the next one is fetched
-            disk.check()
-        _write(file, _MANIFEST, np.frombuffer(made.to_bytes(), np.uint8))
-        file.attrs.update({"format": "singa_lite", "version": tree.VERSION, _SHA256: made.sha256})
+            writer.put(name, lazy, partial(_write, writer.file, name))
+        _write(writer.file, _MANIFEST, np.frombuffer(made.to_bytes(), np.uint8))
+        writer.file.attrs.update({"format": "singa_lite", "version": tree.VERSION, _SHA256: made.sha256})
 
 
-def _write(file: h5py.File, name: str, array: NDArray[Any]) -> None:
+def _write(file: h5py.File, name: str, array: Array) -> None:
     """Make a dataset. OSError for a name that HDF5 cannot store, such as "." or one with a NUL in it."""
     try:
         stored = file.create_dataset(name, data=array).name
@@ -74,8 +64,8 @@ def _write(file: h5py.File, name: str, array: NDArray[Any]) -> None:
 
 
 @contextmanager
-def opened(path: str | bytes | os.PathLike[str], like: Tree | None = None) -> Iterator[Tree]:
-    """The file as a tree; `like` is not needed.
+def opened(path: str | bytes | os.PathLike[str], wanted: Tree | None = None) -> Iterator[Tree]:
+    """The file as a tree. wanted: not used, as the names in the file are those of the tree.
 
     SnapshotError for a file that is not HDF5, is damaged, or is no snapshot; FileNotFoundError if there is none.
     """
@@ -84,14 +74,14 @@ def opened(path: str | bytes | os.PathLike[str], like: Tree | None = None) -> It
 
 
 def tree_of(file: guarded.File) -> Tree:
-    """What an open file holds, its manifest verified. SnapshotError for what is no snapshot, and for a damaged one."""
+    """The tree in an open file, its manifest verified. SnapshotError for what is no snapshot, and for a damaged one."""
     tree.check_kind(file.path, file.attribute("format"))
     version = tree.checked_version(file.path, file.attribute("version"))
     known = _checked_manifest(file) if version > 1 else None
     if known is None and file.attribute(_SHA256) is not None:
         raise SnapshotError(f"{file.path}: wanted a snapshot of version 1 without a manifest, received one")
     arrays = {
-        path: Lazy(one.shape, one.dtype.newbyteorder("="), partial(_read, file, path, known))
+        path: LazyArray(one.shape, one.dtype.newbyteorder("="), partial(_read, file, path, known))
         for path, one in file.datasets.items()
         if known is None or path != _MANIFEST
     }
@@ -99,15 +89,15 @@ def tree_of(file: guarded.File) -> Tree:
 
 
 def _attributes(file: guarded.File, known: Manifest | None) -> dict[str, Attribute]:
-    """All attributes of the tree, as written; of a file of version 1 those that such a file has."""
+    """All attributes of the tree; of a file of version 1 those that such a file has."""
     names = _OLD if known is None else ("format", "version")
     found = {name: file.attribute(name) for name in names}
-    told = manifest.plain(file.path, {name: value for name, value in found.items() if value is not None})
-    return told if known is None else told | known.attributes
+    attributes = manifest.plain(file.path, {name: value for name, value in found.items() if value is not None})
+    return attributes if known is None else attributes | known.attributes
 
 
-def _read(file: guarded.File, path: str, known: Manifest | None) -> NDArray[Any]:
-    """The array at a path, as it was written. It is hashed at its first read, and again if the file has changed."""
+def _read(file: guarded.File, path: str, known: Manifest | None) -> Array:
+    """The array at a path, as it was written. It is hashed at the first read, and again once the file was changed."""
     array = file.read(path)
     if not array.dtype.isnative:
         array = array.byteswap(inplace=True).view(array.dtype.newbyteorder("="))
@@ -117,7 +107,7 @@ def _read(file: guarded.File, path: str, known: Manifest | None) -> NDArray[Any]
 
 
 def _checked_manifest(file: guarded.File) -> Manifest:
-    """The manifest. SnapshotError unless it is whole and has just the names that the file has."""
+    """The manifest. SnapshotError unless it is whole and names the datasets of the file and no others."""
     found = manifest.in_hdf5(file, _MANIFEST, _SHA256)
     for path in found.entries:
         if path not in file.datasets:

@@ -1,6 +1,6 @@
-"""The tree in a NumPy archive, `numpy.load` reads it: "<path>.npy" for each array, stored, and the manifest's bytes.
+"""The tree in a NumPy archive, which `numpy.load` reads: "<path>.npy" for each array, stored, and the manifest.
 
-Characters in a layer's name that no path in an archive may have are "%" and their code in two digits.
+Characters of a layer's name that a path in an archive may not have are written as "%" and two hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from io import FileIO
-from typing import Any
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import foreign, manifest
+from singa_lite.snapshots import manifest, weights_tree
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.files.saver_threads import SaverThreads
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_directory, zip_member
 from singa_lite.snapshots.readers.npy import Head
-from singa_lite.snapshots.readers.raw import Stored
+from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.readers.zip_directory import Member
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 
 _MANIFEST, _SHA256 = "manifest", "manifest_sha256"
 
-#: Of a member beyond its array: headers, names twice, the array's own.
+#: Bytes of a member beyond its array's, about: its headers with the name twice, and the head of the .npy file.
 _OVERHEAD = 512
 
-#: Control characters, "%" and "\\"; names "." and ".." between slashes; the colon of a drive; the names of our own.
+#: What is escaped: control characters, "%" and "\\"; names "." and ".." between slashes; the colon of a drive; and the
+#: first letter of the manifest's own names.
 _ODD = re.compile(r"[%\\\x00-\x1f]|(?<![^/])\.{1,2}(?![^/])|(?<=^.):|^m(?=anifest(_sha256)?\Z)")
 
-#: Where a name between slashes is empty. "%" alone stands for it.
+#: An empty name between slashes, which is written as "%".
 _EMPTY = re.compile(r"(?<![^/])(?=/)")
 
 
@@ -66,16 +66,16 @@ def save(contents: Tree, path: str | os.PathLike[str]) -> None:
 
 
 class _Whole:
-    """The file as `zipfile` wants one: a write writes all, and closing is the caller's.
+    """The file for `zipfile`: a write writes all bytes, and `zipfile` cannot close it.
 
-    After an error nothing is written: `zipfile` ends a member on its way out, and would raise another in its place.
+    After an error it writes nothing: `zipfile` ends the member that failed, and would raise a second error there.
     """
 
     def __init__(self, file: FileIO) -> None:
         self.seek, self.tell, self.flush = file.seek, file.tell, file.flush
         self._file, self._is_broken = file, False
 
-    def write(self, data: Any) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         """Write all of it."""
         if not self._is_broken:
             self._is_broken = True
@@ -85,18 +85,18 @@ class _Whole:
 
 
 class _Archive(ZipFile):
-    """One that is closed when it is whole, and never else: `zipfile` would raise over the error that ended the writing.
+    """An archive that is closed only when it is whole.
 
-    So a Ctrl-C in the middle of a member stays what it is.
+    `zipfile` closes one that is dropped, and would raise an error there that hides the first one, such as a Ctrl-C.
     """
 
     def __del__(self) -> None:
-        """Without the closing that `zipfile` tries here."""
+        """Does not close it, as `zipfile` does."""
 
 
 @contextmanager
 def _archive(file: FileIO) -> Iterator[ZipFile]:
-    """An archive to write. An error of the body comes out as it is."""
+    """An archive to write. It is closed unless the body raises."""
     archive = _Archive(_Whole(file), "w", ZIP_STORED)  # type: ignore[call-overload]
     yield archive
     with _refused():
@@ -105,17 +105,17 @@ def _archive(file: FileIO) -> Iterator[ZipFile]:
 
 @contextmanager
 def _refused() -> Iterator[None]:
-    """What `zipfile` has against an archive, as an OSError: a name of more than 65535 bytes, or that is no Unicode."""
+    """Turns what `zipfile` refuses into an OSError: a name of more than 65535 bytes, or one that is no Unicode."""
     try:
         yield
     except (ValueError, struct.error) as error:
         raise OSError(f"it cannot be a zip archive: {error}") from error
 
 
-def _write(archive: ZipFile, entry: str, name: str, array: NDArray[Any], total: int) -> None:
+def _write(archive: ZipFile, entry: str, name: str, array: Array, total: int) -> None:
     """A member of this name in the .npy format, of version 1.0."""
-    member = ZipInfo(name)  # of 1980: equal contents give equal files
-    member.file_size = array.nbytes + _OVERHEAD  # whether it is one of the large ones
+    member = ZipInfo(name)  # dated 1980, so that equal contents give equal files
+    member.file_size = array.nbytes + _OVERHEAD  # by which `zipfile` decides on 64-bit sizes
     with output.writing(entry, total), _refused(), archive.open(member, "w") as target:
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         np.lib.format.write_array_header_1_0(target, np.lib.format.header_data_from_array_1_0(little))
@@ -124,18 +124,18 @@ def _write(archive: ZipFile, entry: str, name: str, array: NDArray[Any], total: 
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Tree]:
-    """A file as a tree. One without a manifest is read unverified; what it lacks is as `foreign` says."""
-    with raw.reading(path) as stored:
-        members = {_path_of(stored.path, name): member for name, member in zip_directory.members(stored).items()}
-        known = _manifest(stored, members)
+def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
+    """A file as a tree. One without a manifest, of another program, is read unverified, as `weights_tree` says."""
+    with raw.reading(path) as file:
+        members = {_path_of(file.path, name): member for name, member in zip_directory.members(file).items()}
+        known = _manifest(file, members)
         if known is not None:
-            members = _entries(stored.path, members, known)
-        arrays = {path: _lazy(stored, path, member, known) for path, member in members.items()}
+            members = _entries(file.path, members, known)
+        arrays = {path: _lazy(file, path, member, known) for path, member in members.items()}
         if known is None:
-            yield foreign.tree_of(stored.path, arrays, like)
+            yield weights_tree.of_arrays(file.path, arrays, wanted)
         else:
-            yield Tree(arrays, dict(known.attributes), stored.path)
+            yield Tree(arrays, dict(known.attributes), file.path)
 
 
 def _path_of(where: str, name: str) -> str:
@@ -144,24 +144,24 @@ def _path_of(where: str, name: str) -> str:
     return name.removesuffix(".npy")
 
 
-def _manifest(stored: Stored, members: Mapping[str, Member]) -> Manifest | None:
-    """That of a file of ours, None for another's."""
+def _manifest(file: RawFile, members: Mapping[str, Member]) -> Manifest | None:
+    """The manifest of a file of ours, None for another program's."""
     if _MANIFEST not in members and _SHA256 not in members:
         return None
     found = []
     for name in (_MANIFEST, _SHA256):
         if name not in members:
-            raise SnapshotError(f"{stored.path}: wanted an entry {name!r}, received none of that name")
-        array = _array(stored, members[name], _head(stored, members[name]))
+            raise SnapshotError(f"{file.path}: wanted an entry {name!r}, received none of that name")
+        array = _array(file, members[name], _head(file, members[name]))
         if array.dtype != np.uint8:
-            raise SnapshotError(f"{stored.path}: entry {name!r}: wanted uint8, received {array.dtype}")
+            raise SnapshotError(f"{file.path}: entry {name!r}: wanted uint8, received {array.dtype}")
         found.append(array.tobytes())
     text, digest = found
-    return manifest.read(stored.path, text, digest.hex(), stored.size)
+    return manifest.read(file.path, text, digest.hex(), file.size)
 
 
 def _entries(where: str, members: Mapping[str, Member], known: Manifest) -> dict[str, Member]:
-    """The members that are the manifest's entries, all of them and no others, by path."""
+    """The members by path. SnapshotError unless they are the manifest's entries, all of them and no others."""
     names = {path: member_name(path).removesuffix(".npy") for path in known.entries}
     differing = sorted({*names.values(), _MANIFEST, _SHA256} ^ members.keys())
     if differing:
@@ -169,27 +169,27 @@ def _entries(where: str, members: Mapping[str, Member], known: Manifest) -> dict
     return {path: members[name] for path, name in names.items()}
 
 
-def _head(stored: Stored, member: Member) -> Head:
-    where = f"{stored.path}: entry {member.name!r}"
-    return npy.parse(where, zip_member.head(stored, member, npy.MOST_BYTES), member.size)
+def _head(file: RawFile, member: Member) -> Head:
+    where = f"{file.path}: entry {member.name!r}"
+    return npy.parse(where, zip_member.head(file, member, npy.MOST_BYTES), member.size)
 
 
-def _lazy(stored: Stored, path: str, member: Member, known: Manifest | None) -> Lazy:
-    """The array at a path, verified if the file has a manifest; a foreign one may be a view."""
-    head = _head(stored, member)
-    return Lazy(head.shape, head.dtype.newbyteorder("="), partial(_read, stored, path, member, head, known))
+def _lazy(file: RawFile, path: str, member: Member, known: Manifest | None) -> LazyArray:
+    """The array at a path, verified if the file has a manifest; else it may be a view."""
+    head = _head(file, member)
+    return LazyArray(head.shape, head.dtype.newbyteorder("="), partial(_read, file, path, member, head, known))
 
 
-def _read(stored: Stored, path: str, member: Member, head: Head, known: Manifest | None) -> NDArray[Any]:
-    array = _array(stored, member, head)
+def _read(file: RawFile, path: str, member: Member, head: Head, known: Manifest | None) -> Array:
+    array = _array(file, member, head)
     if known is not None:
-        known.check(stored.path, path, array, stored.state())
+        known.check(file.path, path, array, file.state())
     return array
 
 
-def _array(stored: Stored, member: Member, head: Head) -> NDArray[Any]:
-    where = f"{stored.path}: entry {member.name!r}"
-    data = zip_member.read(stored, member)[head.start :]
+def _array(file: RawFile, member: Member, head: Head) -> Array:
+    where = f"{file.path}: entry {member.name!r}"
+    data = zip_member.read(file, member)[head.start :]
     if head.order == "C":
         return raw.to_array(where, data, head.dtype, head.shape)
     return raw.to_array(where, data, head.dtype, head.shape[::-1]).transpose()

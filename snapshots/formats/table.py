@@ -1,4 +1,4 @@
-"""Which format a file has, by its suffix, and what each can do."""
+"""The table of formats: suffixes, modules, and what each format can hold."""
 
 from __future__ import annotations
 
@@ -7,35 +7,39 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Protocol
 
-import numpy as np
-
+from singa_lite.array_types import DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.tree import Tree
 
 Path = str | os.PathLike[str]
 
-#: What the arrays of all formats may hold.
+#: Names of the dtypes that all formats hold.
 _PLAIN = (
     *("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"),
     *("float16", "float32", "float64"),
 )
 
 
-class Module(Protocol):
-    """What a format's module has. `save` may be missing in those that are only read."""
+class Save(Protocol):
+    """`save` of a format's module; there is none in those that are only read."""
 
-    def save(self, contents: Tree, path: Path, **options: Any) -> None:
-        """Write the tree, one array at a time on the host; the old file stands until the new one is whole."""
+    def __call__(self, contents: Tree, path: Path, **options: object) -> None:
+        """Write the tree, one array at a time on the host. The old file stays until the new one is whole."""
 
-    def opened(self, path: Path, like: Tree | None, **options: Any) -> AbstractContextManager[Tree]:
-        """The file's contents by the tree's paths. like: the tree that is wanted, for formats with other names."""
+
+class Opened(Protocol):
+    """`opened` of a format's module."""
+
+    def __call__(self, path: Path, wanted: Tree | None, **options: object) -> AbstractContextManager[Tree]:
+        """The file's contents by the tree's paths. wanted: the tree that is asked for, for formats with other names."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """suffixes: longest first; module: beside this one; options: of its own (`names` of safetensors).
+    """suffixes: longest first; module: its name below this folder; options: of `save` and `opened`, beyond the usual.
 
     has_optimizer: whether it keeps the optimizer's state; is_written: whether there is a writer; converts_layouts:
     whether axes are in another order there; dtypes: names of those that its reader takes.
@@ -50,12 +54,23 @@ class Format:
     options: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = _PLAIN
 
-    def takes(self, dtype: np.dtype[Any]) -> bool:
+    def takes(self, dtype: DType) -> bool:
         """Whether an array of that dtype is read as it was written: all readers give the machine's byte order."""
         return dtype.name in self.dtypes and dtype.isnative
 
-    def load_module(self) -> Any:
-        """The module, as `Module` has it; ImportError of a library that it wants comes out."""
+    @property
+    def save(self) -> Save:
+        """Its module's `save`. The module is imported now; ImportError if a library is missing that it needs."""
+        found: Save = self._module().save
+        return found
+
+    @property
+    def opened(self) -> Opened:
+        """Its module's `opened`; as for `save`."""
+        found: Opened = self._module().opened
+        return found
+
+    def _module(self) -> ModuleType:
         return import_module(f"singa_lite.snapshots.formats.{self.module}")
 
 
@@ -80,8 +95,8 @@ FORMATS = (
 )
 
 
-def of_path(path: Path, options: Mapping[str, Any] | None = None) -> Format:
-    """The format of a file of that name; SnapshotError names the suffixes there are, TypeError foreign options."""
+def of_path(path: Path, options: Mapping[str, object] | None = None) -> Format:
+    """The format of a file of that name. SnapshotError for another suffix, TypeError for options it does not have."""
     name = os.fsdecode(path)
     for one in FORMATS:
         if name.lower().endswith(one.suffixes):

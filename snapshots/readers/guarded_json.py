@@ -1,13 +1,18 @@
-"""Parses JSON of a file that nobody vouches for, in bounded memory. It refuses a key twice, NaN and infinity."""
+"""Parses JSON of a file that may be hostile, in bounded memory. It refuses keys that come twice, NaN and infinity."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NoReturn, TypeAlias
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers import raw
-from singa_lite.snapshots.readers.raw import Bytes, Stored
+from singa_lite.snapshots.readers.raw import ByteArray, RawFile
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+#: JSON whose parts are taken as if they were of the right kinds: what Python raises where they are not is caught there.
+Unchecked: TypeAlias = Any
 
 #: Bytes that Python takes at most for each "[", "{", "," and ":", measured on one object of many different keys.
 _VALUE = 104
@@ -17,33 +22,33 @@ _COPIES, _WIDEST = 3, 4
 
 
 def cost(data: bytes) -> int:
-    """An upper bound of the bytes that the values of a text take, found without parsing it."""
+    """An upper bound of the bytes that the values of a text take, counted without parsing it."""
     values = sum(data.count(mark) for mark in (b"[", b"{", b",", b":"))
     width = 1 if data.isascii() and b"\\u" not in data else _WIDEST
     return _VALUE * values + _COPIES * width * len(data)
 
 
-def check(stored: Stored, what: str, data: bytes) -> None:
-    """SnapshotError if its values would take more memory than the file deserves."""
-    stored.allow(what, cost(data))
+def check(file: RawFile, what: str, data: bytes) -> None:
+    """SnapshotError if the values of a text would take more memory than the file's size allows."""
+    file.allow(what, cost(data))
 
 
 def check_text(where: str, what: str, data: bytes, size: int) -> None:
-    """As `check`, for a file of that many bytes."""
+    """As `check`. size: bytes of the file."""
     raw.allow(where, what, cost(data), size)
 
 
-def loads(stored: Stored, what: str, data: bytes | Bytes) -> dict[str, Any]:
-    """The object that the text is. SnapshotError for all else."""
+def loads(file: RawFile, what: str, data: bytes | ByteArray) -> dict[str, Json]:
+    """The JSON object in a text. SnapshotError for anything else."""
     text = bytes(data)
-    check(stored, what, text)
-    return parsed(stored.path, what, text)
+    check(file, what, text)
+    return parsed(file.path, what, text)
 
 
-def parsed(where: str, what: str, text: bytes) -> dict[str, Any]:
-    """The object that a text is whose cost was checked. SnapshotError for all else."""
+def parsed(where: str, what: str, text: bytes) -> dict[str, Json]:
+    """The JSON object in a text whose cost was checked before. SnapshotError for anything else."""
     try:
-        found = json.loads(text.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
+        found = json.loads(text.decode("utf-8"), object_pairs_hook=_without_doubles, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         raise SnapshotError(f"{where}: {what}: wanted JSON, received {error}") from error
     if not isinstance(found, dict):
@@ -51,8 +56,8 @@ def parsed(where: str, what: str, text: bytes) -> dict[str, Any]:
     return found
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _without_doubles(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found: dict[str, Json] = {}
     for name, value in pairs:
         if name in found:
             raise ValueError(f"the key {name!r} twice")
@@ -60,5 +65,5 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_number(text: str) -> Any:
+def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text}, which is no JSON")

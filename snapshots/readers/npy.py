@@ -2,22 +2,23 @@
 
 In version 1.0 (numpy.lib.format) it is b"\\x93NUMPY\\x01\\x00", two bytes with the length of a text, and the text:
 "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", spaces, a line feed; the array's bytes follow. NumPy
-evaluates the text. Here it is matched with the one form that `numpy.save` writes, and all else is refused.
+evaluates the text. Here it must match what `numpy.save` writes; anything else is refused.
 """
 
 from __future__ import annotations
 
 import re
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from singa_lite.array_types import DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.raw import Shape
 
-#: Bytes of a file's beginning that `parse` wants: more than the head of a plain array has.
+#: Bytes of a file's beginning that are handed to `parse`: more than the head of a plain array has.
 MOST_BYTES = 1 << 11
 
 _MAGIC = b"\x93NUMPY\x01\x00"
@@ -32,7 +33,7 @@ class Head(NamedTuple):
     """order: "C" or "F", of the bytes; start: where they begin, counted from the head's first."""
 
     shape: Shape
-    dtype: np.dtype[Any]
+    dtype: DType
     order: str
     start: int
 
@@ -40,7 +41,7 @@ class Head(NamedTuple):
 def parse(where: str, data: bytes, size: int) -> Head:
     """The head at the beginning of `data`. size: bytes of the whole .npy file.
 
-    SnapshotError for another version or form, for objects and records, and unless the array fills the file.
+    SnapshotError for another version or text, for objects and records, and unless the array fills the file.
     """
     start = 10 + int.from_bytes(data[8:10], "little")
     match = _TEXT.fullmatch(data[10:start])
@@ -55,7 +56,7 @@ def parse(where: str, data: bytes, size: int) -> Head:
     return Head(shape, dtype, "F" if fortran == "True" else "C", start)
 
 
-def _dtype(where: str, text: str) -> np.dtype[Any]:
+def _dtype(where: str, text: str) -> DType:
     try:
         return np.dtype(text)
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""Opens a file to be read, and refuses what is no ordinary file."""
+"""Opens an ordinary file to be read, and refuses anything else."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from io import FileIO
 from singa_lite.errors import SnapshotError
 
 
+class SelfClosing(FileIO):
+    """A file that is closed when it is dropped, without a warning: Ctrl-C may come before its `with` block begins."""
+
+    __del__ = FileIO.close  # in C, so that no interrupt comes within it
+
+
 @contextmanager
 def to_read(path: str | bytes | os.PathLike[str], refusal: str) -> Iterator[FileIO]:
     """The file, without a buffer. refusal: what the SnapshotError says, between the file's name and the cause.
@@ -21,7 +27,7 @@ def to_read(path: str | bytes | os.PathLike[str], refusal: str) -> Iterator[File
     try:
         if not stat.S_ISREG(os.stat(name).st_mode):  # before it is opened: opening a pipe waits for a writer
             raise OSError("it is no ordinary file")
-        file = FileIO(name)
+        file = SelfClosing(name)
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL

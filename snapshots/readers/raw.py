@@ -1,4 +1,4 @@
-"""Bytes from a file: none beyond its end, and no more room than it deserves."""
+"""Reads bytes of a file by offset, none beyond its end, and bounds the memory that its readers take."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from singa_lite.array_types import Array, DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers import opening
-from singa_lite.snapshots.readers.state import State, state_of
+from singa_lite.snapshots.readers.file_state import FileState, state_of
 
 Shape = tuple[int, ...]
-Bytes = NDArray[np.uint8]
+ByteArray = NDArray[np.uint8]
 
-#: What a reader may allocate for a file of no size at all: Python's objects, of which a header makes many; and arrays.
+#: Bytes that a reader may allocate beyond twice the file's size: for Python's objects, which are many, and for arrays.
 ROOM, ARRAY_ROOM = 32 << 20, 1 << 20
 
 
-class Stored:
+class RawFile:
     """A file that is read by offsets. path: its name; size: its bytes when it was opened.
 
-    deserved: the bytes of which a reader may allocate twice as many.
+    allowance: readers may allocate twice as many bytes, and `ROOM` or `ARRAY_ROOM` beyond.
     """
 
     def __init__(self, path: str, file: FileIO) -> None:
         self.path, self._file = path, file
-        self.size = self.deserved = os.fstat(file.fileno()).st_size
+        self.size = self.allowance = os.fstat(file.fileno()).st_size
 
-    def state(self) -> State:
+    def state(self) -> FileState:
         """The file's state, which differs once the file was changed."""
         return state_of(self._file)
 
-    def read(self, what: str, offset: int, count: int) -> Bytes:
+    def read(self, what: str, offset: int, count: int) -> ByteArray:
         """Read so many bytes at an offset. SnapshotError, before memory is taken, if the file does not have them."""
         if offset < 0 or count < 0 or offset + count > self.size:
             raise SnapshotError(
@@ -57,19 +57,19 @@ class Stored:
         return data
 
     def allow(self, what: str, count: int) -> None:
-        """SnapshotError if that many bytes, of Python's objects, are more than twice the file's and `ROOM`."""
-        allow(self.path, what, count, self.deserved)
+        """SnapshotError if Python's objects of so many bytes are more than twice the file's size and `ROOM`."""
+        allow(self.path, what, count, self.allowance)
 
     def allow_arrays(self, what: str, count: int, hint: str = "") -> None:
-        """SnapshotError if that many bytes, of arrays, are more than twice the file's and `ARRAY_ROOM`.
+        """SnapshotError if arrays of so many bytes are more than twice the file's size and `ARRAY_ROOM`.
 
         hint: what can be done about it, for the error.
         """
-        allow(self.path, what, count, self.deserved, ARRAY_ROOM, hint)
+        allow(self.path, what, count, self.allowance, ARRAY_ROOM, hint)
 
 
 def allow(where: str, what: str, count: int, size: int, room: int | None = None, hint: str = "") -> None:
-    """SnapshotError if a reader may not allocate so many bytes for a file of that size. room: beyond it; None: `ROOM`.
+    """SnapshotError if `count` bytes are more than 2 * size + room. size: bytes of the file; room: None is `ROOM`.
 
     hint: what can be done about it, for the error.
     """
@@ -79,20 +79,20 @@ def allow(where: str, what: str, count: int, size: int, room: int | None = None,
         raise SnapshotError(f"{where}: {what}: {text}{hint and f'; {hint}'}")
 
 
-def check_shape(where: str, shape: Shape, dtype: np.dtype[Any]) -> None:
+def check_shape(where: str, shape: Shape, dtype: DType) -> None:
     """SnapshotError for a shape that NumPy refuses: one of 2**63 bytes or more, where an extent of 0 counts as 1."""
     if dtype.itemsize * prod(max(1, extent) for extent in shape) >= 1 << 63:
         raise SnapshotError(f"{where}: wanted a shape of less than 2**63 bytes, received {str(shape)[:100]}")
 
 
 @contextmanager
-def reading(path: str | os.PathLike[str]) -> Iterator[Stored]:
+def reading(path: str | os.PathLike[str]) -> Iterator[RawFile]:
     """Open a file. SnapshotError for a folder, a device or what may not be read; FileNotFoundError if there is none."""
     with opening.to_read(path, "cannot be read") as file:
-        yield Stored(os.fsdecode(path), file)
+        yield RawFile(os.fsdecode(path), file)
 
 
-def to_array(where: str, data: Bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def to_array(where: str, data: ByteArray, dtype: DType, shape: tuple[int, ...]) -> Array:
     """Bytes in C order as an array in the host's byte order. SnapshotError for bool that is neither 0 nor 1."""
     if dtype.kind == "b" and data.size and int(data.max()) > 1:
         raise SnapshotError(f"{where}: wanted bool, bytes of 0 or 1, received {int(data.max())}")

@@ -1,4 +1,4 @@
-"""SINGA's TensorProto, the protobuf message in which its snapshots keep an array; written for what SINGA wrote alone.
+"""SINGA's TensorProto, the protobuf message in which its snapshots keep an array. Only what SINGA wrote is read.
 
 proto2, fields in the order of their numbers, as all of SINGA's versions write them:
 
@@ -12,14 +12,14 @@ proto2, fields in the order of their numbers, as all of SINGA's versions write t
 from __future__ import annotations
 
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array, DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers import raw
-from singa_lite.snapshots.readers.raw import Bytes, Shape, Stored
+from singa_lite.snapshots.readers.raw import ByteArray, RawFile, Shape
 
 #: Bytes before the numbers, at most: shape and strides of `_MOST_AXES` axes, with room.
 _HEAD = 1 << 10
@@ -32,13 +32,13 @@ _SHAPE, _TYPE, _LAYOUT = 0x08, 0x10, 0x18
 
 
 class Proto(NamedTuple):
-    """Where and how an array lies in a file. start, size: of the numbers' bytes; packed: without a tag each.
+    """Where and how an array lies in a file. start, size: of the numbers' bytes; packed: they have no tags.
 
     strides: in elements, of the stored numbers; None: C order.
     """
 
     shape: Shape
-    dtype: np.dtype[Any]
+    dtype: DType
     start: int
     size: int
     packed: bool
@@ -46,13 +46,13 @@ class Proto(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """Their number."""
+        """How many numbers there are."""
         return prod(self.shape)
 
 
-def parse(stored: Stored, what: str, start: int, size: int) -> Proto:
+def parse(file: RawFile, what: str, start: int, size: int) -> Proto:
     """The message of `size` bytes from `start`, its numbers unread. what: the entry, for the SnapshotError."""
-    head = _Head(f"{stored.path}: {what}", bytes(stored.read(what, start, min(size, _HEAD))))
+    head = _Head(f"{file.path}: {what}", bytes(file.read(what, start, min(size, _HEAD))))
     shape = tuple(head.run(_SHAPE, _MOST_AXES))
     (kind,) = head.run(_TYPE, 1) or [0]
     layout = head.run(_LAYOUT, _MOST_AXES)
@@ -70,28 +70,26 @@ def parse(stored: Stored, what: str, start: int, size: int) -> Proto:
     dtype = np.dtype(text)
     found = Proto(shape, dtype, start + head.at, size - head.at, packed, _strides(head, shape, layout))
     _check_size(head, found)
-    raw.check_shape(f"{stored.path}: {what}", shape, dtype)
+    raw.check_shape(f"{file.path}: {what}", shape, dtype)
     return found
 
 
-def read(stored: Stored, what: str, proto: Proto) -> NDArray[Any]:
+def read(file: RawFile, what: str, proto: Proto) -> Array:
     """The array, C order. SnapshotError for numbers that are not as the message says."""
-    numbers = _numbers(stored, what, proto)
+    numbers = _numbers(file, what, proto)
     if proto.strides is None or not proto.elements:
         return numbers.reshape(proto.shape)
     steps = tuple(stride * proto.dtype.itemsize for stride in proto.strides)
     return np.ascontiguousarray(np.lib.stride_tricks.as_strided(numbers, proto.shape, steps, writeable=False))
 
 
-def _numbers(stored: Stored, what: str, proto: Proto) -> NDArray[Any]:
+def _numbers(file: RawFile, what: str, proto: Proto) -> Array:
     """The numbers as they are stored, on one axis. The bytes they come from do not outlive this call."""
-    where = f"{stored.path}: {what}"
+    where = f"{file.path}: {what}"
     if proto.dtype.kind == "i":
-        stored.allow_arrays(
-            what, proto.size + proto.elements * proto.dtype.itemsize
-        )  # varints may be shorter than int32
-        return _integers(where, stored.read(what, proto.start, proto.size), proto)
-    data = stored.read(what, proto.start, proto.size)
+        file.allow_arrays(what, proto.size + proto.elements * proto.dtype.itemsize)  # varints may be shorter than int32
+        return _integers(where, file.read(what, proto.start, proto.size), proto)
+    data = file.read(what, proto.start, proto.size)
     return data.view(proto.dtype) if proto.packed else _untagged(where, data, proto.dtype)
 
 
@@ -137,9 +135,10 @@ class _Head:
 
 
 def _strides(head: _Head, shape: Shape, layout: list[int]) -> tuple[int, ...] | None:
-    """The strides in field 3, in elements. One value is the old bool; as many values as there are axes are strides.
+    """The strides in elements, from the values of field 3; None: C order.
 
-    For one axis either means nothing. None: C order.
+    One value is the bool `transpose` of old versions; as many values as there are axes are strides. For one axis
+    neither changes anything.
     """
     if len(shape) == 1 and len(layout) <= 1:
         return None
@@ -155,7 +154,7 @@ def _strides(head: _Head, shape: Shape, layout: list[int]) -> tuple[int, ...] | 
 
 
 def _check_size(head: _Head, proto: Proto) -> None:
-    """The bytes of the numbers fit the shape: exactly, but for int32, of which a number takes 1 to 10 bytes."""
+    """SnapshotError unless there are as many bytes as the shape needs; a number of int32 takes 1 to 10 of them."""
     width = proto.dtype.itemsize + (not proto.packed)
     fits = proto.size == proto.elements * width
     if proto.dtype.kind == "i":
@@ -165,8 +164,8 @@ def _check_size(head: _Head, proto: Proto) -> None:
         raise head.wrong(f"{proto.elements} numbers for shape {proto.shape}, received {proto.size} bytes of them")
 
 
-def _untagged(where: str, data: Bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Numbers that each have a tag before them."""
+def _untagged(where: str, data: ByteArray, dtype: DType) -> Array:
+    """The numbers in bytes that have a tag before each."""
     tag = next(single for text, _, single in _KINDS.values() if dtype == np.dtype(text))
     records = data.view(np.dtype([("tag", "u1"), ("number", dtype)]))
     if np.any(records["tag"] != tag):
@@ -174,7 +173,7 @@ def _untagged(where: str, data: Bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
     return records["number"].copy()
 
 
-def _integers(where: str, data: Bytes, proto: Proto) -> NDArray[Any]:
+def _integers(where: str, data: ByteArray, proto: Proto) -> Array:
     """int32: varints of 64 bits, negative ones in two's complement. One by one: SINGA's own is a version, no array."""
     numbers = np.empty(proto.elements, proto.dtype)
     view, at = data.data, 0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,16 @@ import pytest
 
 from run_layer import RNG, prepared, random_layer, run, state
 from singa_lite import device, layers, tensor
+from singa_lite.layer import Layer
+from singa_lite.layers.activation import MODES
+
+
+def test_every_layer_and_mode_has_its_values_here():
+    offered = {name for name, made in vars(layers).items() if inspect.isclass(made) and issubclass(made, Layer)}
+    missing = offered - set(re.findall(r"layers\.(\w+)\(", Path(__file__).read_text(encoding="utf-8")))
+    assert not missing, f"layers without values worked out in {Path(__file__).name}: {sorted(missing)}"
+    assert ACTIVATIONS.keys() == MODES.keys()
+
 
 # ---- Dense
 
@@ -283,6 +296,11 @@ def test_reshape_works_out_one_extent():
     np.testing.assert_array_equal(run(layers.Reshape("r", (2, -1)), x), np.arange(24).reshape(2, 2, 6))
     assert prepared(layers.Reshape("r", [-1]), (3, 4)).get_output_sample_shape() == (12,)
     assert prepared(layers.Reshape("r", ()), (1, 1)).get_output_sample_shape() == ()
+
+
+def test_upsampling_repeats_rows_and_columns():
+    y = run(layers.Upsampling2D("u", (2, 3)), [[[[1, 2], [3, 4]]]])
+    np.testing.assert_array_equal(y, [[[[1, 1, 1, 2, 2, 2]] * 2 + [[3, 3, 3, 4, 4, 4]] * 2]])
 
 
 def test_merge_and_multiply():

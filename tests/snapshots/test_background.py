@@ -15,7 +15,7 @@ from resume_run import BATCH, NETS, Kill, Killed, data, fit, images, outcome
 from singa_lite import SnapshotError, device
 from singa_lite.fit import Callback, Training
 from singa_lite.snapshots import Checkpoint, formats, net_tree, tree
-from singa_lite.snapshots.checkpoints.background import HostCopy, Writer
+from singa_lite.snapshots.checkpoints.background import HostCopy, Work, Writer
 from singa_lite.snapshots.checkpoints.folder import checkpoints, step_of
 from singa_lite.tensor import to_numpy
 from snapshot_nets import make_net, set_all, trained
@@ -196,3 +196,20 @@ def test_another_net_gets_another_copy():
         found = copied_now(copy, net)
         for path, lazy in net_tree.of_net(net).arrays.items():
             np.testing.assert_array_equal(found.arrays[path].fetch(), lazy.fetch())
+
+
+def test_a_step_does_not_wait_for_a_copy_that_was_never_begun(tmp_path, monkeypatch):
+    """Ctrl-C between the note that something reads parameters, and the thread that does."""
+    start, calls = Writer.start, []
+
+    def interrupted(writer: Writer, work: Work) -> None:
+        calls.append(work)
+        if len(calls) == 2:  # the first one tries the folder
+            raise KeyboardInterrupt
+        start(writer, work)
+
+    monkeypatch.setattr(Writer, "start", interrupted)
+    net = images("SGD")
+    with pytest.raises(KeyboardInterrupt):
+        fit(net, "images", Checkpoint(tmp_path, every_steps=1, background=True))
+    assert len(calls) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,9 @@ from resume_run import BATCH, SAMPLES, Kill, Killed, fit, images, outcome, two_o
 from singa_lite import SnapshotError
 from singa_lite.fit import Callback, StopTraining, Training
 from singa_lite.snapshots import Checkpoint, checkpoint, formats, latest
-from singa_lite.snapshots.checkpoints.checkpoint import HISTORY, ORDER, PROGRESS
-from singa_lite.snapshots.checkpoints.folder import BEST, checkpoints, step_of
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.checkpoints.folder import BEST, Folder, checkpoints, step_of
+from singa_lite.snapshots.checkpoints.stored_run import HISTORY, ORDER, PROGRESS
+from singa_lite.snapshots.tree import LazyArray, Tree
 
 
 def steps(folder: Path) -> list[int]:
@@ -43,8 +45,8 @@ def tree_of(file: Path) -> Tree:
     return Tree({path: of_array(array) for path, array in held.items()}, source.attributes)
 
 
-def of_array(array: np.ndarray) -> Lazy:
-    return Lazy(array.shape, array.dtype, lambda: array)
+def of_array(array: np.ndarray) -> LazyArray:
+    return LazyArray(array.shape, array.dtype, lambda: array)
 
 
 # --- what it holds ------------------------------------------------------------------------------------------
@@ -478,3 +480,17 @@ def test_verify_names_the_array(tmp_path):
     flip_array(latest(tmp_path))
     with pytest.raises(SnapshotError, match=r"checkpoint-0000000002\.h5: entry '\w+/.*' is damaged"):
         checkpoint.verify(latest(tmp_path))
+
+
+def test_a_folder_that_was_never_released_is_free_once_it_is_dropped(tmp_path):
+    """As an interrupt leaves it that comes before `release`."""
+    training = SimpleNamespace(is_under_way=True)
+    held = Folder(tmp_path, 1)
+    held.hold(training)
+    with pytest.raises(SnapshotError, match="another run is writing to"):
+        Folder(tmp_path, 1).hold(training)
+    del held
+    gc.collect()
+    other = Folder(tmp_path, 1)
+    other.hold(training)
+    other.release()

@@ -147,7 +147,7 @@ def test_convert_tells_what_it_leaves_out(tmp_path, capsys, saved):
     assert said(capsys, "convert", saved, tmp_path / "net.npz")[1] == [f"{tmp_path / 'net.npz'}: {arrays} arrays"]
     status, (line,), _ = said(capsys, "convert", saved, target)
     with formats.opened(target) as written:
-        kept = len(written.shapes)
+        kept = len(written.specs)
     told = f"{arrays - kept - 1} below optimizer/, 1 below state/, attribute optimizer, attribute step"
     assert (status, sorted(line.split("; left out: ")[1].split(", "))) == (0, sorted(told.split(", ")))
     assert line.startswith(f"{target}: {kept} arrays; ")

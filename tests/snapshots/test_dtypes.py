@@ -9,7 +9,7 @@ from format_cases import WHOLE, WRITTEN
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers
 from singa_lite.snapshots import formats
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 
 KINDS = ("bool", "uint8", "int64", "float16", "float64", ">f4", ">i8", "complex64", "complex128", "longdouble")
 KINDS += ("S3", "O", "M8[s]", "V4")
@@ -18,7 +18,7 @@ KINDS += ("S3", "O", "M8[s]", "V4")
 def tree_of(array: np.ndarray) -> Tree:
     """A tree of one array."""
     attributes = {"format": "singa_lite", "version": 2, "entries": 1}
-    return Tree({"parameters/x/y": Lazy(array.shape, array.dtype, lambda: array)}, attributes)
+    return Tree({"parameters/x/y": LazyArray(array.shape, array.dtype, lambda: array)}, attributes)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from format_cases import CASES
+from format_cases import CASES, small_net
+from interrupts import Tracer
 from singa_lite import SnapshotError
 from singa_lite.snapshots import formats, net_tree, tree
 from singa_lite.snapshots.formats.table import FORMATS, of_path
@@ -54,3 +57,22 @@ def test_a_format_that_is_only_read_is_not_written(tmp_path, suffix):
     with pytest.raises(SnapshotError, match="files are only read"):
         formats.write(tree.Tree({}), tmp_path / f"x{suffix}")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("function", ["to_read", "_created"])
+def test_an_interrupt_drops_no_open_file(tmp_path, monkeypatch, function):
+    """Ctrl-C may come between opening a file and its `with` block. Warnings, of unclosed files too, are errors."""
+    path, net = tmp_path / "x.npz", small_net()
+    formats.save(net, path)
+    work = (lambda: formats.load(net, path)) if function == "to_read" else (lambda: formats.save(net, path))
+    dropped = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda given: dropped.append(repr(given.exc_value)))
+    tracer = Tracer()
+    tracer.run(work)
+    events = [numbers for (code, _), numbers in tracer.places.items() if code.co_name == function]
+    assert len(events) > 4
+    for number in {number for numbers in events for number in (numbers[0], numbers[-1])}:
+        tracer = Tracer(number)
+        tracer.run(work)
+        assert not dropped, tracer.place
+        net.discard_step()

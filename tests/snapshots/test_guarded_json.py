@@ -28,7 +28,7 @@ TEXTS = {
 
 
 @pytest.fixture
-def stored(tmp_path: Path) -> raw.Stored:
+def stored(tmp_path: Path) -> raw.RawFile:
     """A small file."""
     (tmp_path / "x").write_bytes(b"1234")
     with raw.reading(tmp_path / "x") as file:

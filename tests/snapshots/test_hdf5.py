@@ -105,7 +105,7 @@ def test_the_source_of_a_file(saved):
         assert source.attributes == wanted.attributes
         assert source.attributes.get("step") == 3
         assert source.attributes.get("nothing") is None
-        assert source.shapes == {path: entry[:2] for path, entry in wanted.arrays.items()}
+        assert source.specs == {path: entry[:2] for path, entry in wanted.arrays.items()}
         formats.write(source, saved.with_name("again.h5"))
     with h5py.File(saved) as file, h5py.File(saved.with_name("again.h5")) as again:
         assert file.attrs["manifest_sha256"] == again.attrs["manifest_sha256"]

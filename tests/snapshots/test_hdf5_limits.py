@@ -33,7 +33,7 @@ def deep(*called: str, seed: int = 1) -> FeedForwardNet:
 def with_array(array: np.ndarray[Any, Any]) -> tree.Tree:
     """The tree of a net of one layer, whose weight is another array."""
     contents = net_tree.of_net(deep("a"))
-    contents.arrays["parameters/a/weight"] = tree.Lazy(array.shape, array.dtype, lambda: array.copy())
+    contents.arrays["parameters/a/weight"] = tree.LazyArray(array.shape, array.dtype, lambda: array.copy())
     return contents
 
 
@@ -77,7 +77,7 @@ def test_numbers_in_another_byte_order_come_back_in_that_of_this_machine(path, d
     WRITERS[path.name.removeprefix("net")](with_array(array), path)
     native_dtype = array.dtype.newbyteorder("=")
     with formats.opened(path) as source:
-        assert source.shapes["parameters/a/weight"] == ((1, 1), native_dtype)
+        assert source.specs["parameters/a/weight"] == ((1, 1), native_dtype)
         found = source.read("parameters/a/weight")
         assert (found.dtype, found.tolist()) == (native_dtype, [[2.0]])
 

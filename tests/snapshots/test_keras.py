@@ -21,7 +21,7 @@ import skips
 import snapshot_nets
 from keras_files import remade
 from singa_lite import FeedForwardNet, Layer, SnapshotError, layers, snapshots
-from singa_lite.snapshots import foreign, formats, net_tree, tree
+from singa_lite.snapshots import formats, net_tree, tree, weights_tree
 from singa_lite.snapshots.formats.keras import net as keras_net
 from singa_lite.snapshots.formats.keras import orders as keras_orders
 from singa_lite.tensor import to_numpy
@@ -665,7 +665,7 @@ def test_bfloat16_is_written_as_keras_does(path):
     bfloat16 = skips.library("ml_dtypes").bfloat16
     contents = net_tree.of_net(two())
     array = uniform(3, 5).astype(bfloat16)
-    contents.arrays["parameters/a/weight"] = tree.Lazy((3, 5), array.dtype, lambda: array)
+    contents.arrays["parameters/a/weight"] = tree.LazyArray((3, 5), array.dtype, lambda: array)
     formats.write(contents, path)
     with h5py.File(path) as file:
         stored = file["layers/dense/vars/0"]
@@ -719,10 +719,10 @@ def test_a_file_alone(path):
         "parameters/dense/weight": uniform(3, 2),
     }
     with formats.opened(write(path, groups)) as source:
-        assert source.shapes.keys() == wanted.keys()
-        assert source.attributes == foreign.attributes(len(wanted), None)
+        assert source.specs.keys() == wanted.keys()
+        assert source.attributes == weights_tree.attributes(len(wanted), None)
         for name, array in wanted.items():
-            assert source.shapes[name] == (array.shape, array.dtype)
+            assert source.specs[name] == (array.shape, array.dtype)
             np.testing.assert_array_equal(source.read(name), array)
 
 
@@ -751,8 +751,8 @@ def test_a_file_alone_that_does_not_tell(groups, wanted, path):
 # ---- Keras's order, and where features lie
 
 
-def described(net: FeedForwardNet) -> dict[str, keras_net.Note]:
-    return keras_net.notes("here", net_tree.of_net(net).attributes)
+def described(net: FeedForwardNet) -> dict[str, keras_net.LayerInfo]:
+    return keras_net.layers_of("here", net_tree.of_net(net).attributes)
 
 
 def test_the_order_of_a_functional():
@@ -824,7 +824,7 @@ def test_layer_normalization_over_images(shape, path):
 def test_a_tree_whose_arrays_are_no_such_layer_s(name, shape, path):
     conv = layers.Conv2D("conv", 3, (2, 3), 1, "valid", groups=3, input_sample_shape=(3, 3, 7))
     contents = net_tree.of_net(net_of(conv, layers.Flatten("flat"), layers.Dense("dense", 2)))
-    contents.arrays[f"parameters/{name}"] = tree.Lazy(shape, np.dtype("f4"), lambda: np.zeros(shape, "f4"))
+    contents.arrays[f"parameters/{name}"] = tree.LazyArray(shape, np.dtype("f4"), lambda: np.zeros(shape, "f4"))
     with pytest.raises(SnapshotError, match=f"the shape {re.escape(str(shape))} of"):
         formats.write(contents, path)
 

@@ -17,7 +17,7 @@ from keras_files import assert_refused, remade
 from singa_lite import FeedForwardNet, layers, snapshots
 from singa_lite.snapshots.formats.keras import net as keras_net
 from singa_lite.snapshots.formats.keras import orders as keras_orders
-from singa_lite.snapshots.formats.keras.net import Note
+from singa_lite.snapshots.formats.keras.net import LayerInfo
 from singa_lite.tensor import Shape
 
 
@@ -70,11 +70,11 @@ def test_names_that_are_one_long_text(path):
     assert peak < 2 * len(whole) + (40 << 20)
 
 
-def note(name: str, kind: str, *sources: str, inputs: Shape = (8,), outputs: Shape = (8,)) -> Note:
-    return Note(name, kind, (inputs,), (outputs,), tuple((source, 0) for source in sources), "")
+def note(name: str, kind: str, *sources: str, inputs: Shape = (8,), outputs: Shape = (8,)) -> LayerInfo:
+    return LayerInfo(name, kind, (inputs,), (outputs,), tuple((source, 0) for source in sources), "")
 
 
-def doubling(times: int) -> dict[str, Note]:
+def doubling(times: int) -> dict[str, LayerInfo]:
     """A net that joins its own output again and again."""
     net = {"0": note("0", "Flatten", inputs=(2, 2, 2))}
     for number in range(1, times + 1):
@@ -118,12 +118,12 @@ def test_plain_pieces_that_meet_are_one():
 # ---- time
 
 
-class Counted(dict[str, Note]):
+class Counted(dict[str, LayerInfo]):
     """A net that counts how often a layer is looked up."""
 
     count = 0
 
-    def __getitem__(self, name: str) -> Note:
+    def __getitem__(self, name: str) -> LayerInfo:
         self.count += 1
         return super().__getitem__(name)
 

@@ -51,7 +51,7 @@ def test_no_layers(path):
     contents = tree.Tree({}, {"format": "singa_lite", "version": 2, "entries": 0, "layers": "[]", "wiring": "[]"})
     formats.write(contents, path)
     with formats.opened(path) as source:
-        assert not source.shapes
+        assert not source.specs
 
 
 @pytest.mark.parametrize("shape", [[2**63], [1] * 65, [10**400], [2**62, 0]])
@@ -96,7 +96,7 @@ def test_a_shape_that_no_such_layer_has_names_the_entry(made, entry, shape, path
     wanted = rf"layer 'a' \({kind.__name__}\) has no form in Keras: the shape .* of '{entry}'"
     assert_refused(path, wanted)
     contents = net_tree.of_net(net_of_one(kind("a", **options)))
-    contents.arrays[entry] = tree.Lazy(shape, np.dtype("f4"), lambda: np.zeros(shape, "f4"))
+    contents.arrays[entry] = tree.LazyArray(shape, np.dtype("f4"), lambda: np.zeros(shape, "f4"))
     native.save(contents, path.with_name("net.h5"))
     with formats.opened(path.with_name("net.h5")) as source, pytest.raises(SnapshotError, match=wanted):
         formats.write(source, path)
@@ -132,7 +132,7 @@ def test_rows_without_columns_may_be_any_number(path):
     told["wiring"] = [{"inputs": [[2, 10**6, 10**6]], "outputs": [[rows]], "sources": []}]
     told["wiring"] += [{"inputs": [[rows]], "outputs": [[1]], "sources": [["f", 0]]}]
     array = np.zeros((rows, 0), "f4")
-    contents = tree.Tree({"parameters/d/weight": tree.Lazy(array.shape, array.dtype, lambda: array)})
+    contents = tree.Tree({"parameters/d/weight": tree.LazyArray(array.shape, array.dtype, lambda: array)})
     contents.attributes = {"format": "singa_lite", "version": 2, "entries": 1}
     contents.attributes |= {name: json.dumps(value) for name, value in told.items()}
     formats.write(contents, path)

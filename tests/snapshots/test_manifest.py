@@ -27,7 +27,7 @@ def told(attributes: Any = None, entries: Any = None) -> str:
 
 def test_what_was_written():
     attributes = {"format": "singa_lite", "step": 3, "rate": 0.5, "is_new": True, "nothing": None}
-    made = manifest.Manifest(attributes, {"a/b": manifest.Entry((2, 3), "float32", "0" * 64)})
+    made = manifest.Manifest(attributes, {"a/b": manifest.ManifestEntry((2, 3), "float32", "0" * 64)})
     assert read(made.to_bytes()) == made
 
 

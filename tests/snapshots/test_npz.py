@@ -21,7 +21,7 @@ from singa_lite.snapshots import formats, net_tree
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.formats import npz
 from singa_lite.snapshots.readers import raw, zip_directory, zip_member
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 from snapshot_nets import OPTIMIZERS, batches, make_net, train, trained
 
 
@@ -43,7 +43,7 @@ def dense_net(name: str = "dense", seed: int = 3) -> FeedForwardNet:
 def numbers(**arrays: np.ndarray) -> Tree:
     """A tree of these parameters of layer "x"."""
     return Tree(
-        {f"parameters/x/{n}": Lazy(a.shape, a.dtype, lambda a=a: a) for n, a in arrays.items()}, {"format": "x"}
+        {f"parameters/x/{n}": LazyArray(a.shape, a.dtype, lambda a=a: a) for n, a in arrays.items()}, {"format": "x"}
     )
 
 
@@ -65,7 +65,7 @@ def archive(path: Path, members: Mapping[str, bytes], method: int = zipfile.ZIP_
 def refused(path: Path, wanted: str) -> None:
     """The file is refused in words that match, whether it is opened or all of it is read."""
     with pytest.raises(SnapshotError, match=wanted) as raised, formats.opened(path) as source:
-        for name in source.shapes:
+        for name in source.specs:
             source.read(name)
     assert str(path) in str(raised.value)
 
@@ -121,7 +121,7 @@ def test_every_dtype_and_shape(tmp_path):
     formats.write(numbers(**arrays), tmp_path / "x.npz")
     with formats.opened(tmp_path / "x.npz") as source:
         assert source.attributes.get("format") == "x"
-        assert source.shapes == {f"parameters/x/{n}": (a.shape, a.dtype) for n, a in arrays.items()}
+        assert source.specs == {f"parameters/x/{n}": (a.shape, a.dtype) for n, a in arrays.items()}
         for name, array in arrays.items():
             assert bits(source.read(f"parameters/x/{name}")) == bits(array)
     with np.load(tmp_path / "x.npz", allow_pickle=False) as file:
@@ -173,16 +173,16 @@ def test_names_that_differ_only_in_what_is_replaced(tmp_path):
 def test_paths_of_another_programs_file(tmp_path, path):
     """Whatever is written is read, by NumPy too."""
     arrays = {path: np.arange(3.0), "other": np.zeros(2)}
-    formats.write(Tree({p: Lazy(a.shape, a.dtype, lambda a=a: a) for p, a in arrays.items()}), tmp_path / "x.npz")
+    formats.write(Tree({p: LazyArray(a.shape, a.dtype, lambda a=a: a) for p, a in arrays.items()}), tmp_path / "x.npz")
     with formats.opened(tmp_path / "x.npz") as source:
-        assert {p: bits(source.read(p)) for p in source.shapes} == {p: bits(a) for p, a in arrays.items()}
+        assert {p: bits(source.read(p)) for p in source.specs} == {p: bits(a) for p, a in arrays.items()}
     with np.load(tmp_path / "x.npz", allow_pickle=False) as file:
         assert bits(file[file.files[0]]) == bits(arrays[path])
 
 
 @pytest.mark.parametrize("name", ["\ud800", "x" * 70_000])
 def test_names_that_an_archive_cannot_hold(tmp_path, name):
-    contents = Tree({f"parameters/{name}/y": Lazy((2,), np.dtype("f4"), lambda: np.zeros(2, "f4"))})
+    contents = Tree({f"parameters/{name}/y": LazyArray((2,), np.dtype("f4"), lambda: np.zeros(2, "f4"))})
     with pytest.raises(SnapshotError, match=r"x\.npz: cannot be written, all there is as before"):
         formats.write(contents, tmp_path / "x.npz")
     assert not list(tmp_path.iterdir())
@@ -295,7 +295,7 @@ def test_a_name_of_the_old_kind(tmp_path):
     path = archive(tmp_path / "x.npz", {"zz.npy": npy(np.zeros(1))})
     path.write_bytes(path.read_bytes().replace(b"zz", b"\x82z"))
     with formats.opened(path) as source:
-        assert list(source.shapes) == ["éz"]
+        assert list(source.specs) == ["éz"]
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -654,7 +654,7 @@ def test_an_error_of_what_is_saved_is_not_one_of_the_archive(tmp_path):
         raise ValueError("of the fetching")
 
     with pytest.raises(ValueError, match="of the fetching"):
-        formats.write(Tree({"a": Lazy((2,), np.dtype("f4"), fail)}), tmp_path / "x.npz")
+        formats.write(Tree({"a": LazyArray((2,), np.dtype("f4"), fail)}), tmp_path / "x.npz")
 
 
 def test_the_error_of_a_full_disk_names_entry_and_bytes(saved, monkeypatch):
@@ -682,7 +682,8 @@ def test_arrays_that_no_reader_would_list(tmp_path, monkeypatch):
 
 def test_one_array_at_a_time(tmp_path):
     size = 8 << 20
-    made = {f"parameters/{n}/y": Lazy((size // 4,), np.dtype("f4"), lambda: np.ones(size // 4, "f4")) for n in range(4)}
+    ones = LazyArray((size // 4,), np.dtype("f4"), lambda: np.ones(size // 4, "f4"))
+    made = {f"parameters/{n}/y": ones for n in range(4)}
     tracemalloc.start()
     try:
         formats.write(Tree(made), tmp_path / "x.npz")

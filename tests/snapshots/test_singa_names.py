@@ -13,7 +13,7 @@ from singa_files import described, native, python2_pickle, states_zip
 from singa_lite import FeedForwardNet, layers, loss, snapshots
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.formats.singa import names as singa_names
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import to_numpy
 from snapshot_nets import make_net, trained
 
@@ -173,8 +173,8 @@ def test_paths_from_names_alone(name, path):
     assert singa_names.plain_path(name) == path
 
 
-def lazies(*names: str) -> dict[str, Lazy]:
-    return {name: Lazy((1,), np.dtype("f4"), lambda: np.zeros(1, "f4")) for name in names}
+def lazies(*names: str) -> dict[str, LazyArray]:
+    return {name: LazyArray((1,), np.dtype("f4"), lambda: np.zeros(1, "f4")) for name in names}
 
 
 def test_two_names_of_one_path_are_refused():

@@ -53,8 +53,8 @@ def written(folder: Path, data: bytes) -> Path:
 
 def contents(path: Path) -> dict[str, np.ndarray]:
     with singa_pickle.opened(path, None) as source:
-        arrays = {entry: source.read(entry) for entry in source.shapes}
-        assert {entry: (array.shape, array.dtype) for entry, array in arrays.items()} == dict(source.shapes)
+        arrays = {entry: source.read(entry) for entry in source.specs}
+        assert {entry: (array.shape, array.dtype) for entry, array in arrays.items()} == dict(source.specs)
     return arrays
 
 

@@ -31,8 +31,8 @@ def written(folder: Path, data: bytes, name: str = "net.bin") -> Path:
 
 def contents(path: Path) -> dict[str, np.ndarray]:
     with singa_records.opened(path, None) as source:
-        arrays = {entry: source.read(entry) for entry in source.shapes}
-        assert {entry: (array.shape, array.dtype) for entry, array in arrays.items()} == dict(source.shapes)
+        arrays = {entry: source.read(entry) for entry in source.specs}
+        assert {entry: (array.shape, array.dtype) for entry, array in arrays.items()} == dict(source.specs)
         assert source.attributes.get("entries") == len(arrays)
     return arrays
 
@@ -288,7 +288,7 @@ def peak(path: Path) -> int:
     tracemalloc.start()
     try:
         with singa_records.opened(path, None) as source:
-            for entry in source.shapes:
+            for entry in source.specs:
                 source.read(entry)
         return tracemalloc.get_traced_memory()[1]
     finally:

@@ -53,8 +53,8 @@ def written(folder: Path, data: bytes) -> Path:
 
 def contents(path: Path) -> dict[str, np.ndarray]:
     with singa_zip.opened(path, None) as source:
-        arrays = {entry: source.read(entry) for entry in source.shapes}
-        assert {entry: (array.shape, array.dtype) for entry, array in arrays.items()} == dict(source.shapes)
+        arrays = {entry: source.read(entry) for entry in source.specs}
+        assert {entry: (array.shape, array.dtype) for entry, array in arrays.items()} == dict(source.specs)
         assert source.attributes.get("entries") == len(arrays)
     return arrays
 
@@ -96,7 +96,7 @@ def test_an_array_of_the_other_byte_order_stays_as_it_is(tmp_path):
 
 def test_what_is_not_the_models_is_left_out_and_said(tmp_path):
     with singa_zip.opened(written(tmp_path, states_zip(ARRAYS, OWN)), None) as source:
-        assert source.shapes.keys() == PATHS.keys()
+        assert source.specs.keys() == PATHS.keys()
         assert json.loads(source.attributes.get("left_out")) == list(OWN)
 
 

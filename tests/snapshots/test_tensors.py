@@ -19,7 +19,7 @@ from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer, t
 from singa_lite.snapshots import formats, net_tree
 from singa_lite.snapshots.files import output
 from singa_lite.snapshots.readers import safetensors
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 from snapshot_nets import OPTIMIZERS, batches, make_net, train, trained
 
 library = skips.library("safetensors.numpy")
@@ -61,7 +61,7 @@ def parts(path: Path) -> tuple[dict[str, Any], bytes]:
 def numbers(**arrays: np.ndarray) -> Tree:
     """A tree of these parameters of layer "x"."""
     return Tree(
-        {f"parameters/x/{n}": Lazy(a.shape, a.dtype, lambda a=a: a) for n, a in arrays.items()}, {"format": "x"}
+        {f"parameters/x/{n}": LazyArray(a.shape, a.dtype, lambda a=a: a) for n, a in arrays.items()}, {"format": "x"}
     )
 
 
@@ -95,7 +95,7 @@ def test_every_dtype_and_shape(tmp_path):
     formats.write(numbers(**arrays), tmp_path / "x.safetensors")
     with formats.opened(tmp_path / "x.safetensors") as source:
         assert source.attributes.get("format") == "x"
-        assert source.shapes == {f"parameters/x/{n}": (a.shape, a.dtype) for n, a in arrays.items()}
+        assert source.specs == {f"parameters/x/{n}": (a.shape, a.dtype) for n, a in arrays.items()}
         for name, array in arrays.items():
             assert bits(source.read(f"parameters/x/{name}")) == bits(array)
     found = library.load_file(tmp_path / "x.safetensors")
@@ -135,7 +135,7 @@ def test_one_array_at_a_time(tmp_path, kind):
     """And, where it is turned, pieces of it; reading turns a whole array."""
     form = (2048, 1024), np.dtype("f4")
     size = 8 << 20
-    made = {f"parameters/{n}/weight": Lazy(*form, lambda: np.ones(*form)) for n in range(4)}
+    made = {f"parameters/{n}/weight": LazyArray(*form, lambda: np.ones(*form)) for n in range(4)}
     contents = Tree(made, {"layers": json.dumps([[str(n), kind] for n in range(4)])})
     tracemalloc.start()
     try:
@@ -211,7 +211,7 @@ def test_a_file_of_the_library_without_a_net(tmp_path):
     }
     library.save_file(theirs, tmp_path / "x.safetensors")
     with formats.opened(tmp_path / "x.safetensors", names={"conv": "c"}) as source:
-        assert {path: shape for path, (shape, _) in source.shapes.items()} == {
+        assert {path: shape for path, (shape, _) in source.specs.items()} == {
             "parameters/a/weight": (3, 2),
             "parameters/a/bias": (2,),
             "parameters/b.0/gamma": (4,),
@@ -235,7 +235,7 @@ def test_two_names_of_one_path(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_floats_are_widened(tmp_path, monkeypatch, dtype):
-    monkeypatch.setattr("singa_lite.snapshots.formats.safetensors.source._AT_ONCE", 4)
+    monkeypatch.setattr("singa_lite.snapshots.formats.safetensors.file_tree._AT_ONCE", 4)
     weight = np.array([[1, -2.5, 3], [np.inf, 0.15625, -0.0]], np.float32)
     if dtype == "float16":
         library.save_file(
@@ -638,7 +638,7 @@ def test_arrays_that_no_reader_would_list(tmp_path):
     contents = numbers(**{str(number): np.zeros(1, np.float32) for number in range(7_000)})
     formats.write(contents, tmp_path / "x.safetensors")
     with formats.opened(tmp_path / "x.safetensors") as source:
-        assert len(source.shapes) == 7_000
+        assert len(source.specs) == 7_000
 
 
 # ---- files and disks
@@ -664,7 +664,7 @@ def test_a_file_that_becomes_shorter(saved):
     with formats.opened(saved) as source:
         os.truncate(saved, saved.stat().st_size - 200)
         with pytest.raises(SnapshotError, match=r"the file has become shorter"):
-            for path in source.shapes:
+            for path in source.specs:
                 source.read(path)
 
 
@@ -730,7 +730,7 @@ def test_calls_that_write_less_than_asked(tmp_path):
 
 
 def test_an_array_that_is_not_what_was_announced(tmp_path):
-    contents = Tree({"parameters/x/y": Lazy((2,), np.dtype("f4"), lambda: np.zeros(3, "f4"))})
+    contents = Tree({"parameters/x/y": LazyArray((2,), np.dtype("f4"), lambda: np.zeros(3, "f4"))})
     with pytest.raises(SnapshotError, match=r"entry 'parameters/x/y': wanted \(2,\) float32, received \(3,\) float32"):
         formats.write(contents, tmp_path / "x.safetensors")
     assert not list(tmp_path.iterdir())

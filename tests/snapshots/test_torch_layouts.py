@@ -14,8 +14,8 @@ from nets import bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, tensor
 from singa_lite.snapshots import command, formats, net_tree
 from singa_lite.snapshots.formats.safetensors import torch_names
-from singa_lite.snapshots.formats.safetensors.place import Place
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.formats.safetensors.torch_layout import TorchLayout
+from singa_lite.snapshots.tree import LazyArray, Tree
 
 library = skips.library("safetensors.numpy")
 
@@ -107,19 +107,19 @@ def test_a_sequences_weight_through_other_formats(tmp_path, second):
 
 @pytest.mark.parametrize("axes", [(1, 0), (0, 1, 3), (3, 0, 1), (0, 2), (1, 2), (), (0,), (1,)])
 def test_axes_there_and_back(axes):
-    place = Place("x", axes)
+    layout = TorchLayout("x", axes)
     tree_shape = tuple(5 + axis if axis in axes else 1 for axis in range(max(axes, default=-1) + 1))
     array = np.arange(np.prod(tree_shape, dtype=int)).reshape(tree_shape)
-    stored = place.stored(array)
-    assert stored.shape == place.stored_shape(tree_shape) == tuple(5 + axis for axis in axes)
-    assert place.fits(stored.ndim)
-    assert place.restored_shape(stored.shape) == tree_shape
-    assert bits(place.restored(stored)) == bits(array)
+    stored = layout.stored(array)
+    assert stored.shape == layout.stored_shape(tree_shape) == tuple(5 + axis for axis in axes)
+    assert layout.fits(stored.ndim)
+    assert layout.restored_shape(stored.shape) == tree_shape
+    assert bits(layout.restored(stored)) == bits(array)
 
 
 @pytest.mark.parametrize(("axes", "count"), [((0, 1, 4), 3), ((0, 0), 2), ((-1, 0), 2), ((0, 1), 3), ((1 << 40,), 1)])
 def test_axes_that_no_array_has(axes, count):
-    assert not Place("x", axes).fits(count)
+    assert not TorchLayout("x", axes).fits(count)
 
 
 @pytest.mark.parametrize("kind", ["Dense", "Conv1D"])
@@ -128,7 +128,9 @@ def test_a_weight_of_other_axes_than_its_layers_stays_as_it_is(tmp_path, kind, s
     """As a file may say that was never a net's."""
     array = np.ones(shape, "f4")
     attributes = {"format": "singa_lite", "version": 2, "entries": 1, "layers": json.dumps([["a", kind]])}
-    formats.write(Tree({"parameters/a/weight": Lazy(shape, array.dtype, lambda: array)}, attributes), tmp_path / "a.h5")
+    formats.write(
+        Tree({"parameters/a/weight": LazyArray(shape, array.dtype, lambda: array)}, attributes), tmp_path / "a.h5"
+    )
     command.convert(str(tmp_path / "a.h5"), str(tmp_path / "a.safetensors"))
     with formats.opened(tmp_path / "a.safetensors") as source:
         assert bits(source.read("parameters/a/weight")) == bits(array)
@@ -174,7 +176,7 @@ def test_names_and_layouts_come_back(tmp_path, second):
 def test_paths_of_a_file_without_a_net(tmp_path):
     library.save_file(THEIRS, tmp_path / "a.safetensors")
     with formats.opened(tmp_path / "a.safetensors") as source:
-        shapes = {path: shape for path, (shape, _) in source.shapes.items()}
+        shapes = {path: shape for path, (shape, _) in source.specs.items()}
     assert shapes["cls_token"] == (1, 1, 4)
     assert shapes["parameters/linear/weight"] == (3, 2)
     assert shapes["parameters/image/gamma"] == shapes["parameters/image/beta"] == (2, 3)
@@ -205,7 +207,7 @@ def test_a_file_of_the_same_format_keeps_what_the_tree_has_not(tmp_path):
 def test_a_module_at_the_top_by_names(tmp_path):
     library.save_file({"weight": np.ones((2, 3), "f4"), "bias": np.ones(2, "f4")}, tmp_path / "a.safetensors")
     with formats.opened(tmp_path / "a.safetensors", names={"dense": ""}) as source:
-        assert {path: shape for path, (shape, _) in source.shapes.items()} == {
+        assert {path: shape for path, (shape, _) in source.specs.items()} == {
             "parameters/dense/weight": (3, 2),
             "parameters/dense/bias": (2,),
         }
@@ -244,7 +246,7 @@ def test_random_state_stays_where_the_origin_had_none(tmp_path, second):
     assert bits(other.states()["drop/random"]) == key
     assert bits(other.parameters()["dense/weight"]) == bits(net.parameters()["dense/weight"])
     with formats.opened(tmp_path / f"b{second}", net_tree.of_net(other)) as source:
-        assert source.attributes.get("entries") == len(source.shapes) == 3
+        assert source.attributes.get("entries") == len(source.specs) == 3
         assert bits(source.read("state/drop/random")) == key
 
 

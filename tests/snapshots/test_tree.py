@@ -88,7 +88,7 @@ def test_an_entry_is_read_from_where_it_lies_and_one_that_is_not_there_is_named(
     net = trained()
     contents = net_tree.of_net(net)
     contents.path = "memory.x"
-    assert contents.shapes == {path: (t.shape, t.dtype) for path, t in net_tree.tensors(net).items()}
+    assert contents.specs == {path: (t.shape, t.dtype) for path, t in net_tree.tensors(net).items()}
     net.parameters()["norm/beta"].copy_from_numpy(np.full(3, 7, "f4"))
     assert np.array_equal(contents.read("parameters/norm/beta"), [7, 7, 7])
     with pytest.raises(SnapshotError, match=r"memory\.x: wanted one of its entries, received 'parameters/no'"):

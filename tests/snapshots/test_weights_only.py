@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from format_cases import WRITTEN
+from format_cases import WRITTEN, small_net
 from nets import state_of
 from singa_lite import SnapshotError
 from singa_lite.__main__ import main
-from singa_lite.snapshots import formats
+from singa_lite.snapshots import formats, net_tree
 from singa_lite.tensor import to_numpy
 from snapshot_nets import make_net, trained
 
 
 def entries(path: Path) -> set[str]:
     with formats.opened(path) as source:
-        return set(source.shapes)
+        return set(source.specs)
 
 
 @pytest.mark.parametrize("suffix", WRITTEN)
@@ -66,3 +66,16 @@ def test_a_file_is_converted_to_one(tmp_path, suffix, capsys):
     assert main(["snapshot", "convert", str(tmp_path / "all.h5"), converted, "--weights-only"]) == 0
     assert "left out: " in capsys.readouterr().out
     assert main(["snapshot", "diff", converted, wanted]) == 0
+
+
+def test_running_statistics_that_a_file_lacks_are_not_those_of_the_net(tmp_path):
+    """Random state alone may be missing in another program's file."""
+    net = small_net()
+    held = {
+        path: lazy.fetch() for path, lazy in net_tree.of_net(net).arrays.items() if not path.startswith("optimizer/")
+    }
+    np.savez(tmp_path / "x.npz", **{path: array for path, array in held.items() if path != "state/b/running_var"})
+    with pytest.raises(SnapshotError, match=r"wanted an entry 'state/b/running_var'"):
+        net.load(tmp_path / "x.npz")
+    np.savez(tmp_path / "x.npz", **{path: array for path, array in held.items() if array.dtype.kind == "f"})
+    net.load(tmp_path / "x.npz")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import errno
 import itertools
 import os
@@ -24,7 +23,7 @@ import pytest
 from nets import state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers
 from singa_lite.snapshots import manifest
-from singa_lite.snapshots.formats import native
+from singa_lite.snapshots.formats import hdf5_writer, native
 from snapshot_nets import make_net, number_in, set_all, trained
 
 #: How many savers are killed.
@@ -119,7 +118,7 @@ def test_a_full_disk_stops_the_writing(saved, monkeypatch):
 
 def write_through(monkeypatch: pytest.MonkeyPatch, kind: type[FileIO]) -> None:
     """Put a kind of file below the one that HDF5 writes to."""
-    monkeypatch.setattr(native, "Disk", type("Disk", (native.Disk, kind), {}))
+    monkeypatch.setattr(hdf5_writer, "Disk", type("Disk", (hdf5_writer.Disk, kind), {}))
 
 
 def test_calls_that_write_less_than_asked(saved, monkeypatch):
@@ -142,7 +141,7 @@ class Calls:
 
     def __init__(self, patch: pytest.MonkeyPatch, failing: int | None = None, number: int = errno.ENOSPC) -> None:
         self.failing, self.number, self.made = failing, number, list[str]()
-        for owner, name in ((os, "fsync"), (os, "replace"), (os, "open"), (builtins, "open")):
+        for owner, name in ((os, "fsync"), (os, "replace"), (os, "open")):
             patch.setattr(owner, name, self.counted(name, getattr(owner, name)))
         file = type("File", (FileIO,), {n: self.counted(n, getattr(FileIO, n)) for n in ("write", "truncate")})
         write_through(patch, file)

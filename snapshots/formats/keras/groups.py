@@ -1,4 +1,4 @@
-"""Which group of a Keras file holds which arrays of the tree: told by the net, or guessed from the file alone."""
+"""Which group of a Keras file holds which arrays of the tree: derived from the net, or guessed from the file alone."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from singa_lite.snapshots.formats.keras.layouts import (
     layout,
     snake_case,
 )
-from singa_lite.snapshots.formats.keras.net import Note, is_chain, keras_order
+from singa_lite.snapshots.formats.keras.net import LayerInfo, is_chain, keras_order
 from singa_lite.snapshots.formats.keras.orders import Order, input_orders
-from singa_lite.snapshots.tree import Form
+from singa_lite.snapshots.tree import ArraySpec
 from singa_lite.tensor import Shape
 
 #: Keras's classes with weights, by their names in a file.
 _KINDS = {snake_case(kind): kind for kind in (*VARIABLES, "DepthwiseConv1D", "DepthwiseConv2D")}
 
-#: Layers, by the same, that may lay features out anew.
+#: Keras's classes, by the same names, that may reorder features.
 _REORDERING = ("flatten", "permute", "reshape")
 
 
 class Variable(NamedTuple):
-    """An array of the tree, and how it lies in Keras."""
+    """An array of the tree, and its layout in Keras."""
 
     path: str
     layout: Layout
@@ -43,63 +43,65 @@ class Group(NamedTuple):
     variables: tuple[Variable, ...]
 
 
-class Found(NamedTuple):
+class FileGroup(NamedTuple):
     """A group in a file: the layer's name, and shape of each array, in order."""
 
     name: str
     shapes: tuple[Shape, ...]
 
 
-def told(where: str, net: Mapping[str, Note], forms: Mapping[str, Form], depthwise: bool = True) -> list[Group]:
-    """The groups of a net's layers, in Keras's order; forms: of the tree's arrays. depthwise: as for `keras_class`.
+def groups_of_net(
+    where: str, net: Mapping[str, LayerInfo], specs: Mapping[str, ArraySpec], depthwise: bool = True
+) -> list[Group]:
+    """The groups of a net's layers, in Keras's order. specs: of the tree's arrays; depthwise: as for `keras_class`.
 
-    SnapshotError names a layer whose arrays have no place in Keras.
+    SnapshotError names a layer whose arrays Keras lacks.
     """
     orders = input_orders(net)
-    owned = _owned(forms)
+    owned = _owned(specs)
     strangers = owned.keys() - net.keys()
     if strangers:
         raise SnapshotError(f"{where}: wanted arrays of the net's layers, received some of {min(strangers)!r}")
     counts: Counter[str] = Counter()
-    inputs = [name for name, note in net.items() if not (note.sources or note.kind == "Dummy")]
+    inputs = [name for name, info in net.items() if not (info.sources or info.kind == "Dummy")]
     inputs = [] if is_chain(net) else inputs
     groups = [Group(_numbered("input_layer", counts), f"{name}_input", ()) for name in inputs]
     for name in keras_order(net):
-        note = net[name]
+        info = net[name]
         try:
-            kind, variables = _variables(note, orders[name], owned.get(name, {}), depthwise)
+            kind, variables = _variables(info, orders[name], owned.get(name, {}), depthwise)
         except ValueError as error:
-            raise SnapshotError(f"{where}: layer {name!r} ({note.kind}) has no form in Keras: {error}") from error
+            raise SnapshotError(f"{where}: layer {name!r} ({info.kind}) has no form in Keras: {error}") from error
         groups.append(Group(_numbered(kind, counts), name, variables))
     return groups
 
 
-def _owned(forms: Mapping[str, Form]) -> dict[str, dict[str, Form]]:
-    """{layer: its own parameters and state by path}. The keys of random streams, which are no floats, stay away."""
-    owned: dict[str, dict[str, Form]] = defaultdict(dict)
-    for path, form in forms.items():
+def _owned(specs: Mapping[str, ArraySpec]) -> dict[str, dict[str, ArraySpec]]:
+    """{layer: its own parameters and state by path}, without the keys of random streams, which are no floats."""
+    owned: dict[str, dict[str, ArraySpec]] = defaultdict(dict)
+    for path, spec in specs.items():
         branch, _, rest = path.partition("/")
-        if branch == "parameters" or (branch == "state" and form[1].kind not in "biu"):
-            owned[rest.rpartition("/")[0]][path] = form
+        if branch == "parameters" or (branch == "state" and spec.dtype.kind not in "biu"):
+            owned[rest.rpartition("/")[0]][path] = spec
     return owned
 
 
 def _variables(
-    note: Note, order: Order, owned: Mapping[str, Form], depthwise: bool
+    info: LayerInfo, order: Order, owned: Mapping[str, ArraySpec], depthwise: bool
 ) -> tuple[str, tuple[Variable, ...]]:
-    """(name of its class in paths, its arrays). ValueError for arrays that Keras has no place for."""
-    paths = [path.format(note.name) for path in VARIABLES.get(note.kind, ())]
+    """(name of its class in paths, its arrays). ValueError for arrays that Keras lacks."""
+    paths = [path.format(info.name) for path in VARIABLES.get(info.kind, ())]
     strange = [path for path in owned if path not in paths]
     missing = [path for path in paths if path not in owned and not path.endswith("/bias")]
     if strange or missing:
         raise ValueError(f"arrays {strange} are not in it, {missing} are wanted")
-    weight = owned[paths[0]][0] if paths else None
-    kind = keras_class(note, weight, depthwise)
+    weight = owned[paths[0]].shape if paths else None
+    kind = keras_class(info, weight, depthwise)
     if kind is None:
-        # What Keras lacks takes a name that it never looks for: its own have neither dots nor capitals.
-        return f"singa_lite.{re.sub(r'[^A-Za-z0-9]', '', note.kind)}", ()
+        # A class that Keras lacks gets a name that Keras never looks for: its own have neither dots nor capitals.
+        return f"singa_lite.{re.sub(r'[^A-Za-z0-9]', '', info.kind)}", ()
     there = [path for path in paths if path in owned]
-    return snake_case(kind), tuple(Variable(path, layout(kind, note, order, path, owned[path][0])) for path in there)
+    return snake_case(kind), tuple(Variable(path, layout(kind, info, order, path, owned[path].shape)) for path in there)
 
 
 def _numbered(name: str, counts: Counter[str]) -> str:
@@ -109,25 +111,25 @@ def _numbered(name: str, counts: Counter[str]) -> str:
     return f"layers/{name}_{number}" if number else f"layers/{name}"
 
 
-def matched(where: str, candidates: Collection[list[Group]], found: Mapping[str, Found]) -> list[Group]:
-    """Of the candidates, the first that the file has, with the paths of its groups there.
+def matched(where: str, candidates: Collection[list[Group]], found: Mapping[str, FileGroup]) -> list[Group]:
+    """The first of the candidates that fits the file, with the paths of its groups there.
 
-    By the layers' names, if the file has them all, else by class and number. SnapshotError names what is missing, what
-    has another shape and what is there beyond.
+    Groups are found by the layers' names if the file has them all, else by class and number. SnapshotError names a
+    group that is missing, has other shapes, or is left over.
     """
     problems = []
     for groups in candidates:
         wanted = [group for group in groups if group.variables]
-        placed = _by_name(wanted, found) or wanted
-        problem = next(_problems(placed, found), None)
+        located = _by_name(wanted, found) or wanted
+        problem = next(_problems(located, found), None)
         if problem is None:
-            return placed
+            return located
         problems.append(problem)
     raise SnapshotError(f"{where}: {problems[0]}")
 
 
-def _by_name(wanted: Collection[Group], found: Mapping[str, Found]) -> list[Group] | None:
-    """None unless each of the names belongs to one group of the file."""
+def _by_name(wanted: Collection[Group], found: Mapping[str, FileGroup]) -> list[Group] | None:
+    """The groups with their paths in the file. None unless each name belongs to one group there."""
     names = Counter(group.name for group in found.values())
     if any(names[group.name] != 1 for group in wanted):
         return None
@@ -135,7 +137,7 @@ def _by_name(wanted: Collection[Group], found: Mapping[str, Found]) -> list[Grou
     return [group._replace(path=paths[group.name]) for group in wanted]
 
 
-def _problems(groups: Collection[Group], found: Mapping[str, Found]) -> Iterator[str]:
+def _problems(groups: Collection[Group], found: Mapping[str, FileGroup]) -> Iterator[str]:
     for path, name, variables in groups:
         shapes = tuple(variable.layout.keras for variable in variables)
         if path not in found:
@@ -146,35 +148,35 @@ def _problems(groups: Collection[Group], found: Mapping[str, Found]) -> Iterator
         yield f"received a group {path!r} of layer {found[path].name!r}, for which there is no place"
 
 
-def alone(where: str, found: Mapping[str, Found], groups: Collection[str]) -> list[Group]:
-    """The groups of a file of which no net is known, layers under their names. groups: all paths in the file.
+def guessed_groups(where: str, found: Mapping[str, FileGroup], groups: Collection[str]) -> list[Group]:
+    """The groups of a file without a net to load into; layers keep their names. groups: all paths in the file.
 
-    SnapshotError for a class that is not ours, for two layers of one name, and where the file does not tell how
-    features lie: a Dense in a net with a Flatten. A net to load into tells that.
+    SnapshotError for a class that is not ours, for two layers of one name, and for a Dense in a net with a Flatten: the
+    order of its rows depends on the net.
     """
     kinds = {path: re.sub(r"_\d+$", "", path.rpartition("/")[2]) for path in groups}
     reordered = next((path for path, kind in kinds.items() if kind in _REORDERING), None)
     made: dict[str, Group] = {}
     for path, (name, shapes) in found.items():
         kind = _KINDS.get(kinds[path])
-        place = f"{where}: group {path!r} of layer {name!r}"
+        which = f"{where}: group {path!r} of layer {name!r}"
         if kind is None:
-            raise SnapshotError(f"{place}: wanted a layer of {', '.join(_KINDS)}")
+            raise SnapshotError(f"{which}: wanted a layer of {', '.join(_KINDS)}")
         if kind == "Dense" and reordered is not None:
-            raise SnapshotError(f"{place}: its rows may lie otherwise in Keras, for {reordered!r}; load it into a net")
+            raise SnapshotError(f"{which}: its rows may lie otherwise in Keras, for {reordered!r}; load it into a net")
         if not name or "/" in name or name in made:
-            raise SnapshotError(f"{place}: wanted a name that no other layer has")
-        made[name] = Group(path, name, tuple(_guessed(place, kind, name, shapes)))
+            raise SnapshotError(f"{which}: wanted a name that no other layer has")
+        made[name] = Group(path, name, tuple(_guessed(which, kind, name, shapes)))
     return list(made.values())
 
 
-def _guessed(place: str, kind: str, name: str, shapes: tuple[Shape, ...]) -> Iterator[Variable]:
+def _guessed(which: str, kind: str, name: str, shapes: tuple[Shape, ...]) -> Iterator[Variable]:
     paths = VARIABLES[kind.removeprefix("Depthwise")]
     fewest = len(paths) - (paths[-1].endswith("/bias"))
     if not fewest <= len(shapes) <= len(paths):
-        raise SnapshotError(f"{place}: wanted {len(paths)} arrays, received {len(shapes)}")
+        raise SnapshotError(f"{which}: wanted {len(paths)} arrays, received {len(shapes)}")
     for path, shape in zip(paths, shapes, strict=False):
         try:
             yield Variable(path.format(name), guessed(kind, path.rpartition("/")[2], shape))
         except ValueError as error:
-            raise SnapshotError(f"{place}: {error}; load it into a net") from error
+            raise SnapshotError(f"{which}: {error}; load it into a net") from error

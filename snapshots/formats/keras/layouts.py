@@ -1,19 +1,20 @@
-"""Keras's classes for ours, their variables in order, and how each array lies there."""
+"""Keras's classes for ours, their variables in order, and the layout of each array there."""
 
 from __future__ import annotations
 
 import re
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite.snapshots.formats.keras.net import Note
+from singa_lite.array_types import Array
+from singa_lite.snapshots.formats.keras.net import LayerInfo
 from singa_lite.snapshots.formats.keras.orders import Order, is_plain
 from singa_lite.tensor import Shape
 
-#: Our class -> Keras's, of the layers that both have.
+#: {our class: Keras's}, of the layers that both have.
 CLASSES = {
     "Activation": "Activation",
     "AvgPooling1D": "AveragePooling1D",
@@ -38,7 +39,7 @@ CLASSES = {
     "Upsampling2D": "UpSampling2D",
 }
 
-#: Our class -> paths of its arrays in Keras's order; {} is the layer.
+#: {our class: paths of its arrays in Keras's order}; {} is the layer.
 _KERNEL = ("parameters/{}/weight", "parameters/{}/bias")
 _SCALE = ("parameters/{}/gamma", "parameters/{}/beta")
 VARIABLES = {
@@ -49,7 +50,7 @@ VARIABLES = {
     "LayerNormalization": _SCALE,
 }
 
-#: Keras's class -> axes of ours, split and without the height of a sequence, in Keras's order.
+#: {Keras's class: axes of our weight in Keras's order}, after the reshape to `Layout.split`.
 _KERNELS = {
     "Conv1D": (2, 1, 0),  # (out, in, width) -> (width, in, out)
     "Conv2D": (2, 3, 1, 0),
@@ -59,7 +60,7 @@ _KERNELS = {
 
 
 class Layout(NamedTuple):
-    """How an array of ours lies in Keras: reshaped to `split`, its axes in another order, its rows as `order` says."""
+    """An array of ours in Keras: reshaped to `split`, its axes permuted by `axes`, its rows by `order`."""
 
     ours: Shape
     split: Shape
@@ -68,52 +69,52 @@ class Layout(NamedTuple):
 
     @property
     def keras(self) -> Shape:
-        """The shape there."""
+        """The shape in Keras."""
         return tuple(self.split[axis] for axis in self.axes)
 
     def rows(self) -> NDArray[np.intp] | None:
-        """For each row of Keras's which one of ours it is, None where they lie alike."""
+        """The number of our row for each row of Keras's; None where they have the same order."""
         if not self.order or is_plain(self.order):
             return None
         found, start = [], 0
         for piece in self.order:
-            place = np.arange(start, start + prod(piece)).reshape(piece)
-            found.append(np.moveaxis(place, 0, -1).reshape(-1))
+            numbers = np.arange(start, start + prod(piece)).reshape(piece)
+            found.append(np.moveaxis(numbers, 0, -1).reshape(-1))
             start += prod(piece)
         return np.concatenate(found)
 
-    def view(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Ours with Keras's axes, its rows as they were; a view."""
+    def view(self, array: Array) -> Array:
+        """Our array with Keras's axes, its rows in our order; a view."""
         return array.reshape(self.split).transpose(self.axes)
 
-    def to_ours(self, array: NDArray[Any]) -> NDArray[Any]:
+    def to_ours(self, array: Array) -> Array:
         """Keras's array as one of ours, C order."""
         if self.order and not is_plain(self.order):
             return self._rows_moved(array)
         return np.ascontiguousarray(array.transpose(np.argsort(self.axes)).reshape(self.ours))
 
-    def _rows_moved(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Without `rows`, which may take more memory than the array: a file of others decides over its shape."""
+    def _rows_moved(self, array: Array) -> Array:
+        """Keras's rows in our order. `rows` might take more memory than the array, whose shape a file decides."""
         moved, start = np.empty_like(array), 0
         for piece in self.order or ():
-            place, rest = slice(start, start + prod(piece)), array.shape[1:]
-            theirs = array[place].reshape(*piece[1:], piece[0], *rest)
-            moved[place].reshape(*piece, *rest)[...] = np.moveaxis(theirs, len(piece) - 1, 0)
+            rows, rest = slice(start, start + prod(piece)), array.shape[1:]
+            theirs = array[rows].reshape(*piece[1:], piece[0], *rest)
+            moved[rows].reshape(*piece, *rest)[...] = np.moveaxis(theirs, len(piece) - 1, 0)
             start += prod(piece)
         return moved
 
 
-def keras_class(note: Note, weight: Shape | None, depthwise: bool = True) -> str | None:
-    """The layer's class in Keras, None if Keras has none. weight: the shape of ours, None if it has none.
+def keras_class(info: LayerInfo, weight: Shape | None, depthwise: bool = True) -> str | None:
+    """The layer's class in Keras, None if Keras has none. weight: its shape, None for a layer without one.
 
     depthwise: whether a convolution with a group for each of several channels is a DepthwiseConv, not a Conv with that
     many groups. Both exist in Keras; other groups are Conv's alone.
     """
-    if note.kind == "Dummy" and not note.sources:
+    if info.kind == "Dummy" and not info.sources:
         return "InputLayer"
-    if depthwise and note.kind in ("Conv1D", "Conv2D") and weight is not None and weight[1:2] == (1,):
-        return note.kind if note.inputs[0][:1] == (1,) else f"Depthwise{note.kind}"
-    return CLASSES.get(note.kind)
+    if depthwise and info.kind in ("Conv1D", "Conv2D") and weight is not None and weight[1:2] == (1,):
+        return info.kind if info.inputs[0][:1] == (1,) else f"Depthwise{info.kind}"
+    return CLASSES.get(info.kind)
 
 
 def snake_case(name: str) -> str:
@@ -124,12 +125,12 @@ def snake_case(name: str) -> str:
 
 
 def same(shape: Shape) -> Layout:
-    """The layout of what lies alike."""
+    """The layout of an array that is the same in Keras."""
     return Layout(shape, shape, tuple(range(len(shape))))
 
 
 def kernel(kind: str, shape: Shape, channels: int) -> Layout:
-    """That of a convolution's weight. kind: Keras's class; shape: ours; channels: of the input."""
+    """The layout of a convolution's weight. kind: Keras's class; shape: ours; channels: of the input."""
     out, per_group, *window = shape
     if kind.endswith("1D"):
         window = window[1:]
@@ -138,25 +139,25 @@ def kernel(kind: str, shape: Shape, channels: int) -> Layout:
 
 
 def _is_kernel(kind: str, shape: Shape, sample: Shape) -> bool:
-    """Whether a convolution of this class has a weight of this shape, ours, on such samples."""
+    """Whether a convolution of this class in Keras can have a weight of this shape, ours, on such samples."""
     if len(shape) != 4 or (kind.endswith("1D") and shape[2] != 1):
         return False
     return not kind.startswith("Depthwise") or (shape[1] == 1 and shape[0] % sample[0] == 0)
 
 
 def _has_axes(kind: str, name: str, shape: Shape) -> bool:
-    """Whether an array of this name that is no kernel has so many axes."""
+    """Whether an array of this name, which is no convolution's weight, can have so many axes."""
     if kind == "LayerNormalization":
         return len(shape) > 0
     return len(shape) == (2 if name == "weight" else 1)
 
 
-def layout(kind: str, note: Note, order: Order, path: str, shape: Shape) -> Layout:
-    """That of the array of this path and shape. kind: the layer's class in Keras; order: of the features it receives.
+def layout(kind: str, info: LayerInfo, order: Order, path: str, shape: Shape) -> Layout:
+    """The layout of the array of this path and shape. kind: the layer's class in Keras; order: of its input's features.
 
     ValueError for an order that is unknown but matters, and for a shape that no such layer has.
     """
-    sample, name = note.inputs[0], path.rpartition("/")[2]
+    sample, name = info.inputs[0], path.rpartition("/")[2]
     convolves = kind in _KERNELS and name == "weight"
     if not sample or not (_is_kernel(kind, shape, sample) if convolves else _has_axes(kind, name, shape)):
         raise ValueError(f"the shape {shape} of {path!r}, on samples of {sample}")
@@ -175,9 +176,9 @@ def layout(kind: str, note: Note, order: Order, path: str, shape: Shape) -> Layo
 
 
 def guessed(kind: str, name: str, stored: Shape) -> Layout:
-    """That of an array of a net of which only Keras's file is known. kind: Keras's class; stored: the shape there.
+    """The layout of an array in a file without a net. kind: Keras's class; stored: the shape in the file.
 
-    ValueError where the file does not tell.
+    ValueError where the layout depends on the net.
     """
     if kind not in _KERNELS or name != "weight":
         if kind == "LayerNormalization" and len(stored) > 1:
@@ -188,7 +189,7 @@ def guessed(kind: str, name: str, stored: Shape) -> Layout:
     axes = _KERNELS[kind]
     if len(stored) != len(axes):
         raise ValueError(f"the shape {stored} of {name!r}")
-    split = tuple(stored[place] for place in np.argsort(axes))
+    split = tuple(stored[axis] for axis in np.argsort(axes))
     window = split[2:] if kind.endswith("2D") else (1, *split[2:])
     first = (split[0] * split[1], 1) if kind.startswith("Depthwise") else split[:2]
     return Layout((*first, *window), split, axes)

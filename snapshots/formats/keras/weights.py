@@ -1,16 +1,16 @@
-"""Weights as Keras 3 has them in `.weights.h5`: what is saved here loads there, and the other way round.
+"""Weights in the layout of Keras 3, `.weights.h5`: Keras loads what is saved here, and Keras's files load here.
 
 A layer's arrays are the datasets "layers/<class>[_k]/vars/0", "1" and so on; <class> is Keras's, in snake case, k
 counts the layers of a class in Keras's order; the attribute `name` of "vars" is the layer's name. Written as Keras does
 (keras/src/saving/saving_lib.py), with one group more, "singa_lite", which Keras never looks at: the manifest, by which
 a file of ours is verified.
 
-Layouts are converted, values are not; the net in Keras must do the same as ours on samples with channels last. Its
-order of layers is that of a Functional with the same layers: where a branch has an activation inside another layer in
-Keras, layers of one class may be numbered otherwise, and names have to say which is which. BatchNormalization's epsilon
-is 1e-5 here and 1e-3 there unless given, its momentum is 1 minus Keras's; its variance is stored as it is, though in
-training Keras follows the biased one and we follow the unbiased one. Neither the optimizer's state nor random state is
-in such a file: it is not written, Keras's is not read, and a dropout's stays as the net has it. Writing needs h5py.
+Layouts are converted, values are not; the net in Keras must compute the same as ours on samples with channels last.
+Layers are numbered in the order of a Functional with the same layers. Where a layer in Keras contains its activation,
+layers of one class may be numbered otherwise; they are then found by their names. BatchNormalization's epsilon is 1e-5
+here and 1e-3 there unless given, its momentum is 1 minus Keras's. Its variance is stored as it is, though in training
+Keras follows the biased one and we follow the unbiased one. The optimizer's state and random state are not written,
+Keras's are not read, and a dropout's random state stays as the net has it. Writing needs h5py.
 
 Refused are Keras's layers with other arrays than ours: BatchNormalization and LayerNormalization without gamma or beta
 (scale=False, center=False), and classes that we lack (Embedding, LSTM). The layers of a model within a model
@@ -22,28 +22,27 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from io import FileIO
 from math import prod
-from typing import Any
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.snapshots.files.atomic import replacing
-from singa_lite.snapshots.files.disk import Disk
-from singa_lite.snapshots.files.saver_threads import SaverThreads
-from singa_lite.snapshots.formats.keras.groups import Group, Variable, told
-from singa_lite.snapshots.formats.keras.net import is_chain, notes
-from singa_lite.snapshots.formats.keras.source import MANIFEST, OURS, tree_of
+from singa_lite.snapshots.formats import hdf5_writer
+from singa_lite.snapshots.formats.keras.file_tree import MANIFEST, OURS, tree_of
+from singa_lite.snapshots.formats.keras.groups import Group, Variable, groups_of_net
+from singa_lite.snapshots.formats.keras.net import is_chain, layers_of
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers.hdf5 import guarded
-from singa_lite.snapshots.tree import Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 
 #: Bytes of a converted array that are made at once.
 _PIECE = 4 << 20
 
-#: Attributes of the tree that say what a net is.
+#: Attributes of the tree that describe the net's layers.
 _KEPT = ("format", "version", "layers", "wiring")
 
 
@@ -54,8 +53,8 @@ def save(contents: Tree, path: str | bytes | os.PathLike[str]) -> None:
     file at `path` is then as before.
     """
     where = os.fsdecode(path)
-    net = notes(where, contents.attributes)
-    groups = told(where, net, contents.shapes)
+    net = layers_of(where, contents.attributes)
+    groups = groups_of_net(where, net, contents.specs)
     with replacing(path) as target:
         _write_all(contents, groups, "sequential" if is_chain(net) else "functional", target)
         with guarded.written(where, target) as file:
@@ -65,24 +64,23 @@ def save(contents: Tree, path: str | bytes | os.PathLike[str]) -> None:
 def _write_all(contents: Tree, groups: list[Group], kind: str, target: FileIO) -> None:
     """kind: the model's class in Keras, in snake case."""
     made = Manifest({name: contents.attributes[name] for name in _KEPT if name in contents.attributes})
-    with (
-        SaverThreads(made, target.fileno()) as threads,
-        Disk(target) as disk,
-        h5py.File(disk, "w", libver="earliest") as file,
-    ):
+    with hdf5_writer.writing(target, made) as writer:
+        file = writer.file
         _make_group(file, "vars", kind)
         for group in groups:
             _make_group(file, f"{group.path}/vars", group.name)
             for number, variable in enumerate(group.variables):
-                array = contents.arrays[variable.path].fetch()
-                if array.dtype.name == "bfloat16":
-                    array = array.view("V2")
-                with threads.entering(variable.path, array):
-                    _write(file, f"{group.path}/vars/{number}", variable, array)
-                del array  # before the next one is fetched
-                disk.check()
+                write = partial(_write, file, f"{group.path}/vars/{number}", variable)
+                writer.put(variable.path, _storable(contents.arrays[variable.path]), write)
         file.create_dataset(MANIFEST, data=np.frombuffer(made.to_bytes(), np.uint8))
         file[OURS].attrs["sha256"] = made.sha256
+
+
+def _storable(lazy: LazyArray) -> LazyArray:
+    """bfloat16, which HDF5 lacks, as Keras stores it: two bytes without a meaning. Any other dtype as it is."""
+    if lazy.dtype.name != "bfloat16":
+        return lazy
+    return LazyArray(lazy.shape, np.dtype("V2"), lambda: lazy.fetch().view("V2"))
 
 
 def _make_group(file: h5py.File, path: str, name: str) -> None:
@@ -93,14 +91,14 @@ def _make_group(file: h5py.File, path: str, name: str) -> None:
         raise OSError(f"layer {name!r}: its name cannot be written: {error}") from error
 
 
-def _write(file: h5py.File, place: str, variable: Variable, array: NDArray[Any]) -> None:
+def _write(file: h5py.File, dataset: str, variable: Variable, array: Array) -> None:
     """Make a dataset of an array, converted a piece at a time. OSError for a dtype that HDF5 cannot store."""
     view = variable.layout.view(array)
     try:
-        stored = file.create_dataset(place, view.shape, view.dtype)
+        stored = file.create_dataset(dataset, view.shape, view.dtype)
     except (RuntimeError, TypeError, ValueError) as error:
         raise OSError(f"entry {variable.path!r}: {error}") from error
-    if view.dtype.kind == "V":  # bfloat16, which HDF5 has not: Keras stores it as two bytes without a meaning
+    if view.dtype.kind == "V":  # see `_storable`
         stored.attrs["dtype"] = "bfloat16"
     if not view.size:  # there may be any number of rows
         return
@@ -111,12 +109,13 @@ def _write(file: h5py.File, place: str, variable: Variable, array: NDArray[Any])
 
 
 @contextmanager
-def opened(path: str | bytes | os.PathLike[str], like: Tree | None = None) -> Iterator[Tree]:
+def opened(path: str | bytes | os.PathLike[str], wanted: Tree | None = None) -> Iterator[Tree]:
     """The file as a tree.
 
-    A file of ours has our names, and is verified. One of Keras's is matched to `like`: by the layers' names if it has
-    them all, else by class and number. Without `like` its layers keep their names. Narrower floats become those of
-    `like`, bfloat16 without it float32. SnapshotError for what does not fit; FileNotFoundError if there is none.
+    A file of ours has our names, and is verified. One of Keras's is matched to `wanted`: by the layers' names if it
+    has them all, else by class and number. Without `wanted` its layers keep their names. Narrower floats are widened to
+    the dtype in `wanted`; without it bfloat16 becomes float32. SnapshotError for what does not fit; FileNotFoundError
+    if there is none.
     """
     with guarded.opened(path) as file:
-        yield tree_of(file, like)
+        yield tree_of(file, wanted)

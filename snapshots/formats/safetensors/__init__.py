@@ -1,1 +1,1 @@
-"""safetensors, with PyTorch's names and layouts."""
+"""safetensors files with PyTorch's names and layouts."""

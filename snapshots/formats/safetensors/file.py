@@ -1,7 +1,7 @@
 """The tree in a safetensors file, by PyTorch's names and in its layouts; and files of PyTorch's as a tree.
 
-What a file of ours has beyond a state_dict (optimizer state, random state) is under paths, and the manifest is in the
-header's metadata, so that it gives back everything to the bit. `names` says what the layers are called elsewhere.
+What a file of ours has beyond a state_dict (optimizer state, random state) is under its path in the tree. The manifest
+is in the header's metadata. `names` says what layers are called in PyTorch.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.files.saver_threads import SaverThreads
 from singa_lite.snapshots.formats.safetensors import header as tensors_header
 from singa_lite.snapshots.formats.safetensors import torch_names
-from singa_lite.snapshots.formats.safetensors.place import Place
-from singa_lite.snapshots.formats.safetensors.source import of_known, of_others
+from singa_lite.snapshots.formats.safetensors.file_tree import of_known, of_others
+from singa_lite.snapshots.formats.safetensors.torch_layout import TorchLayout
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import guarded_json, raw, safetensors
-from singa_lite.snapshots.readers.raw import Stored
-from singa_lite.snapshots.readers.safetensors import Entry, Header
-from singa_lite.snapshots.tree import Form, Tree
+from singa_lite.snapshots.readers.raw import RawFile
+from singa_lite.snapshots.readers.safetensors import Header, TensorInfo
+from singa_lite.snapshots.tree import ArraySpec, Tree
 
 #: In the metadata: the manifest's text, its digest, and {path: [name, axes]} as JSON.
 _MANIFEST, _SHA256, _NAMES = "singa_lite.manifest", "singa_lite.sha256", "singa_lite.names"
@@ -41,11 +41,11 @@ def save(contents: Tree, path: str | os.PathLike[str], *, names: Names | None = 
     SnapshotError for what cannot be written, and for two entries of one name; the file at `path` is then as before.
     """
     shown = os.fsdecode(path)
-    forms = contents.shapes
-    places = torch_names.places(shown, forms, contents.attributes.get("layers"), names)
-    entries = _laid_out(forms, places)
-    blank = {entry: manifest.Entry(shape, dtype.name, "0" * 64) for entry, (shape, dtype) in forms.items()}
-    header = _header(shown, entries, places, Manifest(contents.attributes, blank))  # as long as with the digests
+    specs = contents.specs
+    layouts = torch_names.layouts(shown, specs, contents.attributes.get("layers"), names)
+    entries = _laid_out(specs, layouts)
+    blank = {entry: manifest.ManifestEntry(shape, dtype.name, "0" * 64) for entry, (shape, dtype) in specs.items()}
+    header = _header(shown, entries, layouts, Manifest(contents.attributes, blank))  # as long as with the digests
     size, total = len(header), len(header) + sum(lazy.nbytes for lazy in contents.arrays.values())
     raw.allow(shown, "the header, when it is read", guarded_json.cost(header), total)
     written = Manifest(contents.attributes)
@@ -54,105 +54,109 @@ def save(contents: Tree, path: str | os.PathLike[str], *, names: Names | None = 
         for entry in entries:
             array = contents.arrays[entry].fetched(f"{shown}: entry {entry!r}")
             with output.writing(entry, total), threads.entering(entry, array):
-                output.write_array(file, places[entry].stored(array))
+                output.write_array(file, layouts[entry].stored(array))
             del array  # before the next one is fetched
         file.seek(0)
         with output.writing("the header", total):
-            output.write_all(file, _header(shown, entries, places, written))
+            output.write_all(file, _header(shown, entries, layouts, written))
 
 
-def _laid_out(forms: Mapping[str, Form], places: Mapping[str, Place]) -> dict[str, Entry]:
-    """Where each array will be; those of larger elements first, so that all begin at multiples of theirs."""
-    entries: dict[str, Entry] = {}
+def _laid_out(specs: Mapping[str, ArraySpec], layouts: Mapping[str, TorchLayout]) -> dict[str, TensorInfo]:
+    """Where each array will be. Those of larger elements come first, so that all elements are aligned."""
+    entries: dict[str, TensorInfo] = {}
     end = 0
-    for path, (shape, dtype) in sorted(forms.items(), key=lambda item: -item[1][1].itemsize):
+    for path, (shape, dtype) in sorted(specs.items(), key=lambda item: -item[1].dtype.itemsize):
         begin, end = end, end + prod(shape) * dtype.itemsize
-        entries[path] = Entry(tensors_header.code_of(dtype), places[path].stored_shape(shape), begin, end)
+        entries[path] = TensorInfo(tensors_header.code_of(dtype), layouts[path].stored_shape(shape), begin, end)
     return entries
 
 
-def _header(where: str, entries: Mapping[str, Entry], places: Mapping[str, Place], known: Manifest) -> bytes:
+def _header(
+    where: str, entries: Mapping[str, TensorInfo], layouts: Mapping[str, TorchLayout], known: Manifest
+) -> bytes:
     metadata = {
         "format": "pt",  # what readers of PyTorch's files ask for
         _MANIFEST: known.to_bytes().decode(),
         _SHA256: known.sha256,
-        _NAMES: json.dumps({path: places[path] for path in entries}, separators=(",", ":")),
+        _NAMES: json.dumps({path: layouts[path] for path in entries}, separators=(",", ":")),
     }
-    return tensors_header.to_bytes(where, {places[path].name: entry for path, entry in entries.items()}, metadata)
+    return tensors_header.to_bytes(where, {layouts[path].name: entry for path, entry in entries.items()}, metadata)
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], like: Tree | None, *, names: Names | None = None) -> Iterator[Tree]:
+def opened(path: str | os.PathLike[str], wanted: Tree | None, *, names: Names | None = None) -> Iterator[Tree]:
     """A file as a tree. names: as for `save`; a file of ours knows its own, and is renamed by these.
 
-    A file of PyTorch's is read unverified, by the names of the entries of `like`, or by names and shapes alone. Its
-    num_batches_tracked are left out; other strange entries are there by their own names. Its floats are widened to
-    those of `like`, bfloat16 at least to float32. Of those left out tells the attribute `left_out`.
+    A file of PyTorch's is read unverified, by the names of the entries of `wanted`, or by names and shapes alone. Its
+    num_batches_tracked are left out, and named in the attribute `left_out`; other strange entries keep their names. Its
+    floats are widened to those of `wanted`, bfloat16 at least to float32.
     """
-    with raw.reading(path) as stored:
-        header = safetensors.read(stored)
-        known = _manifest(stored, header)
-        places = _found(stored.path, header, like, names) if known is None else _written(stored, header, known)
-        if known is not None and names is not None and like is not None:
-            yield of_known(stored, header, known, _renamed(stored.path, places, like, names))
+    with raw.reading(path) as file:
+        header = safetensors.read(file)
+        known = _manifest(file, header)
+        layouts = _found(file.path, header, wanted, names) if known is None else _written(file, header, known)
+        if known is not None and names is not None and wanted is not None:
+            yield of_known(file, header, known, _renamed(file.path, layouts, wanted, names))
         elif known is not None:
-            yield of_known(stored, header, known, {path: (path, place) for path, place in places.items()})
+            yield of_known(file, header, known, {path: (path, layout) for path, layout in layouts.items()})
         else:
-            yield of_others(stored, header, places, like)
+            yield of_others(file, header, layouts, wanted)
 
 
-def _manifest(stored: Stored, header: Header) -> Manifest | None:
-    """That of a file of ours, None for another's."""
+def _manifest(file: RawFile, header: Header) -> Manifest | None:
+    """The manifest of a file of ours, None for another program's."""
     if not any(key.startswith("singa_lite") for key in header.metadata):
         return None
     missing = {_MANIFEST, _SHA256, _NAMES} - header.metadata.keys()
     if missing:
-        raise SnapshotError(f"{stored.path}: wanted {sorted(missing)} in its metadata, received none of that name")
+        raise SnapshotError(f"{file.path}: wanted {sorted(missing)} in its metadata, received none of that name")
     text = header.metadata[_MANIFEST].encode(errors="replace")
-    return manifest.read(stored.path, text, header.metadata[_SHA256], stored.size)
+    return manifest.read(file.path, text, header.metadata[_SHA256], file.size)
 
 
-def _written(stored: Stored, header: Header, known: Manifest) -> dict[str, Place]:
-    """The places that a file of ours notes, which are all its entries and all the manifest's."""
+def _written(file: RawFile, header: Header, known: Manifest) -> dict[str, TorchLayout]:
+    """The layouts in the metadata. SnapshotError unless they name all entries of the file and of the manifest."""
     text = header.metadata[_NAMES].encode(errors="replace")
-    given = guarded_json.loads(stored, "the names", text)
-    places = {path: Place.of(f"{stored.path}: entry {path!r}", place) for path, place in given.items()}
+    given = guarded_json.loads(file, "the names", text)
+    layouts = {path: TorchLayout.of(f"{file.path}: entry {path!r}", layout) for path, layout in given.items()}
     for what, wanted, found in (
-        ("the manifest's entries", set(known.entries), set(places)),
-        ("the names of its arrays", set(header.entries), {place.name for place in places.values()}),
+        ("the manifest's entries", set(known.entries), set(layouts)),
+        ("the names of its arrays", set(header.entries), {layout.name for layout in layouts.values()}),
     ):
-        if wanted != found or len(places) != len(found):
-            raise SnapshotError(f"{stored.path}: wanted {what}, received names that differ in {sorted(wanted ^ found)}")
-    for path, place in places.items():
-        axes = len(header.entries[place.name].shape)
-        if not place.fits(axes):
-            raise SnapshotError(f"{stored.path}: entry {path!r}: wanted an order of {axes} axes, received {place.axes}")
-    return places
+        if wanted != found or len(layouts) != len(found):
+            raise SnapshotError(f"{file.path}: wanted {what}, received names that differ in {sorted(wanted ^ found)}")
+    for path, layout in layouts.items():
+        axes = len(header.entries[layout.name].shape)
+        if not layout.fits(axes):
+            raise SnapshotError(f"{file.path}: entry {path!r}: wanted an order of {axes} axes, received {layout.axes}")
+    return layouts
 
 
-def _found(where: str, header: Header, like: Tree | None, names: Names | None) -> dict[str, Place]:
-    """The places of a file of PyTorch's."""
-    forms = {name: (entry.shape, entry.form) for name, entry in header.entries.items()}
-    if like is None:
-        return torch_names.guessed_places(where, forms, names)
-    wanted = _by_name(where, like, names)
-    used = [name for name in forms if name in wanted or name.rpartition(".")[2] not in torch_names.IGNORED]
-    return _once(where, [wanted.get(name, (name, Place(name))) for name in used])
+def _found(where: str, header: Header, wanted: Tree | None, names: Names | None) -> dict[str, TorchLayout]:
+    """The layouts of a file of PyTorch's, by path."""
+    specs = {name: ArraySpec(entry.shape, entry.dtype) for name, entry in header.entries.items()}
+    if wanted is None:
+        return torch_names.guessed_layouts(where, specs, names)
+    known = _by_name(where, wanted, names)
+    used = [name for name in specs if name in known or name.rpartition(".")[2] not in torch_names.IGNORED]
+    return _by_path(where, [known.get(name, (name, TorchLayout(name))) for name in used])
 
 
-def _renamed(where: str, places: Mapping[str, Place], like: Tree, names: Names) -> dict[str, tuple[str, Place]]:
-    """{path: (path when it was written, place)}: entries that `names` calls so are those of these paths."""
-    wanted = _by_name(where, like, names)
-    moved = [(wanted.get(place.name, (path, place))[0], (path, place)) for path, place in places.items()]
-    return _once(where, moved)
+def _renamed(
+    where: str, layouts: Mapping[str, TorchLayout], wanted: Tree, names: Names
+) -> dict[str, tuple[str, TorchLayout]]:
+    """{path: (path when it was written, layout)}: an entry with a name in `names` is moved to the path of that name."""
+    known = _by_name(where, wanted, names)
+    moved = [(known.get(layout.name, (path, layout))[0], (path, layout)) for path, layout in layouts.items()]
+    return _by_path(where, moved)
 
 
-def _by_name(where: str, like: Tree, names: Names | None) -> dict[str, tuple[str, Place]]:
-    places = torch_names.places(where, like.shapes, like.attributes.get("layers"), names)
-    return {place.name: (path, place) for path, place in places.items()}
+def _by_name(where: str, wanted: Tree, names: Names | None) -> dict[str, tuple[str, TorchLayout]]:
+    layouts = torch_names.layouts(where, wanted.specs, wanted.attributes.get("layers"), names)
+    return {layout.name: (path, layout) for path, layout in layouts.items()}
 
 
-def _once(where: str, pairs: Sequence[tuple[str, T]]) -> dict[str, T]:
+def _by_path(where: str, pairs: Sequence[tuple[str, T]]) -> dict[str, T]:
     found: dict[str, T] = {}
     for path, item in pairs:
         if path in found:

@@ -1,29 +1,27 @@
-"""The header of a safetensors file, made of its entries."""
+"""Makes the header of a safetensors file of its entries."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
-import numpy as np
-
+from singa_lite.array_types import DType
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.readers.safetensors import DTYPES, LONGEST, METADATA, Entry, encoded
+from singa_lite.snapshots.readers.safetensors import DTYPES, LONGEST, METADATA, TensorInfo, encoded
 
 _CODES = {name: code for code, name in DTYPES.items() if code != "BF16"}
 
 
-def code_of(dtype: np.dtype[Any]) -> str:
-    """The format's name of a dtype, one of those that `formats` says it has."""
+def code_of(dtype: DType) -> str:
+    """The format's name of a dtype that the format has."""
     return _CODES[dtype.name]
 
 
-def to_bytes(where: str, entries: Mapping[str, Entry], metadata: Mapping[str, str]) -> bytes:
-    """The beginning of a file. SnapshotError for a name that is no text, and for more than a header holds."""
-    contents: dict[str, Any] = {METADATA: dict(metadata)}
+def to_bytes(where: str, entries: Mapping[str, TensorInfo], metadata: Mapping[str, str]) -> bytes:
+    """Length and header, as a file begins. SnapshotError for a name that is no Unicode, and for a header too long."""
+    contents: dict[str, object] = {METADATA: dict(metadata)}
     for name, entry in entries.items():
-        contents[name] = {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": (entry.begin, entry.end)}
+        contents[name] = {"dtype": entry.code, "shape": entry.shape, "data_offsets": (entry.begin, entry.end)}
     text = encoded(where, json.dumps(contents, ensure_ascii=False, separators=(",", ":")))
     text += b" " * (-len(text) % 8)
     if METADATA in entries or len(text) > LONGEST:

@@ -1,52 +1,54 @@
 """PyTorch's names and layouts of the tree's entries: "parameters/dense/weight" is "dense.weight", transposed.
 
-Parameters and running statistics are "<layer>.<name>"; no name of ours holds a dot, so a layer's may. All else
-(random state, optimizer state, what a checkpoint adds) keeps its path, whose slashes no layer can hold: nothing
-collides, unless `names` makes it.
+Parameters and running statistics are "<layer>.<name>". No <name> of ours has a dot, so that a layer's may. Everything
+else (random state, optimizer state, what a checkpoint adds) keeps its path, which has slashes, as no layer's name has.
+So no two entries get one name, unless `names` asks for it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.formats.safetensors.place import Axes, Place
-from singa_lite.snapshots.tree import Form
+from singa_lite.snapshots.formats.safetensors.torch_layout import Axes, TorchLayout
+from singa_lite.snapshots.manifest import Attribute
+from singa_lite.snapshots.tree import ArraySpec
 from singa_lite.tensor import Shape
 
-#: {class: {our name: PyTorch's}}, where they differ. Both normalizations call them so there.
+#: {class: {our name: PyTorch's}}, where they differ.
 _SCALE = {"gamma": "weight", "beta": "bias"}
 _NAMES = {"BatchNormalization": _SCALE, "LayerNormalization": _SCALE}
 _OURS = {theirs: ours for ours, theirs in _SCALE.items()}
 
-#: {class: {our name: (axes that ours has, those of them that PyTorch's has, in its order)}}. A Conv1D's weight has a
-#: height of 1 here; that of a Conv2D lies as PyTorch's does.
+#: {class: {our name: (number of our axes, those of them that PyTorch has, in its order)}}. A Conv1D's weight has a
+#: height of 1 here; that of a Conv2D has the layout of PyTorch's.
 _AXES: dict[str, dict[str, tuple[int, Axes]]] = {"Dense": {"weight": (2, (1, 0))}, "Conv1D": {"weight": (4, (0, 1, 3))}}
 
-#: State that PyTorch has too.
+#: Names of state that PyTorch has too.
 _STATE = ("running_mean", "running_var")
 
-#: What PyTorch's state_dict has beyond that, of no use here: the batches that a BatchNorm has seen.
+#: What PyTorch's state_dict has beyond that: the number of batches that a BatchNorm has seen, which is not used here.
 IGNORED = ("num_batches_tracked",)
 
 
-def places(where: str, forms: Mapping[str, Form], layers: Any, names: Mapping[str, str] | None) -> dict[str, Place]:
-    """The place of each path. layers: the tree's attribute, None if unknown.
+def layouts(
+    where: str, specs: Mapping[str, ArraySpec], layers: Attribute, names: Mapping[str, str] | None
+) -> dict[str, TorchLayout]:
+    """The layout of each path. layers: the tree's attribute, None if unknown.
 
     names: {layer: module, or path: full name}. SnapshotError for a name that two paths would have, and for a key
     that is no layer and no path; TypeError for what is no mapping of strings.
     """
-    kinds = _kinds(forms, layers)
-    given = _checked(where, names, {*forms, *kinds})
-    found = {path: _place(path, shape, kinds, given) for path, (shape, _) in forms.items()}
+    kinds = _kinds(specs, layers)
+    given = _checked(where, names, {*specs, *kinds})
+    found = {path: _layout(path, shape, kinds, given) for path, (shape, _) in specs.items()}
     owner: dict[str, str] = {}
-    for path, place in found.items():
-        other = owner.setdefault(place.name, path)
+    for path, layout in found.items():
+        other = owner.setdefault(layout.name, path)
         if other != path:
             raise SnapshotError(
-                f"{where}: wanted a name for each entry, received {place.name!r} for {other!r} and {path!r}"
+                f"{where}: wanted a name for each entry, received {layout.name!r} for {other!r} and {path!r}"
             )
     return found
 
@@ -66,20 +68,20 @@ def _strings(names: Mapping[str, str] | None) -> dict[str, str]:
     return dict(given)
 
 
-def _place(path: str, shape: Shape, kinds: Mapping[str, str], names: Mapping[str, str]) -> Place:
+def _layout(path: str, shape: Shape, kinds: Mapping[str, str], names: Mapping[str, str]) -> TorchLayout:
     branch, _, rest = path.partition("/")
     layer, _, name = rest.rpartition("/")
     kind = kinds.get(layer, "")
     axes = _axes(kind, name, shape) if branch == "parameters" else None
     if path in names:
-        return Place(names[path], axes)
+        return TorchLayout(names[path], axes)
     if not layer or "/" in layer or not (branch == "parameters" or (branch == "state" and name in _STATE)):
-        return Place(path)
-    return Place(joined(names.get(layer, layer), _NAMES.get(kind, {}).get(name, name)), axes)
+        return TorchLayout(path)
+    return TorchLayout(joined(names.get(layer, layer), _NAMES.get(kind, {}).get(name, name)), axes)
 
 
 def _axes(kind: str, name: str, shape: Shape) -> Axes | None:
-    """Those of PyTorch's array; None where they are as ours, and for a shape that no layer of this class has."""
+    """The axes of PyTorch's array; None where they are ours, and for a shape that no layer of this class has."""
     found = _AXES.get(kind, {}).get(name)
     if found is None or len(shape) != found[0]:
         return None
@@ -88,21 +90,21 @@ def _axes(kind: str, name: str, shape: Shape) -> Axes | None:
 
 
 def joined(module: str, name: str) -> str:
-    """A key of a state_dict; that of the module itself, "", has no dot."""
+    """A key of a state_dict; a parameter of the outermost module, "", has no dot."""
     return f"{module}.{name}" if module else name
 
 
-def _kinds(forms: Mapping[str, Form], layers: Any) -> dict[str, str]:
-    """{layer: class}; guessed where the tree does not say, as that of an old snapshot."""
+def _kinds(specs: Mapping[str, ArraySpec], layers: Attribute) -> dict[str, str]:
+    """{layer: class}; guessed where the tree does not say, as in old snapshots."""
     try:
-        return {str(layer): str(kind) for layer, kind in json.loads(layers)}
+        return {str(layer): str(kind) for layer, kind in json.loads(str(layers))}
     except (TypeError, ValueError, RecursionError):
-        return _guessed(forms)
+        return _guessed(specs)
 
 
-def _guessed(forms: Mapping[str, Form]) -> dict[str, str]:
+def _guessed(specs: Mapping[str, ArraySpec]) -> dict[str, str]:
     kinds: dict[str, str] = {}
-    for path, (shape, _) in forms.items():
+    for path, (shape, _) in specs.items():
         branch, _, rest = path.partition("/")
         layer, _, name = rest.rpartition("/")
         if branch == "parameters" and layer:
@@ -114,36 +116,38 @@ def _guessed(forms: Mapping[str, Form]) -> dict[str, str]:
     return kinds
 
 
-def guessed_places(where: str, forms: Mapping[str, Form], names: Mapping[str, str] | None) -> dict[str, Place]:
-    """The places of a file of PyTorch's, from its names and shapes alone: {our path: place}.
+def guessed_layouts(
+    where: str, specs: Mapping[str, ArraySpec], names: Mapping[str, str] | None
+) -> dict[str, TorchLayout]:
+    """The layouts of a file of PyTorch's, from its names and shapes alone: {our path: layout}.
 
-    A module whose weight has one axis, or the axes of its bias, is a normalization; another weight of two axes is that
-    of a Linear. A name with a slash is a path; so is one that is no module's, or is what a normalization's are called
-    here, for `places` gives all of them their names back. names: as for `places`, read backwards.
+    A module whose weight has one axis, or the shape of its bias, is a normalization; another weight of two axes is that
+    of a Linear. A name with a slash is taken for a path; so is one without a module, and gamma and beta, since
+    `layouts` gives each of them that same name. names: as for `layouts`, read backwards.
     """
     given = {theirs: ours for ours, theirs in _strings(names).items()}
-    found: dict[str, Place] = {}
-    for name, (shape, _) in forms.items():
+    found: dict[str, TorchLayout] = {}
+    for name, (shape, _) in specs.items():
         module, _, last = name.rpartition(".")
         if last in IGNORED:
             continue
-        path = given.get(name) or _guessed_path(forms, name, given.get(module, module))
+        path = given.get(name) or _guessed_path(specs, name, given.get(module, module))
         if path in found:
             raise SnapshotError(f"{where}: entry {path!r}: would be both {found[path].name!r} and {name!r}")
         is_weight = path != name and path.startswith("parameters/") and path.endswith("/weight")
-        found[path] = Place(name, _axes("Dense", "weight", shape) if is_weight else None)
+        found[path] = TorchLayout(name, _axes("Dense", "weight", shape) if is_weight else None)
     return found
 
 
-def _guessed_path(forms: Mapping[str, Form], name: str, layer: str) -> str:
+def _guessed_path(specs: Mapping[str, ArraySpec], name: str, layer: str) -> str:
     module, _, last = name.rpartition(".")
     if "/" in name or not layer or not last or last in _SCALE:
         return name
     if last in _STATE:
         return f"state/{layer}/{last}"
-    return f"parameters/{layer}/{_OURS.get(last, last) if _is_normalization(forms, module) else last}"
+    return f"parameters/{layer}/{_OURS.get(last, last) if _is_normalization(specs, module) else last}"
 
 
-def _is_normalization(forms: Mapping[str, Form], module: str) -> bool:
-    weight, bias = (forms.get(joined(module, name)) for name in ("weight", "bias"))
-    return weight is not None and (len(weight[0]) == 1 or (bias is not None and bias[0] == weight[0]))
+def _is_normalization(specs: Mapping[str, ArraySpec], module: str) -> bool:
+    weight, bias = (specs.get(joined(module, name)) for name in ("weight", "bias"))
+    return weight is not None and (len(weight.shape) == 1 or (bias is not None and bias.shape == weight.shape))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.readers.raw import Stored
+from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.readers.tensor_proto import Proto
 from singa_lite.tensor import Shape
 
@@ -26,39 +26,39 @@ _LINE = 1 << 10
 
 
 class Described(NamedTuple):
-    """What a line tells of an array."""
+    """Shape and dtype of an array in a line."""
 
     shape: Shape
     dtype: str
 
 
-def parse(stored: Stored) -> dict[str, Described]:
-    """The arrays by name. SnapshotError for a line of another form, for a name twice, and for a cut last line."""
-    data = bytes(stored.read("the text", 0, stored.size))
-    stored.allow("the text", 4 * stored.size + _LINE * data.count(b"\n"))
+def parse(file: RawFile) -> dict[str, Described]:
+    """The arrays by name. SnapshotError for any other line, for a name twice, and for a cut last line."""
+    data = bytes(file.read("the text", 0, file.size))
+    file.allow("the text", 4 * file.size + _LINE * data.count(b"\n"))
     try:
         lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise SnapshotError(f"{stored.path}: wanted a text in UTF-8: {error}") from error
+        raise SnapshotError(f"{file.path}: wanted a text in UTF-8: {error}") from error
     if lines.pop():
-        raise SnapshotError(f"{stored.path}: wanted a line feed at the end, received a cut line")
+        raise SnapshotError(f"{file.path}: wanted a line feed at the end, received a cut line")
     found: dict[str, Described] = {}
     for number, line in enumerate(lines):
         match = _ARRAY.fullmatch(line)
         if match is None:
             if number or not _VERSION.fullmatch(line):
-                raise SnapshotError(f"{stored.path}: line {number + 1}: wanted an array's, received {line[:200]!r}")
+                raise SnapshotError(f"{file.path}: line {number + 1}: wanted an array's, received {line[:200]!r}")
             continue
         name, kind, axes, extents = match.groups()
         shape = tuple(map(int, extents.split()))
         if name in found or len(shape) != int(axes) or kind not in _KINDS:
-            raise SnapshotError(f"{stored.path}: line {number + 1}: wanted a new array's, received {line[:200]!r}")
+            raise SnapshotError(f"{file.path}: line {number + 1}: wanted a new array's, received {line[:200]!r}")
         found[name] = Described(shape, _KINDS[kind])
     return found
 
 
 def check(where: str, described: Mapping[str, Described], protos: Mapping[str, Proto]) -> None:
-    """SnapshotError unless text and records tell of the same arrays. where: the file with the records."""
+    """SnapshotError unless text and records have the same arrays. where: the file with the records."""
     for name, (shape, dtype) in described.items():
         if name == "SINGA_VERSION":
             continue

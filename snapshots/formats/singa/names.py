@@ -1,8 +1,8 @@
-"""Names and forms of the arrays in SINGA's files, and those of ours.
+"""Names and shapes of the arrays in SINGA's files, converted to ours.
 
 Until 1.1.0 a parameter is "<layer>_<suffix>", since then "<layer>/<suffix>", and in 3.1 and later, where layers are
-attributes of objects, "<layer>.<suffix>" with other suffixes. All spellings are tried, whatever version the file says:
-1.1.1 wrote new names and is taken for an old one. A slash in a name of SINGA's layer is a dot in ours.
+attributes of objects, "<layer>.<suffix>" with other suffixes. All spellings are tried, whatever version the file says,
+since 1.1.1 wrote new names under an old version. A slash in the name of SINGA's layer is a dot in ours.
 """
 
 from __future__ import annotations
@@ -10,25 +10,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array, DType
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots import foreign
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots import weights_tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import Shape
 
-#: {entry of a layer in the tree: SINGA's suffixes until 3.0}; all others are as ours.
+#: {our name: SINGA's suffix until 3.0}; all others are the same.
 _SUFFIXES = {"running_mean": "mean", "running_var": "var"}
 
-#: {SINGA's suffix until 3.0: the branch of the tree and our name}.
+#: {SINGA's suffix until 3.0: (branch of the tree, our name)}.
 _KNOWN = {name: ("parameters", name) for name in ("weight", "bias", "gamma", "beta")} | {
     theirs: ("state", ours) for ours, theirs in _SUFFIXES.items()
 }
 
-#: The same of 3.1 and later. "bias" is a Linear's "b", so it is a BatchNorm2d's beta.
+#: The same of 3.1 and later. A Linear's bias is "b" there; "bias" is a BatchNorm2d's beta.
 _DOTTED = {
     "W": ("parameters", "weight"),
     "b": ("parameters", "bias"),
@@ -38,20 +37,20 @@ _DOTTED = {
     "running_var": ("state", "running_var"),
 }
 
-#: {entry in the tree: suffix of 3.1 and later}.
+#: {our name: suffix of 3.1 and later}.
 _DOTTED_SUFFIXES = {ours: theirs for theirs, (_, ours) in _DOTTED.items()}
 
 
-def named(where: str, found: Mapping[str, Lazy], like: Tree | None) -> Tree:
+def named(where: str, found: Mapping[str, LazyArray], wanted: Tree | None) -> Tree:
     """The arrays of a file by the tree's paths. found: by the file's names. where: the file.
 
-    like: the net's tree; each of its parameters and running statistics takes the array of its name, in its shape. What
-    nothing takes stays under a path of its own, at which restoring stops. Without like, all paths come from the
-    names, and shapes are as they are stored: a convolution's weight has two axes. SnapshotError for two arrays with
-    one path, and for what `like` has and the file has not.
+    wanted: the net's tree; each of its parameters and running statistics takes the array of its name, in its shape.
+    Arrays that are left over keep a path of their own, at which restoring stops. Without `wanted` all paths come from
+    the names, and shapes are as they are stored: a convolution's weight has two axes. SnapshotError for two arrays with
+    one path, and for an entry of `wanted` that the file lacks.
     """
-    taken = {} if like is None else dict(_taken(where, found, like))
-    arrays = {path: _fitted(found[name], like.arrays[path]) for path, name in taken.items()} if like else {}
+    taken = {} if wanted is None else dict(_taken(where, found, wanted))
+    arrays = {path: _fitted(found[name], wanted.arrays[path]) for path, name in taken.items()} if wanted else {}
     used = Counter(taken.values())
     for name, count in used.items():
         if count > 1:
@@ -62,11 +61,11 @@ def named(where: str, found: Mapping[str, Lazy], like: Tree | None) -> Tree:
             if path in arrays:
                 raise SnapshotError(f"{where}: wanted one array for {path!r}, received {name!r} beside another")
             arrays[path] = found[name]
-    return foreign.tree_of(where, arrays, like)
+    return weights_tree.of_arrays(where, arrays, wanted)
 
 
 def plain_path(name: str) -> str:
-    """The path in the tree for a name in a file of SINGA's, as the name alone tells it.
+    """The path in the tree for a name in a file of SINGA's, by the name alone.
 
     "conv1/weight", "conv1_weight" and "conv1.W" are "parameters/conv1/weight", "bn_mean" is "state/bn/running_mean".
     """
@@ -79,15 +78,15 @@ def plain_path(name: str) -> str:
 
 
 def spellings(layer: str, name: str) -> list[str]:
-    """What SINGA may call a layer's parameter or running statistic, newest last."""
+    """All names that SINGA may have for a layer's parameter or running statistic, newest last."""
     suffix, dotted = _SUFFIXES.get(name, name), _DOTTED_SUFFIXES.get(name, name)
     layers = dict.fromkeys((layer, layer.replace(".", "/")))
     return [f"{one}{rest}" for one in layers for rest in (f"/{suffix}", f"_{suffix}", f".{dotted}")]
 
 
-def _taken(where: str, found: Mapping[str, Lazy], like: Tree) -> Iterator[tuple[str, str]]:
-    """(path, the file's name) for all that SINGA's files have of a net."""
-    for path, lazy in like.arrays.items():
+def _taken(where: str, found: Mapping[str, LazyArray], wanted: Tree) -> Iterator[tuple[str, str]]:
+    """(path, name in the file) of each parameter and running statistic of `wanted`."""
+    for path, lazy in wanted.arrays.items():
         branch, _, rest = path.partition("/")
         if branch not in ("parameters", "state") or lazy.dtype.kind != "f":
             continue
@@ -100,21 +99,21 @@ def _taken(where: str, found: Mapping[str, Lazy], like: Tree) -> Iterator[tuple[
         yield path, present[0]
 
 
-def _fitted(stored: Lazy, wanted: Lazy) -> Lazy:
-    """A file's array in the form that the net has it in, if it can be; else as it is, for restoring to refuse."""
+def _fitted(stored: LazyArray, wanted: LazyArray) -> LazyArray:
+    """A file's array in the net's shape and dtype, if it can be converted; else as it is, to be refused later."""
     shape, axes = _arrangement(stored.shape, wanted.shape)
     wider = stored.dtype.kind == "f" and np.can_cast(stored.dtype, wanted.dtype, "safe")
     dtype = wanted.dtype if wider else stored.dtype
     if (shape, dtype) == (stored.shape, stored.dtype):
         return stored
-    return Lazy(shape, dtype, partial(_converted, stored, shape, axes, dtype))
+    return LazyArray(shape, dtype, partial(_converted, stored, shape, axes, dtype))
 
 
 def _arrangement(stored: Shape, wanted: Shape) -> tuple[Shape, bool]:
-    """(shape, whether it is the transposed one) of a weight in the net.
+    """(shape, whether the stored one is transposed) of a weight in the net.
 
     A convolution's is stored as (filters, channels * kernel), a Dense's as (in, out), or (out, in) if it had
-    W_transpose. Nothing in the file tells a square one from the other: it is (in, out).
+    W_transpose. The file does not say which of the two; a square one is taken for (in, out).
     """
     if stored != wanted and len(stored) == 2:
         if len(wanted) > 2 and stored == (wanted[0], int(np.prod(wanted[1:], dtype=object))):
@@ -124,7 +123,7 @@ def _arrangement(stored: Shape, wanted: Shape) -> tuple[Shape, bool]:
     return stored, False
 
 
-def _converted(stored: Lazy, shape: Shape, transposed: bool, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _converted(stored: LazyArray, shape: Shape, transposed: bool, dtype: DType) -> Array:
     array = stored.fetch()
     turned = array.T if transposed else array.reshape(shape)
     return np.ascontiguousarray(turned, dtype)

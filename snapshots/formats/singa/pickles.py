@@ -1,5 +1,5 @@
 """SINGA's pickles, `net.save(f, use_pickle=True)` of 1.0 to 3.0 and the model zoo's: a dictionary of NumPy arrays by
-name, and since 1.1.1 the number of a version. They are only read, and never unpickled: see `singa_opcodes`.
+name, and since 1.1.1 the number of a version. They are only read, and never unpickled: see `readers.pickle`.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.formats.singa.names import named
 from singa_lite.snapshots.formats.singa.records import VERSION
 from singa_lite.snapshots.readers import raw
-from singa_lite.snapshots.readers.pickle.arrays import Array
+from singa_lite.snapshots.readers.pickle.arrays import PickledArray, kind
 from singa_lite.snapshots.readers.pickle.opcodes import Machine
-from singa_lite.snapshots.readers.raw import Stored
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.readers.raw import RawFile
+from singa_lite.snapshots.tree import LazyArray, Tree
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Tree]:
-    """A .pickle or .pkl. like: the net's tree, see `singa_names.named`.
+def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
+    """A .pickle or .pkl. wanted: the net's tree, see `names.named`.
 
-    FileNotFoundError if there is none; SnapshotError for a pickle of anything else than arrays of numbers by name, for
-    one that calls or names what such a pickle does not need, and for a damaged one.
+    FileNotFoundError if there is none; SnapshotError for a pickle of anything but arrays of numbers by name, for one
+    that calls or names what such a pickle does not need, and for a damaged one.
     """
-    with raw.reading(path) as stored:
-        yield named(stored.path, _arrays(stored), like)
+    with raw.reading(path) as file:
+        yield named(file.path, _arrays(file), wanted)
 
 
-def _arrays(stored: Stored) -> dict[str, Lazy]:
-    found: dict[str, Lazy] = {}
+def _arrays(file: RawFile) -> dict[str, LazyArray]:
+    found: dict[str, LazyArray] = {}
     starts: set[int] = set()
-    for name, value in Machine(stored).run().items():
+    for name, value in Machine(file).run().items():
         if name == VERSION and type(value) is int:
             continue
-        if not isinstance(value, Array) or value.data is None:
-            raise SnapshotError(f"{stored.path}: entry {name!r}: wanted an array, received {type(value).__name__}")
-        if value.nbytes and value.data.start in starts:  # or a small file could hold much
-            raise SnapshotError(f"{stored.path}: entry {name!r}: wanted numbers of its own, received another's")
+        if not isinstance(value, PickledArray) or value.data is None:
+            raise SnapshotError(f"{file.path}: entry {name!r}: wanted an array, received {kind(value)}")
+        if value.nbytes and value.data.start in starts:  # else a small file could hold many large arrays
+            raise SnapshotError(f"{file.path}: entry {name!r}: wanted numbers of its own, received another's")
         starts.add(value.data.start)
-        found[name] = Lazy(value.shape, value.dtype.newbyteorder("="), partial(value.read, stored, name))
+        found[name] = LazyArray(value.shape, value.dtype.newbyteorder("="), partial(value.read, file, name))
     return found

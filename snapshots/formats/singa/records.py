@@ -2,8 +2,8 @@
 
 A .bin is records without head, end or index (src/io/binfile_writer.cc): b"sg\\x01\\x00", the key's length (8 bytes,
 little-endian), the key, the value's length (8 bytes), the value, a TensorProto (`readers.tensor_proto`). There is no
-checksum, and a file cut between two records is a whole one of fewer; its .desc, a text with a line for each array,
-tells: given that, `opened` reads the .bin or .model of the same stem in the same folder, which may not be a link, and
+checksum, and a file that was cut between two records looks whole. Its .desc, a text with a line for each array, shows
+that: given a .desc, `opened` reads the .bin or .model of the same stem in the same folder, which may not be a link, and
 compares them.
 """
 
@@ -18,27 +18,27 @@ from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.formats.singa import desc as singa_desc
 from singa_lite.snapshots.formats.singa.names import named
 from singa_lite.snapshots.readers import raw, tensor_proto
-from singa_lite.snapshots.readers.raw import Stored
+from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.readers.tensor_proto import Proto
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 
-#: The key of the number of the version that wrote the file, since 2.0.0. It is no parameter, and not believed.
+#: The key of the version that wrote the file, since 2.0.0. It is no parameter, and often wrong, so that it is ignored.
 VERSION = "SINGA_VERSION"
 
 _MAGIC = b"sg\x01\x00"
 _LENGTH = 8
 
-#: Bytes of a name, more than SINGA's have; and bytes that Python holds of an array, about.
+#: The longest name in bytes, longer than SINGA's; and bytes that Python holds for each array, about.
 _MOST_NAME = 1 << 10
 _ENTRY = 1 << 10
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Tree]:
-    """A .bin, .model or .desc. like: the net's tree, see `singa_names.named`.
+def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
+    """A .bin, .model or .desc. wanted: the net's tree, see `names.named`.
 
-    FileNotFoundError if there is none; SnapshotError for anything else than a whole one, for a .desc that has no .bin
-    or .model beside it or does not tell of the same arrays.
+    FileNotFoundError if there is none; SnapshotError unless it is whole, and for a .desc that has no .bin or .model
+    beside it or names other arrays.
     """
     name = os.fsdecode(path)
     described = None
@@ -46,63 +46,63 @@ def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Tree]:
         with raw.reading(name) as text:
             described = singa_desc.parse(text)
         name = _beside(name)
-    with raw.reading(name) as stored:
-        protos = records(stored)
+    with raw.reading(name) as file:
+        protos = records(file)
         if described is not None:
             singa_desc.check(name, described, protos)
-        arrays = {key: _lazy(stored, key, proto) for key, proto in protos.items()}
-        yield named(name, arrays, like)
+        arrays = {key: _lazy(file, key, proto) for key, proto in protos.items()}
+        yield named(name, arrays, wanted)
 
 
-def records(stored: Stored) -> dict[str, Proto]:
-    """The arrays by key, less the version, their numbers unread."""
+def records(file: RawFile) -> dict[str, Proto]:
+    """The arrays by key, without the version. Their numbers are not read."""
     found: dict[str, Proto] = {}
     offset = 0
-    while offset < stored.size:
-        key, start, size = _record(stored, offset)
+    while offset < file.size:
+        key, start, size = _record(file, offset)
         if key in found:
-            raise SnapshotError(f"{stored.path}: wanted one record {key!r}, received two")
-        found[key] = tensor_proto.parse(stored, f"entry {key!r}", start, size)
-        stored.allow("the list of records", _ENTRY * len(found))
+            raise SnapshotError(f"{file.path}: wanted one record {key!r}, received two")
+        found[key] = tensor_proto.parse(file, f"entry {key!r}", start, size)
+        file.allow("the list of records", _ENTRY * len(found))
         offset = start + size
     found.pop(VERSION, None)
     return found
 
 
-def _record(stored: Stored, offset: int) -> tuple[str, int, int]:
+def _record(file: RawFile, offset: int) -> tuple[str, int, int]:
     """(key, where the value begins, its bytes) of the record at an offset."""
     what = f"record at byte {offset}"
-    magic = bytes(stored.read(what, offset, len(_MAGIC)))
+    magic = bytes(file.read(what, offset, len(_MAGIC)))
     if magic != _MAGIC:
         hint = "; a pickle is read as .pickle" if not offset else ""
-        raise SnapshotError(f"{stored.path}: {what}: wanted {_MAGIC!r}, received {magic!r}{hint}")
-    length = _number(stored, what, offset + len(_MAGIC))
+        raise SnapshotError(f"{file.path}: {what}: wanted {_MAGIC!r}, received {magic!r}{hint}")
+    length = _number(file, what, offset + len(_MAGIC))
     if not 0 < length <= _MOST_NAME:
-        raise SnapshotError(f"{stored.path}: {what}: wanted a key of 1 to {_MOST_NAME} bytes, received {length}")
+        raise SnapshotError(f"{file.path}: {what}: wanted a key of 1 to {_MOST_NAME} bytes, received {length}")
     start = offset + len(_MAGIC) + _LENGTH
-    raw_key = bytes(stored.read(what, start, length))
+    raw_key = bytes(file.read(what, start, length))
     try:
         key = raw_key.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise SnapshotError(f"{stored.path}: {what}: wanted a key in UTF-8, received {raw_key!r}") from error
-    size = _number(stored, f"entry {key!r}", start + length)
+        raise SnapshotError(f"{file.path}: {what}: wanted a key in UTF-8, received {raw_key!r}") from error
+    size = _number(file, f"entry {key!r}", start + length)
     start += length + _LENGTH
-    if size > stored.size - start:
-        left = stored.size - start
-        raise SnapshotError(f"{stored.path}: entry {key!r}: wanted {size} bytes, received {left} to the file's end")
+    if size > file.size - start:
+        left = file.size - start
+        raise SnapshotError(f"{file.path}: entry {key!r}: wanted {size} bytes, received {left} to the file's end")
     return key, start, size
 
 
-def _number(stored: Stored, what: str, offset: int) -> int:
-    return int.from_bytes(bytes(stored.read(what, offset, _LENGTH)), "little")
+def _number(file: RawFile, what: str, offset: int) -> int:
+    return int.from_bytes(bytes(file.read(what, offset, _LENGTH)), "little")
 
 
-def _lazy(stored: Stored, key: str, proto: Proto) -> Lazy:
-    return Lazy(proto.shape, proto.dtype, partial(tensor_proto.read, stored, f"entry {key!r}", proto))
+def _lazy(file: RawFile, key: str, proto: Proto) -> LazyArray:
+    return LazyArray(proto.shape, proto.dtype, partial(tensor_proto.read, file, f"entry {key!r}", proto))
 
 
 def _beside(name: str) -> str:
-    """The file that a .desc is of: of the same stem, in the same folder, and no link to elsewhere."""
+    """The file that a .desc describes: of the same stem, in the same folder, and no link."""
     stem = name[: -len(".desc")]
     tried = [stem + suffix for suffix in (".bin", ".model")]
     for one in tried:

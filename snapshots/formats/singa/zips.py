@@ -3,7 +3,7 @@
 tensor_dict.npz    a NumPy archive, its arrays stored, by names with dots ("conv1.W", "block.bn1.running_mean")
 states_attr.json   {name: {"state_type": 0 of the model or 1 the user's own, "shape": [...], "dtype": number}}
 
-Arrays of the user's own are no part of a net and are left out; the attribute `left_out` names them.
+Arrays of the user's own are no part of a net. They are left out, and named in the attribute `left_out`.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.formats.singa.names import named
 from singa_lite.snapshots.readers import guarded_json, npy, raw, zip_directory, zip_member
+from singa_lite.snapshots.readers.guarded_json import Json
 from singa_lite.snapshots.readers.npy import Head
-from singa_lite.snapshots.readers.raw import Bytes, Stored
+from singa_lite.snapshots.readers.raw import ByteArray, RawFile
 from singa_lite.snapshots.readers.zip_directory import Member
-from singa_lite.snapshots.tree import Lazy, Tree
+from singa_lite.snapshots.tree import LazyArray, Tree
 
 _ARRAYS, _ATTRIBUTES = "tensor_dict.npz", "states_attr.json"
 
-#: {dtype in the attributes: that of the array}, as in SINGA's enum.
+#: {number in the attributes: dtype}, as in SINGA's enum.
 _DTYPES = {0: "float32", 1: "float16", 2: "int32", 4: "float64"}
 
 _MODEL, _OWN = 0, 1
 
 
-class _Inner(Stored):
-    """The archive in the archive, unpacked in memory. Reading gives views, so it takes no more.
+class _Inner(RawFile):
+    """The archive in the archive, unpacked in memory. Reading gives views, which take no further memory.
 
-    It deserves what the file does, whatever became of it.
+    Its allowance is that of the file on disk, not of the unpacked bytes.
     """
 
-    def __init__(self, outer: Stored, data: Bytes) -> None:
+    def __init__(self, outer: RawFile, data: ByteArray) -> None:
         self.path, self.size = f"{outer.path}: {_ARRAYS}", data.size
-        self.deserved, self._data = outer.deserved, data
+        self.allowance, self._data = outer.allowance, data
 
-    def read(self, what: str, offset: int, count: int) -> Bytes:
+    def read(self, what: str, offset: int, count: int) -> ByteArray:
         """As of a file."""
         if offset < 0 or count < 0 or offset + count > self.size:
             end = f"wanted bytes {offset} to {offset + count}, received {self.size}"
@@ -53,65 +53,68 @@ class _Inner(Stored):
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], like: Tree | None) -> Iterator[Tree]:
-    """A .zip. like: the net's tree, see `singa_names.named`. While it is open, all arrays are in memory.
+def opened(path: str | os.PathLike[str], wanted: Tree | None) -> Iterator[Tree]:
+    """A .zip. wanted: the net's tree, see `names.named`. While it is open, all arrays are in memory.
 
     FileNotFoundError if there is none; SnapshotError for an archive of other members, one that unpacks to more than
-    `raw` allows, and where attributes and arrays do not agree.
+    `raw` allows, and attributes that do not fit the arrays.
     """
-    with raw.reading(path) as stored:
-        members = zip_directory.members(stored)
+    with raw.reading(path) as file:
+        members = zip_directory.members(file)
         if members.keys() != {_ARRAYS, _ATTRIBUTES}:
-            raise SnapshotError(f"{stored.path}: wanted {_ARRAYS} and {_ATTRIBUTES}, received {list(members)[:8]}")
-        text = zip_member.read(stored, members[_ATTRIBUTES])
-        attributes = guarded_json.loads(stored, _ATTRIBUTES, text)
-        arrays = _arrays(_Inner(stored, zip_member.read(stored, members[_ARRAYS])))
-        left_out = _checked(stored.path, arrays, attributes)
-        found = named(stored.path, {name: lazy for name, lazy in arrays.items() if name not in left_out}, like)
+            raise SnapshotError(f"{file.path}: wanted {_ARRAYS} and {_ATTRIBUTES}, received {list(members)[:8]}")
+        text = zip_member.read(file, members[_ATTRIBUTES])
+        attributes = guarded_json.loads(file, _ATTRIBUTES, text)
+        arrays = _arrays(_Inner(file, zip_member.read(file, members[_ARRAYS])))
+        left_out = _checked(file.path, arrays, attributes)
+        found = named(file.path, {name: lazy for name, lazy in arrays.items() if name not in left_out}, wanted)
         if left_out:
             found.attributes["left_out"] = json.dumps(left_out)
         yield found
 
 
-def _arrays(inner: _Inner) -> dict[str, Lazy]:
+def _arrays(inner: _Inner) -> dict[str, LazyArray]:
     """The arrays of a .npz by name."""
-    found: dict[str, Lazy] = {}
+    found: dict[str, LazyArray] = {}
     for name, member in zip_directory.members(inner).items():
         where = f"{inner.path}: member {name!r}"
         if not name.endswith(".npy") or member.method != zip_directory.STORED:
             raise SnapshotError(f"{where}: wanted a stored array")
         head = npy.parse(where, zip_member.head(inner, member, npy.MOST_BYTES), member.size)
         native = head.dtype.newbyteorder("=")
-        found[name.removesuffix(".npy")] = Lazy(head.shape, native, partial(_read, where, inner, member, head))
+        found[name.removesuffix(".npy")] = LazyArray(head.shape, native, partial(_read, where, inner, member, head))
     return found
 
 
-def _read(where: str, inner: _Inner, member: Member, head: Head) -> NDArray[Any]:
+def _read(where: str, inner: _Inner, member: Member, head: Head) -> Array:
     data = zip_member.read(inner, member)[head.start :]
-    if not head.dtype.isnative:  # it is swapped in place, and this is the archive itself
+    if not head.dtype.isnative:  # `to_array` swaps bytes in place, and this is a view of the archive
         data = data.copy()
     if head.order == "C":
         return raw.to_array(where, data, head.dtype, head.shape)
     return np.ascontiguousarray(raw.to_array(where, data, head.dtype, head.shape[::-1]).T)
 
 
-def _checked(where: str, arrays: Mapping[str, Lazy], attributes: Mapping[str, Any]) -> list[str]:
+def _checked(where: str, arrays: Mapping[str, LazyArray], attributes: Mapping[str, Json]) -> list[str]:
     """The names of the user's own arrays. SnapshotError unless there are attributes for each array, and they fit."""
     differing = sorted(arrays.keys() ^ attributes.keys())
     if differing:
         raise SnapshotError(f"{where}: wanted attributes for each array, received names that differ: {differing[:8]}")
+    left_out: list[str] = []
     for name, lazy in arrays.items():
-        told = attributes[name]
+        given = attributes[name]
         wanted = {"shape": list(lazy.shape), "dtype": lazy.dtype.name}
-        received = _told(told) if isinstance(told, dict) else None
-        if received != wanted:
-            raise SnapshotError(f"{where}: entry {name!r}: wanted the attributes {wanted}, received {told!r}"[:600])
-    return [name for name in arrays if attributes[name]["state_type"] == _OWN]
+        described = _described(given) if isinstance(given, dict) else None
+        if described is None or described[1] != wanted:
+            raise SnapshotError(f"{where}: entry {name!r}: wanted the attributes {wanted}, received {given!r}"[:600])
+        if described[0] == _OWN:
+            left_out.append(name)
+    return left_out
 
 
-def _told(told: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the attributes of an array say; None for what they may not be."""
-    kind, shape, dtype = (told.get(key) for key in ("state_type", "shape", "dtype"))
+def _described(given: Mapping[str, Json]) -> tuple[int, dict[str, object]] | None:
+    """(state_type, shape and dtype) in the attributes of an array. None for values of other types."""
+    kind, shape, dtype = (given.get(key) for key in ("state_type", "shape", "dtype"))
     if type(kind) is not int or kind not in (_MODEL, _OWN) or type(dtype) is not int or not isinstance(shape, list):
         return None
-    return {"shape": shape, "dtype": _DTYPES.get(dtype)}
+    return kind, {"shape": shape, "dtype": _DTYPES.get(dtype)}

@@ -1,8 +1,8 @@
-"""The one reader of HDF5 files. It trusts nothing, and reads the bytes itself: libhdf5 never sees a file of others.
+"""The one reader of HDF5 files. It trusts nothing, and reads the bytes itself: libhdf5 never opens the file.
 
-HDF5 can name other files (external links, external and virtual data); its library follows such names, allocates what
-a header claims, and has crashed on damaged ones. Here a small part of the format is read, the one that h5py writes
-unless told otherwise: superblock 0, groups with symbol tables, datasets in one piece. The rest is refused by name.
+HDF5 can name other files (external links, external and virtual data). libhdf5 follows such names, allocates what a
+header claims, and has crashed on damaged headers. This module reads a small part of the format, which h5py writes by
+default: superblock 0, groups with symbol tables, datasets in one piece. Errors name what else a file has.
 All is checked before the first array is read.
 """
 
@@ -14,20 +14,20 @@ from contextlib import contextmanager
 from functools import cached_property, partial
 from io import FileIO
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from singa_lite.array_types import Array
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers import opening
+from singa_lite.snapshots.readers.file_state import FileState, state_of
 from singa_lite.snapshots.readers.hdf5 import objects
-from singa_lite.snapshots.readers.hdf5.bytes import Bytes
+from singa_lite.snapshots.readers.hdf5.claimed_bytes import ClaimedBytes
 from singa_lite.snapshots.readers.hdf5.members import Symbol, members
-from singa_lite.snapshots.readers.hdf5.objects import Object, Stored
-from singa_lite.snapshots.readers.state import State, state_of
+from singa_lite.snapshots.readers.hdf5.messages import Value
+from singa_lite.snapshots.readers.hdf5.objects import Dataset, Object
 
-#: Groups within groups; ours has four.
+#: Groups within groups; files of this package have four.
 _DEPTH = 64
 
 
@@ -57,7 +57,7 @@ class File:
     def __init__(self, path: str, file: FileIO) -> None:
         self.path = path
         self._file = file
-        self._bytes = Bytes(file)
+        self._bytes = ClaimedBytes(file)
         self.size = self._bytes.length
         with self._reading("wanted a whole HDF5 file"):
             self._addresses = {"": objects.root_of(self._bytes)}
@@ -66,16 +66,16 @@ class File:
                 raise ValueError("wanted a group at the root")
 
     @cached_property
-    def datasets(self) -> Mapping[str, Stored]:
-        """All datasets by path: shape, dtype, and where they lie in this file, none of them over another."""
-        found: dict[str, Stored] = {}
+    def datasets(self) -> Mapping[str, Dataset]:
+        """All datasets by path: shape, dtype, and address in this file. No two of them overlap."""
+        found: dict[str, Dataset] = {}
         left = self._members("", self._root)
         while left:
             symbol = left.pop()
             member = self._member(symbol)
             self._addresses[symbol.name] = symbol.address
-            if member.stored is not None:
-                found[symbol.name] = member.stored
+            if member.dataset is not None:
+                found[symbol.name] = member.dataset
             else:
                 left += self._members(symbol.name, member)
         with self._reading("the list of entries cannot be read"):
@@ -85,46 +85,46 @@ class File:
     @cached_property
     def groups(self) -> frozenset[str]:
         """The paths of all groups but the root."""
-        datasets = self.datasets.keys()  # the walk that finds the addresses
+        datasets = self.datasets.keys()  # this walk also fills self._addresses
         return frozenset(self._addresses.keys() - datasets - {""})
 
-    def attributes(self, path: str = "") -> dict[str, Any]:
+    def attributes(self, path: str = "") -> dict[str, Value | None]:
         """All attributes of a group or a dataset: numbers, truth values, texts, or lists of them."""
         return {name: self.attribute(name, path) for name in self._at(path).attributes}
 
-    def attribute(self, name: str, path: str = "") -> Any:
-        """One of them; None where there is none."""
+    def attribute(self, name: str, path: str = "") -> Value | None:
+        """One attribute of a group or a dataset; None where there is none of that name."""
         found = self._at(path).attributes.get(name)
         if found is None:
             return None
         with self._reading(f"{_entry(path)}attribute {name!r} cannot be read"):
             return found.value(partial(objects.text_at, self._bytes))
 
-    def read(self, path: str) -> NDArray[Any]:
+    def read(self, path: str) -> Array:
         """The array at a path."""
-        stored = self.datasets.get(path)
-        if stored is None:
+        dataset = self.datasets.get(path)
+        if dataset is None:
             raise SnapshotError(f"{self.path}: wanted a dataset {path!r}, received none of that name")
         with self._reading(f"entry {path!r} cannot be read"):
-            array: NDArray[Any] = np.empty(stored.shape, stored.dtype)
+            array: Array = np.empty(dataset.shape, dataset.dtype)
             raw = array.reshape(-1).view(np.uint8)
-            self._bytes.read_into(stored.address, raw)
-            if stored.dtype.kind == "b" and raw.max(initial=0) > 1:
+            self._bytes.read_into(dataset.address, raw)
+            if dataset.dtype.kind == "b" and raw.max(initial=0) > 1:
                 raise ValueError("truth values that are neither 0 nor 1")
         return array
 
-    def state(self) -> State:
+    def state(self) -> FileState:
         """The file's state, which differs once the file was changed."""
         return state_of(self._file)
 
     def _at(self, path: str) -> Object:
-        """Reads an object again, since its attributes are not kept."""
+        """The object at a path. It is read again, since attributes are not kept."""
         if not path:
             return self._root
         if path not in self.datasets and path not in self.groups:
             raise SnapshotError(f"{self.path}: wanted an entry {path!r}, received none of that name")
         with self._reading(f"entry {path!r} cannot be read"):
-            return objects.object_at(Bytes(self._file), self._addresses[path])
+            return objects.object_at(ClaimedBytes(self._file), self._addresses[path])
 
     def _member(self, symbol: Symbol) -> Object:
         with self._reading(f"entry {symbol.name!r}"):

@@ -1,12 +1,12 @@
-"""What a group of an HDF5 file that is not trusted holds: names in a heap, and a B-tree of lists that point into it."""
+"""The members of a group of an HDF5 file that is not trusted: a B-tree of lists that point into a heap of names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from singa_lite.snapshots.readers.hdf5 import parts
-from singa_lite.snapshots.readers.hdf5.bytes import Bytes
+from singa_lite.snapshots.readers.hdf5 import messages
+from singa_lite.snapshots.readers.hdf5.claimed_bytes import ClaimedBytes
 from singa_lite.snapshots.readers.hdf5.objects import Object
 
 #: Bytes of the name of a group or a dataset.
@@ -21,13 +21,13 @@ class Symbol(NamedTuple):
     is_link: bool
 
 
-def members(data: Bytes, group: Object) -> Iterator[Symbol]:
-    """What a group holds. ValueError for a name twice, or one that is no part of a path, and for names that overlap."""
+def members(data: ClaimedBytes, group: Object) -> Iterator[Symbol]:
+    """The members of a group. ValueError for a name twice, one that no path can have, and for names that overlap."""
     if group.symbols is None:
         raise ValueError("wanted a group")
     tree, heap = group.symbols
     names = _names(data, heap)
-    left = len(names)  # each byte is of one name: else a long one would be many, each without its beginning
+    left = len(names)  # each byte is of one name: else one long name could be read from each of its bytes on
     seen: set[str] = set()
     for name_at, address, kind in _rows(data, tree):
         raw = _name(names, name_at, left)
@@ -39,22 +39,22 @@ def members(data: Bytes, group: Object) -> Iterator[Symbol]:
         yield Symbol(name, address, is_link=kind == 2)
 
 
-def _rows(data: Bytes, tree: int) -> Iterator[tuple[int, int, int]]:
+def _rows(data: ClaimedBytes, tree: int) -> Iterator[tuple[int, int, int]]:
     """For each member of a group: where its name is, where its object is, and its kind."""
     total = 0
     for node in _leaves(data, tree):
-        (count,) = parts.unpack("6xH", data.peek(node, 8))
+        (count,) = messages.unpack("6xH", data.peek(node, 8))
         total += count
         data.expect(total)  # an object each
         table = data.take(node, 8 + 40 * count, b"SNOD\1")
         for at in range(8, len(table), 40):
-            name_at, address, kind = parts.unpack("QQI", table, at)
+            name_at, address, kind = messages.unpack("QQI", table, at)
             yield name_at, address, kind
 
 
-def _names(data: Bytes, address: int) -> bytes:
+def _names(data: ClaimedBytes, address: int) -> bytes:
     """The names of a group's members, each with a NUL behind it."""
-    length, start = parts.unpack("8xQ8xQ", data.take(address, 32, b"HEAP\0"))
+    length, start = messages.unpack("8xQ8xQ", data.take(address, 32, b"HEAP\0"))
     return data.take(start, length)
 
 
@@ -68,16 +68,16 @@ def _name(names: bytes, at: int, left: int) -> bytes:
     return names[at:end]
 
 
-def _leaves(data: Bytes, address: int) -> Iterator[int]:
+def _leaves(data: ClaimedBytes, address: int) -> Iterator[int]:
     """The addresses of the lists that a B-tree of a group leads to."""
     left: list[tuple[int, int | None]] = [(address, None)]
     while left:
         node, wanted = left.pop()
-        level, count = parts.unpack("5xBH", data.peek(node, 8))
+        level, count = messages.unpack("5xBH", data.peek(node, 8))
         if wanted is not None and level != wanted:
             raise ValueError(f"a tree whose level {level} should be {wanted}")
         entries = data.take(node, 24 + 16 * count, b"TREE\0")
-        children = [child for at in range(32, len(entries), 16) for child in parts.unpack("Q", entries, at)]
+        children = [child for at in range(32, len(entries), 16) for child in messages.unpack("Q", entries, at)]
         if level == 0:
             yield from children
         else:

@@ -1,43 +1,41 @@
 """Groups and datasets of an HDF5 file that is not trusted: what lies at an address, and the texts of attributes.
 
-Functions over `bytes.Bytes`; what is not of the kinds that h5py writes unless told otherwise is a ValueError that
-says so.
+Functions over `ClaimedBytes`. What h5py does not write by default is a ValueError that says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from singa_lite.snapshots.readers.hdf5 import parts
-from singa_lite.snapshots.readers.hdf5.bytes import Bytes
+from singa_lite.array_types import DType
+from singa_lite.snapshots.readers.hdf5 import messages
+from singa_lite.snapshots.readers.hdf5.claimed_bytes import ClaimedBytes
 from singa_lite.snapshots.readers.raw import Shape
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 
-#: Attributes of one group or dataset; ours has three.
+#: Attributes of one group or dataset; files of this package have three.
 _ATTRIBUTES = 64
 
 #: Bytes of a text in an attribute.
 _TEXT = 2**16
 
 _REFUSED = {
-    parts.EXTERNAL: "wanted a dataset stored in this file, received one in other files",
-    parts.FILTERS: "wanted a dataset stored as it is, received a compressed one",
-    parts.LINK: "wanted a group without links of other kinds, received a link",
-    parts.LINK_INFO: "wanted a group of the kind of h5py's libver='earliest', received one that may hold any link",
-    parts.MANY_ATTRIBUTES: f"wanted at most {_ATTRIBUTES} attributes",
+    messages.EXTERNAL: "wanted a dataset stored in this file, received one in other files",
+    messages.FILTERS: "wanted a dataset stored as it is, received a compressed one",
+    messages.LINK: "wanted a group without links of other kinds, received a link",
+    messages.LINK_INFO: "wanted a group of the kind of h5py's libver='earliest', received one that may hold any link",
+    messages.MANY_ATTRIBUTES: f"wanted at most {_ATTRIBUTES} attributes",
 }
 
 
-class Stored(NamedTuple):
-    """A dataset: what it is and where its bytes lie."""
+class Dataset(NamedTuple):
+    """A dataset: shape, dtype and the address of its bytes."""
 
     shape: Shape
-    dtype: np.dtype[Any]
+    dtype: DType
     address: int
 
     @property
@@ -47,83 +45,87 @@ class Stored(NamedTuple):
 
 
 class Object(NamedTuple):
-    """A group (symbols: addresses of its tree and heap) or a dataset (stored), with attributes not yet made."""
+    """A group (symbols: addresses of its tree and heap) or a dataset, with attributes not yet made."""
 
-    attributes: dict[str, parts.Attribute]
+    attributes: dict[str, messages.Attribute]
     symbols: tuple[int, int] | None
-    stored: Stored | None
+    dataset: Dataset | None
 
 
-def root_of(data: Bytes) -> int:
+def root_of(data: ClaimedBytes) -> int:
     """The address of the root group."""
     if data.length < 96:
         raise ValueError(f"a file of {data.length} bytes")
     block = data.take(0, 96, _MAGIC)
     if block[8] != 0:
         raise ValueError(f"superblock version {block[8]}, of which 0 is read (h5py's libver='earliest')")
-    widths, base, end, driver, root = parts.unpack("13xH9xQ8xQQ8xQ", block)
-    if widths != 0x0808 or base != 0 or driver != parts.NOWHERE:
+    widths, base, end, driver, root = messages.unpack("13xH9xQ8xQQ8xQ", block)
+    if widths != 0x0808 or base != 0 or driver != messages.NOWHERE:
         raise ValueError("a superblock with odd sizes, an offset or a driver")
     if end > data.length:
         raise ValueError(f"{end} bytes were written, {data.length} are there")
     return int(root)
 
 
-def object_at(data: Bytes, address: int) -> Object:
+def object_at(data: ClaimedBytes, address: int) -> Object:
     """The group or dataset whose header lies there. ValueError for others, and for messages that are refused."""
     found: dict[int, bytes] = {}
-    attributes: dict[str, parts.Attribute] = {}
+    attributes: dict[str, messages.Attribute] = {}
     for message in _messages(data, address):
-        if message.kind == parts.ATTRIBUTE:
-            attribute = parts.attribute(message.data)
+        if message.kind == messages.ATTRIBUTE:
+            attribute = messages.attribute(message.data)
             if attribute.name in attributes or len(attributes) == _ATTRIBUTES:
                 raise ValueError(f"attribute {attribute.name!r} again, or more than {_ATTRIBUTES} attributes")
             attributes[attribute.name] = attribute
         elif message.kind in _REFUSED:
             raise ValueError(_REFUSED[message.kind])
-        elif message.kind not in parts.IGNORED:
+        elif message.kind not in messages.IGNORED:
             if message.kind in found:
                 raise ValueError(f"two messages of kind {message.kind}")
             found[message.kind] = message.data
-    if set(found) == {parts.SYMBOLS}:
-        tree, heap = parts.unpack("QQ", found[parts.SYMBOLS])
+    if set(found) == {messages.SYMBOLS}:
+        tree, heap = messages.unpack("QQ", found[messages.SYMBOLS])
         return Object(attributes, (tree, heap), None)
-    if set(found) == {parts.DATASPACE, parts.DATATYPE, parts.LAYOUT}:
-        return Object(attributes, None, _stored(data, found))
+    if set(found) == {messages.DATASPACE, messages.DATATYPE, messages.LAYOUT}:
+        return Object(attributes, None, _dataset(data, found))
     raise ValueError(f"wanted a dataset stored in this file, or a group; received messages {sorted(found)}")
 
 
-def _messages(data: Bytes, address: int) -> Iterator[parts.Message]:
+def _messages(data: ClaimedBytes, address: int) -> Iterator[messages.Message]:
     """All messages of an object's header, with its continuations."""
-    version, size = parts.unpack("B7xI", data.peek(address, 16))
+    version, size = messages.unpack("B7xI", data.peek(address, 16))
     if version != 1:  # newer ones begin with "OHDR"
         raise ValueError("wanted an object's header of version 1 (h5py's libver='earliest')")
     blocks = [data.take(address, 16 + size)[16:]]
     while blocks:
-        for message in parts.messages(blocks.pop()):
-            if message.kind == parts.CONTINUATION:
-                blocks.append(data.take(*parts.unpack("QQ", message.data)))
+        for message in messages.in_block(blocks.pop()):
+            if message.kind == messages.CONTINUATION:
+                blocks.append(data.take(*messages.unpack("QQ", message.data)))
             else:
                 yield message
 
 
-def _stored(data: Bytes, found: Mapping[int, bytes]) -> Stored:
-    """Where a dataset lies. ValueError unless its bytes are as many as its shape wants, and belong to no other part."""
-    address, length = parts.contiguous(found[parts.LAYOUT])
-    stored = Stored(parts.shape(found[parts.DATASPACE]), parts.dtype(found[parts.DATATYPE]), address)
-    if prod(size for size in stored.shape if size) * stored.dtype.itemsize >= 2**62:
-        raise ValueError(f"shape {stored.shape} of {stored.dtype}")
-    if stored.nbytes == 0:
-        return stored._replace(address=0)
-    there = 0 if address == parts.NOWHERE else length
-    if there != stored.nbytes:
-        raise ValueError(f"{stored.shape} of {stored.dtype} wants {stored.nbytes} bytes, stored are {there}")
+def _dataset(data: ClaimedBytes, found: Mapping[int, bytes]) -> Dataset:
+    """A dataset by its messages. ValueError unless it has the bytes that its shape needs, for itself alone."""
+    address, length = messages.contiguous(found[messages.LAYOUT])
+    dataset = Dataset(
+        messages.shape(found[messages.DATASPACE]),
+        messages.dtype(found[messages.DATATYPE]),
+        address,
+    )
+    if prod(size for size in dataset.shape if size) * dataset.dtype.itemsize >= 2**62:
+        raise ValueError(f"shape {dataset.shape} of {dataset.dtype}")
+    if dataset.nbytes == 0:
+        return dataset._replace(address=0)
+    there = 0 if address == messages.NOWHERE else length
+    if there != dataset.nbytes:
+        raise ValueError(f"{dataset.shape} of {dataset.dtype} wants {dataset.nbytes} bytes, stored are {there}")
     data.claim(address, length)
-    return stored
+    return dataset
 
 
-def text_at(data: Bytes, length: int, address: int, index: int) -> bytes:
-    """A text in a heap of texts. An attribute says its length, the heap's address and the text's number."""
+def text_at(data: ClaimedBytes, length: int, address: int, index: int) -> bytes:
+    """A text in a heap of texts, whose length, heap and number in it an attribute says."""
     if length > _TEXT:
         raise ValueError(f"a text of {length} bytes, of which {_TEXT} are read")
     if length == 0:
@@ -131,11 +133,11 @@ def text_at(data: Bytes, length: int, address: int, index: int) -> bytes:
     head = data.peek(address, 16)
     if head[:5] != b"GCOL\1":
         raise ValueError("wanted a heap of texts")
-    at, end = address + 16, address + int(parts.unpack("8xQ", head)[0])
+    at, end = address + 16, address + int(messages.unpack("8xQ", head)[0])
     for _ in range(2**16):  # there are no more numbers
         if at + 16 > end:
             break
-        number, size = parts.unpack("H6xQ", data.peek(at, 16))
+        number, size = messages.unpack("H6xQ", data.peek(at, 16))
         if number == index and length <= size:
             return data.peek(at + 16, length)
         if number == 0:

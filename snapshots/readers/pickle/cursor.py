@@ -1,34 +1,34 @@
-"""A file read from its beginning to its end, a little at a time; what is passed over is not read into memory."""
+"""Reads a file from its beginning to its end, a little at a time. What is skipped is not read into memory."""
 
 from __future__ import annotations
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.readers.raw import Stored
+from singa_lite.snapshots.readers.raw import RawFile
 
-#: Digits and letters in a line of text that is no string.
+#: Characters in a line that is no string.
 _MOST_LINE = 64
 
-#: Bytes of the file that are looked at together.
+#: Bytes of the file that are read at once.
 _WINDOW = 1 << 16
 
 
 class Cursor:
     """stored: the file; at: the byte that comes next."""
 
-    def __init__(self, stored: Stored) -> None:
-        self.stored, self.at = stored, 0
+    def __init__(self, file: RawFile) -> None:
+        self.file, self.at = file, 0
         self._window, self._begin = b"", 0
 
     def wrong(self, text: str) -> SnapshotError:
-        """An error that names file and place."""
-        return SnapshotError(f"{self.stored.path}: byte {self.at}: wanted {text}")
+        """An error that names the file and the byte."""
+        return SnapshotError(f"{self.file.path}: byte {self.at}: wanted {text}")
 
     def take(self, count: int) -> bytes:
-        """The next bytes, few."""
+        """The next `count` bytes."""
         begin = self.at - self._begin
         if not 0 <= begin <= len(self._window) - count:
-            size = max(0, min(max(count, _WINDOW), self.stored.size - self.at))
-            self._window, self._begin, begin = bytes(self.stored.read("a pickle", self.at, size)), self.at, 0
+            size = max(0, min(max(count, _WINDOW), self.file.size - self.at))
+            self._window, self._begin, begin = bytes(self.file.read("a pickle", self.at, size)), self.at, 0
         data = self._window[begin : begin + count]
         if len(data) != count:
             raise self.wrong(f"{count} more bytes, received the file's end")
@@ -40,16 +40,16 @@ class Cursor:
         return int.from_bytes(self.take(width), "little", signed=signed)
 
     def skip(self, count: int) -> None:
-        """Pass over bytes that must be there."""
-        if count > self.stored.size - self.at:
-            raise self.wrong(f"{count} more bytes, received {self.stored.size - self.at}")
+        """Skip `count` bytes. SnapshotError if the file ends before."""
+        if count > self.file.size - self.at:
+            raise self.wrong(f"{count} more bytes, received {self.file.size - self.at}")
         self.at += count
 
     def line(self) -> int:
-        """Pass over a line; its bytes, less the line feed."""
+        """Skip a line; returns its bytes without the line feed."""
         begin = self.at
         while True:
-            count = min(_WINDOW, self.stored.size - self.at)
+            count = min(_WINDOW, self.file.size - self.at)
             if not count:
                 raise self.wrong("a line feed, received the file's end")
             found = self.take(count).find(b"\n")
@@ -58,7 +58,7 @@ class Cursor:
                 return self.at - 1 - begin
 
     def short_line(self) -> str:
-        """The text of a line that is no string."""
+        """The characters of a line that is no string."""
         begin = self.at
         count = self.line()
         if count > _MOST_LINE:

@@ -1,7 +1,7 @@
-"""A pickle read without unpickling: the few opcodes of a dictionary of NumPy arrays, played on a stack of descriptions.
+"""Reads a pickle without unpickling: it runs the few opcodes of a dictionary of arrays on a stack of descriptions.
 
-Nothing is imported, nothing called: a name is looked up in a table of six, a call of one is noted as what it would
-have made. Strings and bytes stay in the file, a `Span` says where. So Python 2's and 3's pickles of protocols 0 to 4
+Nothing is imported or called: a name is looked up in a table of six, and a call of one gives a description of what it
+would make. Strings and bytes stay in the file, a `Span` says where. So pickles of Python 2 and 3, of protocols 0 to 4,
 are read alike, and the memory depends on the number of opcodes, which is bounded. `pickle` itself would make what the
 file says before anything can be checked; `pickletools`, which documents the opcodes, fails at Python 2's strings.
 """
@@ -9,14 +9,15 @@ file says before anything can be checked; `pickletools`, which documents the opc
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from singa_lite.snapshots.readers.pickle import arrays
-from singa_lite.snapshots.readers.pickle.arrays import Array, DType, Global, Span
+from singa_lite.snapshots.readers.pickle.arrays import Global, PickledArray, PickledDType, Span, kind
 from singa_lite.snapshots.readers.pickle.cursor import Cursor
-from singa_lite.snapshots.readers.raw import Stored
+from singa_lite.snapshots.readers.raw import RawFile
 
-#: Of a file; an array takes about 40. Values on the stack; a dictionary is written by the thousand entries.
+#: Opcodes of a file, of which an array takes about 40; and values on the stack, to which `pickle` writes the entries of
+#: a dictionary by the thousand.
 _MOST_OPCODES = 1 << 18
 _MOST_VALUES = 1 << 12
 
@@ -32,39 +33,39 @@ _LINES = {b"S": "escaped", b"V": "raw-unicode"}
 #: {opcode: (bytes, whether signed)} of integers.
 _INTEGERS = {b"K": (1, False), b"M": (2, False), b"J": (4, True)}
 
-_CONSTANTS: dict[bytes, Any] = {b"N": None, b"\x88": True, b"\x89": False, b")": ()}
+_CONSTANTS: dict[bytes, object] = {b"N": None, b"\x88": True, b"\x89": False, b")": ()}
 
 #: {opcode: values that it takes}.
 _TUPLES = {b"\x85": 1, b"\x86": 2, b"\x87": 3}
 
-#: {opcode: bytes of the number of a place in the memo}.
+#: {opcode: bytes of a number in the memo}.
 _PUTS, _GETS = {b"q": 1, b"r": 4}, {b"h": 1, b"j": 4}
 
 
 class _Mark(NamedTuple):
-    """Where, on the stack, the items of a tuple or a dictionary begin."""
+    """Stands on the stack where the items of a tuple or a dictionary begin."""
 
 
 class Machine:
-    """Plays one pickle; `run` gives what it describes."""
+    """Runs one pickle; `run` gives what it describes."""
 
-    def __init__(self, stored: Stored) -> None:
-        self._cursor = Cursor(stored)
-        self._stack: list[Any] = []
-        self._memo: dict[int, Any] = {}
+    def __init__(self, file: RawFile) -> None:
+        self._cursor = Cursor(file)
+        self._stack: list[object] = []
+        self._memo: dict[int, object] = {}
         self._dictionaries = 0
 
-    def run(self) -> dict[str, Any]:
-        """The dictionary. SnapshotError, with the place, for everything else."""
+    def run(self) -> dict[str, object]:
+        """The dictionary that is pickled. SnapshotError, with the byte, for anything else."""
         cursor = self._cursor
         for _ in range(_MOST_OPCODES):
             opcode = cursor.take(1)
             if opcode == b".":
                 return self._result()
-            self._play(opcode)
+            self._do(opcode)
         raise cursor.wrong(f"at most {_MOST_OPCODES} opcodes, received more")
 
-    def _play(self, opcode: bytes) -> None:
+    def _do(self, opcode: bytes) -> None:
         cursor = self._cursor
         if opcode in _OTHERS:
             _OTHERS[opcode](self)
@@ -89,33 +90,33 @@ class Machine:
         else:
             raise cursor.wrong(f"an opcode of a dictionary of arrays, received {opcode!r}")
 
-    def _result(self) -> dict[str, Any]:
+    def _result(self) -> dict[str, object]:
         cursor = self._cursor
-        if cursor.at != cursor.stored.size:
-            raise cursor.wrong(f"the end, received {cursor.stored.size - cursor.at} more bytes")
+        if cursor.at != cursor.file.size:
+            raise cursor.wrong(f"the end, received {cursor.file.size - cursor.at} more bytes")
         found = self._pop()
         if self._stack or not isinstance(found, dict):
-            raise cursor.wrong(f"a dictionary and no more, received {_kind(found)}")
+            raise cursor.wrong(f"a dictionary and no more, received {kind(found)}")
         return found
 
-    def _push(self, value: Any) -> None:
+    def _push(self, value: object) -> None:
         if len(self._stack) >= _MOST_VALUES:
             raise self._cursor.wrong(f"at most {_MOST_VALUES} values on the stack, received more")
         self._stack.append(value)
 
-    def _pop(self) -> Any:
+    def _pop(self) -> object:
         if not self._stack or isinstance(self._stack[-1], _Mark):
             raise self._cursor.wrong("a value on the stack, received none")
         return self._stack.pop()
 
-    def _items(self) -> list[Any]:
-        """The values above the last mark, which goes too."""
+    def _items(self) -> list[object]:
+        """Takes the values above the last mark off the stack, and the mark."""
         stack = self._stack
-        place = next((i for i in range(len(stack) - 1, -1, -1) if isinstance(stack[i], _Mark)), None)
-        if place is None:
+        mark = next((i for i in range(len(stack) - 1, -1, -1) if isinstance(stack[i], _Mark)), None)
+        if mark is None:
             raise self._cursor.wrong("a mark on the stack, received none")
-        items = stack[place + 1 :]
-        del stack[place:]
+        items = stack[mark + 1 :]
+        del stack[mark:]
         return items
 
     def _mark(self) -> None:
@@ -180,13 +181,13 @@ class Machine:
     def _set_items(self) -> None:
         self._fill(self._items())
 
-    def _fill(self, items: list[Any]) -> None:
+    def _fill(self, items: list[object]) -> None:
         """Put keys and values into the dictionary on top of the stack."""
         target = self._pop()
         if not isinstance(target, dict) or len(items) % 2:
-            raise self._cursor.wrong(f"a dictionary and pairs, received {_kind(target)} and {len(items)} values")
+            raise self._cursor.wrong(f"a dictionary and pairs, received {kind(target)} and {len(items)} values")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            name = arrays.text(self._cursor.stored, key)
+            name = arrays.text(self._cursor.file, key)
             if name in target:
                 raise self._cursor.wrong(f"one entry {name!r}, received two")
             target[name] = value
@@ -198,7 +199,7 @@ class Machine:
 
     def _stack_global(self) -> None:
         name, module = self._pop(), self._pop()
-        self._named(arrays.text(self._cursor.stored, module), arrays.text(self._cursor.stored, name))
+        self._named(arrays.text(self._cursor.file, module), arrays.text(self._cursor.file, name))
 
     def _named(self, module: str, name: str) -> None:
         found = arrays.GLOBALS.get((module, name))
@@ -210,8 +211,8 @@ class Machine:
     def _reduce(self) -> None:
         given, called = self._pop(), self._pop()
         if not isinstance(called, Global) or not isinstance(given, tuple):
-            raise self._cursor.wrong(f"a call of one of NumPy's functions, received one of {_kind(called)}")
-        made = arrays.called(self._cursor.stored, called, given)
+            raise self._cursor.wrong(f"a call of one of NumPy's functions, received one of {kind(called)}")
+        made = arrays.called(self._cursor.file, called, given)
         if made is None:
             raise self._cursor.wrong(f"a call of {called.name} as NumPy writes it, received another")
         self._push(made)
@@ -219,9 +220,9 @@ class Machine:
     def _build(self) -> None:
         state = self._pop()
         target = self._pop()
-        if not isinstance(target, Array | DType) or not isinstance(state, tuple):
-            raise self._cursor.wrong(f"the state of an array or a dtype, received that of {_kind(target)}")
-        target.build(self._cursor.stored, state)
+        if not isinstance(target, PickledArray | PickledDType) or not isinstance(state, tuple):
+            raise self._cursor.wrong(f"the state of an array or a dtype, received that of {kind(target)}")
+        target.build(self._cursor.file, state)
         self._push(target)
 
     def _protocol(self) -> None:
@@ -231,16 +232,11 @@ class Machine:
 
     def _frame(self) -> None:
         count = self._cursor.number(8)
-        if count > self._cursor.stored.size - self._cursor.at:
-            raise self._cursor.wrong(f"{count} more bytes, received {self._cursor.stored.size - self._cursor.at}")
+        if count > self._cursor.file.size - self._cursor.at:
+            raise self._cursor.wrong(f"{count} more bytes, received {self._cursor.file.size - self._cursor.at}")
 
 
-def _kind(value: Any) -> str:
-    """For messages: never the value itself, which may hold one tuple many times over."""
-    return type(value).__name__
-
-
-#: {opcode: what plays it} of all others.
+#: {opcode: method} of all others.
 _OTHERS: dict[bytes, Callable[[Machine], None]] = {
     b"(": Machine._mark,
     b"t": Machine._tuple,

@@ -1,8 +1,8 @@
-"""The bytes of an HDF5 file that is not trusted, each of which belongs to one part of it.
+"""The bytes of an HDF5 file that is not trusted. Each byte may belong to one part of the file only.
 
-This one rule holds against cycles, objects with several names, and headers that claim the same bytes many times over.
-It bounds the work and the memory of a walk by the file's length. Only the paths of entries are longer than what the
-file has of them, since each repeats the names of its groups: they are counted apart.
+That rule excludes cycles, objects with several names, and headers that claim the same bytes many times. It bounds the
+work and the memory of a walk by the file's length. Only the paths of entries take more than the file has of them, since
+each repeats the names of its groups: they are counted apart.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from io import FileIO
 import numpy as np
 from numpy.typing import NDArray
 
-#: Bytes of a file for each of its parts, beyond the first ones: what is noted of a part takes about twice that.
+#: Bytes that a file must have for each part beyond the first ones. What is noted of a part takes about twice that.
 _EACH, _FIRST = 128, 4096
 
 #: Bytes that paths may have beyond twice the file's.
 _PATHS = 4 << 20
 
 
-class Bytes:
-    """Reads a file's bytes, and notes which part each belongs to. ValueError for what no honest file has."""
+class ClaimedBytes:
+    """Reads a file's bytes, and notes which part each belongs to. ValueError for what h5py does not write."""
 
     def __init__(self, file: FileIO) -> None:
         self.length = os.fstat(file.fileno()).st_size
@@ -50,7 +50,7 @@ class Bytes:
     def claim(self, address: int, length: int) -> None:
         """Give bytes to one part. ValueError if another part begins there, or if all parts are larger than the file.
 
-        Whether two parts overlap is looked at once, in the end: see `check_overlap`.
+        `check_overlap` looks once, in the end, for parts that overlap.
         """
         self._check(address, length)
         if length == 0:
@@ -69,7 +69,7 @@ class Bytes:
             raise ValueError(f"{len(self._parts) + count} parts and more in a file of {self.length} bytes")
 
     def name(self, path: str) -> None:
-        """Count the path of an entry. ValueError if all paths take more memory than the file deserves."""
+        """Count the path of an entry. ValueError if all paths take more than twice the file's size and `_PATHS`."""
         self._named += sys.getsizeof(path)
         if self._named > 2 * self.length + _PATHS:
             raise ValueError(f"paths of {self._named} bytes and more in a file of {self.length}")

@@ -1,6 +1,6 @@
-"""The parts of an HDF5 file as bytes: datatypes, dataspaces, layouts and attributes, of the kinds that h5py writes.
+"""Messages in the headers of HDF5 objects: datatypes, dataspaces, layouts and attributes, as h5py writes them.
 
-Pure functions from bytes to values, for `guarded`. What is of another kind, or too short, is a ValueError.
+Pure functions from bytes to values. Another kind of message, and one that is too short, is a ValueError.
 Sizes are those of the "HDF5 File Format Specification", version 3.0, with 8-byte offsets; all is little-endian.
 """
 
@@ -9,11 +9,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from singa_lite.array_types import DType
 from singa_lite.snapshots.readers.raw import Shape
+
+#: What an attribute holds.
+Value: TypeAlias = "bool | int | float | str | list[Value]"
 
 #: The address of what is not there.
 NOWHERE = 2**64 - 1
@@ -48,15 +52,15 @@ class Text(NamedTuple):
     length: int | None
 
 
-def unpack(form: str, data: bytes, at: int = 0) -> tuple[Any, ...]:
-    """As struct's, little-endian. ValueError if the bytes end before it."""
+def unpack(fmt: str, data: bytes, at: int = 0) -> tuple[Any, ...]:
+    """As `struct.unpack_from`, little-endian; fmt says the types. ValueError if there are too few bytes."""
     try:
-        return struct.unpack_from("<" + form, data, at)
+        return struct.unpack_from("<" + fmt, data, at)
     except struct.error as error:
-        raise ValueError(f"wanted {struct.calcsize('<' + form)} bytes more, received {len(data) - at}") from error
+        raise ValueError(f"wanted {struct.calcsize('<' + fmt)} bytes more, received {len(data) - at}") from error
 
 
-def messages(block: bytes) -> Iterator[Message]:
+def in_block(block: bytes) -> Iterator[Message]:
     """The messages of one block of an object's header of version 1."""
     at = 0
     while at < len(block):
@@ -71,7 +75,7 @@ def messages(block: bytes) -> Iterator[Message]:
 
 
 def shape(data: bytes) -> Shape:
-    """The shape that a dataspace says. ValueError for none at all."""
+    """The shape in a dataspace. ValueError for a dataset without data, and for one that can grow."""
     version, rank, flags = unpack("BBB", data)
     if version not in (1, 2) or rank > _RANK:
         raise ValueError(f"a dataspace of version {version} with {rank} axes")
@@ -90,8 +94,8 @@ _CLASSES = (
 )
 
 
-def dtype(data: bytes) -> np.dtype[Any]:
-    """The dtype that a datatype says: numbers and truth values that NumPy has. ValueError for all others."""
+def dtype(data: bytes) -> DType:
+    """The dtype of a datatype: numbers and truth values that NumPy has. ValueError for all others."""
     for wanted, code in _CODES:
         if data[: len(code)] == code and not data[len(code) :].strip(b"\0"):
             return wanted
@@ -99,7 +103,7 @@ def dtype(data: bytes) -> np.dtype[Any]:
     raise ValueError(f"a datatype that is not read, {_CLASSES[kind] if kind < len(_CLASSES) else 'of no known class'}")
 
 
-def _codes() -> Iterator[tuple[np.dtype[Any], bytes]]:
+def _codes() -> Iterator[tuple[DType, bytes]]:
     """All dtypes that are read, with their encoding."""
     for sign, big in ((">", 1), ("<", 0)):
         for size in (1, 2, 4, 8):
@@ -133,38 +137,39 @@ def contiguous(data: bytes) -> tuple[int, int]:
 
 
 class Attribute(NamedTuple):
-    """An attribute before its value is made: `value` does that."""
+    """An attribute as bytes, of which `value` makes its value."""
 
     name: str
     type: bytes
     space: bytes
     data: bytes
 
-    def value(self, heap: Heap) -> Any:
+    def value(self, heap: Heap) -> Value:
         """A number, a truth value, a text, or a list of them. heap: gives a text that lies elsewhere.
 
         ValueError for other types, for more than the attribute's own bytes hold, for long lists, and for a list of
         texts elsewhere, which could be one long text many times.
         """
-        form = _text(self.type) or dtype(self.type)
+        element = _text(self.type) or dtype(self.type)
         sizes = shape(self.space)
-        size = form.itemsize if isinstance(form, np.dtype) else 16 if form.length is None else form.length
+        size = element.itemsize if isinstance(element, np.dtype) else 16 if element.length is None else element.length
         count = prod(sizes)
-        if len(sizes) > 1 or count * size > len(self.data) or (sizes and form == Text(None)):
+        if len(sizes) > 1 or count * size > len(self.data) or (sizes and element == Text(None)):
             raise ValueError(f"an attribute of shape {sizes} in {len(self.data)} bytes")
         if count > _ELEMENTS:
             raise ValueError(f"a list of {count} elements, of which {_ELEMENTS} are read")
         pieces = [self.data[size * i : size * (i + 1)] for i in range(count)]
-        values = [_value(form, piece, heap) for piece in pieces]
+        values = [_value(element, piece, heap) for piece in pieces]
         return values if sizes else values[0]
 
 
-def _value(form: Text | np.dtype[Any], data: bytes, heap: Heap) -> Any:
-    if isinstance(form, np.dtype):
-        if form.kind == "b" and data not in (b"\0", b"\1"):
+def _value(element: Text | DType, data: bytes, heap: Heap) -> Value:
+    if isinstance(element, np.dtype):
+        if element.kind == "b" and data not in (b"\0", b"\1"):
             raise ValueError(f"a truth value of {data!r}")
-        return np.frombuffer(data, form)[0].item()
-    text = heap(*unpack("IQI", data)) if form.length is None else data.rstrip(b"\0")
+        number: bool | int | float = np.frombuffer(data, element)[0].item()
+        return number
+    text = heap(*unpack("IQI", data)) if element.length is None else data.rstrip(b"\0")
     return text.decode()
 
 
@@ -177,7 +182,7 @@ def _text(data: bytes) -> Text | None:
 
 
 def attribute(data: bytes) -> Attribute:
-    """The attribute of a message. ValueError for what does not fit into it."""
+    """The attribute in a message. ValueError for name, type or shape that go beyond its bytes."""
     version, flags, name_size, type_size, space_size = unpack("BBHHH", data)
     if version not in (1, 2, 3) or (version > 1 and flags):
         raise ValueError(f"an attribute of version {version}, flags {flags}")

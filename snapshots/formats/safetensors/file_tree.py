@@ -1,0 +1,94 @@
+"""The tree in a safetensors file whose header has been checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from singa_lite.array_types import Array, DType
+from singa_lite.snapshots import weights_tree
+from singa_lite.snapshots.files import output
+from singa_lite.snapshots.formats.safetensors.torch_layout import TorchLayout
+from singa_lite.snapshots.manifest import Manifest
+from singa_lite.snapshots.readers import raw
+from singa_lite.snapshots.readers.raw import RawFile
+from singa_lite.snapshots.readers.safetensors import Header, TensorInfo
+from singa_lite.snapshots.tree import LazyArray, Tree
+
+#: Elements that are converted at once.
+_AT_ONCE = 1 << 20
+
+
+class _Array(NamedTuple):
+    """An array of the file. path: in the tree; begin: its first byte in the file; dtype: what it is read as."""
+
+    file: RawFile
+    path: str
+    entry: TensorInfo
+    begin: int
+    layout: TorchLayout
+    dtype: DType
+
+    def read(self) -> Array:
+        """The array as the tree has it, perhaps a view."""
+        if self.dtype != self.entry.stored_dtype:
+            return self.layout.restored(self._widened())
+        data = self.file.read(f"entry {self.path!r}", self.begin, self.entry.end - self.entry.begin)
+        where = f"{self.file.path}: entry {self.path!r}"
+        return self.layout.restored(raw.to_array(where, data, self.entry.stored_dtype, self.entry.shape))
+
+    def _widened(self) -> Array:
+        """The array in a wider dtype, converted some elements at a time."""
+        count, lies_as = prod(self.entry.shape), self.entry.stored_dtype
+        self.file.allow(f"entry {self.path!r} in {self.dtype}", count * self.dtype.itemsize)
+        found = np.empty(count, self.dtype)
+        for first in range(0, count, _AT_ONCE):
+            part = found[first : first + _AT_ONCE]
+            begin = self.begin + first * lies_as.itemsize
+            data = self.file.read(f"entry {self.path!r}", begin, part.size * lies_as.itemsize)
+            part[:] = self.entry.numbers(data.view(lies_as))
+        return found.reshape(self.entry.shape)
+
+
+def of_known(file: RawFile, header: Header, known: Manifest, entries: Mapping[str, tuple[str, TorchLayout]]) -> Tree:
+    """The tree of a file of ours, verified. entries: {path: (path in the manifest, layout)}."""
+    arrays = {}
+    for path, (known_as, layout) in entries.items():
+        array = _array(file, header, path, layout)
+        shape = layout.restored_shape(array.entry.shape)
+        arrays[path] = LazyArray(shape, array.dtype, partial(_verified, known, known_as, array))
+    return Tree(arrays, dict(known.attributes), file.path)
+
+
+def of_others(file: RawFile, header: Header, layouts: Mapping[str, TorchLayout], wanted: Tree | None) -> Tree:
+    """The tree of another program's file. wanted: its floats' dtypes are taken where they are wider."""
+    arrays = {}
+    for path, layout in layouts.items():
+        wanted_dtype = None if wanted is None or path not in wanted.arrays else wanted.arrays[path].dtype
+        array = _array(file, header, path, layout, wanted_dtype)
+        arrays[path] = LazyArray(layout.restored_shape(array.entry.shape), array.dtype, array.read)
+    left_out = sorted(header.entries.keys() - {layout.name for layout in layouts.values()})
+    found = weights_tree.of_arrays(file.path, arrays, wanted)
+    if left_out:
+        found.attributes["left_out"] = json.dumps(left_out)
+    return found
+
+
+def _array(file: RawFile, header: Header, path: str, layout: TorchLayout, wanted_dtype: DType | None = None) -> _Array:
+    entry = header.entries[layout.name]
+    dtype = entry.dtype
+    if wanted_dtype is not None and dtype.kind == wanted_dtype.kind == "f" and np.can_cast(dtype, wanted_dtype):
+        dtype = wanted_dtype
+    return _Array(file, path, entry, header.start + entry.begin, layout, dtype)
+
+
+def _verified(known: Manifest, known_as: str, array: _Array) -> Array:
+    found = array.read()
+    found = found if found.flags.c_contiguous else output.copied(found, found.dtype)
+    known.check(array.file.path, known_as, found, array.file.state())
+    return found
