@@ -8,12 +8,11 @@ from typing import NamedTuple, Protocol, TypeVar
 from singa_lite.errors import ShapeError
 from singa_lite.graph import Graph
 from singa_lite.memory.pool import SEGMENT_BYTES
+from singa_lite.memory.total import overhead
 from singa_lite.memory_plan import MemoryPlan
 
 #: So many sizes beyond the largest one found are looked at, as scratch may fall where the batch grows.
 REACH = 64
-#: Losses, metrics and their copies that are held at a time: one line of the pool each.
-RESULTS = 16
 
 Answer = TypeVar("Answer")
 
@@ -164,25 +163,7 @@ class BatchPlanner:
         return sum(held) + arena + self._overhead(held, arena)
 
     def _overhead(self, held: list[int], arena: int) -> int:
-        """What the pool adds: results, regions in whole lines, and what stays free in segments that small ones share.
-
-        How they share depends on the order in which they came; one segment is counted beside what is free at best.
-        """
-        regions = [nbytes + -nbytes % self._alignment for nbytes in (*held, arena)]
-        taken = sum(regions) + RESULTS * self._alignment
-        free = _free_of_shared(regions) + SEGMENT_BYTES if taken > SEGMENT_BYTES else 0
-        return taken + free - sum(held) - arena
-
-
-def _free_of_shared(regions: list[int]) -> int:
-    """Bytes left over in segments that small regions share, each in the first where it fits, largest first."""
-    left: list[int] = []
-    for size in sorted((size for size in regions if size < SEGMENT_BYTES), reverse=True):
-        segment = next((segment for segment, room in enumerate(left) if room >= size), len(left))
-        if segment == len(left):
-            left.append(SEGMENT_BYTES)
-        left[segment] -= size
-    return sum(left)
+        return overhead(held, arena, self._alignment)
 
 
 def _near(size: int) -> Iterator[int]:

@@ -9,11 +9,13 @@ from singa_lite import threads
 from singa_lite.arena import Arena, Executable
 from singa_lite.arena import Pause as Pause
 from singa_lite.errors import GraphError
-from singa_lite.memory_plan import MemoryPlan, Row
+from singa_lite.memory.problem import PlanError
+from singa_lite.memory.total import arena_within, overhead
+from singa_lite.memory_plan import BudgetError, MemoryPlan, Row
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
 from singa_lite.operation import Role
-from singa_lite.passes.lower import Placed, lower, prove, unshared
+from singa_lite.passes.lower import LimitError, Placed, lower, prove, unshared
 from singa_lite.passes.pipeline import rewriting, through
 from singa_lite.passes.program import Program
 from singa_lite.passes.target import Target
@@ -32,18 +34,18 @@ class Graph(Record):
     before, an output if somebody still holds a tensor over it when the graph first runs, else an intermediate:
     only these are placed in the arena, and their bytes may be used again within the step. fuse: whether operations
     may be replaced by equivalent ones that need less: the passes of `passes/pipeline.py` that rewrite;
-    SINGA_LITE_FUSE=off says no for all graphs. arena_limit: bytes that the arena may have at most: values are dropped
-    and made again so that it does.
+    SINGA_LITE_FUSE=off says no for all graphs. budget: bytes that the step may take in all, with what the pool adds:
+    values are dropped and made again so that the arena leaves room for the rest. None: as many as it takes.
     """
 
     def __init__(
-        self, device: StepDevice, arena: Arena | None = None, fuse: bool = True, arena_limit: int | None = None
+        self, device: StepDevice, arena: Arena | None = None, fuse: bool = True, budget: int | None = None
     ) -> None:
         super().__init__()
         self.device = device
         self.fuse = fuse and os.environ.get("SINGA_LITE_FUSE", "") != "off"
         self.arena = arena if arena is not None else Arena(device)
-        self.arena_limit = arena_limit
+        self.budget = budget
         #: Called before each run: whoever fills the inputs raises there if they are not filled.
         self.check_inputs: Callable[[], None] | None = None
         self._placed: dict[str, Placed] = {}
@@ -103,12 +105,37 @@ class Graph(Record):
             self._hold_outputs()
         self._check_written()
         if os.environ.get("SINGA_LITE_PLAN", "") == "off":
+            if self.budget is not None:
+                raise PlanError("memory_budget: wanted a plan, received SINGA_LITE_PLAN=off, bytes for every block")
             return unshared(self._recorded(), fuse=self.fuse)
-        return lower(self._recorded(), fuse=self.fuse, parallel=order == "dependencies", search=search)
+        if order == "dependencies" and self.budget is not None:
+            raise PlanError(
+                "run(order='dependencies'): wanted no memory_budget, as values that are made again need one order"
+            )
+        limit = self._limit() if search else None
+        try:
+            return lower(self._recorded(limit), fuse=self.fuse, parallel=order == "dependencies", search=search)
+        except LimitError as error:
+            raise self._budget_error(error.least) from None
 
-    def _recorded(self) -> Program:
-        """The record as a program for the device."""
-        return self._program(Target.of(self.device.kernels, self.device.runtime.alignment, self.arena_limit))
+    def _limit(self) -> int | None:
+        """Bytes that the budget leaves for the arena."""
+        if self.budget is None:
+            return None
+        return arena_within(self.budget, self._held(), self.device.runtime.alignment)
+
+    def _held(self) -> list[int]:
+        """Bytes of each block outside the arena."""
+        return [block.nbytes for n, block in enumerate(self.blocks) if self.role(n) is not Role.INTERMEDIATE]
+
+    def _budget_error(self, least: Placed) -> BudgetError:
+        plan, held = self._plan_of(least), self._held()
+        total = sum(held) + least.arena_bytes + overhead(held, least.arena_bytes, self.device.runtime.alignment)
+        return BudgetError(self.budget or 0, total, plan)
+
+    def _recorded(self, limit: int | None = None) -> Program:
+        """The record as a program for the device. limit: bytes of the arena at most."""
+        return self._program(Target.of(self.device.kernels, self.device.runtime.alignment, limit))
 
     # ---- running
 

@@ -8,10 +8,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from singa_lite.memory.check import check
+from singa_lite.memory.problem import PlanError
 from singa_lite.operation import Role
 from singa_lite.passes.lower import Placed
 from singa_lite.passes.program import lifespans, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
+from singa_lite.passes.time_model import flops, slowdown
 from singa_lite.placed_row import PlacedRow as PlacedRow
 from singa_lite.reports import plan_page
 
@@ -26,6 +28,21 @@ class Row(NamedTuple):
     number: int
 
 
+class BudgetError(PlanError):
+    """A budget in which no plan was found. total_bytes: the least that was found, all counted; plan: that plan."""
+
+    def __init__(self, budget: int, total_bytes: int, plan: MemoryPlan) -> None:
+        self.budget, self.total_bytes, self.plan = budget, total_bytes, plan
+        outside = {role: n for role, n in plan.by_role.items() if n and role != Role.INTERMEDIATE}
+        held = ", ".join(f"{role} {_short(nbytes)}" for role, nbytes in outside.items())
+        peak = ", ".join(f"{row.layer} {row.name} {_short(row.nbytes)}" for row in plan.at_peak()[:4])
+        super().__init__(
+            f"memory_budget: wanted at most {budget:,} bytes in all, the least found is {total_bytes:,} "
+            f"({_short(total_bytes)}): {held}, and an arena of {_short(plan.arena_bytes)}, whose peak holds {peak}. "
+            "Smaller batches, or an optimizer with less state, take less"
+        )
+
+
 class MemoryPlan:
     """The plan of a recorded step.
 
@@ -35,7 +52,9 @@ class MemoryPlan:
     eager_bytes: the high water of doing each operation at once. by_role: {role: bytes}, of the blocks outside the arena
     as they are, of the intermediates their sum. gains: {pass: bytes by which it lowered the floor}. rows: what lies in
     the arena. beside: {other step of `fit`: bytes of the arena that it needs}; overhead_bytes: what the pool adds; both
-    of plans that `plan_batch` makes, which answer for `fit`.
+    of plans that `plan_batch` makes, which answer for `fit`. recomputed: how many operations are done again to stay
+    within a memory budget; extra_flops: of the products among them; estimated_slowdown: the time that they add, as a
+    share of that of all others, by a rule (`passes/time_model.py`).
     """
 
     beside: Mapping[str, int] = MappingProxyType({})
@@ -52,6 +71,10 @@ class MemoryPlan:
         self.order = placed.order
         self.seconds = dict(placed.seconds)
         self.operations = len(placed.planned.instructions)
+        repeats = [i for i in placed.planned.instructions if i.repeats is not None]
+        self.recomputed = len(repeats)
+        self.extra_flops = sum(map(flops, repeats))
+        self.estimated_slowdown = slowdown(placed.planned.instructions)
         self.unshared_bytes = sum(r.size for r in requests(placed.recorded))
         self.by_role = {str(role): sum(b.nbytes for b in blocks if b.role is role) for role in Role}
         self.rows = _rows(placed, blocks)
@@ -124,6 +147,7 @@ class MemoryPlan:
             f"floor      {_mib(self.floor_bytes)} (gap {self.gap_bytes:,} bytes), as recorded "
             f"{_mib(self.recorded_floor_bytes)}",
             f"gained     {self._gained()}",
+            *([f"repeated   {self._repeated()}"] if self.recomputed else []),
             f"unshared   {_mib(self.unshared_bytes)}, eager high water {_mib(self.eager_bytes)}",
             "outside    " + ", ".join(f"{role} {_mib(nbytes)}" for role, nbytes in held.items()),
             *(
@@ -139,6 +163,12 @@ class MemoryPlan:
             lines.append(f"live at the peak, step {peak} ({at.kernel}, layer {at.layer!r}):")
         lines += [f"  {_mib(r.nbytes)}  {r.kind:10}  {r.layer} {r.name}" for r in self.at_peak()[:20]]
         return "\n".join(lines)
+
+    def _repeated(self) -> str:
+        return (
+            f"{self.recomputed} operations, {self.extra_flops / 1e9:.2f} GFLOP, estimated "
+            f"{self.estimated_slowdown:.1%} of the step's time"
+        )
 
     def _gained(self) -> str:
         """What each pass took from the floor, in words."""
@@ -173,3 +203,7 @@ def _rows(placed: Placed, blocks: Sequence[Row]) -> list[PlacedRow]:
 
 def _mib(nbytes: int) -> str:
     return f"{nbytes / 2**20:10.2f} MiB"
+
+
+def _short(nbytes: int) -> str:
+    return _mib(nbytes).strip()

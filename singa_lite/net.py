@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike
 from singa_lite import compile_checks
 from singa_lite import device as devices
 from singa_lite.batch_plan import BatchPlanner
+from singa_lite.budget_curve import curve
 from singa_lite.checks import flag, names, whole
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph, Pause
@@ -191,6 +192,7 @@ class FeedForwardNet(LayerGraph, Unique):
         graph: bool = True,
         fuse: bool = True,
         freeze: str | None = None,
+        memory_budget: int | str | None = None,
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor.
 
@@ -199,6 +201,11 @@ class FeedForwardNet(LayerGraph, Unique):
         of an option of a layer, a loss or the optimizer is followed: the step is recorded anew. fuse: let a recorded
         step apply activations within the operations before them, and make and apply large gradients by tiles, so that
         they never exist whole; results then agree to rounding. freeze: layers before this one are not trained.
+
+        memory_budget: bytes that training may take in all, a number or text such as "1 GiB": parameters, state, batch,
+        outputs, the arena and what the pool adds, of each recorded step. Values are dropped and computed again where
+        they are needed, for the least time that is found; results are equal, bit for bit. PlanError at the first batch,
+        or of `plan_batch`, names the least total that was found, where the budget is below it.
         """
         compile_checks.check_optimizer(optimizer)
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
@@ -208,7 +215,10 @@ class FeedForwardNet(LayerGraph, Unique):
         objective = None if loss is None else Objective(loss, metric, self.output_names())
         compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
         optimizer.serve(self)
-        steps = Steps(self, graph, fuse)
+        budget = None if memory_budget is None else memory_size("compile memory_budget", memory_budget)
+        if budget is not None and not graph:
+            raise ValueError("compile memory_budget: wanted graph=True, as it is kept by planning recorded steps")
+        steps = Steps(self, graph, fuse, budget)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
         self.loss, self.metric, self.freeze = loss, metric, freeze
         self._trainer.steps, self.optimizer = steps, optimizer
@@ -354,20 +364,41 @@ class FeedForwardNet(LayerGraph, Unique):
         """("train", "evaluate" or "predict", form of the batch) of each step that was recorded."""
         return self._steps.recorded_forms
 
-    def plan_batch(self, batch_size: int, training: bool = True, *, samples: int | None = None) -> MemoryPlan:
+    def plan_batch(
+        self,
+        batch_size: int,
+        training: bool = True,
+        *,
+        samples: int | None = None,
+        memory_budget: int | str | None = None,
+    ) -> MemoryPlan:
         """The memory plan of a step with batches of this size. Nothing runs and no batch is needed.
 
         training: a training step of the compiled net, else a prediction. The plan of a training step answers for `fit`:
         its `total_bytes` counts evaluation with batches of this size and a last, shorter batch, which share the arena
         and the buffer of the batch (`plan.beside`), and what the pool adds (`plan.overhead_bytes`). samples: how many
         there will be, if it is known: the last batch then has `samples % batch_size`. Not counted: what `predict`
-        returns, and the batch that is taken from the data on the host. ValueError for no batch size; ShapeError for one
+        returns, and the batch that is taken from the data on the host. memory_budget: as for `compile`, whose it is by
+        default; `plan.recomputed`, `plan.extra_flops` and `plan.estimated_slowdown` say what it costs. PlanError names
+        the least total that was found, where the budget is below it. ValueError for no batch size; ShapeError for one
         whose tensors have more bytes than can be counted.
         """
         size = checked.batch_size("plan_batch", batch_size)
+        budget = self._steps.budget
+        if memory_budget is not None:
+            budget = memory_size("plan_batch memory_budget", memory_budget)
         if not flag("plan_batch training", training):
-            return DryRuns(self, self._trainer).look("predict", size, lambda graph: graph.memory_plan)
-        return self._planner("plan_batch", samples).plan(size)
+            return DryRuns(self, self._trainer, budget=budget).look("predict", size, lambda graph: graph.memory_plan)
+        return self._planner("plan_batch", samples, budget).plan(size)
+
+    def budget_curve(self, batch_size: int) -> list[tuple[int, float]]:
+        """What less memory costs: (total bytes, estimated slowdown), from the free plan down to the least found.
+
+        The slowdown is the time of what is computed again as a share of the step's, by a rule (`plan_batch`). Nothing
+        runs; each point takes as long as a plan.
+        """
+        size = checked.batch_size("budget_curve", batch_size)
+        return curve(lambda budget: self._planner("budget_curve", None, budget).plan(size))
 
     def largest_batch(self, nbytes: int | str, *, samples: int | None = None) -> int:
         """The most samples for which what `fit` takes fits into `nbytes`, all counted; predicted, nothing is tried.
@@ -379,12 +410,12 @@ class FeedForwardNet(LayerGraph, Unique):
         wanted = memory_size("largest_batch", nbytes)
         return self._planner("largest_batch", samples).largest(wanted)
 
-    def _planner(self, where: str, samples: int | None) -> BatchPlanner:
+    def _planner(self, where: str, samples: int | None, budget: int | None = None) -> BatchPlanner:
         self._trainer.check_whole(where)
         if self.loss is None or self.optimizer is None:
             raise GraphError(f"{where}: wanted a compiled net with a loss")
         known = None if samples is None else whole(f"{where} samples", samples, 1)
-        runs = DryRuns(self, self._trainer, self._train_step(self._objective(), self.optimizer))
+        runs = DryRuns(self, self._trainer, self._train_step(self._objective(), self.optimizer), budget)
         return BatchPlanner(runs.look, self.device.runtime.alignment, known)
 
     def summary(self) -> str:

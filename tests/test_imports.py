@@ -40,7 +40,7 @@ FLOORS = (
     ("run",),
     ("layer_graph", "layer_rows", "open_forward"),
     ("watch",),
-    ("batch_plan", "recorded_steps"),
+    ("batch_plan", "budget_curve", "recorded_steps"),
     ("training",),
     ("compile_checks", "fit"),
     ("net",),

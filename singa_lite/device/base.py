@@ -108,13 +108,15 @@ class Device(TensorMemory):
         with staged as memory:
             self.run("copy", Tensor(Block(self, given.nbytes, memory), given.shape, given.dtype), tensor)
 
-    def recording(self, arena: Arena | None = None, fuse: bool = True) -> AbstractContextManager[Graph]:
+    def recording(
+        self, arena: Arena | None = None, fuse: bool = True, budget: int | None = None
+    ) -> AbstractContextManager[Graph]:
         """Operations inside are recorded: nothing runs, no tensor has bytes. Later `graph.run()` does them.
 
         Tensors made inside have values only after a run, and only those that are still held then. arena: whose
-        bytes the graph shares; default one of its own. fuse: see `Graph`. GraphError inside another recording.
+        bytes the graph shares; default one of its own. fuse, budget: see `Graph`. GraphError inside another recording.
         """
-        return self._steps.recording(Graph(self, arena, fuse))
+        return self._steps.recording(Graph(self, arena, fuse, budget))
 
     def scope(self, phase: Phase | None = None, layer: str | None = None) -> AbstractContextManager[None]:
         """Operations inside stand in this phase and this layer."""

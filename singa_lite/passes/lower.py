@@ -24,12 +24,12 @@ MOST_LIMITS = 4
 MOST_SECONDS = 20.0
 
 
-class BudgetError(PlanError):
-    """No plan within the limit was found. limit: bytes of the arena; least: of the smallest arena that was found."""
+class LimitError(PlanError):
+    """No plan within the limit was found. limit: bytes of the arena; least: the plan of the smallest arena found."""
 
-    def __init__(self, limit: int, least: int) -> None:
+    def __init__(self, limit: int, least: Placed) -> None:
         self.limit, self.least = limit, least
-        super().__init__(f"wanted an arena of at most {limit:,} bytes, the least found is {least:,}")
+        super().__init__(f"wanted an arena of at most {limit:,} bytes, the least found is {least.arena_bytes:,}")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def lower(recorded: Program, *, fuse: bool = True, parallel: bool = False, searc
     placement, if the first ones leave a gap; by a number of tries, so that every run of a script, on any machine, gets
     the same plan.
 
-    BudgetError where the target limits the arena and no plan within was found; the instructions may not be reordered
+    LimitError where the target limits the arena and no plan within was found; the instructions may not be reordered
     then, so `parallel` is refused.
     """
     if parallel and recorded.target.limit is not None:
@@ -110,7 +110,7 @@ def _within(recorded: Program, fuse: bool, parallel: bool, search: bool) -> Plac
             break
         less = replace(program.target, limit=(program.target.limit or 0) - (placed.arena_bytes - limit))
         program = replace(program, target=less)
-    raise BudgetError(limit or 0, placed.arena_bytes)
+    raise LimitError(limit or 0, placed)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ class Target:
     strides_matter: kernels whose results may depend on any strides of their operands; inner_strides_matter: those, and
     those on any but that of axis 0. tile_bytes: of a large gradient that is made and applied at a time. alignment:
     bytes, which divides all offsets in the arena; by default a cache line, and the widest vector register.
+    limit: bytes that the arena may have at most; None: as many as it takes.
     """
 
     fusions: Collection[tuple[str, str]] = frozenset()

@@ -6,6 +6,7 @@ few cores of a CPU; only their ratio decides which repeats are chosen.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from singa_lite.operation import Instruction
@@ -20,6 +21,12 @@ def seconds(instruction: Instruction) -> float:
     """Of one call. A roofline (Williams and others, CACM 2009): the slower of computing and of reading and writing."""
     moved = sum(operand.nbytes for operand in instruction.operands if operand is not None)
     return CALL + max(moved / BYTES, flops(instruction) / FLOPS)
+
+
+def slowdown(instructions: Sequence[Instruction]) -> float:
+    """The time of the repeats as a share of that of all others."""
+    extra = sum(seconds(i) for i in instructions if i.repeats is not None)
+    return extra / sum(seconds(i) for i in instructions if i.repeats is None) if extra else 0.0
 
 
 def flops(instruction: Instruction) -> int:

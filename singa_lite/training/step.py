@@ -33,13 +33,14 @@ class Steps(Unique):
     """How a batch is done. Its recorded steps share one arena and one buffer for what they are fed, as they never run
     at the same time; those that were used least recently are forgotten.
 
-    layers: the net's; graph: record and replay, or do each operation at once; fuse: see `Graph`.
+    layers: the net's; graph: record and replay, or do each operation at once; fuse, budget: see `Graph`.
     """
 
-    def __init__(self, layers: LayerGraph, graph: bool, fuse: bool = True) -> None:
+    def __init__(self, layers: LayerGraph, graph: bool, fuse: bool = True, budget: int | None = None) -> None:
         self.layers = layers
         self.graph = graph
         self.fuse = fuse
+        self.budget = budget
         self.arena = Arena(layers.device)
         self.feeds = FeedBuffer(self.arena)
         self._recorded = RecordedSteps()
@@ -47,7 +48,7 @@ class Steps(Unique):
 
     def anew(self) -> Steps:
         """As these, on the device where the layers are now, with nothing recorded."""
-        return Steps(self.layers, self.graph, self.fuse)
+        return Steps(self.layers, self.graph, self.fuse, self.budget)
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
@@ -106,10 +107,15 @@ class Steps(Unique):
         return [(key[0], key[-1]) for key in self._recorded]
 
     @in_own_context
-    def look(self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen]) -> Seen:
-        """Ask something of the record of a step for batches of these forms. No batch is needed, nothing runs."""
+    def look(
+        self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None = None
+    ) -> Seen:
+        """Ask something of the record of a step for batches of these forms. No batch is needed, nothing runs.
+
+        budget: see `Graph`; it need not be that of the steps that run.
+        """
         device = self.layers.device
-        with device.recording(Arena(device), self.fuse) as graph:
+        with device.recording(Arena(device), self.fuse, budget) as graph:
             tensors = {
                 kind: {name: _fed(device.empty, device, *form) for name, form in given.items()}
                 for kind, given in forms.items()
@@ -134,10 +140,10 @@ class Steps(Unique):
         }
         feed = self.feeds.feed([tensor.block for named in tensors.values() for tensor in named.values()])
         watch = step.watch()
-        graph = Graph(device, self.arena, self.fuse)
+        graph = Graph(device, self.arena, self.fuse, self.budget)
         recorded = RecordedStep(graph, tensors, feed, None, layers.ordered(), watch, step.criteria)
         recorded.put_in(feeds)  # before recording, which looks at the targets' values
-        with device.recording(self.arena, self.fuse) as recorded.graph:
+        with device.recording(self.arena, self.fuse, self.budget) as recorded.graph:
             recorded.results = step.operations(tensors)
         recorded.graph.check_inputs = feed.check
         step.settle(watch)

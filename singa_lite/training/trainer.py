@@ -107,14 +107,14 @@ class Trainer(Unique):
         return self.steps.own(results)
 
     @in_own_context
-    def look(self, step: TrainStep, forms: Forms, ask: Callable[[Graph], Seen]) -> Seen:
+    def look(self, step: TrainStep, forms: Forms, ask: Callable[[Graph], Seen], budget: int | None = None) -> Seen:
         """As `Steps.look`; the count of steps stays as it is."""
         _under_way.set(self)
         block = step.optimizer.one_step()
         self._step, self._left_at = step, LEFT_PLANNING
         try:
             with block:  # never kept
-                return self.steps.look(step, forms, ask)
+                return self.steps.look(step, forms, ask, budget)
         finally:
             if block.is_whole:
                 self._forget_step()

@@ -1,0 +1,44 @@
+"""All that a step takes of a pool: held blocks, the arena, and what the pool adds; and what a budget leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .segments import SEGMENT_BYTES
+
+#: Losses, metrics and their copies that are held at a time: one line of the pool each.
+RESULTS = 16
+
+
+def overhead(held: Sequence[int], arena: int, alignment: int) -> int:
+    """What the pool adds: results, regions in whole lines, and what stays free in segments that small ones share.
+
+    held: bytes of each block outside the arena; alignment: of the pool's regions. How regions share segments depends on
+    the order in which they came; one segment is counted beside what is free at best.
+    """
+    regions = [nbytes + -nbytes % alignment for nbytes in (*held, arena)]
+    taken = sum(regions) + RESULTS * alignment
+    free = _free_of_shared(regions) + SEGMENT_BYTES if taken > SEGMENT_BYTES else 0
+    return taken + free - sum(held) - arena
+
+
+def arena_within(budget: int, held: Sequence[int], alignment: int) -> int:
+    """The most bytes of an arena with which the total is at most the budget; 0 where there is no such arena."""
+    arena = budget - sum(held)
+    while arena > 0:
+        excess = sum(held) + arena + overhead(held, arena, alignment) - budget
+        if excess <= 0:
+            return arena
+        arena -= excess
+    return 0
+
+
+def _free_of_shared(regions: list[int]) -> int:
+    """Bytes left over in segments that small regions share, each in the first where it fits, largest first."""
+    left: list[int] = []
+    for size in sorted((size for size in regions if size < SEGMENT_BYTES), reverse=True):
+        segment = next((segment for segment, room in enumerate(left) if room >= size), len(left))
+        if segment == len(left):
+            left.append(SEGMENT_BYTES)
+        left[segment] -= size
+    return sum(left)
