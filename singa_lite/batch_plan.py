@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from singa_lite.errors import ShapeError
 from singa_lite.graph import Graph
 from singa_lite.memory.pool import SEGMENT_BYTES
-from singa_lite.memory.total import overhead
+from singa_lite.memory.total import arena_within, overhead
 from singa_lite.memory_plan import MemoryPlan
 
 #: So many sizes beyond the largest one found are looked at, as scratch may fall where the batch grows.
@@ -42,11 +42,12 @@ class BatchPlanner:
     """Plans for one net as it is now.
 
     alignment: bytes, of the pool's regions; samples: how many there are to train with, which says how many are left
-    for the last batch; None: any number may be.
+    for the last batch; None: any number may be. budget: within which the steps are recorded, see `Graph`.
     """
 
-    def __init__(self, record: Record, alignment: int, samples: int | None = None) -> None:
+    def __init__(self, record: Record, alignment: int, samples: int | None = None, budget: int | None = None) -> None:
         self._record = record
+        self._budget = budget
         self._alignment = alignment
         self._samples = samples
         self._needs: dict[int, _Need | None] = {}
@@ -61,9 +62,8 @@ class BatchPlanner:
         near this one and its halves are looked at.
         """
         plan, scratch = self._record("train", size, lambda graph: (graph.memory_plan, graph.scratch_bytes()))
-        return plan.within_fit(
-            self._beside(size, plan.arena_bytes, scratch), self._overhead(plan.held_blocks, plan.arena_bytes)
-        )
+        beside = self._beside(size, plan.arena_bytes, scratch, plan.held_blocks)
+        return plan.within_fit(beside, self._overhead(plan.held_blocks, plan.arena_bytes))
 
     def largest(self, nbytes: int) -> int:
         """The largest batch size whose plan's total is at most `nbytes`; 0 if there is none.
@@ -110,7 +110,7 @@ class BatchPlanner:
         if need is None or not self._fits_alone(size, nbytes):
             return False
         arena = self._arena(size, need)
-        most = max(arena, *self._beside(size, arena, need.scratch).values())
+        most = max(arena, *self._beside(size, arena, need.scratch, need.held).values())
         return self._total(need.held, arena) + most - arena <= nbytes
 
     def _may_fit(self, size: int, nbytes: int) -> bool:
@@ -140,13 +140,20 @@ class BatchPlanner:
         sizes = plan.floor_bytes, plan.arena_bytes, plan.held_blocks
         return _Need(*sizes, plan.floor_without_scratch_bytes, graph.scratch_bytes())
 
-    def _beside(self, size: int, arena: int, scratch: list[int]) -> dict[str, int]:
-        """What other steps of `fit` need of the arena. arena, scratch: what the training step of this size needs."""
+    def _beside(self, size: int, arena: int, scratch: list[int], held: list[int]) -> dict[str, int]:
+        """What other steps of `fit` need of the arena. arena, scratch, held: what the training step of this size needs.
+
+        Within a budget a shorter batch may take more than this one, as it repeats less, up to what the budget leaves.
+        """
         needs = {"evaluation": self._record("evaluate", size, lambda graph: graph.memory_plan.arena_bytes)}
         for shorter in self._shorter(size):
             if shorter not in self._recorded:
                 self._recorded[shorter] = self._record("train", shorter, lambda g: (g.eager_bytes, g.scratch_bytes()))
             most, asked = self._recorded[shorter]
+            if self._budget is not None:
+                if most > arena:
+                    needs[f"last batch of {shorter}"] = min(most, arena_within(self._budget, held, self._alignment))
+                continue
             need = self._need(shorter) if most > arena and _exceeds(asked, scratch) else None
             if need is not None and need.most > arena:
                 needs[f"last batch of {shorter}"] = self._arena(shorter, need)

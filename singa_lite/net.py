@@ -416,7 +416,7 @@ class FeedForwardNet(LayerGraph, Unique):
             raise GraphError(f"{where}: wanted a compiled net with a loss")
         known = None if samples is None else whole(f"{where} samples", samples, 1)
         runs = DryRuns(self, self._trainer, self._train_step(self._objective(), self.optimizer), budget)
-        return BatchPlanner(runs.look, self.device.runtime.alignment, known)
+        return BatchPlanner(runs.look, self.device.runtime.alignment, known, budget)
 
     def summary(self) -> str:
         """Print a table of the layers with shapes, parameters and bytes; returns its text."""

@@ -279,7 +279,7 @@ def _random_layer(net, choose, name, end, ends, owners):  # type: ignore[no-unty
     return made
 
 
-def compiled(net: FeedForwardNet, seed: int, graph: bool) -> FeedForwardNet:
+def compiled(net: FeedForwardNet, seed: int, graph: bool, memory_budget: int | None = None) -> FeedForwardNet:
     """With an optimizer, losses, a metric, and perhaps frozen layers, by the seed."""
     choose = random.Random(seed + 1)
     outputs = net.output_names()
@@ -287,7 +287,9 @@ def compiled(net: FeedForwardNet, seed: int, graph: bool) -> FeedForwardNet:
     order = [node.layer.name for node in net.ordered()]
     may_freeze = order[: 1 + min(map(order.index, outputs))]  # an output before it would have nothing to train
     freeze = choose.choice([None, choose.choice(may_freeze)])
-    net.compile(choose.choice(OPTIMIZERS)(), losses, {outputs[0]: metric.Accuracy()}, graph=graph, freeze=freeze)
+    metrics = {outputs[0]: metric.Accuracy()}
+    made = choose.choice(OPTIMIZERS)()
+    net.compile(made, losses, metrics, graph=graph, freeze=freeze, memory_budget=memory_budget)
     return net
 
 

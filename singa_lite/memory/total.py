@@ -23,13 +23,13 @@ def overhead(held: Sequence[int], arena: int, alignment: int) -> int:
 
 
 def arena_within(budget: int, held: Sequence[int], alignment: int) -> int:
-    """The most bytes of an arena with which the total is at most the budget; 0 where there is no such arena."""
-    arena = budget - sum(held)
+    """The most bytes, a multiple of the alignment, of an arena with which the total is at most the budget; else 0."""
+    arena = (budget - sum(held)) // alignment * alignment
     while arena > 0:
         excess = sum(held) + arena + overhead(held, arena, alignment) - budget
         if excess <= 0:
             return arena
-        arena -= excess
+        arena -= -(-excess // alignment) * alignment
     return 0
 
 

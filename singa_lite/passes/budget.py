@@ -26,6 +26,9 @@ SHARES = (0.1, 0.35, 1.0)
 #: Limits to aim at, as shares of the one that is wanted: a tighter one sometimes gives a cheaper plan.
 TARGETS = (1.0, 0.9)
 
+#: By which the lowest floor is sought.
+STEP_DOWN = 0.98
+
 Levels = dict[int, int]
 
 
@@ -72,7 +75,7 @@ class Search:
         self._known: dict[tuple[tuple[int, int], ...], Choice | None] = {}
 
     def within(self, limit: int) -> Choice:
-        """The cheapest choice whose live bytes are at most `limit`; where none was found, that of the lowest floor."""
+        """The cheapest choice whose live bytes are at most `limit`; where none was found, `least`."""
         free = self._evaluated({})
         if free is None:
             raise PlanError("wanted a program that runs without repeats")
@@ -86,9 +89,17 @@ class Search:
             if (choice := self._lowered(start, int(limit * target), share)) is not None
         ]
         fitting = [choice for choice in found if choice.floor <= limit]
-        if fitting:
-            return min(fitting, key=lambda choice: (choice.seconds, choice.floor))
-        return min(found, key=lambda choice: (choice.floor, choice.seconds))
+        return min(fitting, key=lambda choice: (choice.seconds, choice.floor)) if fitting else self.least
+
+    @cached_property
+    def least(self) -> Choice:
+        """The choice of the lowest floor that was found, whatever the limit is: going down by small steps."""
+        found = [choice for start in self._starts() if (choice := self._lowered(start, 0, 1.0)) is not None]
+        best = min(found, key=lambda choice: (choice.floor, choice.seconds))
+        limit = int(best.floor * STEP_DOWN)
+        while (lower := self._lowered(best.levels, limit, 1.0)) is not None and lower.floor < best.floor:
+            best, limit = lower, int(lower.floor * STEP_DOWN)
+        return best
 
     def choice(self, levels: Mapping[int, int]) -> Choice | None:
         """What comes of dropping these; None where one of them could not be made again."""

@@ -101,16 +101,25 @@ def lower(recorded: Program, *, fuse: bool = True, parallel: bool = False, searc
 
 def _within(recorded: Program, fuse: bool, parallel: bool, search: bool) -> Placed:
     """A placement may miss the floor by some bytes: then the passes are given as many less."""
-    limit, program = recorded.target.limit, recorded
+    limit = recorded.target.limit
+    if limit is None:
+        return _lower(recorded, fuse, parallel, search)
+    aim = limit
     for _ in range(MOST_LIMITS):
-        placed = _lower(program, fuse, parallel, search)
-        if limit is None or placed.arena_bytes <= limit:
+        placed = _lower(_limited(recorded, aim), fuse, parallel, search)
+        if placed.arena_bytes <= limit:
             return placed
-        if placed.plan.floor > (program.target.limit or 0):
+        if placed.plan.floor > aim:
             break
-        less = replace(program.target, limit=(program.target.limit or 0) - (placed.arena_bytes - limit))
-        program = replace(program, target=less)
-    raise LimitError(limit or 0, placed)
+        aim -= placed.arena_bytes - limit
+    least = _lower(_limited(recorded, 0), fuse, parallel, search)
+    if least.arena_bytes <= limit:
+        return least
+    raise LimitError(limit, least)
+
+
+def _limited(program: Program, limit: int) -> Program:
+    return replace(program, target=replace(program.target, limit=limit))
 
 
 @contextmanager

@@ -108,8 +108,9 @@ class Repeater:
 
         Until there it can be repeated.
         """
-        own = set(self.written[step]).intersection(self.needs[step])
-        later = (w for o in repeat.reads if o.block not in own for w in self.writers[o.block] if w >= step)
+        written, whole = self.written[step], self.needs[step]
+        read = {o.block for o in repeat.reads if o.block not in written or o.block not in whole}
+        later = (w for block in read for w in self.writers[block] if w > step or (w == step and block in written))
         return min(later, default=len(self.program.instructions))
 
     def chain(self, blocks: Iterable[int], now: int, absent: Mapping[int, int]) -> set[int]:

@@ -140,10 +140,13 @@ class Steps(Unique):
         }
         feed = self.feeds.feed([tensor.block for named in tensors.values() for tensor in named.values()])
         watch = step.watch()
-        graph = Graph(device, self.arena, self.fuse, self.budget)
+        graph = Graph(device, self.arena, self.fuse)
         recorded = RecordedStep(graph, tensors, feed, None, layers.ordered(), watch, step.criteria)
         recorded.put_in(feeds)  # before recording, which looks at the targets' values
-        with device.recording(self.arena, self.fuse, self.budget) as recorded.graph:
+        budget = self.budget
+        if budget is not None:  # a longer batch's place is held too
+            budget -= self.feeds.nbytes - feed.nbytes
+        with device.recording(self.arena, self.fuse, budget) as recorded.graph:
             recorded.results = step.operations(tensors)
         recorded.graph.check_inputs = feed.check
         step.settle(watch)

@@ -1,0 +1,206 @@
+"""A memory budget: all that training takes stays within it, to equal bits, or one error says what the least is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nets import bits, state_of
+from random_graphs import compiled, random_batch, random_net
+from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
+from singa_lite.memory.problem import PlanError
+from singa_lite.memory.total import arena_within, overhead
+from singa_lite.passes import repeats
+
+SEEDS = st.integers(0, 2**32 - 1)
+many = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+SETS = ("numpy", "onednn")
+#: Of a batch.
+COUNT = 29
+
+
+def convolutional(kernels: str = "numpy", **compiling: Any) -> FeedForwardNet:
+    """Eight convolutions with normalisation, ReLU and dropout, a sum over two branches, and a dense layer."""
+    try:
+        on = device.new_cpu(kernels=kernels)
+    except device.DeviceError as error:  # says what brings the library
+        pytest.skip(str(error))
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device=on, seed=4)
+    end = net.add(layers.Conv2D("conv0", 8, 3, input_sample_shape=(3, 20, 24)))
+    for number in range(1, 9):
+        end = net.add(layers.BatchNormalization(f"norm{number}"), end)
+        relu = net.add(layers.Activation(f"act{number}"), end)
+        end = net.add(layers.Conv2D(f"conv{number}", 8, 3), relu)
+        if number == 2:
+            end = net.add(layers.Merge("sum"), [end, net.add(layers.Dropout("drop", 0.3), relu)])
+    net.add(layers.Flatten("flat"), end)
+    net.add(layers.Dense("scores", 5))
+    net.compile(optimizer.SGD(lr=0.05, momentum=0.9), **compiling)
+    return net
+
+
+def data(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((count, 3, 20, 24), dtype=np.float32), rng.integers(0, 5, count)
+
+
+def trained(net: FeedForwardNet, count: int = COUNT) -> list[Any]:
+    seen: list[Any] = []
+    for step in range(3):
+        x, y = data(count, step)
+        value, hits = net.train_one_batch(x, y)
+        seen += [bits(value), bits(hits), bits(net.evaluate_one_batch(x, y)[0]), bits(net.predict_one_batch(x))]
+    return [*seen, state_of(net)]
+
+
+@pytest.mark.parametrize("kernels", SETS)
+def test_every_budget_of_the_curve_is_kept_and_gives_equal_bits(kernels):
+    wanted = trained(convolutional(kernels))
+    curve = convolutional(kernels).budget_curve(COUNT)
+    assert len(curve) >= 3
+    assert curve[-1][0] < 0.75 * curve[0][0]
+    for nbytes, slowdown in curve:
+        net = convolutional(kernels, memory_budget=nbytes)
+        assert trained(net) == wanted
+        plan = net.memory_plan
+        plan.check()
+        assert net.device.pool.total <= nbytes
+        assert plan.estimated_slowdown <= slowdown + 1e-12
+        assert (plan.recomputed > 0) == (slowdown > 0)
+
+
+def test_less_memory_never_takes_less_time_by_the_curve():
+    curve = convolutional().budget_curve(COUNT)
+    assert curve == sorted(curve, reverse=True)
+    assert [slowdown for _, slowdown in curve] == sorted(slowdown for _, slowdown in curve)
+    assert curve[0] == (convolutional().plan_batch(COUNT).total_bytes, 0.0)
+
+
+def test_a_plan_tells_what_is_repeated_and_what_it_costs():
+    net = convolutional()
+    free = net.plan_batch(COUNT)
+    plan = net.plan_batch(COUNT, memory_budget=int(0.75 * free.total_bytes))
+    again = [i for i in plan.placed.planned.instructions if i.repeats is not None]
+    assert plan.total_bytes <= 0.75 * free.total_bytes
+    assert (free.recomputed, free.extra_flops, free.estimated_slowdown) == (0, 0, 0.0)
+    assert plan.recomputed == len(again) > 0
+    assert plan.estimated_slowdown > 0
+    assert f"repeated   {len(again)} operations" in plan.summary()
+    assert "repeated" not in free.summary()
+    assert plan.gains["repeat"] > 0
+    assert any("again" in row.name for row in plan.rows)
+
+
+def test_running_statistics_move_once_and_masks_are_the_same():
+    """Within a budget so small that normalisations and dropouts are repeated."""
+    least = convolutional("onednn").budget_curve(COUNT)[-1][0]
+    net = convolutional("onednn", memory_budget=least)
+    trained(net)
+    kernels = {i.kernel for i in net.memory_plan.placed.planned.instructions if i.repeats is not None}
+    assert "batch_normalize" in kernels
+    assert not kernels & {"batch_norm", "draw_key"}
+
+
+@settings(many, max_examples=40)
+@given(SEEDS, st.integers(2, 9))
+def test_random_nets_train_to_equal_bits_within_any_budget(seed, length):
+    def run(budget: int | None) -> list[Any]:
+        net = compiled(random_net(seed, length), seed, graph=True, memory_budget=budget)
+        seen = []
+        for number in range(2):
+            value, _ = net.train_one_batch(*random_batch(net, number, 4))
+            seen += [bits(value), state_of(net)]
+        return seen
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repeats, "LEAST_GAP", 2)
+        curve = compiled(random_net(seed, length), seed, graph=True).budget_curve(4)
+        wanted = run(None)
+        for nbytes, _ in curve[1:]:
+            assert run(nbytes) == wanted
+
+
+def test_fit_with_validation_and_a_shorter_batch_stays_within():
+    def fitted(**compiling: Any) -> tuple[FeedForwardNet, Any]:
+        net = convolutional(**compiling)
+        (x, y), validation = data(2 * COUNT + 7), data(COUNT + 4, 1)
+        history = net.fit(x, y, batch_size=COUNT, epochs=2, validation_data=validation, verbose=False)
+        return net, [history.history["loss"], history.history["val_loss"], state_of(net)]
+
+    free, wanted = fitted()
+    budget = int(0.8 * free.plan_batch(COUNT).total_bytes)
+    net, seen = fitted(memory_budget=budget)
+    assert seen == wanted
+    assert net.device.pool.total <= budget
+
+
+def test_text_is_a_budget_and_a_copy_and_another_device_keep_it():
+    nbytes = convolutional().budget_curve(COUNT)[2][0]
+    net = convolutional(memory_budget=f"{nbytes / 1024} KiB")
+    net.to_device(device.new_cpu(kernels="numpy"))
+    trained(net)
+    assert net.device.pool.total <= nbytes
+    assert net.memory_plan.recomputed
+
+
+def refused(call: Callable[[], Any], error: type[Exception], *words: str) -> str:
+    with pytest.raises(error) as caught:
+        call()
+    missing = [word for word in words if word not in str(caught.value)]
+    assert not missing, f"{caught.value} lacks {missing}"
+    return str(caught.value)
+
+
+def test_a_budget_too_small_is_refused_before_anything_changes_and_names_the_least():
+    net = convolutional(memory_budget=300_000)
+    before = {name: bits(value) for name, value in zip(net.param_names(), net.param_values(), strict=True)}
+    text = refused(
+        lambda: net.plan_batch(COUNT), PlanError, "memory_budget", "300,000", "least found", "arena", "parameter"
+    )
+    refused(lambda: net.train_one_batch(*data(COUNT)), PlanError, "memory_budget", "least found")
+    assert {name: bits(value) for name, value in zip(net.param_names(), net.param_values(), strict=True)} == before
+    assert net.optimizer.step == 0
+    found = re.search(r"least found is ([\d,]+)", text)
+    assert found is not None
+    least = int(found[1].replace(",", ""))
+    assert trained(convolutional(memory_budget=least)) == trained(convolutional())
+    net.compile(net.optimizer, memory_budget=least)
+    assert trained(net) == trained(convolutional())
+
+
+@pytest.mark.parametrize(
+    ("compiling", "error", "words"),
+    [
+        ({"memory_budget": "much"}, ValueError, ("memory_budget", "'much'")),
+        ({"memory_budget": -1}, ValueError, ("memory_budget", "-1")),
+        ({"memory_budget": True}, TypeError, ("memory_budget", "True")),
+        ({"memory_budget": [1]}, TypeError, ("memory_budget", "[1]")),
+        ({"memory_budget": "1 GiB", "graph": False}, ValueError, ("memory_budget", "graph=True")),
+    ],
+    ids=["text", "negative", "flag", "list", "eager"],
+)
+def test_what_is_no_budget(compiling, error, words):
+    refused(lambda: convolutional(**compiling), error, *words)
+
+
+def test_what_a_budget_does_not_go_with(monkeypatch):
+    net = convolutional(memory_budget=convolutional().budget_curve(COUNT)[2][0])
+    net.train_one_batch(*data(COUNT))
+    refused(lambda: net.training_graph.run("dependencies"), PlanError, "order", "memory_budget")
+    monkeypatch.setenv("SINGA_LITE_PLAN", "off")
+    refused(lambda: net.plan_batch(COUNT), PlanError, "memory_budget", "SINGA_LITE_PLAN")
+
+
+@given(st.integers(0, 10**8), st.lists(st.integers(0, 3 * 10**6), max_size=9))
+def test_the_arena_within_a_budget_is_the_largest_that_fits(budget, held):
+    arena = arena_within(budget, held, 64)
+    assert arena == 0 or sum(held) + arena + overhead(held, arena, 64) <= budget
+    if arena > 2**21:  # below, the pool's own bytes rise and fall with the arena
+        larger = arena + 64 - arena % 64 + 64
+        assert sum(held) + larger + overhead(held, larger, 64) > budget
