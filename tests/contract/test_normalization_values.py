@@ -103,3 +103,20 @@ def test_l2_norm_of_numbers_whose_squares_overflow(kernels: KernelSet):
     run(kernels, "l2_norm", [x, y, norm], {"epsilon": 0.0})
     np.testing.assert_allclose(y, [[0.6, 0.8], [0.6, 0.8]], rtol=1e-6)
     np.testing.assert_allclose(norm, [5e30, 5e-30], rtol=1e-6)
+
+
+@every_own_set
+@pytest.mark.parametrize("lay", [np.ascontiguousarray, channels_last], ids=["C order", "channels last"])
+@pytest.mark.parametrize("shape", [(3, 16, 5, 7), (4, 5, 6, 9), (7, 3), (1, 2, 1, 1)], ids=str)
+def test_batch_normalize_gives_the_bits_of_batch_norm_again(kernels: KernelSet, shape, lay):
+    """In place of x too, as a plan may write it."""
+    if len(shape) == 2:
+        lay = np.ascontiguousarray
+    x, c = lay(7 + 3 * normal(*shape)), shape[1]
+    gamma, beta, running_mean, running_var = vectors(c, 4)
+    y, mean, inv_std, again = np.empty_like(x), empty(c), empty(c), np.empty_like(x)
+    run(kernels, "batch_norm", [x, gamma, -beta, running_mean, running_var, y, mean, inv_std], FORWARD)
+    run(kernels, "batch_normalize", [x, gamma, -beta, mean, inv_std, again], {})
+    np.testing.assert_array_equal(again.view(np.int32), y.view(np.int32))
+    run(kernels, "batch_normalize", [x, gamma, -beta, mean, inv_std, x], {})
+    np.testing.assert_array_equal(x.view(np.int32), y.view(np.int32))
