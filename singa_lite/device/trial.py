@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.array_types import Array, DeviceRegion
 from singa_lite.kernels.cuda_kernels.nan_probe import Values
 from singa_lite.kernels.cuda_kernels.routine import Routine
 from singa_lite.kernels.kernel_set import DeviceArray, TensorSpec
 from singa_lite.runtime.cuda import Cuda
-from singa_lite.runtime.cuda_pool import CudaRegion
 
 
 class GpuTrial:
@@ -24,7 +23,7 @@ class GpuTrial:
         """None, too, where the pool has no bytes for it or the library fails."""
         if self._runtime.stream.is_capturing():
             return None
-        regions: list[CudaRegion] = []
+        regions: list[DeviceRegion] = []
         try:
             with self._runtime.here():
                 return self._done(routine, tuple(specs), values, regions)
@@ -39,7 +38,7 @@ class GpuTrial:
         routine: Routine,
         specs: tuple[TensorSpec | None, ...],
         values: Sequence[Values],
-        regions: list[CudaRegion],
+        regions: list[DeviceRegion],
     ) -> Values:
         arrays = tuple(
             None if spec is None or value is None else self._filled(spec, value, regions)
@@ -52,11 +51,11 @@ class GpuTrial:
         routine.bind(specs, arrays, scratch)()
         return self._runtime.read(arrays[-1])
 
-    def _filled(self, spec: TensorSpec, value: Array, regions: list[CudaRegion]) -> DeviceArray:
+    def _filled(self, spec: TensorSpec, value: Array, regions: list[DeviceRegion]) -> DeviceArray:
         made = self._array(spec, value.nbytes, regions)
         self._runtime.write(made, value)
         return made
 
-    def _array(self, spec: TensorSpec, nbytes: int, regions: list[CudaRegion]) -> DeviceArray:
+    def _array(self, spec: TensorSpec, nbytes: int, regions: list[DeviceRegion]) -> DeviceArray:
         regions.append(self._runtime.pool.take(nbytes))
-        return self._runtime.view(regions[-1].pointer, spec.shape, spec.dtype, spec.strides, 0)
+        return self._runtime.view(regions[-1].memory, spec.shape, spec.dtype, spec.strides, 0)
