@@ -9,7 +9,8 @@ begun several times, from nothing and from even cuts, and with larger and smalle
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -17,7 +18,7 @@ from itertools import accumulate
 from singa_lite.memory.problem import PlanError
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.program import Program, floor
-from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, Repeater, Schedule
+from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, Repeater
 from singa_lite.passes.sketch import Sketch
 from singa_lite.passes.time_model import seconds
 
@@ -25,7 +26,6 @@ from singa_lite.passes.time_model import seconds
 SHARES = (0.1, 0.35, 1.0)
 #: Limits to aim at, as shares of the one that is wanted: a tighter one sometimes gives a cheaper plan.
 TARGETS = (1.0, 0.9)
-
 #: By which the lowest floor is sought.
 STEP_DOWN = 0.98
 
@@ -34,16 +34,15 @@ Levels = dict[int, int]
 
 @dataclass
 class Choice:
-    """What is dropped, and what comes of it.
+    """What is dropped, and what comes of it. A search holds thousands, so they take few bytes and have no schedule.
 
-    live: bytes at each call of the schedule; seconds: of all repeats; position: {step of the program: its call}.
+    live: bytes at each call of the schedule; seconds: of all repeats; position: of each step of the program, its call.
     """
 
     levels: Levels
-    schedule: Schedule
-    live: list[int]
+    live: Sequence[int]
     seconds: float
-    position: dict[int, int]
+    position: Sequence[int]
 
     @cached_property
     def floor(self) -> int:
@@ -61,7 +60,8 @@ def within_limit(program: Program) -> Program:
     if limit is None or floor(in_place(program)) <= limit:
         return program
     search = Search(program)
-    return search.repeater.rewritten(search.within(limit).schedule)
+    schedule = search.repeater.schedule(search.within(limit).levels)
+    return program if schedule is None else search.repeater.rewritten(schedule)
 
 
 class Search:
@@ -114,8 +114,8 @@ class Search:
         if schedule is None:
             return None
         extra = sum(self.cost[call.step] for call in schedule.calls if call.is_repeat)
-        position = {call.step: at for at, call in enumerate(schedule.calls) if not call.is_repeat}
-        return Choice(levels, schedule, self.sketch.live_bytes(schedule), extra, position)
+        position = array("q", [at for at, call in enumerate(schedule.calls) if not call.is_repeat])
+        return Choice(levels, array("q", self.sketch.live_bytes(schedule)), extra, position)
 
     def _starts(self) -> list[Levels]:
         """Nothing dropped; and all but every so many values, as even cuts through the program."""
