@@ -111,9 +111,13 @@ class Writer:
 
     def wait(self) -> None:
         """Wait until no work is under way; raises its error."""
+        self.settle()
+        self.check()
+
+    def settle(self) -> None:
+        """Wait until no work is under way, whether or not it failed."""
         if self._work is not None:
             wait([self._work])
-        self.check()
 
     def check(self) -> None:
         """Raise the error of work that failed."""

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread, current_thread
@@ -41,7 +42,18 @@ class Folder:
             raise TypeError(f"Checkpoint folder: wanted a path, received {path!r}")
         self.path = Path(path)
         self.keep = keep
+        #: Returns once nothing is written here in the background; None before the first run.
+        self.wait_for_writer: Callable[[], None] | None = None
         self._holder: tuple[Training, Thread] | None = None
+
+    def settle(self) -> None:
+        """Wait for the checkpoint that a run of this process was writing here when an interrupt ended it.
+
+        Else it may come to the folder after others have looked what is there.
+        """
+        last = _holders.get(os.path.realpath(self.path))
+        if last is not None and last._is_left and last.wait_for_writer is not None:
+            last.wait_for_writer()
 
     def prepare(self, step: int) -> None:
         """Make the folder; remove what killed processes left half written, as `leftovers` says.
@@ -49,6 +61,7 @@ class Folder:
         SnapshotError where there are checkpoints of later steps than `step`. They are of another run; beside them new
         ones would count as old, and be removed.
         """
+        self.settle()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.probe().touch()  # raises before training if nothing can be written

@@ -30,10 +30,12 @@ def resume(training: Training, where: PathLike) -> None:
     if where != "auto":
         checkpoint.restore(training, where, check_folders)
         return
-    folders = [callback.folder.path for callback in _checkpoints(training)]
+    folders = [callback.folder for callback in _checkpoints(training)]
     if not folders:
         raise ValueError('fit: wanted a Checkpoint among the callbacks to resume="auto" from, received none')
-    found = sorted((file for folder in folders for file in checkpoints(folder)), key=step_of, reverse=True)
+    for folder in folders:
+        folder.settle()
+    found = sorted((file for folder in folders for file in checkpoints(folder.path)), key=step_of, reverse=True)
     _restore_first_whole(training, found)
 
 

@@ -34,6 +34,7 @@ class Saver:
         self.last = time.monotonic()
         self._folder = folder
         self._writer = Writer(background)
+        folder.wait_for_writer = self._writer.settle
         self._copy = HostCopy()
         self._waiting: Callable[[], Pause] | None = None
         self._written_at = _NEVER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from threading import Event, current_thread, main_thread
+from threading import Event, Timer, current_thread, main_thread
 from typing import Any
 
 import numpy as np
@@ -213,3 +213,18 @@ def test_a_step_does_not_wait_for_a_copy_that_was_never_begun(tmp_path, monkeypa
     with pytest.raises(KeyboardInterrupt):
         fit(net, "images", Checkpoint(tmp_path, every_steps=1, background=True))
     assert len(calls) == 2
+
+
+def test_who_goes_on_after_an_interrupt_waits_for_what_was_being_written(tmp_path, monkeypatch):
+    """Else it would find nothing to go on from, and then, as it begins, a checkpoint of a later step."""
+    net = images("SGD")
+    wanted = outcome(net, fit(net, "images"))
+    gate = Gate(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        fit(images("SGD"), "images", Checkpoint(tmp_path, every_steps=3, background=True), Kill(4, interrupt))
+    assert not checkpoints(tmp_path)
+    Timer(0.2, gate.open).start()
+    again = images("SGD")
+    history = fit(again, "images", Checkpoint(tmp_path, background=True), resume="auto")
+    assert gate.paths[0] == 3
+    assert outcome(again, history) == wanted
