@@ -224,7 +224,17 @@ def test_who_goes_on_after_an_interrupt_waits_for_what_was_being_written(tmp_pat
         fit(images("SGD"), "images", Checkpoint(tmp_path, every_steps=3, background=True), Kill(4, interrupt))
     assert not checkpoints(tmp_path)
     Timer(0.2, gate.open).start()
-    again = images("SGD")
-    history = fit(again, "images", Checkpoint(tmp_path, background=True), resume="auto")
-    assert gate.paths[0] == 3
+    again, steps = images("SGD"), Steps()
+    history = fit(again, "images", steps, Checkpoint(tmp_path, background=True), resume="auto")
+    assert steps.seen[0] == 4
     assert outcome(again, history) == wanted
+
+
+class Steps(Callback):
+    """Which steps a run did."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def on_batch(self, training: Training) -> None:
+        self.seen.append(training.net.optimizer.step)
