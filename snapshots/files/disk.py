@@ -42,6 +42,15 @@ class Disk(FileIO):
             self._error = error
             return 0
 
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """As in any file. Nothing in a closed one: after an interrupt HDF5's file may be dropped behind this one."""
+        return 0 if self.closed else super().seek(offset, whence)
+
+    def flush(self) -> None:
+        """As in any file; nothing in a closed one."""
+        if not self.closed:
+            super().flush()
+
     def check(self) -> None:
         """Raise the first error, if there was one."""
         if self._error is not None:

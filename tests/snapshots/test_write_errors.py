@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import itertools
 import os
 import random
@@ -18,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 import pytest
 
 from nets import state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers
 from singa_lite.snapshots import manifest
+from singa_lite.snapshots.files.disk import Disk
 from singa_lite.snapshots.formats import hdf5_writer, native
 from snapshot_nets import make_net, number_in, set_all, trained
 
@@ -323,3 +326,14 @@ def test_a_killed_saver_leaves_the_old_file_or_the_new_one(tmp_path):
         os.utime(tmp_path / rest, (0, 0))
     net.save(path)
     assert os.listdir(tmp_path) == ["net.h5"]
+
+
+def test_an_hdf5_file_that_is_dropped_behind_its_disk_says_nothing(tmp_path):
+    """As Ctrl-C before the `with` block of HDF5's file begins; Python would tell of an error that nobody can catch."""
+    with FileIO(tmp_path / "some.h5", "x+") as target:
+        disk = Disk(target)
+        file = h5py.File(disk, "w", libver="earliest")
+        file["values"] = np.arange(5.0)
+        disk.close()
+        del file
+        gc.collect()
