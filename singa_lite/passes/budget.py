@@ -171,8 +171,7 @@ class Search:
                 continue
             freed = self.sizes[block] * self._within_gap(best, block, over)
             if freed:
-                chain = self.repeater.chain([block], self.repeater.candidates[block].behind, absent)
-                scores[block] = freed / sum(self.cost[step] for step in chain)
+                scores[block] = freed / self._own_seconds(block, absent)
         return sorted(scores, key=lambda block: (-scores[block], block))
 
     def _over(self, best: Choice, limit: int) -> list[int]:
@@ -186,7 +185,8 @@ class Search:
 
     def _needless_taken_back(self, best: Choice, limit: int) -> Choice:
         """The same with values kept after all where the limit holds without, costliest first, in groups that halve."""
-        blocks = sorted(best.levels, key=lambda block: -self._own_cost(block, best))
+        absent = self.repeater.absent(best.levels)
+        blocks = sorted(best.levels, key=lambda block: -self._own_seconds(block, absent))
         size = max(1, len(blocks) // 4)
         while blocks:
             failed = []
@@ -202,6 +202,7 @@ class Search:
             blocks, size = failed, max(1, size // 2)
         return best
 
-    def _own_cost(self, block: int, best: Choice) -> float:
-        chain = self.repeater.chain([block], self.repeater.candidates[block].behind, self.repeater.absent(best.levels))
+    def _own_seconds(self, block: int, absent: Mapping[int, int]) -> float:
+        """Of making the block again where it is first read behind its gap."""
+        chain = self.repeater.chain([block], self.repeater.candidates[block].behind, absent)
         return sum(self.cost[step] for step in chain)

@@ -80,8 +80,16 @@ class Repeater:
 
     def _repeatable(self) -> dict[int, Instruction]:
         """By step, all but what writes bytes that last beyond the program: these must move once."""
-        made = {step: again(i) for step, i in enumerate(self.program.instructions)}
+        made = {step: self._again(i) for step, i in enumerate(self.program.instructions)}
         return {s: i for s, i in made.items() if all(operand.block in self.program.sizes for operand in i.writes)}
+
+    def _again(self, original: Instruction) -> Instruction:
+        """The call that makes its results again, with the scratch that it needs."""
+        repeat = again(original)
+        if repeat.kernel == original.kernel:
+            return repeat
+        nbytes = self.program.target.scratch_bytes(repeat.kernel, repeat.operands, repeat.settings)
+        return replace(repeat, scratch_bytes=nbytes)
 
     def _can_be_made_again(self, block: int) -> bool:
         repeats = [self.repeats.get(writer) for writer in self.writers[block]]
@@ -148,17 +156,11 @@ class Repeater:
             instruction = self.program.instructions[call.step]
             if call.is_repeat:
                 number += 1
-                instruction = self._repeat(instruction, self.repeats[call.step], number)
+                instruction = replace(self.repeats[call.step], number=number)
             if call.moved:
                 instruction = instruction.with_operands(tuple(_moved(o, call.moved) for o in instruction.operands))
             made.append(instruction)
         return replace(self.program, instructions=tuple(made), sizes=sizes)
-
-    def _repeat(self, original: Instruction, repeat: Instruction, number: int) -> Instruction:
-        nbytes = original.scratch_bytes
-        if repeat.kernel != original.kernel:
-            nbytes = self.program.target.scratch_bytes(repeat.kernel, repeat.operands, repeat.settings)
-        return replace(repeat, number=number, scratch_bytes=nbytes)
 
 
 def _moved(operand: Operand | None, to: Mapping[int, int]) -> Operand | None:

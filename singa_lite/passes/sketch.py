@@ -33,16 +33,8 @@ class Sketch:
         program = repeater.program
         self.first_new = program.next_block
         self.sizes = {block: program.rounded(nbytes) for block, nbytes in program.sizes.items()}
-        self.plain = {step: _needs(program, i, i.scratch_bytes) for step, i in enumerate(program.instructions)}
-        self.repeats = {
-            step: _needs(program, i, self._scratch(program, program.instructions[step], i))
-            for step, i in repeater.repeats.items()
-        }
-
-    def _scratch(self, program: Program, original: Instruction, repeat: Instruction) -> int:
-        if repeat.kernel == original.kernel:
-            return original.scratch_bytes
-        return program.target.scratch_bytes(repeat.kernel, repeat.operands, repeat.settings)
+        self.plain = {step: _needs(program, i) for step, i in enumerate(program.instructions)}
+        self.repeats = {step: _needs(program, i) for step, i in repeater.repeats.items()}
 
     def live_bytes(self, schedule: Schedule) -> list[int]:
         """Bytes live at each call, sizes rounded up to the alignment."""
@@ -83,9 +75,10 @@ class Sketch:
                         break
 
 
-def _needs(program: Program, instruction: Instruction, scratch: int) -> _Needs:
+def _needs(program: Program, instruction: Instruction) -> _Needs:
     blocks = {o.block for o in instruction.operands if o is not None and o.block in program.sizes}
-    return _Needs(tuple(sorted(blocks)), tuple(_pairs(program, instruction)), program.rounded(scratch))
+    scratch = program.rounded(instruction.scratch_bytes)
+    return _Needs(tuple(sorted(blocks)), tuple(_pairs(program, instruction)), scratch)
 
 
 def _pairs(program: Program, instruction: Instruction) -> Iterator[Pair]:
