@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from singa_lite.array_types import DType
+from singa_lite.checks import whole
 from singa_lite.errors import GraphError
 from singa_lite.layer import Layer, Node
 from singa_lite.notice import warn
-from singa_lite.optimizer import Optimizer, precision
+from singa_lite.optimizer import Optimizer, precision, state_dtype
 from singa_lite.training.objective import Objective
 
 
@@ -27,11 +28,36 @@ def check(
         _warn_of_applied_twice({node.layer.name: node for node in nodes}, objective)
 
 
+def check_state_dtype(optimizer: Optimizer, given: str | None, dtype: DType) -> None:
+    """TypeError or ValueError unless the optimizer can keep its state so, beside parameters of this dtype."""
+    state_dtype.check(optimizer, given, dtype)
+
+
 def check_optimizer(given: object) -> None:
     """TypeError unless it is an optimizer."""
     if not isinstance(given, Optimizer):
         hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
         raise TypeError(f"compile: wanted an Optimizer{hint}, received {type(given).__name__}")
+
+
+def micro_batches(nodes: Sequence[Node], given: int, freeze: str | None) -> int:
+    """In how many pieces a batch is trained on. ValueError unless it is a whole number of at least 1.
+
+    GraphError for more than one where a layer that trains works on a batch's statistics, which a piece has not.
+    """
+    count = whole("compile micro_batches", given, 1)
+    if count == 1:
+        return 1
+    names = [node.layer.name for node in nodes]
+    trained = nodes[names.index(freeze) :] if freeze is not None else nodes
+    found = next((node.layer for node in trained if node.layer.batch_statistics), None)
+    if found is not None:
+        raise GraphError(
+            f"compile micro_batches: wanted layers that treat each sample by itself, received layer {found.name!r}, "
+            f"{type(found).__name__}, which works on the statistics of the whole batch; memory_budget= saves memory "
+            "at equal results"
+        )
+    return count
 
 
 def _check_freeze(layers: Sequence[Layer], outputs: Sequence[str], freeze: str) -> None:

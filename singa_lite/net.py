@@ -63,6 +63,7 @@ class FeedForwardNet(LayerGraph, Unique):
         self.metric = of_kind("metric", metric, Metric)
         self.optimizer: Optimizer | None = None
         self.freeze: str | None = None
+        self.micro_batches = 1
         self._seen_batch = False
         self._trainer = Trainer(Steps(self, graph=False))
 
@@ -193,6 +194,8 @@ class FeedForwardNet(LayerGraph, Unique):
         fuse: bool = True,
         freeze: str | None = None,
         memory_budget: int | str | None = None,
+        micro_batches: int = 1,
+        state_dtype: str | None = None,
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor.
 
@@ -206,6 +209,12 @@ class FeedForwardNet(LayerGraph, Unique):
         outputs, the arena and what the pool adds, of each recorded step. Values are dropped and computed again where
         they are needed, for the least time that is found; results are equal, bit for bit. PlanError at the first batch,
         or of `plan_batch`, names the least total that was found, where the budget is below it.
+
+        micro_batches: in how many pieces each batch goes forward and back, as equal as can be; their gradients are
+        added and applied once, so that activations are those of a piece, while the sums of all gradients live through
+        the step. Equal to the whole batch's step to rounding, but for dropout's numbers; GraphError for layers that
+        work on a batch's statistics. state_dtype: how the optimizer's state is kept, see `Optimizer.keep_state_as`:
+        "bfloat16" or "int8", which change results; None: in the parameters' dtype.
         """
         compile_checks.check_optimizer(optimizer)
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
@@ -214,13 +223,16 @@ class FeedForwardNet(LayerGraph, Unique):
         metric = of_kind("metric", metric, Metric) if metric is not None else self.metric
         objective = None if loss is None else Objective(loss, metric, self.output_names())
         compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
+        pieces = compile_checks.micro_batches(self.ordered(), micro_batches, freeze)
+        compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
         optimizer.serve(self)
         budget = None if memory_budget is None else memory_size("compile memory_budget", memory_budget)
         if budget is not None and not graph:
             raise ValueError("compile memory_budget: wanted graph=True, as it is kept by planning recorded steps")
         steps = Steps(self, graph, fuse, budget)
+        optimizer.keep_state_as(state_dtype)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
-        self.loss, self.metric, self.freeze = loss, metric, freeze
+        self.loss, self.metric, self.freeze, self.micro_batches = loss, metric, freeze, pieces
         self._trainer.steps, self.optimizer = steps, optimizer
 
     def train_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]:
@@ -249,7 +261,8 @@ class FeedForwardNet(LayerGraph, Unique):
 
     def _train_step(self, objective: Objective, optimizer: Optimizer) -> TrainStep:
         self._check_names("training with freeze", [self.freeze])  # which may have changed since compile
-        return TrainStep(self, objective, optimizer, self.freeze)
+        compile_checks.micro_batches(self.ordered(), self.micro_batches, self.freeze)
+        return TrainStep(self, objective, optimizer, self.freeze, self.micro_batches)
 
     def _objective(self) -> Objective:
         """Losses and metrics by output."""
