@@ -1,9 +1,9 @@
 """How updates keep state in fewer bits: the dtype of a state tensor tells which way.
 
 Of the value's dtype and shape: plain numbers. uint16 of the value's shape: bfloat16, the upper half of a float32's
-bits, rounded up or down by chance so that the mean is right: rounded to nearest, Adam's second moment would stand
-still, as 0.001 of it is less than half of the last bit. uint8 (groups, bytes): 8 bits an element in blocks of at most 2048
-elements, each with the largest magnitude in it as float32 (Dettmers and others, "8-bit Optimizers via Block-wise
+bits, rounded up or down by chance so that the mean is right. Rounded to nearest, Adam's second moment would stand
+still, as 0.001 of it is less than half of the last bit. uint8 (groups, bytes): 8 bits an element in blocks of at most
+2048 elements, each with the largest magnitude in it as float32 (Dettmers and others, "8-bit Optimizers via Block-wise
 Quantization", arXiv 2110.02861).
 
 A block is some whole rows (axis 0) of the value in C order, or where a row has more than 2048 elements an equal part of
