@@ -42,6 +42,8 @@ FLOORS = (
     ("watch",),
     ("batch_plan", "budget_curve", "recorded_steps"),
     ("training",),
+    ("walked_net",),
+    ("planned_net",),
     ("compile_checks", "fit"),
     ("net",),
     ("layers", "snapshots"),
