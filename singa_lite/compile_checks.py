@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from singa_lite.array_types import DType
+from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.layer import Layer, Node
+from singa_lite.memory.out_of_memory import in_words
 from singa_lite.notice import warn
 from singa_lite.optimizer import Optimizer, precision
+from singa_lite.sizes import budget_size
 from singa_lite.training.objective import Objective
 
 
@@ -32,6 +35,23 @@ def check_optimizer(given: object) -> None:
     if not isinstance(given, Optimizer):
         hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
         raise TypeError(f"compile: wanted an Optimizer{hint}, received {type(given).__name__}")
+
+
+def budget(given: int | str | None, graph: bool, device: Device, where: str = "compile") -> int | None:
+    """A memory_budget in bytes, None for none. TypeError or ValueError for what is no size, without recorded steps, or
+    for one above the device's limit.
+    """
+    if given is None:
+        return None
+    nbytes, limit = budget_size(f"{where} memory_budget", given), device.pool.limit
+    if not graph:
+        raise ValueError(f"{where} memory_budget: wanted graph=True, as it is kept by planning recorded steps")
+    if limit is not None and nbytes > limit:
+        raise ValueError(
+            f"{where} memory_budget: wanted at most the limit of device {device.name}, {in_words(limit)}, received "
+            f"{in_words(nbytes)}; without a memory_budget the limit is kept to"
+        )
+    return nbytes
 
 
 def _check_freeze(layers: Sequence[Layer], outputs: Sequence[str], freeze: str) -> None:

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from singa_lite.memory.check import check
-from singa_lite.memory.problem import PlanError
 from singa_lite.operation import Role
 from singa_lite.passes.lower import Placed
 from singa_lite.passes.program import lifespans, live_bytes, requests
@@ -26,21 +25,6 @@ class Row(NamedTuple):
     role: Role
     nbytes: int
     number: int
-
-
-class BudgetError(PlanError):
-    """A budget in which no plan was found. total_bytes: the least that was found, all counted; plan: that plan."""
-
-    def __init__(self, budget: int, total_bytes: int, plan: MemoryPlan) -> None:
-        self.budget, self.total_bytes, self.plan = budget, total_bytes, plan
-        outside = {role: n for role, n in plan.by_role.items() if n and role != Role.INTERMEDIATE}
-        held = ", ".join(f"{role} {_short(nbytes)}" for role, nbytes in outside.items())
-        peak = ", ".join(f"{row.layer} {row.name} {_short(row.nbytes)}" for row in plan.at_peak()[:4])
-        super().__init__(
-            f"memory_budget: wanted at most {budget:,} bytes in all, the least found is {total_bytes:,} "
-            f"({_short(total_bytes)}): {held}, and an arena of {_short(plan.arena_bytes)}, whose peak holds {peak}. "
-            "Smaller batches, or an optimizer with less state, take less"
-        )
 
 
 class MemoryPlan:

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 
 from singa_lite import compile_checks
 from singa_lite import device as devices
+from singa_lite.budget_error import BudgetError
 from singa_lite.checks import flag
 from singa_lite.errors import GraphError
 from singa_lite.layer import OneOrMore
@@ -21,7 +22,6 @@ from singa_lite.metric import Metric
 from singa_lite.optimizer import Optimizer
 from singa_lite.planned_net import PlannedNet
 from singa_lite.reports import summary
-from singa_lite.sizes import memory_size
 from singa_lite.tensor import DeviceSpec, Tensor
 from singa_lite.training import checked, evaluation, fit, gradients
 from singa_lite.training.objective import Losses, Metrics, Objective, of_kind
@@ -63,7 +63,7 @@ class FeedForwardNet(PlannedNet, Unique):
         made = type(self).__new__(type(self))
         memo[id(self)] = made
         vars(made).update({name: deepcopy(value, memo) for name, value in vars(self).items() if name != "_trainer"})
-        made._trainer = Trainer(Steps(made, self._steps.graph, self._steps.fuse))
+        made._trainer = Trainer(self._steps.of(made, made.optimizer))
         if made.optimizer is not None:
             made.optimizer.serve(made)
         return made
@@ -73,6 +73,7 @@ class FeedForwardNet(PlannedNet, Unique):
         trainer = self._trainer
         trainer.check_whole("to_device")
         to = devices.get(device)
+        compile_checks.budget(self._steps.budget, self._steps.graph, to, "to_device")
         trainer.left_at = "(while the net was being moved to another device)"
         trainer.steps = trainer.steps.anew()  # recorded steps are bound to the old device
         for node in self.ordered():
@@ -117,10 +118,8 @@ class FeedForwardNet(PlannedNet, Unique):
         objective = None if loss is None else Objective(loss, metric, self.output_names())
         compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
         optimizer.serve(self)
-        budget = None if memory_budget is None else memory_size("compile memory_budget", memory_budget)
-        if budget is not None and not graph:
-            raise ValueError("compile memory_budget: wanted graph=True, as it is kept by planning recorded steps")
-        steps = Steps(self, graph, fuse, budget)
+        budget = compile_checks.budget(memory_budget, graph, self.device)
+        steps = Steps(self, graph, fuse, budget, optimizer)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
         self.loss, self.metric, self.freeze = loss, metric, freeze
         self._trainer.steps, self.optimizer = steps, optimizer
@@ -142,7 +141,10 @@ class FeedForwardNet(PlannedNet, Unique):
         objective, feeds = self._batch(x, y)
         step = self._train_step(objective, optimizer)
         self._trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
-        return self._trainer.train(step, feeds)
+        try:
+            return self._trainer.train(step, feeds)
+        except BudgetError as error:
+            raise self._with_remedies(error, checked.count(feeds)) from None
 
     def _optimizer(self, where: str) -> Optimizer:
         if self.optimizer is None:

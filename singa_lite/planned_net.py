@@ -5,8 +5,9 @@ from __future__ import annotations
 from numpy.typing import DTypeLike
 
 from singa_lite.batch_plan import BatchPlanner
-from singa_lite.budget_curve import curve
-from singa_lite.checks import flag, whole
+from singa_lite.budget_curve import curve, largest
+from singa_lite.budget_error import BudgetError
+from singa_lite.checks import at_least_zero, flag, whole
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
 from singa_lite.loss import Loss
@@ -14,11 +15,13 @@ from singa_lite.memory_plan import MemoryPlan
 from singa_lite.metric import Metric
 from singa_lite.optimizer import Optimizer
 from singa_lite.recorded_steps import StepForm
-from singa_lite.sizes import memory_size
-from singa_lite.tensor import DeviceSpec
+from singa_lite.sizes import budget_size, memory_size
+from singa_lite.tensor import DeviceSpec, Tensor
 from singa_lite.training import checked
 from singa_lite.training.dry_runs import DryRuns
 from singa_lite.training.objective import Losses, Metrics, Objective, of_kind
+from singa_lite.training.remedies import remedies
+from singa_lite.training.step import OWN
 from singa_lite.training.step_functions import TrainStep
 from singa_lite.walked_net import WalkedNet
 
@@ -68,44 +71,77 @@ class PlannedNet(WalkedNet):
         and the buffer of the batch (`plan.beside`), and what the pool adds (`plan.overhead_bytes`). samples: how many
         there will be, if it is known: the last batch then has `samples % batch_size`. Not counted: what `predict`
         returns, and the batch that is taken from the data on the host. memory_budget: as for `compile`, whose it is by
-        default; `plan.recomputed`, `plan.extra_flops` and `plan.estimated_slowdown` say what it costs. PlanError names
-        the least total that was found, where the budget is below it. ValueError for no batch size; ShapeError for one
-        whose tensors have more bytes than can be counted.
+        default, or the device's limit; `plan.recomputed`, `plan.extra_flops` and `plan.estimated_slowdown` say what it
+        costs. PlanError names the least total that was found, where the budget is below it, and what would help.
+        ValueError for no batch size; ShapeError for one whose tensors have more bytes than can be counted.
         """
         size = checked.batch_size("plan_batch", batch_size)
-        budget = self._steps.budget
-        if memory_budget is not None:
-            budget = memory_size("plan_batch memory_budget", memory_budget)
+        budget = OWN if memory_budget is None else budget_size("plan_batch memory_budget", memory_budget)
         if not flag("plan_batch training", training):
-            return DryRuns(self, self._trainer, budget=budget).look("predict", size, lambda graph: graph.memory_plan)
-        return self._planner("plan_batch", samples, budget).plan(size)
+            return self._dry_runs(None).look("predict", size, lambda graph: graph.memory_plan, budget)
+        planner = self._planner("plan_batch", samples)
+        try:
+            return planner.plan(size, budget)
+        except BudgetError as error:
+            raise self._with_remedies(error, size) from None
 
     def budget_curve(self, batch_size: int) -> list[tuple[int, float]]:
         """What less memory costs: (total bytes, estimated slowdown), from the free plan down to the least found.
 
-        The slowdown is the time of what is computed again as a share of the step's, by a rule (`plan_batch`). Nothing
-        runs; each point takes as long as a plan.
+        At most twenty points; bytes fall, the slowdown never does. It is the time of what is computed again as a share
+        of the step's, by a rule (`plan_batch`). Nothing runs; each point takes as long as a plan. The budget that the
+        net was compiled with and its device's limit do not matter.
         """
         size = checked.batch_size("budget_curve", batch_size)
-        return curve(lambda budget: self._planner("budget_curve", None, budget).plan(size))
+        planner = self._planner("budget_curve", None)
+        return curve(lambda budget: planner.plan(size, budget))
 
-    def largest_batch(self, nbytes: int | str, *, samples: int | None = None) -> int:
+    def largest_batch(self, nbytes: int | str, extra_time: float = 0.0, *, samples: int | None = None) -> int:
         """The most samples for which what `fit` takes fits into `nbytes`, all counted; predicted, nothing is tried.
 
-        nbytes: a number, or text such as "4 GiB" (1024**3 bytes) or "1.5GB" (1000**3); samples: as for `plan_batch`, by
-        whose `total_bytes` it goes. Totals may fall where the batch grows, as kernels' scratch may: none of the 64
-        sizes beyond the answer fits. 0 if not even one sample does.
+        nbytes: a number, or text such as "4 GiB" (1024**3 bytes) or "1.5GB" (1000**3); no more of them count than the
+        net's own memory_budget. samples: as for `plan_batch`, by whose `total_bytes` it goes. extra_time: by which
+        share repeats may slow the step, as estimated (`plan.estimated_slowdown`): 0, nothing is repeated; 0.2 is a
+        good choice where memory bounds the batch, and the net is then compiled with memory_budget=nbytes. Totals may
+        fall where the batch grows, as kernels' scratch may: without repeats none of the 64 sizes beyond the answer
+        fits; with repeats it is sought by bisection. 0 if not even one sample fits. TypeError or ValueError for what is
+        no size, or no share of at least 0.
         """
         wanted = memory_size("largest_batch", nbytes)
-        return self._planner("largest_batch", samples).largest(wanted)
+        extra = at_least_zero("largest_batch extra_time", extra_time)
+        wanted = wanted if self._steps.budget is None else min(wanted, self._steps.budget)
+        planner = self._planner("largest_batch", samples)
+        free = planner.largest(wanted)
+        return largest(lambda size: planner.plan(size, wanted), free, extra) if extra else free
 
-    def _planner(self, where: str, samples: int | None, budget: int | None = None) -> BatchPlanner:
+    def _planner(self, where: str, samples: int | None) -> BatchPlanner:
         self._trainer.check_whole(where)
         if self.loss is None or self.optimizer is None:
             raise GraphError(f"{where}: wanted a compiled net with a loss")
         known = None if samples is None else whole(f"{where} samples", samples, 1)
-        runs = DryRuns(self, self._trainer, self._train_step(self._objective(), self.optimizer), budget)
-        return BatchPlanner(runs.look, self.device.runtime.alignment, known, budget)
+        runs = self._dry_runs(self._train_step(self._objective(), self.optimizer))
+        return BatchPlanner(runs.look, self.device.runtime.alignment, known)
+
+    def _dry_runs(self, step: TrainStep | None) -> DryRuns:
+        return DryRuns(self, self._trainer, step)
+
+    def _with_remedies(self, error: BudgetError, size: int) -> BudgetError:
+        """The error of a training step, which also says what would help. size: of its batch."""
+        if self.optimizer is None:
+            return error
+        runs = self._dry_runs(self._train_step(self._objective(), self.optimizer))
+
+        def plan_of(smaller: int) -> MemoryPlan:
+            return runs.look("train", smaller, lambda graph: graph.memory_plan, error.bound.left)
+
+        return error.with_remedies(remedies(error, size, plan_of, self.optimizer, self._trained_values()))
+
+    def _trained_values(self) -> list[Tensor]:
+        """The parameters that training moves."""
+        nodes = [node.layer for node in self.ordered()]
+        first = next((at for at, layer in enumerate(nodes) if layer.name == self.freeze), 0)
+        values = (value for layer in nodes[first:] for value in layer.parameters.values() if value.stores_grad)
+        return list({id(value): value for value in values}.values())
 
     def _objective(self) -> Objective:
         """Losses and metrics by output."""

@@ -29,6 +29,7 @@ FLOORS = (
     ("placed_row", "record", "step_device"),
     ("checked_launches", "reports"),
     ("arena", "memory_plan"),
+    ("budget_error",),
     ("feed_buffer", "graph"),
     ("device",),
     ("ops",),
