@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol, TypeVar
 
+from singa_lite.budget_curve import bisected
+from singa_lite.budget_error import BudgetError
 from singa_lite.errors import ShapeError
 from singa_lite.graph import Graph
 from singa_lite.memory.pool import SEGMENT_BYTES
@@ -79,6 +81,29 @@ class BatchPlanner:
         while size and not self._fits(size, nbytes):
             size -= 1
         return size
+
+    def largest_within(self, nbytes: int, extra_time: float) -> int:
+        """The same within a budget, with repeats that slow the step by at most that share; found by bisection."""
+        free = self._bisected(nbytes)
+
+        def fits_alone(size: int) -> bool:
+            try:
+                plan = self._record("train", size, lambda graph: graph.memory_plan, nbytes)
+            except (BudgetError, ShapeError):
+                return False
+            return plan.estimated_slowdown <= extra_time
+
+        size = bisected(fits_alone, free)
+        while size > free and not self._is_within(size, nbytes):
+            size -= 1
+        return size if size > free else self.largest(nbytes)
+
+    def _is_within(self, size: int, budget: int) -> bool:
+        """Whether all that `fit` does with this size has plans within the budget."""
+        try:
+            return self.plan(size, budget).total_bytes <= budget
+        except BudgetError:
+            return False
 
     def _bisected(self, nbytes: int) -> int:
         """A size whose step alone fits, while that of the next one does not; 0 if not even one sample's does."""

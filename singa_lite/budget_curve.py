@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from singa_lite.budget_error import BudgetError
-from singa_lite.errors import ShapeError
 from singa_lite.memory_plan import MemoryPlan
 
 #: Budgets between the free total and none, as shares of the free one.
@@ -43,21 +42,6 @@ def _best(free: Point, points: list[Point]) -> list[Point]:
         if nbytes < free[0] and (not kept or time < kept[-1][1]):
             kept.append((nbytes, time))
     return [free, *reversed(kept)]
-
-
-def largest(plan_of: Callable[[int], MemoryPlan], free: int, extra_time: float) -> int:
-    """The largest batch size whose plan is found and slows the step by at most that share, by bisection.
-
-    plan_of: the plan of a size; BudgetError where there is none. free: a size that fits without repeats, or 0.
-    """
-
-    def fits(size: int) -> bool:
-        try:
-            return plan_of(size).estimated_slowdown <= extra_time
-        except (BudgetError, ShapeError):
-            return False
-
-    return bisected(fits, free)
 
 
 def bisected(fits: Callable[[int], bool], known: int, too_many: int | None = None) -> int:

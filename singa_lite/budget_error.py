@@ -44,8 +44,9 @@ class BudgetError(PlanError):
         if self.bound.taken:
             held.append(f"held beside the step {_mib(self.bound.taken)}")
         peak = ", ".join(_in_words(row) for row in self.plan.at_peak()[:_NAMED])
-        arena = f"an arena of {_mib(self.plan.arena_bytes)}"
-        return f"{', '.join(held)}, and {arena}" + (f", whose peak holds {peak}" if peak else "")
+        pool = self.total_bytes - self.bound.taken - self.plan.total_bytes
+        held += [f"what the pool adds {_mib(pool)}", f"and an arena of {_mib(self.plan.arena_bytes)}"]
+        return ", ".join(held) + (f", whose peak holds {peak}" if peak else "")
 
 
 class OverLimitError(BudgetError, OutOfMemoryError):

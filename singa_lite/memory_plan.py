@@ -14,6 +14,7 @@ from singa_lite.passes.program import lifespans, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
 from singa_lite.passes.time_model import flops, slowdown
 from singa_lite.placed_row import PlacedRow as PlacedRow
+from singa_lite.repeat_row import AGAIN, RepeatRow, repeat_rows
 from singa_lite.reports import plan_page
 
 
@@ -108,6 +109,11 @@ class MemoryPlan:
         peak = self.peak_step
         return sorted((r for r in self.rows if r.lower <= peak < r.upper), key=lambda r: (-r.nbytes, r.name))
 
+    @property
+    def repeats(self) -> list[RepeatRow]:
+        """What is done again, in the order of the steps."""
+        return repeat_rows(self.placed.planned)
+
     def by_kind(self) -> dict[str, int]:
         """Bytes in the arena by what they are: the sum over all steps, each with bytes of its own."""
         sums: dict[str, int] = {}
@@ -146,7 +152,15 @@ class MemoryPlan:
             at = self.placed.planned.instructions[peak]
             lines.append(f"live at the peak, step {peak} ({at.kernel}, layer {at.layer!r}):")
         lines += [f"  {_mib(r.nbytes)}  {r.kind:10}  {r.layer} {r.name}" for r in self.at_peak()[:20]]
-        return "\n".join(lines)
+        return "\n".join(lines + self._costliest_repeats())
+
+    def _costliest_repeats(self) -> list[str]:
+        """Lines of a table, in the order of the steps, of what takes most time to do again."""
+        rows = sorted(self.repeats, key=lambda row: -row.seconds)[:20]
+        if not rows:
+            return []
+        title = f"done again, the costliest {len(rows)} of {self.recomputed}:"
+        return [title, *(_repeat_line(row) for row in sorted(rows, key=lambda row: row.step))]
 
     def _repeated(self) -> str:
         return (
@@ -169,12 +183,16 @@ class MemoryPlan:
 
 def _rows(placed: Placed, blocks: Sequence[Row]) -> list[PlacedRow]:
     spans = lifespans(placed.planned)
-    kinds = {o.block: i.phase for i in reversed(placed.planned.instructions) for o in i.writes}
+    kinds = {
+        operand.block: str(instruction.phase) if instruction.repeats is None else AGAIN
+        for instruction in reversed(placed.planned.instructions)
+        for operand in instruction.writes
+    }
     by_number = {block.number: block for block in blocks}
     rows = []
     for number, span in spans.items():
         block = by_number[number]
-        kind = str(kinds.get(number, "forward"))
+        kind = kinds.get(number, "forward")
         offset = placed.offsets[number]
         rows.append(PlacedRow(block.name, block.layer, kind, block.nbytes, span.start, span.stop, offset))
     for step, instruction in enumerate(placed.planned.instructions):
@@ -183,6 +201,11 @@ def _rows(placed: Placed, blocks: Sequence[Row]) -> list[PlacedRow]:
             name = f"scratch of {instruction.kernel}"
             rows.append(PlacedRow(name, instruction.layer, "scratch", nbytes, step, step + 1, offset))
     return rows
+
+
+def _repeat_line(row: RepeatRow) -> str:
+    freed = f"{_mib(row.nbytes)}  free in steps {row.free_steps}"
+    return f"{freed}, made again at {row.step} in {row.seconds * 1e3:.2f} ms: {row.layer} {row.kernel}"
 
 
 def _mib(nbytes: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numpy.typing import DTypeLike
 
 from singa_lite.batch_plan import BatchPlanner
-from singa_lite.budget_curve import curve, largest
+from singa_lite.budget_curve import curve
 from singa_lite.budget_error import BudgetError
 from singa_lite.checks import at_least_zero, flag, whole
 from singa_lite.errors import GraphError
@@ -111,8 +111,7 @@ class PlannedNet(WalkedNet):
         extra = at_least_zero("largest_batch extra_time", extra_time)
         wanted = wanted if self._steps.budget is None else min(wanted, self._steps.budget)
         planner = self._planner("largest_batch", samples)
-        free = planner.largest(wanted)
-        return largest(lambda size: planner.plan(size, wanted), free, extra) if extra else free
+        return planner.largest_within(wanted, extra) if extra else planner.largest(wanted)
 
     def _planner(self, where: str, samples: int | None) -> BatchPlanner:
         self._trainer.check_whole(where)

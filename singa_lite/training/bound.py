@@ -38,8 +38,8 @@ def within_limit(
     """Of a device's limit; fed and coming as in `within_budget`."""
     own = [block for block in graph.blocks_with_bytes() if not feeds.has(block)]
     regions = [feeds.arena.nbytes, feeds.nbytes, *(block.nbytes for block in own)]
-    others = max(0, graph.device.pool.used - sum(map(feeds.rounded, regions)))
-    return Bound(limit, others + _longer(fed, feeds) + coming, graph.device.name)
+    others = max(0, device.pool.used - sum(map(feeds.rounded, regions)))
+    return Bound(limit, others + _longer(fed, feeds) + coming, device.name)
 
 
 def _longer(fed: Collection[Block], feeds: FeedBuffer) -> int:
