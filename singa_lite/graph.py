@@ -144,6 +144,12 @@ class Graph(Record):
         held = [block.held for block in self.blocks if block.held is not None]
         return [block for block in (*held, *self._fresh.values()) if block.memory is not None]
 
+    def let_go(self) -> None:
+        """Hold no block any more, as the step is not to run: the graph itself may live until garbage is collected."""
+        for block in self.blocks:
+            block.held = None
+        self._fresh.clear()
+
     def _recorded(self, limit: int | None = None) -> Program:
         """The record as a program for the device. limit: bytes of the arena at most."""
         return self._program(Target.of(self.device.kernels, self.device.runtime.alignment, limit))

@@ -107,8 +107,9 @@ class FeedForwardNet(PlannedNet, Unique):
 
         memory_budget: bytes that training may take in all, a number or text such as "1 GiB": parameters, state, batch,
         outputs, the arena and what the pool adds, of each recorded step. Values are dropped and computed again where
-        they are needed, for the least time that is found; results are equal, bit for bit. PlanError at the first batch,
-        or of `plan_batch`, names the least total that was found, where the budget is below it.
+        they are needed, for the least time that is found; results are equal, bit for bit. None: as many as it takes,
+        within the device's limit if it has one. PlanError at the first batch, or of `plan_batch`, names the least
+        total that was found, where the budget is below it. ValueError for a budget above the device's limit.
         """
         compile_checks.check_optimizer(optimizer)
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)

@@ -146,7 +146,10 @@ class Steps(Unique):
             graph.bound = self._bound(step, graph, fed)
         elif budget is not None:
             graph.bound = Bound(budget, self._to_come(step))
-        seen = ask(graph)
+        try:
+            seen = ask(graph)
+        finally:
+            graph.let_go()
         del tensors, fed, results  # alive until here: inputs and outputs of the plan
         return seen
 
@@ -177,6 +180,7 @@ class Steps(Unique):
         try:
             recorded.graph.prepare()
         except BudgetError:
+            recorded.graph.let_go()
             self.feeds.drop(feed)
             raise
         self._recorded.keep(_key(step, feeds), recorded, self._trained)
