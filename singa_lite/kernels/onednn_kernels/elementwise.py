@@ -10,7 +10,8 @@ from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.line import Binary, Eltwise, Steps, along, can_reorder
+from singa_lite.kernels.onednn_kernels.along import along, can_reorder
+from singa_lite.kernels.onednn_kernels.line import Binary, Eltwise, Steps
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.strides import ordered_strides
 
