@@ -53,6 +53,11 @@ def can_reorder(*tensors: TensorSpec) -> bool:
     return all(layouts.are_floats(spec) and all(stride > 0 for stride in spec.strides) for spec in tensors)
 
 
+def in_one_order(*tensors: TensorSpec) -> bool:
+    """Whether all are float32 tensors of one shape whose axes lie in one order, perhaps with gaps."""
+    return _order(*tensors) is not None
+
+
 def _order(*tensors: TensorSpec) -> Axes | None:
     """The order that the axes of all tensors have, from the outermost to the innermost."""
     first = tensors[0]
