@@ -157,13 +157,13 @@ class KernelSet:
         return self.choose(name, specs, settings).scratch_bytes(specs, settings)
 
     def free_of_strides(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> Collection[str]:
-        """Those of a call's tensors that may get gaps, with the axes in the same order, without changing a bit."""
-        if name not in self.inner_strides_matter:
-            return SIGNATURES[name].tensors
-        specs = specs_of(tensors)
-        if name in self.kernels and self.kernels[name].serves(specs, settings):
+        """Those of a call's tensors that may get gaps without changing a bit, of a kernel whose strides matter here."""
+        specs, below = specs_of(tensors), self.fallback
+        if below is None or (name in self.kernels and self.kernels[name].serves(specs, settings)):
             return self.any_strides.get(name, ())
-        return () if self.fallback is None else self.fallback.free_of_strides(name, specs, settings)
+        if name not in below.inner_strides_matter:
+            return SIGNATURES[name].tensors
+        return below.free_of_strides(name, specs, settings)
 
     def prepare(
         self, name: str, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
