@@ -12,9 +12,18 @@ from singa_lite.operation import Instruction, Operand
 ScratchRule = Callable[[str, Sequence[Operand | None], Settings], int]
 
 
+#: Operands of a call whose strides change no bit, by name, as `KernelSet.free_of_strides`.
+StridesRule = Callable[[str, Sequence[Operand | None], Settings], Collection[str]]
+
+
 def _none(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> int:
     """Kernels that work without scratch."""
     return 0
+
+
+def _nothing(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> Collection[str]:
+    """Kernels of which strides matter in all operands."""
+    return ()
 
 
 @dataclass(frozen=True)
@@ -23,7 +32,8 @@ class Target:
 
     fusions: (kernel, activation) that are done in one go, and `linear_gradient.PAIR`. scratch_bytes: the rule.
     strides_matter: kernels whose results may depend on any strides of their operands; inner_strides_matter: those, and
-    those on any but that of axis 0. tile_bytes: of a large gradient that is made and applied at a time. alignment:
+    those on any but that of axis 0. free_of_strides: the rule that says of which operands they do not depend on them.
+    tile_bytes: of a large gradient that is made and applied at a time. alignment:
     bytes, which divides all offsets in the arena; by default a cache line, and the widest vector register.
     limit: bytes that the arena may have at most; None: as many as it takes.
     """
@@ -32,6 +42,7 @@ class Target:
     scratch_bytes: ScratchRule = _none
     strides_matter: Collection[str] = frozenset()
     inner_strides_matter: Collection[str] = frozenset()
+    free_of_strides: StridesRule = _nothing
     tile_bytes: int = 1 << 20
     alignment: int = 64
     limit: int | None = None
@@ -44,6 +55,7 @@ class Target:
             kernels.scratch_bytes,
             kernels.strides_matter,
             kernels.inner_strides_matter,
+            kernels.free_of_strides,
             kernels.tile_bytes,
             alignment,
             limit,

@@ -14,7 +14,7 @@ import numpy as np
 from singa_lite.array_types import Array
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import BuiltKernel, builders
-from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpecs
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpec, TensorSpecs
 from singa_lite.kernels.onednn_kernels.library import OneDNNError
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.routine import Binding, Row, Step, Temporary
@@ -34,8 +34,19 @@ class FlatSlice:
     count: int
 
 
+@dataclass(frozen=True)
+class RowSlice:
+    """`count` rows of `length` elements from row `start` on, of a tensor that is rows with a pitch, in elements."""
+
+    tensor: TensorSpec
+    start: int
+    count: int
+    length: int
+    pitch: int
+
+
 #: What a step works on: a tensor of the call, a part of one, or a temporary.
-BufferView = base.BufferView | FlatSlice
+BufferView = base.BufferView | FlatSlice | RowSlice
 
 
 class Arrays(Binding[Array | None]):
@@ -52,7 +63,13 @@ class Arrays(Binding[Array | None]):
             return own.view(view.dtype).reshape(view.shape)
         if isinstance(view, FlatSlice):
             return flat(self.array(view.tensor))[view.start : view.start + view.count]
-        array: Array = self.arrays[id(view)]
+        if isinstance(view, RowSlice):
+            array: Array = self.array(view.tensor)
+            rows = np.lib.stride_tricks.as_strided(
+                array, (view.start + view.count, view.length), (view.pitch * array.itemsize, array.itemsize)
+            )
+            return rows[view.start :]
+        array = self.arrays[id(view)]
         return array
 
 
