@@ -23,6 +23,8 @@ class BatchNormalization(Layer):
     Initializer, its name, or a number.
     """
 
+    batch_statistics = True
+
     def __init__(
         self,
         name: str,

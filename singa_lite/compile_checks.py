@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from singa_lite.array_types import DType
+from singa_lite.checks import whole
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.layer import Layer, Node
 from singa_lite.memory.out_of_memory import in_words
 from singa_lite.notice import warn
-from singa_lite.optimizer import Optimizer, precision
+from singa_lite.optimizer import Optimizer, precision, state_dtype
 from singa_lite.sizes import budget_size
 from singa_lite.training.objective import Objective
 
@@ -28,6 +29,11 @@ def check(
         _check_freeze([node.layer for node in nodes], [] if objective is None else objective.outputs, freeze)
     if objective is not None:
         _warn_of_applied_twice({node.layer.name: node for node in nodes}, objective)
+
+
+def check_state_dtype(optimizer: Optimizer, given: str | None, dtype: DType) -> None:
+    """TypeError or ValueError unless the optimizer can keep its state so, beside parameters of this dtype."""
+    state_dtype.check(optimizer, given, dtype)
 
 
 def check_optimizer(given: object) -> None:
@@ -52,6 +58,26 @@ def budget(given: int | str | None, graph: bool, device: Device, where: str = "c
             f"{in_words(nbytes)}; without a memory_budget the limit is kept to"
         )
     return nbytes
+
+
+def micro_batches(nodes: Sequence[Node], given: int, freeze: str | None) -> int:
+    """In how many pieces a batch is trained on. ValueError unless it is a whole number of at least 1.
+
+    GraphError for more than one where a layer that trains works on a batch's statistics, which a piece has not.
+    """
+    count = whole("compile micro_batches", given, 1)
+    if count == 1:
+        return 1
+    names = [node.layer.name for node in nodes]
+    trained = nodes[names.index(freeze) :] if freeze is not None else nodes
+    found = next((node.layer for node in trained if node.layer.batch_statistics), None)
+    if found is not None:
+        raise GraphError(
+            f"compile micro_batches: wanted layers that treat each sample by itself, received layer {found.name!r}, "
+            f"{type(found).__name__}, which works on the statistics of the whole batch; memory_budget= saves memory "
+            "at equal results"
+        )
+    return count
 
 
 def _check_freeze(layers: Sequence[Layer], outputs: Sequence[str], freeze: str) -> None:

@@ -59,6 +59,8 @@ class Layer:
     keeps_values: bool = False
     #: {name that suggests another layer: what to use in its place}.
     misnomers: ClassVar[Mapping[str, str]] = {}
+    #: Whether training mixes the samples of a batch, as their mean does: such a layer cannot train on micro-batches.
+    batch_statistics: ClassVar[bool] = False
 
     def __init__(self, name: str, *, input_sample_shape: InputShape | None = None) -> None:
         self.name = name

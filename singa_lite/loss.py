@@ -90,18 +90,22 @@ class Loss(Criterion, ABC):
         self._keep(_Taped(Edge(values.creator, values.output_index, None), mark, values.shape, x.dtype, device_of(x)))
         return values.detach()
 
-    @in_own_context
     def backward(self) -> Tensor:
         """The derivative of the mean of forward's values by x, of x's shape and dtype.
 
         GraphError unless forward(True, ...) came before; once a forward.
         """
+        return self.scaled_backward(1.0)
+
+    @in_own_context
+    def scaled_backward(self, share: float) -> Tensor:
+        """As `backward`, times `share`: for samples that are such a share of a batch, by whose mean is derived."""
         if self._taped is None:
             raise GraphError(f"{self._name}: wanted forward(True, x, y) before each backward()")
         taped = self._taped
         self._keep(None)
         with taped.device.scope(Phase.DERIVATIVE):
-            dy = full(taped.shape, 1 / prod(taped.shape), taped.dtype, taped.device)
+            dy = full(taped.shape, share / prod(taped.shape), taped.dtype, taped.device)
         tape = BackwardPass([(taped.values, dy)], wanted=[taped.mark])
         del dy
         while tape.next_sequence >= 0:

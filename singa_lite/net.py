@@ -96,6 +96,8 @@ class FeedForwardNet(PlannedNet, Unique):
         fuse: bool = True,
         freeze: str | None = None,
         memory_budget: int | str | None = None,
+        micro_batches: int = 1,
+        state_dtype: str | None = None,
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor.
 
@@ -110,6 +112,12 @@ class FeedForwardNet(PlannedNet, Unique):
         they are needed, for the least time that is found; results are equal, bit for bit. None: as many as it takes,
         within the device's limit if it has one. PlanError at the first batch, or of `plan_batch`, names the least
         total that was found, where the budget is below it. ValueError for a budget above the device's limit.
+
+        micro_batches: in how many pieces each batch goes forward and back, as equal as can be; their gradients are
+        added and applied once, so that activations are those of a piece, while the sums of all gradients live through
+        the step. Equal to the whole batch's step to rounding, but for dropout's numbers; GraphError for layers that
+        work on a batch's statistics. state_dtype: how the optimizer's state is kept, see `Optimizer.keep_state_as`:
+        "bfloat16" or "int8", which change results; None: in the parameters' dtype.
         """
         compile_checks.check_optimizer(optimizer)
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
@@ -118,11 +126,14 @@ class FeedForwardNet(PlannedNet, Unique):
         metric = of_kind("metric", metric, Metric) if metric is not None else self.metric
         objective = None if loss is None else Objective(loss, metric, self.output_names())
         compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
+        pieces = compile_checks.micro_batches(self.ordered(), micro_batches, freeze)
+        compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
         optimizer.serve(self)
         budget = compile_checks.budget(memory_budget, graph, self.device)
         steps = Steps(self, graph, fuse, budget, optimizer)
+        optimizer.keep_state_as(state_dtype)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
-        self.loss, self.metric, self.freeze = loss, metric, freeze
+        self.loss, self.metric, self.freeze, self.micro_batches = loss, metric, freeze, pieces
         self._trainer.steps, self.optimizer = steps, optimizer
 
     def train_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from numpy.typing import DTypeLike
 
+from singa_lite import compile_checks
 from singa_lite.batch_plan import BatchPlanner
 from singa_lite.budget_curve import curve
 from singa_lite.budget_error import BudgetError
@@ -30,7 +31,7 @@ class PlannedNet(WalkedNet):
     """A net whose steps can be planned: what they would be is known. Base of `FeedForwardNet`, which says what loss,
     metric, device, dtype and seed are.
 
-    freeze: layers before this one do not train.
+    freeze: layers before this one do not train. micro_batches: in how many pieces a batch is trained on.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class PlannedNet(WalkedNet):
         self.loss = of_kind("loss", loss, Loss)
         self.metric = of_kind("metric", metric, Metric)
         self.freeze: str | None = None
+        self.micro_batches = 1
 
     @property
     def training_graph(self) -> Graph:
@@ -151,4 +153,5 @@ class PlannedNet(WalkedNet):
 
     def _train_step(self, objective: Objective, optimizer: Optimizer) -> TrainStep:
         self._check_names("training with freeze", [self.freeze])  # which may have changed since compile
-        return TrainStep(self, objective, optimizer, self.freeze)
+        compile_checks.micro_batches(self.ordered(), self.micro_batches, self.freeze)
+        return TrainStep(self, objective, optimizer, self.freeze, self.micro_batches)

@@ -28,6 +28,8 @@ def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
     attributes["wiring"] = json.dumps(wiring(net))
     if net.optimizer is not None:
         attributes |= {"optimizer": type(net.optimizer).__name__, "step": net.optimizer.step}
+        if net.optimizer.state_dtype is not None:
+            attributes["state_dtype"] = net.optimizer.state_dtype
     arrays = {path: LazyArray(t.shape, t.dtype, partial(to_numpy, t)) for path, t in tensors(net).items()}
     return Tree(arrays, attributes | {"entries": len(arrays)})
 
@@ -123,6 +125,13 @@ def _checked_step(snapshot: Tree, optimizer: Optimizer) -> int:
         raise SnapshotError(
             f"{snapshot.path}: wanted the state of optimizer {wanted}, received {found}; "
             "load(path, optimizer=False) takes parameters and state only"
+        )
+    kept = snapshot.attributes.get("state_dtype")
+    if kept != optimizer.state_dtype:
+        raise SnapshotError(
+            f"{snapshot.path}: wanted optimizer state of compile(state_dtype={optimizer.state_dtype!r}), received that "
+            f"of state_dtype={kept!r:.100}; compile with the file's, or load(path, optimizer=False), which takes "
+            "parameters and state only"
         )
     return step_of(snapshot)
 

@@ -18,6 +18,7 @@ from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
 from singa_lite.kernels.interface.update import Hyper
 from singa_lite.ops.op import common_device
+from singa_lite.optimizer import state_dtype
 from singa_lite.optimizer.one_step import OneStep
 from singa_lite.optimizer.rules import Rule, Rules, checked_rule
 from singa_lite.regularizer import Constraint, Regularizer
@@ -36,6 +37,7 @@ class Optimizer:
 
     schedule: may be exchanged at any time, also by its other name `lr`. step: how many steps have begun. state:
     {parameter's name, or the parameter itself where it has none: {slot: Tensor}}; made at a parameter's first update.
+    state_dtype: what `keep_state_as` was given last.
     """
 
     kernel: str
@@ -61,6 +63,7 @@ class Optimizer:
         self.settings: dict[str, float] = {}
         self.slots = self.kernel_slots
         self.state: dict[str | Tensor, dict[str, Tensor]] = {}
+        self.state_dtype: str | None = None
         general = checked_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)
         self._rules = Rules(general)
         self._rates: dict[Device, Tensor] = {}
@@ -118,6 +121,19 @@ class Optimizer:
     @lr.setter
     def lr(self, lr: LearningRate) -> None:
         self.schedule = lr
+
+    def keep_state_as(self, dtype: str | None) -> None:
+        """Keep state in fewer bits from now on; `compile(state_dtype=)` calls this. Results change: updates are done in
+        float32, and what they leave of state is rounded. Of float32 parameters only.
+
+        "bfloat16": 2 bytes an element, rounded up or down by chance so that the mean is right (state is uint16, its
+        bits). "int8": a byte an element and 4 for each block of at most 2048, by the dynamic tree quantization of
+        Dettmers and others (arXiv 2110.02861); parameters of fewer than 4096 elements keep theirs in float32. A block
+        of 8 bits in which one element is NaN or infinite is NaN as a whole. None: in the parameters' dtype.
+        ValueError for another name, for an optimizer that keeps no state, and for one that has state of another kind.
+        """
+        state_dtype.check(self, dtype)
+        self.state_dtype = dtype
 
     def serve(self, net: object) -> None:
         """Keep the steps and state of this net from now on. GraphError if there are some of another living net's.
@@ -209,8 +225,10 @@ class Optimizer:
         self._updated.add(key)
 
     def slot_form(self, slot: str, value: Tensor) -> tuple[Shape, DType]:
-        """Shape and dtype of a state tensor for a parameter: those of its value, but count is int64 ()."""
-        return ((), np.dtype(np.int64)) if slot == "count" else (value.shape, value.dtype)
+        """Shape and dtype of a state tensor for a parameter: by `state_dtype` those of its value; count is int64 ()."""
+        if slot == "count":
+            return (), np.dtype(np.int64)
+        return state_dtype.form(self.state_dtype, value.shape, value.dtype)
 
     def state_for(self, name: str | None, value: Tensor) -> dict[str, Tensor]:
         """The state of a parameter, {slot: Tensor} on value's device; made of zeros if there is none yet.

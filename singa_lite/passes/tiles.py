@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.interface.state_format import BLOCKED, Blocks
 from singa_lite.kernels.kernel_set import Settings
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
@@ -23,8 +24,9 @@ def tiled(program: Program) -> Program:
     That holds for a matrix product into a whole intermediate block of at least LEAST_TILES tiles that only element-wise
     updates use, standing one behind the other. The tiles are cut along the outermost axis of the gradient, so the sums
     over the batch are whole in each, and every element is updated once, with the same count of updates. A tile stays in
-    the cache between the product and the update: its gradient has at most the target's `tile_bytes`. New instructions
-    are numbered behind the others.
+    the cache between the product and the update: its gradient has at most the target's `tile_bytes`. State in blocks
+    of 8 bits is cut between blocks, into which rows are gathered; there a gradient with another outermost axis stays
+    whole. New instructions are numbered behind the others.
     """
     return _Tiling(program).result()
 
@@ -66,6 +68,8 @@ class _Tiling:
             instruction = self.instructions[user]
             if not SIGNATURES[instruction.kernel].facts.by_elements or not _is_whole(instruction, gradient):
                 return []
+            if _has_blocks(instruction) and _outermost(gradient) != 0:
+                return []
         changed = any(self.uses.is_written(block, step, users[-1]) for block in (a.block, b.block))
         return [] if changed else users
 
@@ -75,9 +79,12 @@ class _Tiling:
 
     def _tiles(self, product: Instruction, updates: Sequence[Instruction]) -> Iterator[Instruction]:
         gradient = product.writes[0]
-        axis = memory_order(gradient.shape, gradient.strides)[0]
+        axis = _outermost(gradient)
         extent = gradient.shape[axis]
         rows = max(1, self.tile_bytes * extent // gradient.nbytes)
+        if any(map(_has_blocks, updates)):
+            together = Blocks.of(gradient.shape).rows
+            rows = max(rows // together, 1) * together
         del self.sizes[gradient.block]
         for start in range(0, extent, rows):
             stop = min(start + rows, extent)
@@ -105,10 +112,7 @@ class _Tiling:
         self, update: Instruction, gradient: Operand, tile: Operand, axis: int, start: int, stop: int
     ) -> Iterator[Instruction]:
         """The update of one tile. All but the last count on a copy, so that each sees the count before the step."""
-        operands = [
-            operand if operand is None or operand.shape != gradient.shape else _narrow(operand, axis, start, stop)
-            for operand in update.operands
-        ]
+        operands = [_piece(operand, gradient, axis, start, stop) for operand in update.operands]
         operands = [
             tile if old is not None and old.block == gradient.block else new
             for old, new in zip(update.operands, operands, strict=True)
@@ -136,6 +140,24 @@ class _Tiling:
         kernel, settings = kernel or model.kernel, model.settings if settings is None else settings
         number, self.next_number = self.next_number, self.next_number + 1
         return self.program.target.call(model, kernel, operands, settings, number)
+
+
+def _outermost(gradient: Operand) -> int:
+    """The axis that tiles are cut along."""
+    return memory_order(gradient.shape, gradient.strides)[0]
+
+
+def _has_blocks(instruction: Instruction) -> bool:
+    """Whether it is an update of state that is kept in blocks of 8 bits."""
+    return any(operand is not None and operand.dtype == BLOCKED for operand in instruction.operands)
+
+
+def _piece(operand: Operand | None, gradient: Operand, axis: int, start: int, stop: int) -> Operand | None:
+    """What of an update's operand goes with the gradient's rows from start to stop."""
+    if operand is not None and operand.dtype == BLOCKED:
+        cut = Blocks.of(gradient.shape)
+        return _narrow(operand, 0, start // cut.rows, cut.groups(stop))
+    return operand if operand is None or operand.shape != gradient.shape else _narrow(operand, axis, start, stop)
 
 
 def _is_whole(instruction: Instruction, gradient: Operand) -> bool:

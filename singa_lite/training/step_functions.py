@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from singa_lite.criterion import Criterion
@@ -12,12 +12,9 @@ from singa_lite.layer_graph import LayerGraph
 from singa_lite.optimizer import Optimizer
 from singa_lite.run import Run, nothing
 from singa_lite.tensor import Tensor
+from singa_lite.training.micro_batches import Fed, GradientSums, added, added_metrics, cut
 from singa_lite.training.objective import MetricValues, Objective
 from singa_lite.watch import Watch
-
-#: {"input": {input layer: batch}, "target": {output layer: targets}}, on the layers' device.
-Fed = Mapping[str, dict[str, Tensor]]
-
 
 #: (loss, metric) of a batch.
 Values: TypeAlias = tuple[Tensor, MetricValues]
@@ -86,25 +83,34 @@ class EvaluateStep(StepFunction[Values]):
 class TrainStep(EvaluateStep):
     """Forward, loss, and each layer's update as soon as its gradients are there; (loss, metric) from before it.
 
-    freeze: layers before this one, in topological order, do not train.
+    freeze: layers before this one, in topological order, do not train. micro_batches: in how many pieces the batch goes
+    forward and back; what each piece's gradients are of the whole batch's mean adds up, and is applied once.
     """
 
     kind = "train"
 
-    def __init__(self, layers: LayerGraph, objective: Objective, optimizer: Optimizer, freeze: str | None) -> None:
+    def __init__(
+        self,
+        layers: LayerGraph,
+        objective: Objective,
+        optimizer: Optimizer,
+        freeze: str | None,
+        micro_batches: int = 1,
+    ) -> None:
         super().__init__(layers, objective)
         self.optimizer = optimizer
         self.freeze = freeze
-        self._run: Run | None = None
+        self.micro_batches = micro_batches
+        self._updating: Run | None = None
 
     @property
     def stopped_at(self) -> str:
-        """The layer at which the walk back stands, "" before its first gradients and after its end."""
-        return self._run.stopped_at if self._run is not None else ""
+        """The layer at which the walk back that updates stands, "" before its first gradients and after its end."""
+        return self._updating.stopped_at if self._updating is not None else ""
 
     @property
     def key(self) -> tuple[Hashable, ...]:
-        return *super().key, id(self.optimizer), self.freeze
+        return *super().key, id(self.optimizer), self.freeze, self.micro_batches
 
     def watch(self) -> Watch:
         made_by = [self.optimizer, *self.layers.layers.values(), *self.criteria]
@@ -115,23 +121,46 @@ class TrainStep(EvaluateStep):
 
     def operations(self, fed: Fed, changing: Callable[[], object] = nothing) -> Values:
         """changing: called before the first change of a parameter or a layer's state, and perhaps again."""
-        layers, objective = self.layers, self.objective
-        self._run = Run(layers.ordered(), layers.device, layers.dtype, True, self.freeze, changing)
-        out = self._run.forward(dict(fed["input"]), ())
-        values = objective.loss(True, out, fed["target"]), objective.metric(out, fed["target"])
-        del out, fed  # nothing of the batch outlives its last use, where the caller does not hold it
-        self._update(self._run, objective.backward(), changing)
+        pieces, sums = cut(fed, self.micro_batches), GradientSums()
+        del fed
+        share = pieces[0].share
+        run = self._run(changing)
+        values = self._forward(run, pieces.pop(0).fed)
+        if pieces:
+            values = added(None, values[0], share), added_metrics(None, values[1], share)
+        while pieces:
+            for name, _, gradient in self._gradients(run, share):
+                with self.layers.device.scope(layer=name.partition("/")[0]):
+                    sums.add(name, gradient)
+            share, run = pieces[0].share, self._run(changing)
+            loss, metric = self._forward(run, pieces.pop(0).fed)
+            values = added(values[0], loss, share), added_metrics(values[1], metric, share)
+        self._update(run, share, sums, changing)
         return values
 
-    def _update(self, run: Run, derivatives: dict[str, Tensor], changing: Callable[[], object]) -> None:
-        """Drain backward, and update each layer's parameters in its turn."""
-        walk, begun = run.backward({name: [dy] for name, dy in derivatives.items()}, frozenset(), None), False
+    def _run(self, changing: Callable[[], object]) -> Run:
+        layers = self.layers
+        return Run(layers.ordered(), layers.device, layers.dtype, True, self.freeze, changing)
+
+    def _forward(self, run: Run, fed: Fed) -> Values:
+        out = run.forward(dict(fed["input"]), ())
+        return self.objective.loss(True, out, fed["target"]), self.objective.metric(out, fed["target"])
+
+    def _gradients(self, run: Run, share: float) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """(name, parameter, gradient) on the walk back over a piece with this share of the batch."""
+        derivatives = self.objective.backward(share)
+        walk = run.backward({name: [dy] for name, dy in derivatives.items()}, frozenset(), None)
         del derivatives
         for names, values, gradients, _ in walk:
-            for name, value, gradient in zip(names, values, gradients, strict=True):
-                if not begun:  # not before the first gradient: an error until then must not count a step
-                    self.optimizer.begin_step()
-                    changing()
-                    begun = True
-                with self.layers.device.scope(layer=name.partition("/")[0]):
-                    self.optimizer.update(name, value, gradient)
+            yield from zip(names, values, gradients, strict=True)
+
+    def _update(self, run: Run, share: float, sums: GradientSums, changing: Callable[[], object]) -> None:
+        """Drain backward, and update each layer's parameters in its turn."""
+        self._updating, begun = run, False
+        for name, value, gradient in self._gradients(run, share):
+            if not begun:  # not before the first gradient: an error until then must not count a step
+                self.optimizer.begin_step()
+                changing()
+                begun = True
+            with self.layers.device.scope(layer=name.partition("/")[0]):
+                self.optimizer.update(name, value, sums.total(name, gradient))

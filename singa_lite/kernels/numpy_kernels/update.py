@@ -9,21 +9,21 @@ import numpy as np
 from singa_lite.array_types import Array
 from singa_lite.kernels.interface.update import AdaGradHyper, AdamHyper, RmsPropHyper, SgdHyper
 from singa_lite.kernels.numpy_kernels.boxes import shaped
+from singa_lite.kernels.numpy_kernels.opened_state import Kept, opened, scratch_bytes
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
 
 _ONE = Temporaries(floats=1)
-_TWO = Temporaries(floats=2)
 
 
-@scratch(_TWO.bytes)
+@scratch(scratch_bytes)
 def sgd(
     gradient: Array, rate: Array, value: Array, velocity: Array | None, count: Array, *, hyper: SgdHyper, scratch: Bytes
 ) -> None:
     """torch.optim.SGD's step."""
     is_first, lr = _count_up(count) == 1, float(rate) * hyper.lr_mult
-    arrays = (gradient, value) if velocity is None else (gradient, value, velocity)
-    for piece, target, *state, decayed, temporary in _TWO.blocks(scratch, *arrays):
+    kept = () if velocity is None else (Kept(velocity),)
+    for piece, target, *state, decayed, temporary in opened(scratch, int(count), gradient, value, *kept):
         step = _decayed(piece, target, hyper.weight_decay, decayed)
         for moving in state:
             if is_first:
@@ -39,7 +39,7 @@ def sgd(
         _add_scaled(target, step, -lr, temporary)
 
 
-@scratch(_TWO.bytes)
+@scratch(scratch_bytes)
 def rms_prop(
     gradient: Array,
     rate: Array,
@@ -51,27 +51,27 @@ def rms_prop(
     scratch: Bytes,
 ) -> None:
     """torch.optim.RMSprop's step, alpha called rho."""
-    _count_up(count)
-    for piece, target, average, decayed, temporary in _TWO.blocks(scratch, gradient, value, square_average):
+    t, kept = _count_up(count), Kept(square_average, squares=True)
+    for piece, target, average, decayed, temporary in opened(scratch, t, gradient, value, kept):
         g = _decayed(piece, target, hyper.weight_decay, decayed)
         np.multiply(average, hyper.rho, out=average)
         _add_scaled_square(average, g, 1 - hyper.rho, temporary)
         _subtract_ratio(target, g, average, float(rate) * hyper.lr_mult, 1.0, hyper.epsilon, temporary)
 
 
-@scratch(_TWO.bytes)
+@scratch(scratch_bytes)
 def ada_grad(
     gradient: Array, rate: Array, value: Array, square_sum: Array, count: Array, *, hyper: AdaGradHyper, scratch: Bytes
 ) -> None:
     """torch.optim.Adagrad's step."""
-    _count_up(count)
-    for piece, target, total, decayed, temporary in _TWO.blocks(scratch, gradient, value, square_sum):
+    t, kept = _count_up(count), Kept(square_sum, squares=True)
+    for piece, target, total, decayed, temporary in opened(scratch, t, gradient, value, kept):
         g = _decayed(piece, target, hyper.weight_decay, decayed)
         _add_scaled_square(total, g, 1.0, temporary)
         _subtract_ratio(target, g, total, float(rate) * hyper.lr_mult, 1.0, hyper.epsilon, temporary)
 
 
-@scratch(_TWO.bytes)
+@scratch(scratch_bytes)
 def adam(
     gradient: Array,
     rate: Array,
@@ -86,8 +86,8 @@ def adam(
     """torch.optim.Adam's step, or AdamW's if decoupled."""
     t, lr = _count_up(count), float(rate) * hyper.lr_mult
     shrink = 1 - lr * hyper.weight_decay if hyper.decoupled else 1.0
-    arrays = gradient, value, first_moment, second_moment
-    for piece, target, first, second, decayed, temporary in _TWO.blocks(scratch, *arrays):
+    kept = Kept(first_moment), Kept(second_moment, squares=True)
+    for piece, target, first, second, decayed, temporary in opened(scratch, t, gradient, value, *kept):
         if shrink != 1:
             np.multiply(target, shrink, out=target)
         g = _decayed(piece, target, hyper.coupled_decay, decayed)

@@ -1,0 +1,55 @@
+"""In how many bits an optimizer keeps its state: its form for a parameter, and whether it can be kept so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Protocol
+
+import numpy as np
+
+from singa_lite.array_types import DType
+from singa_lite.kernels.interface.state_format import BFLOAT16, BLOCKED, LEAST_ELEMENTS, blocked_shape
+from singa_lite.tensor import Shape
+
+NAMES = ("bfloat16", "int8")
+
+
+class Keeping(Protocol):
+    """What the check needs of an optimizer."""
+
+    slots: tuple[str, ...]
+    state_dtype: str | None
+
+    @property
+    def state(self) -> Mapping[object, object]: ...
+
+
+def form(state_dtype: str | None, shape: Shape, dtype: DType) -> tuple[Shape, DType]:
+    """Shape and dtype of a state tensor for a parameter of this shape and dtype, see `Optimizer.keep_state_as`."""
+    if state_dtype == "bfloat16":
+        return shape, BFLOAT16
+    if state_dtype == "int8" and prod(shape) >= LEAST_ELEMENTS:
+        return blocked_shape(shape), BLOCKED
+    return shape, dtype
+
+
+def check(optimizer: Keeping, given: object, dtype: DType | None = None) -> None:
+    """ValueError unless the optimizer's state can be kept so from now on. dtype: of the parameters, where it is known.
+
+    TypeError for what is no name.
+    """
+    what = f"{type(optimizer).__name__} state_dtype"
+    if given is not None and not isinstance(given, str):
+        raise TypeError(f"{what}: wanted one of {NAMES} or None, received {given!r:.100}")
+    if given is not None and given not in NAMES:
+        raise ValueError(f"{what}: wanted one of {NAMES} or None, received {given!r:.100}")
+    if given is not None and optimizer.slots == ("count",):
+        raise ValueError(f"{what}: wanted an optimizer that keeps state, such as SGD(momentum=0.9), received {given!r}")
+    if given is not None and dtype is not None and dtype != np.float32:
+        raise ValueError(f"{what}: wanted parameters in float32 beside {given!r}, received {dtype}")
+    if optimizer.state and given != optimizer.state_dtype:
+        raise ValueError(
+            f"{what}: wanted {optimizer.state_dtype!r}, as which it keeps the state that it has, received {given!r}; "
+            "a new optimizer begins with none"
+        )

@@ -1,0 +1,93 @@
+"""Micro-batches: a batch in pieces, whose gradients are added up and applied once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from singa_lite.autograd import add, no_grad, scale
+from singa_lite.device import device_of
+from singa_lite.graph import Phase
+from singa_lite.tensor import Tensor
+from singa_lite.training.objective import MetricValues
+
+#: {"input": {input layer: batch}, "target": {output layer: targets}}, on the layers' device.
+Fed = Mapping[str, dict[str, Tensor]]
+
+
+class Piece(NamedTuple):
+    """Some samples of a batch. share: how many they are, as a share of the batch."""
+
+    fed: Fed
+    share: float
+
+
+def cut(fed: Fed, count: int) -> list[Piece]:
+    """The batch in so many pieces, as equal as can be and the larger ones first; in fewer if it has fewer samples.
+
+    The pieces are views of the batch; one piece is the batch itself.
+    """
+    samples = next(iter(fed["input"].values())).shape[0]
+    count = min(count, samples)
+    if count == 1:
+        return [Piece(fed, 1.0)]
+    borders = [0]
+    for number in range(count):
+        borders.append(borders[-1] + samples // count + (number < samples % count))
+    return [
+        Piece({kind: {n: _rows(t, start, stop) for n, t in named.items()} for kind, named in fed.items()}, share)
+        for start, stop in pairwise(borders)
+        for share in ((stop - start) / samples,)
+    ]
+
+
+def _rows(tensor: Tensor, start: int, stop: int) -> Tensor:
+    rows = tensor.view((stop - start, *tensor.shape[1:]), tensor.strides, start * tensor.strides[0])
+    rows.layout = tensor.layout
+    return rows
+
+
+class GradientSums:
+    """Gradients of a batch's pieces, added up by the parameter's name until the last piece's are there."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+
+    def add(self, name: str, gradient: Tensor) -> None:
+        """Add a piece's gradient. The first one is kept as it is, unless others may lie over its bytes too."""
+        device = device_of(gradient)
+        with device.scope(Phase.GRADIENT):
+            if name in self._sums:
+                device.run("add_scaled", gradient, self._sums[name], alpha=1.0)
+            elif self._is_alone(gradient):
+                self._sums[name] = gradient.detach()
+            else:
+                self._sums[name] = device.empty(gradient.shape, gradient.dtype, gradient.memory_order())
+                device.run("copy", gradient, self._sums[name])
+
+    def total(self, name: str, gradient: Tensor) -> Tensor:
+        """The sum with the last piece's gradient, and no longer kept here."""
+        if name not in self._sums:
+            return gradient
+        self.add(name, gradient)
+        return self._sums.pop(name)
+
+    def _is_alone(self, gradient: Tensor) -> bool:
+        block = gradient.block
+        return block.nbytes == gradient.nbytes and all(block is not kept.block for kept in self._sums.values())
+
+
+def added(whole: Tensor | None, part: Tensor, share: float) -> Tensor:
+    """The whole so far, and a piece's mean by its share of the batch."""
+    with no_grad():
+        weighted = scale(part, share)
+        return weighted if whole is None else add(whole, weighted)
+
+
+def added_metrics(whole: MetricValues, part: MetricValues, share: float) -> MetricValues:
+    """As `added`, for each metric there is."""
+    if isinstance(part, dict):
+        before = whole if isinstance(whole, dict) else {}
+        return {name: added(before.get(name), value, share) for name, value in part.items()}
+    return None if part is None else added(whole if isinstance(whole, Tensor) else None, part, share)

@@ -1,0 +1,275 @@
+"""compile(state_dtype=): optimizer state in bfloat16 or 8 bits; trains alike, counts truly, loads back to the bit."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nets import bits, state_of
+from singa_lite import FeedForwardNet, autograd, device, layers, loss, metric, optimizer, tensor
+from singa_lite.errors import SnapshotError
+from singa_lite.kernels.interface.state_format import Blocks, blocked_shape
+
+SETS = ("numpy", "onednn")
+KINDS = ("bfloat16", "int8")
+OPTIMIZERS: dict[str, Callable[[], optimizer.Optimizer]] = {
+    "momentum": lambda: optimizer.SGD(lr=0.05, momentum=0.9),
+    "rms_prop": lambda: optimizer.RMSProp(lr=0.001, rho=0.99),
+    "ada_grad": lambda: optimizer.AdaGrad(lr=0.01),
+    "adam": lambda: optimizer.Adam(lr=0.001),
+    "adam_w": lambda: optimizer.AdamW(lr=0.001),
+}
+
+
+def classifier(kernels: str = "numpy", opt: str = "adam", **compiling: Any) -> FeedForwardNet:
+    """Convolutions, whose weights a kernel set may lay out its own way, and dense layers."""
+    try:
+        on = device.new_cpu(kernels=kernels)
+    except device.DeviceError as error:  # says what brings the library
+        pytest.skip(str(error))
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device=on, seed=4)
+    net.add(layers.Conv2D("first", 12, 3, input_sample_shape=(3, 6, 7)))
+    net.add(layers.Activation("relu1"))
+    net.add(layers.Conv2D("second", 45, 3))
+    net.add(layers.Activation("relu2"))
+    net.add(layers.GlobalAvgPooling2D("mean"))
+    net.add(layers.Dense("wide", 131))
+    net.add(layers.Activation("relu3"))
+    net.add(layers.Dense("scores", 5))
+    net.compile(OPTIMIZERS[opt](), **compiling)
+    return net
+
+
+def batch(step: int, count: int = 16) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures of a class have a patch of their own brighter."""
+    rng = np.random.default_rng(step)
+    y = rng.integers(0, 5, count)
+    x = rng.standard_normal((count, 3, 6, 7), dtype=np.float32)
+    for picture, label in zip(x, y, strict=True):
+        picture[label % 3] += 0.5 * label
+    return x, y
+
+
+def trained(net: FeedForwardNet, start: int = 0, stop: int = 3) -> list[float]:
+    return [float(net.train_one_batch(*batch(step))[0]) for step in range(start, stop)]
+
+
+def state_bytes(net: FeedForwardNet) -> int:
+    return sum(t.nbytes for slots in net.optimizer.state.values() for name, t in slots.items() if name != "count")
+
+
+@pytest.mark.parametrize("opt", OPTIMIZERS)
+def test_training_goes_as_with_float32_state(opt):
+    wanted = np.array(trained(classifier(opt=opt), stop=120))
+    assert wanted[-20:].mean() < 0.7 * wanted[:5].mean()
+    for kind in KINDS:
+        got = np.array(trained(classifier(opt=opt, state_dtype=kind), stop=120))
+        assert (got != wanted).any()
+        assert abs(got[-40:].mean() - wanted[-40:].mean()) < 0.08 * wanted[:5].mean()
+
+
+@pytest.mark.parametrize("kernels", SETS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_recorded_eager_planned_and_budgeted_give_equal_bits(kernels, kind, monkeypatch):
+    def run(**compiling: Any) -> Any:
+        net = classifier(kernels, state_dtype=kind, **compiling)
+        return trained(net), state_of(net)
+
+    planned = run()
+    assert run(graph=False) == planned
+    curve = classifier(kernels, state_dtype=kind).budget_curve(16)
+    assert run(memory_budget=curve[-1][0]) == planned
+    monkeypatch.setenv("SINGA_LITE_PLAN", "off")
+    assert run() == planned
+
+
+@pytest.mark.parametrize("opt", OPTIMIZERS)
+def test_a_plan_counts_the_bytes_that_state_really_has(opt):
+    plans, nets = {}, {}
+    for kind in (None, *KINDS):
+        net = nets[kind] = classifier(opt=opt, state_dtype=kind)
+        plans[kind] = net.plan_batch(16)
+        trained(net, stop=1)
+        assert net.memory_plan.by_role["state"] == plans[kind].by_role["state"] >= state_bytes(net)
+    parameters = sum(v.nbytes for v in nets[None].param_values())
+    slots = state_bytes(nets[None]) // parameters
+    assert state_bytes(nets["bfloat16"]) == slots * parameters // 2
+    large = [v for v in nets[None].param_values() if v.size() >= 4096]
+    assert {v.name for v in large} == {"second/weight", "wide/weight"}
+    left = sum(v.nbytes for v in nets[None].param_values()) - sum(v.nbytes for v in large)
+    assert state_bytes(nets["int8"]) == slots * (left + sum(prod(blocked_shape(v.shape)) for v in large))
+    for kind in KINDS:
+        saved = state_bytes(nets[None]) - state_bytes(nets[kind])
+        assert plans[None].by_role["state"] - plans[kind].by_role["state"] == saved
+
+
+def test_values_of_the_first_steps_are_those_of_pytorch():
+    """The first update of each kind has no rounded state behind it yet."""
+    torch = pytest.importorskip("torch")
+    makers = {
+        "momentum": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9),
+        "rms_prop": lambda p: torch.optim.RMSprop(p, 0.001, alpha=0.99),
+        "ada_grad": lambda p: torch.optim.Adagrad(p, 0.01),
+        "adam": lambda p: torch.optim.Adam(p, 0.001),
+        "adam_w": lambda p: torch.optim.AdamW(p, 0.001),
+    }
+    rng = np.random.default_rng(0)
+    first, gradient = rng.standard_normal((2, 70, 67)).astype(np.float32)
+    for kind in KINDS:
+        for name, make in makers.items():
+            peer, value = torch.tensor(first.copy(), requires_grad=True), tensor.from_numpy(first)
+            peer.grad = torch.tensor(gradient)
+            make([peer]).step()
+            opt = OPTIMIZERS[name]()
+            opt.keep_state_as(kind)
+            opt.update("w", value, tensor.from_numpy(gradient))
+            np.testing.assert_allclose(tensor.to_numpy(value), peer.detach().numpy(), rtol=0, atol=2e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("opt", ["momentum", "adam"])
+@pytest.mark.parametrize("width", [37, 600, 2500])
+def test_a_large_gradient_by_tiles_gives_equal_bits(kind, opt, width):
+    """Of whole numbers, whose product has no rounding: what differs could only be the update."""
+
+    def run(tile_bytes: int) -> Any:
+        on = device.new_cpu(kernels="numpy")
+        on.kernels.tile_bytes = tile_bytes
+        rng = np.random.default_rng(0)
+        x = tensor.from_numpy(rng.integers(-3, 4, (9, 331)).astype(np.float32), on)
+        dy = tensor.from_numpy(rng.integers(-3, 4, (9, width)).astype(np.float32), on)
+        value = tensor.from_numpy(rng.standard_normal((331, width), dtype=np.float32), on)
+        opti = OPTIMIZERS[opt]()
+        opti.keep_state_as(kind)
+        opti.state_for("w", value)
+        with on.recording() as graph:
+            gradient = on.empty((331, width))
+            on.run("matmul", x, dy, gradient, transpose_a=True, transpose_b=False)
+            opti.update("w", value, gradient)
+            del gradient
+        for _ in range(3):
+            graph.run()
+        used = [i.kernel for i in graph.memory_plan.placed.planned.instructions]
+        return used.count(opti.kernel), [bits(value), {name: bits(t) for name, t in opti.state["w"].items()}]
+
+    try:
+        kernels = device.new_cpu(kernels="numpy").kernels
+        before = kernels.tile_bytes
+        (one, whole), (many, tiled) = run(1 << 30), run(331 * width * 4 // 5)
+    finally:
+        kernels.tile_bytes = before
+    assert one == 1
+    assert many > 3
+    assert tiled == whole
+    assert Blocks.of((331, width)).rows == {37: 55, 600: 3, 2500: 1}[width]
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".safetensors"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kernels", SETS)
+def test_a_snapshot_loads_back_to_the_bit_and_goes_on(tmp_path, suffix, kind, kernels):
+    net = classifier(kernels, state_dtype=kind)
+    trained(net)
+    path = tmp_path / f"net{suffix}"
+    net.save(path)
+    again = classifier(kernels, state_dtype=kind)
+    again.load(path)
+    assert state_of(again) == state_of(net)
+    assert trained(again, 3, 6) == trained(net, 3, 6)
+    assert state_of(again) == state_of(net)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_snapshot_of_one_kernel_set_means_the_same_to_another(tmp_path, kind):
+    """Though they lay out weights otherwise: what goes on from it goes on alike."""
+    nets = [classifier(kernels, state_dtype=kind) for kernels in SETS]
+    trained(nets[0])
+    nets[0].save(tmp_path / "net.h5")
+    nets[1].load(tmp_path / "net.h5")
+    np.testing.assert_allclose(trained(nets[1], 3, 6), trained(nets[0], 3, 6), rtol=1e-4)
+
+
+@pytest.mark.parametrize("file, wanted", [(None, "int8"), ("int8", None), ("bfloat16", "int8"), ("int8", "bfloat16")])
+def test_state_of_another_kind_is_refused_and_changes_nothing(tmp_path, file, wanted):
+    net = classifier(state_dtype=file)
+    trained(net)
+    net.save(tmp_path / "net.h5")
+    other = classifier(state_dtype=wanted)
+    trained(other, stop=1)
+    before = state_of(other)
+    text = f"wanted optimizer state of compile(state_dtype={wanted!r}), received that of state_dtype={file!r}"
+    with pytest.raises(SnapshotError, match=re.escape(text)):
+        other.load(tmp_path / "net.h5")
+    assert state_of(other) == before
+    other.load(tmp_path / "net.h5", optimizer=False)
+    assert bits(other.parameters()["wide/weight"]) == bits(net.parameters()["wide/weight"])
+
+
+def test_a_copy_of_a_net_goes_on_alike():
+    net = classifier(state_dtype="int8")
+    trained(net)
+    twin = copy.deepcopy(net)
+    assert trained(twin, 3, 6) == trained(net, 3, 6)
+    assert state_of(twin) == state_of(net)
+
+
+def test_a_net_compiled_anew_with_a_new_optimizer_begins_with_no_state():
+    net = classifier(state_dtype="int8")
+    trained(net, stop=1)
+    net.compile(optimizer.Adam(), state_dtype="bfloat16")
+    trained(net, stop=1)
+    assert tensor.to_numpy(net.optimizer.state["wide/weight"]["first_moment"]).dtype == np.uint16
+
+
+def test_expressions_without_a_net_keep_state_so_too():
+    opt = optimizer.SGD(lr=0.1, momentum=0.9)
+    opt.keep_state_as("bfloat16")
+    w = tensor.from_numpy(np.ones((3, 2), np.float32))
+    w.stores_grad = True
+    for parameter, gradient in autograd.backward(autograd.reduce_mean(autograd.multiply(w, w))):
+        opt.update(None, parameter, gradient)
+    assert tensor.to_numpy(opt.state[w]["velocity"]).dtype == np.uint16
+
+
+SGD = optimizer.SGD
+REFUSED: dict[str, tuple[Any, Any, type[Exception], str]] = {
+    "a name that is none": (optimizer.Adam, "float8", ValueError, "('bfloat16', 'int8') or None, received 'float8'"),
+    "the parameters' own": (optimizer.Adam, "float32", ValueError, "or None, received 'float32'"),
+    "NumPy's dtype": (optimizer.Adam, np.int8, TypeError, "or None, received <class 'numpy.int8'>"),
+    "a number": (optimizer.Adam, 8, TypeError, "or None, received 8"),
+    "no state to keep": (SGD, "int8", ValueError, "SGD state_dtype: wanted an optimizer that keeps state, such as"),
+}
+
+
+@pytest.mark.parametrize("opt, given, error, text", REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_kept_so_is_refused_at_compile(opt, given, error, text):
+    net = classifier()
+    before, compiled_with = state_of(net), net.optimizer
+    with pytest.raises(error, match=re.escape(text)):
+        net.compile(opt(), state_dtype=given)
+    assert state_of(net) == before
+    assert net.optimizer is compiled_with
+
+
+def test_parameters_of_another_dtype_are_refused():
+    net = FeedForwardNet(loss.SquaredError(), dtype=np.float64)
+    net.add(layers.Dense("a", 2, input_sample_shape=(3,)))
+    with pytest.raises(ValueError, match=r"Adam state_dtype: wanted parameters in float32 beside 'int8', received fl"):
+        net.compile(optimizer.Adam(), state_dtype="int8")
+
+
+def test_state_that_is_there_keeps_its_kind():
+    net = classifier(state_dtype="int8")
+    trained(net, stop=1)
+    for other in (None, "bfloat16"):
+        with pytest.raises(ValueError, match=f"wanted 'int8', as which it keeps the state .* received {other!r}"):
+            net.compile(net.optimizer, state_dtype=other)
+    net.compile(net.optimizer, state_dtype="int8")
+    trained(net, 1, 2)
