@@ -75,7 +75,8 @@ class FeedForwardNet(LayerGraph, Unique):
         made = type(self).__new__(type(self))
         memo[id(self)] = made
         vars(made).update({name: deepcopy(value, memo) for name, value in vars(self).items() if name != "_trainer"})
-        made._trainer = Trainer(Steps(made, self._steps.graph, self._steps.fuse))
+        steps = self._steps
+        made._trainer = Trainer(Steps(made, steps.graph, steps.fuse, steps.budget, steps.arena.offload))
         if made.optimizer is not None:
             made.optimizer.serve(made)
         return made
@@ -85,6 +86,7 @@ class FeedForwardNet(LayerGraph, Unique):
         trainer = self._trainer
         trainer.check_whole("to_device")
         to = devices.get(device)
+        compile_checks.offload_place(trainer.steps.arena.offload, to)
         trainer.left_at = "(while the net was being moved to another device)"
         trainer.steps = trainer.steps.anew()  # recorded steps are bound to the old device
         for node in self.ordered():
@@ -193,6 +195,7 @@ class FeedForwardNet(LayerGraph, Unique):
         fuse: bool = True,
         freeze: str | None = None,
         memory_budget: int | str | None = None,
+        offload: str | PathLike[str] | None = None,
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor.
 
@@ -206,6 +209,12 @@ class FeedForwardNet(LayerGraph, Unique):
         outputs, the arena and what the pool adds, of each recorded step. Values are dropped and computed again where
         they are needed, for the least time that is found; results are equal, bit for bit. PlanError at the first batch,
         or of `plan_batch`, names the least total that was found, where the budget is below it.
+
+        offload: a second means to keep the budget, only where it is asked for: values of the forward part are also
+        copied out of the arena and back before backward reads them, whatever takes less time; results stay equal, bit
+        for bit. On a GPU "host": pinned memory of the host, beside computing. On a CPU a folder, for a temporary file
+        that has no name: seldom worth it, see docs/budget.md. No budget counts these bytes, `plan.host_bytes` says how
+        many. OSError for a folder in which no file can be made, and at the first batch where its disk is full.
         """
         compile_checks.check_optimizer(optimizer)
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
@@ -218,7 +227,8 @@ class FeedForwardNet(LayerGraph, Unique):
         budget = None if memory_budget is None else memory_size("compile memory_budget", memory_budget)
         if budget is not None and not graph:
             raise ValueError("compile memory_budget: wanted graph=True, as it is kept by planning recorded steps")
-        steps = Steps(self, graph, fuse, budget)
+        where = compile_checks.offload_of(offload, budget, self.device)
+        steps = Steps(self, graph, fuse, budget, where)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
         self.loss, self.metric, self.freeze = loss, metric, freeze
         self._trainer.steps, self.optimizer = steps, optimizer

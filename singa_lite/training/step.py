@@ -33,22 +33,25 @@ class Steps(Unique):
     """How a batch is done. Its recorded steps share one arena and one buffer for what they are fed, as they never run
     at the same time; those that were used least recently are forgotten.
 
-    layers: the net's; graph: record and replay, or do each operation at once; fuse, budget: see `Graph`.
+    layers: the net's; graph: record and replay, or do each operation at once; fuse, budget: see `Graph`; offload: see
+    `Arena`.
     """
 
-    def __init__(self, layers: LayerGraph, graph: bool, fuse: bool = True, budget: int | None = None) -> None:
+    def __init__(
+        self, layers: LayerGraph, graph: bool, fuse: bool = True, budget: int | None = None, offload: str = ""
+    ) -> None:
         self.layers = layers
         self.graph = graph
         self.fuse = fuse
         self.budget = budget
-        self.arena = Arena(layers.device)
+        self.arena = Arena(layers.device, offload)
         self.feeds = FeedBuffer(self.arena)
         self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
 
     def anew(self) -> Steps:
         """As these, on the device where the layers are now, with nothing recorded."""
-        return Steps(self.layers, self.graph, self.fuse, self.budget)
+        return Steps(self.layers, self.graph, self.fuse, self.budget, self.arena.offload)
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
@@ -115,7 +118,7 @@ class Steps(Unique):
         budget: see `Graph`; it need not be that of the steps that run.
         """
         device = self.layers.device
-        with device.recording(Arena(device), self.fuse, budget) as graph:
+        with device.recording(Arena(device, self.arena.offload), self.fuse, budget) as graph:
             tensors = {
                 kind: {name: _fed(device.empty, device, *form) for name, form in given.items()}
                 for kind, given in forms.items()
