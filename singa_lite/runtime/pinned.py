@@ -10,6 +10,7 @@ program says so. In a capture the side streams join by these events, and a copy 
 
 from __future__ import annotations
 
+from singa_lite.runtime.capture import Joint
 from singa_lite.runtime.cupy_types import Cupy, CupyArray, Event, Stream
 from singa_lite.runtime.host_memory import Copying
 
@@ -48,7 +49,7 @@ class PinnedMemory:
         def end() -> None:
             main.wait_event(done)
 
-        return Copying(begin, end)
+        return Copying(Joint(begin), Joint(end))
 
     def _event(self) -> Event:
         event: Event = self._cupy.cuda.Event(disable_timing=True)
