@@ -39,7 +39,9 @@ def offload_of(given: object, budget: int | None, device: Device) -> str:
     if not isinstance(given, str | PathLike) or not isinstance(where := fspath(given), str):
         raise TypeError(f'compile offload: wanted "host" (on a GPU) or a folder (on a CPU), received {given!r}')
     if budget is None:
-        raise ValueError(f"compile offload: wanted a memory_budget beside it, which it helps to keep, received {where!r}")
+        raise ValueError(
+            f"compile offload: wanted a memory_budget beside it, which it helps to keep, received {where!r}"
+        )
     if not where:
         raise ValueError('compile offload: wanted "host" (on a GPU) or a folder (on a CPU), received no text')
     return offload_place(where, device)

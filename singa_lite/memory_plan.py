@@ -181,8 +181,8 @@ class MemoryPlan:
 
     def _offloaded(self) -> str:
         return (
-            f"{self.offloaded} values, {_short(self.offloaded_bytes)}, through {_short(self.host_bytes)} of host memory; "
-            f"estimated {self.estimated_slowdown:.1%} of the step's time, repeats among it"
+            f"{self.offloaded} values, {_short(self.offloaded_bytes)}, through {_short(self.host_bytes)} of host "
+            f"memory; estimated {self.estimated_slowdown:.1%} of the step's time, repeats among it"
         )
 
     def _gained(self) -> str:

@@ -13,7 +13,7 @@ Bytes = tuple[int, Sequence[Box]]
 
 
 class InFlight:
-    """Copies that were begun and not waited for, by the block that they write: when they read and write is not known."""
+    """Copies that were begun and not waited for: they read and write at times that nobody knows."""
 
     def __init__(self) -> None:
         self._open: dict[int, tuple[Instruction, Bytes, Bytes]] = {}

@@ -16,7 +16,6 @@ from singa_lite.passes.program import Program, floor, live_bytes
 from singa_lite.passes.time_model import seconds
 from singa_lite.passes.transfer_times import waiting
 from singa_lite.passes.transfers import Offload, Timetable, rewritten
-from singa_lite.runtime.host_memory import Link
 
 #: Smaller values are not copied.
 LEAST_BYTES = 1 << 14
@@ -40,7 +39,8 @@ def offloaded(program: Program) -> Program:
             costs[offloads] = _cost(rewritten(program, offloads), limit)
         if costs[offloads] == (0, 0.0):
             break
-    return rewritten(program, min(costs, key=lambda offloads: costs[offloads]))
+    cheapest = min(costs, key=costs.__getitem__)
+    return rewritten(program, cheapest)
 
 
 def _candidates(choice: _Choice) -> Iterator[tuple[Offload, ...]]:

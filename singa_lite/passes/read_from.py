@@ -35,7 +35,6 @@ from singa_lite.passes.in_flight import InFlight
 from singa_lite.passes.program import Program
 from singa_lite.tensor import Shape
 
-
 #: Where host memory begins, in the addresses of the arena: behind any arena.
 HOST = 1 << 62
 NO_OFFSETS: Mapping[int, int] = MappingProxyType({})

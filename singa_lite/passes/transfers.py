@@ -138,9 +138,7 @@ class _Rewrite:
     def _copy(self, one: Offload, source: int, target: int, begin: int, end: int) -> None:
         """Its beginning and its end, in the phase and the layer of the last use before the gap."""
         model = self.program.instructions[one.out - 1]
-        operands = tuple(
-            Operand(block, (self.program.sizes[one.block],), _BYTE, (1,), 0) for block in (source, target)
-        )
+        operands = tuple(Operand(block, (self.program.sizes[one.block],), _BYTE, (1,), 0) for block in (source, target))
         for transfer, step in ((Transfer.BEGIN, begin), (Transfer.END, end)):
             self.before[step].append(
                 Instruction(self.next_number, "copy", operands, {}, model.phase, model.layer, 0, transfer=transfer)
@@ -149,5 +147,7 @@ class _Rewrite:
 
 
 def _over(instruction: Instruction, moved: dict[int, int]) -> Instruction:
-    operands = (o if o is None or o.block not in moved else o._replace(block=moved[o.block]) for o in instruction.operands)
+    operands = (
+        o if o is None or o.block not in moved else o._replace(block=moved[o.block]) for o in instruction.operands
+    )
     return instruction.with_operands(tuple(operands))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from tempfile import TemporaryFile
+from weakref import finalize
 
 from singa_lite.array_types import Array
 from singa_lite.runtime.host_memory import Copying
@@ -19,7 +20,7 @@ _ZEROS = 1 << 20
 
 
 def checked_folder(folder: str) -> str:
-    """Its whole path. OSError where no temporary file can be made in that folder, ValueError for the word that is meant for GPUs."""
+    """Its whole path. OSError where no temporary file can be made in it, ValueError for the word that GPUs know."""
     if folder == "host":
         raise ValueError(
             "offload: wanted a folder for a temporary file, as on a CPU the host's memory is what a budget bounds, "
@@ -36,8 +37,10 @@ class OffloadFile:
     def __init__(self, folder: str, nbytes: int) -> None:
         self.nbytes = nbytes
         try:
-            self._file = TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115  closed when it dies
-            _allocate(self._file.fileno(), nbytes)
+            file = TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115  closed with this object
+            finalize(self, file.close)
+            self._file = file.fileno()
+            _allocate(self._file, nbytes)
         except OSError as error:
             raise OSError(
                 error.errno,
@@ -46,11 +49,24 @@ class OffloadFile:
 
     def out(self, array: Array, offset: int) -> Copying:
         """Writes the bytes; the page cache takes them, and the system writes them to the disk when it wants to."""
-        return Copying(partial(_write, self._file.fileno(), memoryview(array), offset), _nothing)
+        return Copying(partial(self._write, array.data, offset), _nothing)
 
     def back(self, array: Array, offset: int) -> Copying:
         """Reads them."""
-        return Copying(partial(_read, self._file.fileno(), memoryview(array), offset), _nothing)
+        return Copying(partial(self._read, array.data, offset), _nothing)
+
+    def _write(self, values: memoryview, offset: int) -> None:
+        """A call writes 2 GiB at most."""
+        while values:
+            count = os.pwrite(self._file, values, offset)
+            values, offset = values[count:], offset + count
+
+    def _read(self, values: memoryview, offset: int) -> None:
+        while values:
+            count = os.preadv(self._file, [values], offset)
+            if not count:
+                raise OSError(f"offload: wanted {len(values):,} more bytes of the temporary file, received its end")
+            values, offset = values[count:], offset + count
 
     def settle(self) -> None:
         """Nothing: each copy is done when its call returns."""
@@ -60,24 +76,9 @@ def _nothing() -> None:
     """The end of a copy that is done at once."""
 
 
-def _write(file: int, values: memoryview, offset: int) -> None:
-    """A call writes 2 GiB at most."""
-    while values:
-        count = os.pwrite(file, values, offset)
-        values, offset = values[count:], offset + count
-
-
-def _read(file: int, values: memoryview, offset: int) -> None:
-    while values:
-        count = os.preadv(file, [values], offset)
-        if not count:
-            raise OSError(f"offload: wanted {len(values):,} more bytes of the temporary file, received its end")
-        values, offset = values[count:], offset + count
-
-
 def _allocate(file: int, nbytes: int) -> None:
     if hasattr(os, "posix_fallocate") and nbytes:
         os.posix_fallocate(file, 0, nbytes)
         return
     for start in range(0, nbytes, _ZEROS):
-        _write(file, memoryview(bytes(min(_ZEROS, nbytes - start))), start)
+        os.write(file, bytes(min(_ZEROS, nbytes - start)))

@@ -66,4 +66,6 @@ def _pinned(cupy: Cupy, nbytes: int) -> Cupy:
     try:
         return cupy.cuda.PinnedMemory(nbytes)
     except Exception as error:  # CUDARuntimeError, which CuPy alone has
-        raise MemoryError(f"offload: wanted {nbytes:,} bytes of pinned memory of the host, received: {error}") from error
+        raise MemoryError(
+            f"offload: wanted {nbytes:,} bytes of pinned memory of the host, received: {error}"
+        ) from error
