@@ -14,6 +14,7 @@ from singa_lite import FeedForwardNet, device, layers, loss, optimizer
 from singa_lite.device import Device
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
+from singa_lite.operation import Transfer
 from singa_lite.passes import offload, repeats
 from singa_lite.runtime.cuda import Cuda
 from singa_lite.runtime.host_memory import Link
@@ -40,8 +41,8 @@ class Late:
         return lambda: self.stream.submit(launch)
 
 
-def late_device(seed: int) -> Device:
-    runtime = Cuda(LateCupy(seed), 0)
+def late_device(cupy: LateCupy) -> Device:
+    runtime = Cuda(cupy, 0)
     kernels = KernelSet("late", {name: Late(runtime.stream, name) for name in NUMPY.kernels})
     return Device("late", kernels, runtime.pool, runtime)
 
@@ -56,9 +57,9 @@ def net_on(on: Device, **compiling: Any) -> FeedForwardNet:
     return net
 
 
-def trained(net: FeedForwardNet) -> list[Any]:
+def trained(net: FeedForwardNet, steps: int = STEPS) -> list[Any]:
     seen = []
-    for step in range(STEPS):
+    for step in range(steps):
         rng = np.random.default_rng(step)
         seen.append(net.train_one_batch(rng.standard_normal((40, 20), dtype="f"), rng.integers(0, 24, 40))[0])
     return [*map(bits, seen), state_of(net)]
@@ -75,7 +76,7 @@ def _small_values(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_net_that_offloads_trains_to_equal_bits_also_as_one_graph(seed, share, monkeypatch):
     wanted = trained(net_on(device.new_cpu(kernels="numpy")))
     monkeypatch.setattr(Cuda, "link", Link(share, True))
-    on = late_device(seed)
+    on = late_device(LateCupy(seed))
     free = net_on(on).plan_batch(40)
     net = net_on(on, memory_budget=int(free.total_bytes * 0.85), offload="host")
     with warnings.catch_warnings():
@@ -84,3 +85,27 @@ def test_a_net_that_offloads_trains_to_equal_bits_also_as_one_graph(seed, share,
     assert net.memory_plan.offloaded
     assert (net.memory_plan.estimated_slowdown == 0) == (share == 1.0)
     assert net.training_graph._executables["recorded"]._replay.is_captured
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_copies_of_a_step_that_was_interrupted_end_before_anything_else(seed, monkeypatch):
+    monkeypatch.setattr(Cuda, "link", Link(1.0, True))
+    cupy = LateCupy(seed)
+    on = late_device(cupy)
+    net = net_on(on, memory_budget=int(net_on(on).plan_batch(40).total_bytes * 0.85), offload="host")
+    trained(net, 1)
+    executable = net.training_graph._executables["recorded"]
+    begun = [at for at, i in enumerate(executable.placed.planned.instructions) if i.transfer is Transfer.BEGIN]
+    replay = executable.prepare()
+    launches = replay._launches
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    replay._warm = False  # a graph is launched as one
+    replay._launches = (*launches[: begun[-1] + 1], interrupted, *launches[begun[-1] + 1 :])
+    with pytest.raises(KeyboardInterrupt):
+        trained(net, 1)
+    host_memory = net.training_graph.arena.host
+    assert not host_memory._out.work
+    assert not host_memory._back.work
