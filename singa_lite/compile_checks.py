@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
 
 from singa_lite.array_types import DType
 from singa_lite.checks import whole
@@ -34,6 +35,29 @@ def check(
 def check_state_dtype(optimizer: Optimizer, given: str | None, dtype: DType) -> None:
     """TypeError or ValueError unless the optimizer can keep its state so, beside parameters of this dtype."""
     state_dtype.check(optimizer, given, dtype)
+
+
+def offload_of(given: object, budget: int | None, device: Device) -> str:
+    """Where values may be offloaded to, "" for nowhere. TypeError, ValueError or OSError for what cannot be.
+
+    budget: the memory budget that it is to keep; device: that of the net.
+    """
+    if given is None:
+        return ""
+    if not isinstance(given, str | PathLike) or not isinstance(where := fspath(given), str):
+        raise TypeError(f'compile offload: wanted "host" (on a GPU) or a folder (on a CPU), received {given!r}')
+    if budget is None:
+        raise ValueError(
+            f"compile offload: wanted a memory_budget beside it, which it helps to keep, received {where!r}"
+        )
+    if not where:
+        raise ValueError('compile offload: wanted "host" (on a GPU) or a folder (on a CPU), received no text')
+    return offload_place(where, device)
+
+
+def offload_place(where: str, device: Device) -> str:
+    """See `Runtime.offload_place`. where: "" for nowhere."""
+    return device.runtime.offload_place(where) if where else ""
 
 
 def check_optimizer(given: object) -> None:

@@ -89,8 +89,9 @@ class Graph(Record):
         for instruction in (*placed.rewritten.instructions, *placed.planned.instructions):
             for operand in instruction.writes:
                 number = operand.block
-                if number >= len(self.blocks):
+                if number >= len(self.blocks) and number not in placed.planned.host_sizes:
                     name = instruction.kernel if instruction.repeats is None else f"{instruction.kernel} again"
+                    name = name if instruction.transfer is None else "offloaded, back"
                     rows[number] = Row(name, instruction.layer, Role.INTERMEDIATE, placed.planned.sizes[number], number)
         return list(rows.values())
 
@@ -152,7 +153,9 @@ class Graph(Record):
 
     def _recorded(self, limit: int | None = None) -> Program:
         """The record as a program for the device. limit: bytes of the arena at most."""
-        return self._program(Target.of(self.device.kernels, self.device.runtime.alignment, limit))
+        runtime = self.device.runtime
+        link = runtime.link if self.arena.offload and limit is not None else None
+        return self._program(Target.of(self.device.kernels, runtime.alignment, limit, link))
 
     # ---- running
 

@@ -10,9 +10,10 @@ from typing import NamedTuple
 from singa_lite.memory.check import check
 from singa_lite.operation import Role
 from singa_lite.passes.lower import Placed
-from singa_lite.passes.program import lifespans, live_bytes, requests
+from singa_lite.passes.program import host_requests, lifespans, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
-from singa_lite.passes.time_model import flops, slowdown
+from singa_lite.passes.time_model import flops
+from singa_lite.passes.transfer_times import estimated_slowdown
 from singa_lite.placed_row import PlacedRow as PlacedRow
 from singa_lite.repeat_row import AGAIN, RepeatRow, repeat_rows
 from singa_lite.reports import plan_page
@@ -38,8 +39,10 @@ class MemoryPlan:
     as they are, of the intermediates their sum. gains: {pass: bytes by which it lowered the floor}. rows: what lies in
     the arena. beside: {other step of `fit`: bytes of the arena that it needs}; overhead_bytes: what the pool adds; both
     of plans that `plan_batch` makes, which answer for `fit`. recomputed: how many operations are done again to stay
-    within a memory budget; extra_flops: of the products among them; estimated_slowdown: the time that they add, as a
-    share of that of all others, by a rule (`passes/time_model.py`).
+    within a memory budget; extra_flops: of the products among them; estimated_slowdown: the time that they add, and
+    what the step waits for copies of offloaded values, as a share of that of all others, by a rule
+    (`passes/time_model.py`). offloaded: how many values are copied to host memory in a step, and back; offloaded_bytes:
+    their sum; host_bytes: of host memory, which no budget counts.
     """
 
     beside: Mapping[str, int] = MappingProxyType({})
@@ -59,7 +62,10 @@ class MemoryPlan:
         repeats = [i for i in placed.planned.instructions if i.repeats is not None]
         self.recomputed = len(repeats)
         self.extra_flops = sum(map(flops, repeats))
-        self.estimated_slowdown = slowdown(placed.planned.instructions)
+        self.estimated_slowdown = estimated_slowdown(placed.planned)
+        self.offloaded = len(placed.planned.host_sizes)
+        self.offloaded_bytes = sum(placed.planned.host_sizes.values())
+        self.host_bytes = placed.host_bytes
         self.unshared_bytes = sum(r.size for r in requests(placed.recorded))
         self.by_role = {str(role): sum(b.nbytes for b in blocks if b.role is role) for role in Role}
         self.rows = _rows(placed, blocks)
@@ -125,7 +131,9 @@ class MemoryPlan:
         """Prove the plan once more. PlanError names what is wrong."""
         placed = self.placed
         check(requests(placed.planned), placed.plan.offsets, placed.plan.arena)
-        check_reads(placed.rewritten, placed.planned, placed.offsets)
+        on_host = {f"h{block}": offset for block, offset in placed.host_offsets.items()}
+        check(host_requests(placed.planned), on_host, placed.host_bytes)
+        check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets)
 
     def summary(self) -> str:
         """The plan in words and a table of what is live at the peak."""
@@ -138,6 +146,7 @@ class MemoryPlan:
             f"{_mib(self.recorded_floor_bytes)}",
             f"gained     {self._gained()}",
             *([f"repeated   {self._repeated()}"] if self.recomputed else []),
+            *([f"offloaded  {self._offloaded()}"] if self.offloaded else []),
             f"unshared   {_mib(self.unshared_bytes)}, eager high water {_mib(self.eager_bytes)}",
             "outside    " + ", ".join(f"{role} {_mib(nbytes)}" for role, nbytes in held.items()),
             *(
@@ -166,6 +175,12 @@ class MemoryPlan:
         return (
             f"{self.recomputed} operations, {self.extra_flops / 1e9:.2f} GFLOP, estimated "
             f"{self.estimated_slowdown:.1%} of the step's time"
+        )
+
+    def _offloaded(self) -> str:
+        return (
+            f"{self.offloaded} values, {_short(self.offloaded_bytes)}, through {_short(self.host_bytes)} of host "
+            f"memory; estimated {self.estimated_slowdown:.1%} of the step's time, repeats among it"
         )
 
     def _gained(self) -> str:

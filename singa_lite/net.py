@@ -74,6 +74,7 @@ class FeedForwardNet(PlannedNet, Unique):
         trainer.check_whole("to_device")
         to = devices.get(device)
         compile_checks.budget(self._steps.budget, self._steps.graph, to, "to_device")
+        compile_checks.offload_place(trainer.steps.arena.offload, to)
         trainer.left_at = "(while the net was being moved to another device)"
         trainer.steps = trainer.steps.anew()  # recorded steps are bound to the old device
         for node in self.ordered():
@@ -98,6 +99,7 @@ class FeedForwardNet(PlannedNet, Unique):
         memory_budget: int | str | None = None,
         micro_batches: int = 1,
         state_dtype: str | None = None,
+        offload: str | PathLike[str] | None = None,
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor.
 
@@ -112,6 +114,12 @@ class FeedForwardNet(PlannedNet, Unique):
         they are needed, for the least time that is found; results are equal, bit for bit. None: as many as it takes,
         within the device's limit if it has one. PlanError at the first batch, or of `plan_batch`, names the least
         total that was found, where the budget is below it. ValueError for a budget above the device's limit.
+
+        offload: a second means to keep the budget, only where it is asked for: values of the forward part are also
+        copied out of the arena and back before backward reads them, whatever takes less time; results stay equal, bit
+        for bit. On a GPU "host": pinned memory of the host, beside computing. On a CPU a folder, for a temporary file
+        that has no name: seldom worth it, see docs/budget.md. No budget counts these bytes, `plan.host_bytes` says how
+        many. OSError for a folder in which no file can be made, and at the first batch where its disk is full.
 
         micro_batches: in how many pieces each batch goes forward and back, as equal as can be; their gradients are
         added and applied once, so that activations are those of a piece, while the sums of all gradients live through
@@ -130,7 +138,9 @@ class FeedForwardNet(PlannedNet, Unique):
         compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
         optimizer.serve(self)
         budget = compile_checks.budget(memory_budget, graph, self.device)
-        steps = Steps(self, graph, fuse, budget, optimizer)
+        bound = self.device.pool.limit if graph and budget is None else budget
+        where = compile_checks.offload_of(offload, bound, self.device)
+        steps = Steps(self, graph, fuse, budget, optimizer, where)
         optimizer.keep_state_as(state_dtype)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
         self.loss, self.metric, self.freeze, self.micro_batches = loss, metric, freeze, pieces

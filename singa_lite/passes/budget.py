@@ -1,5 +1,4 @@
-"""The search for what to drop and make again, so that a program stays within so many bytes for the least extra time.
-"""
+"""The search for what to drop and make again, so that a program stays within so many bytes for the least extra time."""
 
 from __future__ import annotations
 
@@ -63,7 +62,8 @@ class Ranking:
                     continue
                 needed.add(step)
                 for other in of.needs[step]:
-                    if other in seen: continue
+                    if other in seen:
+                        continue
                     last = of.passing.get(other)
                     if last is not None:
                         absent = last < now
@@ -113,7 +113,9 @@ class Search:
     def set(self, levels: Levels):
         old = self.sketch.levels
         self.sketch.mark()
-        ok = self.sketch.change({b: levels.get(b, KEPT) for b in {*old, *levels} if levels.get(b, KEPT) != old.get(b, KEPT)})
+        ok = self.sketch.change(
+            {b: levels.get(b, KEPT) for b in {*old, *levels} if levels.get(b, KEPT) != old.get(b, KEPT)}
+        )
         self.sketch.schedule.journal.forget()
         return ok
 
@@ -127,7 +129,8 @@ class Search:
                     break
                 if most is not None:
                     most -= 1
-                    if most <= 0: return s.floor <= limit
+                    if most <= 0:
+                        return s.floor <= limit
         return s.floor <= limit
 
     def first_better(self, ranked, level, limit, share, aside):
@@ -137,15 +140,19 @@ class Search:
         while at < len(ranked):
             wanted, count = share * excess, 0
             for _, f in ranked[at:]:
-                count += 1; wanted -= f
-                if wanted <= 0: break
+                count += 1
+                wanted -= f
+                if wanted <= 0:
+                    break
             while count:
-                m = self.trial({b: level for b, _ in ranked[at:at+count]})
+                m = self.trial({b: level for b, _ in ranked[at : at + count]})
                 if m is not None:
-                    if s.excess(limit) < excess: return True
+                    if s.excess(limit) < excess:
+                        return True
                     s.back_to(m)
                 count //= 2
-            aside.add(ranked[at][0]); at += 1
+            aside.add(ranked[at][0])
+            at += 1
         return False
 
     def take_back(self, limit):
@@ -156,13 +163,16 @@ class Search:
         while blocks:
             failed = []
             for i in range(0, len(blocks), size):
-                group = blocks[i:i+size]
+                group = blocks[i : i + size]
                 cost = s.cost
                 m = self.trial({b: KEPT for b in group})
                 if m is not None and (s.floor > limit or s.cost >= cost):
-                    s.back_to(m); m = None
-                if m is None: failed += group
-            if size == 1: return
+                    s.back_to(m)
+                    m = None
+                if m is None:
+                    failed += group
+            if size == 1:
+                return
             blocks, size = failed, max(1, size // 2)
 
     def starts(self):
@@ -176,12 +186,13 @@ class Search:
             for t in TARGETS:
                 for share in SHARES:
                     self.new()
-                    if not self.set(start): continue
+                    if not self.set(start):
+                        continue
                     if self.lower(int(limit * t), share) or self.sketch.floor <= limit:
                         self.take_back(limit)
                         key = (self.sketch.cost, self.sketch.floor)
                         if best is None or key < best[0]:
-                            best = key, dict(self.sketch.levels), (n,t,share)
+                            best = key, dict(self.sketch.levels), (n, t, share)
         return best
 
     def program(self, levels):

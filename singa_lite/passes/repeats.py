@@ -56,7 +56,10 @@ class Repeater:
         self.steps: Mapping[int, list[int]] = uses.steps
         self.repeats = self._repeatable()
         gaps = {block: self._gap(block) for block in sorted(program.sizes) if self._can_be_made_again(block)}
-        self.candidates = {block: gap for block, gap in gaps.items() if gap.behind - gap.before >= LEAST_GAP}
+        copied = {o.block for i in program.instructions if i.transfer is not None for o in i.reads}
+        self.candidates = {
+            block: gap for block, gap in gaps.items() if gap.behind - gap.before >= LEAST_GAP and block not in copied
+        }
         self.passing = {block: self.steps[block][-1] for block in gaps if block not in self.candidates}
         self.written = {step: tuple({o.block for o in i.writes}) for step, i in self.repeats.items()}
         self.needs = {step: tuple({o.block for o in i.reads if o.block in gaps}) for step, i in self.repeats.items()}
@@ -66,8 +69,8 @@ class Repeater:
         self.valid_until = {step: self._changed(step, i) for step, i in self.repeats.items()}
 
     def _repeatable(self) -> dict[int, Instruction]:
-        """By step, all but what writes bytes that last beyond the program: these must move once."""
-        made = {step: self._again(i) for step, i in enumerate(self.program.instructions)}
+        """By step, all but copies to host memory and back, and what writes bytes that last: these must move once."""
+        made = {step: self._again(i) for step, i in enumerate(self.program.instructions) if i.transfer is None}
         return {s: i for s, i in made.items() if all(operand.block in self.program.sizes for operand in i.writes)}
 
     def _again(self, original: Instruction) -> Instruction:

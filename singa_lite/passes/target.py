@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from singa_lite.kernels.kernel_set import KernelSet, Settings
 from singa_lite.operation import Instruction, Operand
+from singa_lite.runtime.host_memory import Link
 
 #: Scratch bytes of a kernel for operands and settings, as `KernelSet.scratch_bytes`.
 ScratchRule = Callable[[str, Sequence[Operand | None], Settings], int]
@@ -35,7 +36,8 @@ class Target:
     those on any but that of axis 0. free_of_strides: the rule that says of which operands they do not depend on them.
     tile_bytes: of a large gradient that is made and applied at a time. alignment:
     bytes, which divides all offsets in the arena; by default a cache line, and the widest vector register.
-    limit: bytes that the arena may have at most; None: as many as it takes.
+    limit: bytes that the arena may have at most; None: as many as it takes. link: to host memory, where values may be
+    offloaded to it so that the limit holds; None: they may not.
     """
 
     fusions: Collection[tuple[str, str]] = frozenset()
@@ -46,9 +48,10 @@ class Target:
     tile_bytes: int = 1 << 20
     alignment: int = 64
     limit: int | None = None
+    link: Link | None = None
 
     @classmethod
-    def of(cls, kernels: KernelSet, alignment: int, limit: int | None = None) -> Target:
+    def of(cls, kernels: KernelSet, alignment: int, limit: int | None = None, link: Link | None = None) -> Target:
         """That of a device with these kernels, whose arena has this alignment, and at most so many bytes."""
         return cls(
             kernels.fusions,
@@ -59,6 +62,7 @@ class Target:
             kernels.tile_bytes,
             alignment,
             limit,
+            link,
         )
 
     def call(

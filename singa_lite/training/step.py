@@ -41,7 +41,7 @@ class Steps(Unique):
     at the same time; those that were used least recently are forgotten.
 
     layers: the net's; graph: record and replay, or do each operation at once; fuse, budget: see `Graph`; optimizer:
-    the net's, whose state lies beside evaluations and predictions.
+    the net's, whose state lies beside evaluations and predictions; offload: see `Arena`.
     """
 
     def __init__(
@@ -51,13 +51,14 @@ class Steps(Unique):
         fuse: bool = True,
         budget: int | None = None,
         optimizer: Optimizer | None = None,
+        offload: str = "",
     ) -> None:
         self.layers = layers
         self.graph = graph
         self.fuse = fuse
         self.budget = budget
         self.optimizer = optimizer
-        self.arena = Arena(layers.device)
+        self.arena = Arena(layers.device, offload)
         self.feeds = FeedBuffer(self.arena)
         self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
@@ -68,7 +69,7 @@ class Steps(Unique):
 
     def of(self, layers: LayerGraph, optimizer: Optimizer | None) -> Steps:
         """As these, of another net and its optimizer."""
-        return Steps(layers, self.graph, self.fuse, self.budget, optimizer)
+        return Steps(layers, self.graph, self.fuse, self.budget, optimizer, self.arena.offload)
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
@@ -135,7 +136,7 @@ class Steps(Unique):
         budget: see `Graph`; OWN: what the net has, and its device, as for the steps that run.
         """
         device = self.layers.device
-        with device.recording(Arena(device), self.fuse) as graph:
+        with device.recording(Arena(device, self.arena.offload), self.fuse) as graph:
             tensors = {
                 kind: {name: _fed(device.empty, device, *form) for name, form in given.items()}
                 for kind, given in forms.items()
