@@ -15,6 +15,7 @@ from singa_lite.errors import GraphError
 from singa_lite.feed_buffer import FeedBuffer
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
+from singa_lite.machine import give_back
 from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepForm, form_of
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.training.batch import Shaped, as_tensors, untaped
@@ -123,6 +124,8 @@ class Steps(Unique):
             results = step.operations(tensors)
         seen = ask(graph)
         del tensors, results  # alive until here: inputs and outputs of the plan
+        device.kernels.forget()
+        give_back()
         return seen
 
     def _found(self, step: StepFunction[object], feeds: Feeds) -> RecordedStep | None:
