@@ -13,6 +13,7 @@ from singa_lite.checked_launches import CheckedLaunches
 from singa_lite.contexts import Turn
 from singa_lite.errors import GraphError
 from singa_lite.kernels.kernel_set import Launch
+from singa_lite.machine import give_back
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.lower import Placed
 from singa_lite.runtime.host_memory import HostMemory
@@ -180,7 +181,10 @@ class Executable(Unique):
         launches, names = self.launches(), [_name(i) for i in self.placed.planned.instructions]
         if self.checked:
             launches, names = CheckedLaunches(self.placed, self.arena.device, self._bytes).around(launches, names)
-        return self.arena.device.replay(launches, names)
+        replay = self.arena.device.replay(launches, names)
+        self.arena.device.kernels.forget()  # what planning asked for; the launches have what they need
+        give_back()
+        return replay
 
     def _first_write(self, blocks: Collection[Block]) -> int:
         """The index of the first launch that writes one of these blocks."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from singa_lite.array_types import DType
 from singa_lite.kernels.interface import SIGNATURES, Facts
@@ -76,6 +76,14 @@ class Kernel(Protocol):
         self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
     ) -> Launch:
         """Bind it to its arrays and scratch; the result runs it, as often as wanted."""
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """A kernel that keeps what it built for calls to come."""
+
+    def forget(self) -> None:
+        """Let go of it."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +178,14 @@ class KernelSet:
     ) -> Launch:
         """Bind the kernel to its arrays and scratch; the result runs it, as often as wanted."""
         return self.choose(name, specs_of(arrays), settings).prepare(arrays, scratch, settings)
+
+    def forget(self) -> None:
+        """Let go of what was built for calls to come, here and further down. Launches keep what they need."""
+        for kernel in self.kernels.values():
+            if isinstance(kernel, Keeping):
+                kernel.forget()
+        if self.fallback is not None:
+            self.fallback.forget()
 
 
 def _named(has: Callable[[Facts], bool]) -> frozenset[str]:

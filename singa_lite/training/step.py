@@ -16,6 +16,7 @@ from singa_lite.errors import GraphError
 from singa_lite.feed_buffer import FeedBuffer
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
+from singa_lite.machine import give_back
 from singa_lite.memory.bound import Bound
 from singa_lite.optimizer import Optimizer
 from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepForm, form_of
@@ -152,6 +153,8 @@ class Steps(Unique):
         finally:
             graph.let_go()
         del tensors, fed, results  # alive until here: inputs and outputs of the plan
+        device.kernels.forget()
+        give_back()
         return seen
 
     def _found(self, step: StepFunction[object], feeds: Feeds) -> RecordedStep | None:

@@ -130,13 +130,21 @@ class _Loop(Step[Arrays]):
 
 @dataclass
 class _Conditional(Row[Arrays]):
-    """Steps that are done if one bool is True when their turn comes. again: repeated as long as it is True."""
+    """Steps that are done if one bool is True when their turn comes. again: repeated as long as it is True.
+
+    They are bound when it first is: most are for cases that most nets never meet.
+    """
 
     condition: Temporary
     again: bool
 
     def bind(self, binding: Arrays) -> Launch:
-        launch, condition = super().bind(binding), binding.array(self.condition)
+        condition, bind, bound = binding.array(self.condition), super().bind, list[Launch]()
+
+        def launch() -> None:
+            if not bound:
+                bound.append(bind(binding))
+            bound[0]()
 
         def once() -> None:
             if condition[0]:
@@ -202,6 +210,18 @@ class Routine(base.Routine[Step[Arrays]]):
 
 class RoutineKernel(BuiltKernel[Routine]):
     """A kernel of this set."""
+
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
+        """Bind the routine. The launch has the call's arrays, as primitives know addresses only."""
+        launch = super().prepare(arrays, scratch, settings)
+        launch.arrays = arrays, scratch  # type: ignore[attr-defined]
+        return launch
+
+    def forget(self) -> None:
+        """Let go of the routines: launches have those that they need, others are built again if they are wanted."""
+        self._built = {}
 
     def attempt(self, specs: TensorSpecs, settings: Settings) -> Routine | None:
         """The routine; None for what the library has no code for, or cannot count."""
