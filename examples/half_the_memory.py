@@ -78,14 +78,16 @@ for step in range(steps):
         value, _ = net.train_one_batch(x[chosen], y[chosen])
         losses[name] = tensor.to_numpy(value).tobytes()
         seconds[name].append(time.perf_counter() - begin)
-    assert len(set(losses.values())) == 1, f"step {step}: the losses differ"
+    if len(set(losses.values())) > 1:
+        raise SystemExit(f"step {step}: the losses differ")
 print(f"{steps} steps of {BATCH}: all losses equal to the last bit, the last is {float(value):.4f}")
 
 usual = np.median(seconds["free"][1:])
 print(f"{'':8} {'MiB planned':>12} {'MiB taken':>10} {'ms a step':>10} {'measured':>9} {'estimated':>10}")
 for name, net in nets.items():
     planned, taken = net.plan_batch(BATCH, samples=BATCH).total_bytes, net.device.pool.used
-    assert taken <= planned
+    if taken > planned:
+        raise SystemExit(f"{name}: wanted at most the {planned} bytes planned, the pool gave out {taken}")
     median = np.median(seconds[name][1:])
     numbers = f"{planned / MIB:12.1f} {taken / MIB:10.1f} {1e3 * median:10.1f} {median / usual - 1:+9.1%}"
     print(f"{name:8} {numbers} {net.memory_plan.estimated_slowdown:+10.1%}")

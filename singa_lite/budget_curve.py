@@ -44,13 +44,18 @@ def _best(free: Point, points: list[Point]) -> list[Point]:
     return [free, *reversed(kept)]
 
 
-def bisected(fits: Callable[[int], bool], known: int, too_many: int | None = None) -> int:
-    """A size that fits while the next one does not. known: one that fits, or 0; too_many: one that does not."""
+def bisected(fits: Callable[[int], bool], known: int, too_many: int | None = None, guess: int = 0) -> int:
+    """A size that fits while the next one does not.
+
+    known: one that fits, or 0; too_many: one that does not, else sought; guess: tried first, and its neighbour.
+    """
     if too_many is None:
         too_many = known + max(1, known // 4)
         while fits(too_many):
             known, too_many = too_many, too_many + max(1, too_many // 2)
+    tries = 0
     while too_many - known > 1:
-        middle = (known + too_many) // 2
-        known, too_many = (middle, too_many) if fits(middle) else (known, middle)
+        tries += 1
+        tried = guess if tries <= 2 and known < guess < too_many else (known + too_many) // 2
+        known, too_many, guess = (tried, too_many, tried + 1) if fits(tried) else (known, tried, tried - 1)
     return known

@@ -59,7 +59,8 @@ class OverLimitError(BudgetError, OutOfMemoryError):
     __str__ = BudgetError.__str__
 
     def _wanted(self) -> str:
-        return f"device {self.bound.device}, limit: {in_words(self.limit)}: wanted a step that fits"
+        others = f"{in_words(self.used)} of it used by others"
+        return f"device {self.bound.device}, limit: {in_words(self.limit)}, {others}: wanted a step that fits"
 
 
 def _in_words(row: PlacedRow) -> str:

@@ -24,10 +24,12 @@ def remedies(
     left, held = error.bound.left, sum(value.nbytes for value in trained)
     if held > left:
         return [f"nothing but a larger budget, as the parameters alone take {held:,} bytes"]
-    return [*_smaller_batch(size, plan_of), *_less_state(error, optimizer, trained)]
+    return [*_smaller_batch(error, size, plan_of), *_less_state(error, optimizer, trained)]
 
 
-def _smaller_batch(size: int, plan_of: Callable[[int], MemoryPlan]) -> list[str]:
+def _smaller_batch(error: BudgetError, size: int, plan_of: Callable[[int], MemoryPlan]) -> list[str]:
+    fixed = error.plan.by_role["parameter"] + error.plan.by_role["state"] + error.bound.taken
+    guess = size * (error.budget - fixed) // max(1, error.total_bytes - fixed)  # as the rest grows with the batch
     totals: dict[int, int] = {}
 
     def fits(tried: int) -> bool:
@@ -37,7 +39,7 @@ def _smaller_batch(size: int, plan_of: Callable[[int], MemoryPlan]) -> list[str]
             return False
         return True
 
-    most = bisected(fits, 0, size)
+    most = bisected(fits, 0, size, guess)
     if not most:
         return ["no smaller batch, not even one sample fits"] if size > 1 else []
     return [f"a batch of {most} in the place of {size}, the largest that fits, takes {totals[most]:,} bytes"]
