@@ -6,7 +6,6 @@ import copy
 import re
 from collections.abc import Callable
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np

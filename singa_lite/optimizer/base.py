@@ -122,6 +122,11 @@ class Optimizer:
     def lr(self, lr: LearningRate) -> None:
         self.schedule = lr
 
+    @property
+    def has_state(self) -> bool:
+        """Whether there is state of any parameter."""
+        return bool(self.state)
+
     def keep_state_as(self, dtype: str | None) -> None:
         """Keep state in fewer bits from now on; `compile(state_dtype=)` calls this. Results change: updates are done in
         float32, and what they leave of state is rounded. Of float32 parameters only.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
 from typing import Protocol
 
@@ -22,7 +21,7 @@ class Keeping(Protocol):
     state_dtype: str | None
 
     @property
-    def state(self) -> Mapping[object, object]: ...
+    def has_state(self) -> bool: ...
 
 
 def form(state_dtype: str | None, shape: Shape, dtype: DType) -> tuple[Shape, DType]:
@@ -48,7 +47,7 @@ def check(optimizer: Keeping, given: object, dtype: DType | None = None) -> None
         raise ValueError(f"{what}: wanted an optimizer that keeps state, such as SGD(momentum=0.9), received {given!r}")
     if given is not None and dtype is not None and dtype != np.float32:
         raise ValueError(f"{what}: wanted parameters in float32 beside {given!r}, received {dtype}")
-    if optimizer.state and given != optimizer.state_dtype:
+    if optimizer.has_state and given != optimizer.state_dtype:
         raise ValueError(
             f"{what}: wanted {optimizer.state_dtype!r}, as which it keeps the state that it has, received {given!r}; "
             "a new optimizer begins with none"

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from every_set import every_own_set
+from every_set import ON_CPU, parameter
 from kernel_case import run
 from layouts import c_order, turned
+from singa_lite.kernels.cuda_kernels import update
 from singa_lite.kernels.interface.state_format import Blocks, blocked_shape, dynamic_tree
-from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.kernels.kernel_set import KernelSet, specs_of
 from singa_lite.kernels.numpy_kernels import NUMPY
 from test_activation_values import normal
 from test_update_values import ADAM, SGD, UPDATES, gaps
@@ -22,6 +23,8 @@ Array = np.ndarray
 NAN, INF = np.nan, np.inf
 COMPACT = {name: case for name, case in UPDATES.items() if case[1]}
 every_update = pytest.mark.parametrize("name, states, hyper", COMPACT.values(), ids=COMPACT)
+#: CUDA's leaves such calls to the next set.
+every_set = pytest.mark.parametrize("kernels", [parameter(kernels) for kernels in ON_CPU])
 #: Rows of fewer than 2048 elements, some to a block; single ones; longer ones, in 2 and 9 blocks; a long line.
 SHAPES = [(67, 71), (5, 1500), (3, 2049), (2, 9, 1999), (4100,)]
 #: The states that are never below 0.
@@ -121,7 +124,7 @@ def test_blocks_have_about_2048_elements_and_rows_are_borders(shape):
     assert prod(blocked_shape(shape)) <= 1.01 * prod(shape) or prod(shape) < 2 * 4096
 
 
-@every_own_set
+@every_set
 @every_update
 @pytest.mark.parametrize("shape", SHAPES)
 def test_8_bits_are_read_and_written_as_worked_out(kernels: KernelSet, name, states, hyper, shape):
@@ -140,7 +143,7 @@ def test_8_bits_are_read_and_written_as_worked_out(kernels: KernelSet, name, sta
         np.testing.assert_allclose(got[differ] / nearest[differ], 1, atol=0.1)
 
 
-@every_own_set
+@every_set
 @every_update
 @pytest.mark.parametrize("lay", [c_order, turned, gaps])
 def test_bfloat16_is_a_neighbour_of_the_exact_state(kernels: KernelSet, name, states, hyper, lay):
@@ -155,7 +158,7 @@ def test_bfloat16_is_a_neighbour_of_the_exact_state(kernels: KernelSet, name, st
         assert 0.2 < (error / np.abs(wanted)).mean() * 2**8 < 0.8
 
 
-@every_own_set
+@every_set
 @every_update
 @pytest.mark.parametrize("kind", ["bfloat16", "int8"])
 @pytest.mark.parametrize("shape", [(67, 71), (7, 2049)])
@@ -175,7 +178,7 @@ def test_tiles_of_rows_give_equal_bits(kernels: KernelSet, name, states, hyper, 
     assert [x.tobytes() for x in call[2:-1]] == [x.tobytes() for x in whole[2:-1]]
 
 
-@every_own_set
+@every_set
 def test_a_state_of_zero_bytes_is_zeros(kernels: KernelSet):
     shape = 67, 71
     for kept in (np.zeros(shape, np.uint16), np.zeros(blocked_shape(shape), np.uint8)):
@@ -186,7 +189,7 @@ def test_a_state_of_zero_bytes_is_zeros(kernels: KernelSet):
         np.testing.assert_allclose(call[2], exact[2], rtol=0, atol=1e-6)
 
 
-@every_own_set
+@every_set
 def test_where_numbers_are_not_finite(kernels: KernelSet):
     """bfloat16: the element alone. 8 bits: the value's element now, and the whole block at the next update."""
     hyper, shape = {"hyper": replace(SGD, nesterov=True)}, (67, 71)
@@ -209,7 +212,7 @@ def test_where_numbers_are_not_finite(kernels: KernelSet):
         assert np.isnan(bfloat16(call[3])).all()
 
 
-@every_own_set
+@every_set
 def test_small_squares_beside_large_ones_do_not_become_zero(kernels: KernelSet):
     """Else a later step would be divided by epsilon alone."""
     gradient = np.full((3, 1400), 1e-6, np.float32)
@@ -220,7 +223,7 @@ def test_small_squares_beside_large_ones_do_not_become_zero(kernels: KernelSet):
     assert (decoded(call[4], gradient.shape, squares=True) > 0).all()
 
 
-@every_own_set
+@every_set
 def test_what_bfloat16_holds_stays_and_what_lies_between_is_right_in_the_mean(kernels: KernelSet):
     def kept_after(first: float, times: int) -> Array:
         """The velocity after the first update, whose it is, at so many counts."""
@@ -238,7 +241,7 @@ def test_what_bfloat16_holds_stays_and_what_lies_between_is_right_in_the_mean(ke
     assert abs((between > 1).mean() - 0.3) < 4 * (0.3 * 0.7 / 1500) ** 0.5
 
 
-@every_own_set
+@every_set
 def test_a_second_moment_in_bfloat16_follows_where_rounding_to_nearest_stands_still(kernels: KernelSet):
     """beta_2 = 0.999 and squares of 1: float64 comes to 1 - 0.999**t, rounded to nearest it stays below a half."""
     hyper = replace(ADAM, beta_2=0.999)
@@ -257,3 +260,12 @@ def test_a_second_moment_in_bfloat16_follows_where_rounding_to_nearest_stands_st
     found = bfloat16(call[4])
     assert abs(found.mean() - wanted) < 0.01 * wanted
     assert found.std() < 0.1 * wanted
+
+
+def test_cuda_leaves_state_in_fewer_bits_to_the_next_set():
+    for kind in ("bfloat16", "int8"):
+        for shape in SHAPES:
+            assert update.adam(*specs_of(call_of("adam", 2, shape, kind)), hyper=ADAM) is None
+    assert (
+        update.adam(*specs_of(exact_of("adam", call_of("adam", 2, (67, 71), "int8"), "int8")), hyper=ADAM) is not None
+    )

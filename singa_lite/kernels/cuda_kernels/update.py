@@ -133,8 +133,10 @@ def _updated(
     """The kernel over all elements of the value, the state and the gradient. settings: in its order."""
     value, gradient = tensors.value, tensors.gradient
     operands = value, *state, gradient
+    if value.dtype.name not in FLOATS or any(spec.dtype != value.dtype for spec in operands):
+        return None  # state in fewer bits is left to the next set
     elements = walk(value.shape, operands)
-    if elements is None or value.dtype.name not in FLOATS or any(spec.dtype != value.dtype for spec in operands):
+    if elements is None:
         return None
     routine, types = Routine(), {"T": value.dtype}
     step = routine.temporary(*STEP)

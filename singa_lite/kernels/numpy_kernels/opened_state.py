@@ -96,12 +96,12 @@ def _without_padding(padded: Array, shape: tuple[int, ...]) -> Array:
     groups, per_group = len(padded), prod(padded.shape[1:])
     columns = prod(shape[1:])
     if padded.shape[1] == 1:
-        flat = padded.reshape(-1)
-        flat[shape[0] * columns :] = 0
-        return flat[: shape[0] * columns].reshape(shape)
-    flat = padded.reshape(groups, per_group)
-    flat[:, columns:] = 0
-    return flat[:, :columns].reshape(shape)
+        line = padded.reshape(-1)
+        line[shape[0] * columns :] = 0
+        return line[: shape[0] * columns].reshape(shape)
+    rows = padded.reshape(groups, per_group)
+    rows[:, columns:] = 0
+    return rows[:, :columns].reshape(shape)
 
 
 def _floats(count: int, shape: tuple[int, ...], value: Shaped) -> list[BufferSpec]:
