@@ -35,7 +35,7 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
     def __init__(self, build: Builder[AnyRoutine]) -> None:
         self.build = build
         self._built: dict[_Key, tuple[TensorSpecs, AnyRoutine] | None] = {}
-        #: What planning asks again and again, kept where routines are forgotten: their scratch, None where there is none.
+        #: What planning asks again and again, kept where routines are forgotten: scratch, None where there is none.
         self._scratch: dict[_Key, int | None] = {}
 
     def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
