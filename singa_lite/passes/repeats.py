@@ -22,8 +22,9 @@ from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
 
 #: How a value is held: kept as it is; dropped, and kept from when it is first made again; kept only where it was made
-#: for a reader of backward, not on the way to another value; made again for each reader.
-KEPT, ONCE, PER_CHAIN, PER_READER = range(4)
+#: for a reader of backward, not on the way to another value; made again for each reader. SEGMENT: kept where it was
+#: made for a reader, and behind the last value on the way to one that is held by ONCE.
+KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT = range(5)
 
 #: Steps without a use, below which nothing is dropped.
 LEAST_GAP = 8

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
-from singa_lite.passes.repeats import KEPT, ONCE, PER_READER, Repeater
+from singa_lite.passes.repeats import KEPT, ONCE, PER_READER, SEGMENT, Repeater
 
 _ABSENT = object()
 
@@ -104,10 +104,11 @@ class Schedule:
             made = self._insert(step)
             if made is None:
                 return None
-            if made == self.inserts.get(step, NOTHING) and not self._stays_differ(step, made):
+            stay = self._staying(step, made)
+            if made == self.inserts.get(step, NOTHING) and stay == self._stayed(step, made):
                 continue
             steps.add(step)
-            for block in self._exchange(step, made, blocks):
+            for block in self._exchange(step, made, stay, blocks):
                 for later in self._depending(block):
                     if later > step and later not in waiting:
                         waiting.add(later)
@@ -160,26 +161,28 @@ class Schedule:
             return last < now
         return block in self.levels and self.of.candidates[block].before < now and not self.is_there(block, now)
 
-    def _stays(self, block: int, wanted: Collection[int]) -> bool:
-        return block in wanted or self.levels.get(block) == ONCE
+    def _staying(self, step: int, made: Insert) -> set[int]:
+        """The copies of an insert that are there for those behind."""
+        wanted, levels, writers = self.wanted(step), self.levels, self.of.writers
+        once = {block for block in made.whole if levels.get(block) == ONCE}
+        cut = max((writers[block][-1] for block in once), default=-1)
+        last = {block for block in made.whole if levels.get(block) == SEGMENT and writers[block][-1] > cut}
+        return once | last | made.whole.intersection(wanted)
 
-    def _stays_differ(self, step: int, made: Insert) -> bool:
-        wanted = self.wanted(step)
-        return any(self._stays(block, wanted) != self.users[block][step].stays for block in made.whole)
+    def _stayed(self, step: int, insert: Insert) -> set[int]:
+        return {block for block in insert.whole if self.users[block][step].stays}
 
-    def _exchange(self, step: int, made: Insert, blocks: set[int]) -> set[int]:
+    def _exchange(self, step: int, made: Insert, stay: set[int], blocks: set[int]) -> set[int]:
         """Put an insert in the place of the old one, add the blocks used by both; those of which other copies stay."""
         put, drop, of = self.journal.put, self.journal.drop, self.of
         old = self.inserts.get(step, NOTHING)
         before = {block for one in old.repeats for block in of.used[one]}
-        stayed = {block for block in old.whole if self.users[block][step].stays}
-        wanted, uses = self.wanted(step), dict[int, Use]()
+        stayed, uses = self._stayed(step, old), dict[int, Use]()
         for index, one in enumerate(made.repeats):
             for block in of.used[one]:
                 if block in made.whole or block not in of.written[one]:
                     first = uses[block].first if block in uses else index
-                    is_made = block in made.whole
-                    uses[block] = Use(first, index, is_made, is_made and self._stays(block, wanted))
+                    uses[block] = Use(first, index, block in made.whole, block in stay)
         for block in before:
             if step in self.users.get(block, ()) and block not in uses:
                 drop(self.users[block], step)
@@ -187,10 +190,9 @@ class Schedule:
             put(self.users.setdefault(block, {}), step, use)
         put(self.inserts, step, made) if made.repeats else drop(self.inserts, step)
         blocks |= before | uses.keys()
-        differ = stayed ^ {block for block, use in uses.items() if use.stays}
-        for block in differ:
+        for block in stayed ^ stay:
             self._find_where_it_stays(block)
-        return differ
+        return stayed ^ stay
 
     def _find_where_it_stays(self, block: int) -> None:
         steps = [step for step, use in self.users[block].items() if use.stays]

@@ -83,6 +83,11 @@ class Sketch:
         steps, inserts = self.at_step - limit, self.across + self.within - limit
         return int(steps[steps > 0].sum()) + int(inserts[inserts > 0].sum())
 
+    def over(self, limit: int) -> np.ndarray:
+        """Of each step: 1 if it has more live bytes than the limit, and 1 if what is inserted before it has."""
+        made: np.ndarray = (self.at_step > limit).astype(np.int64) + (self.across + self.within > limit)
+        return made
+
     def live_bytes(self) -> list[int]:
         """Bytes live at each call of the program that the schedule gives."""
         live = []
