@@ -27,7 +27,7 @@ FLOORS = (
     ("operation",),
     ("passes",),
     ("placed_row", "record", "step_device"),
-    ("checked_launches", "reports"),
+    ("bound_transfers", "checked_launches", "reports"),
     ("arena", "memory_plan"),
     ("feed_buffer", "graph"),
     ("device",),
