@@ -27,7 +27,7 @@ FLOORS = (
     ("operation",),
     ("passes",),
     ("placed_row", "record", "repeat_row", "step_device"),
-    ("checked_launches", "reports"),
+    ("bound_transfers", "checked_launches", "reports"),
     ("arena", "memory_plan"),
     ("budget_error",),
     ("feed_buffer", "graph"),
