@@ -8,12 +8,15 @@ from typing import NamedTuple
 from weakref import WeakSet
 
 from singa_lite import threads
+from singa_lite.bound_transfers import BoundTransfers
 from singa_lite.checked_launches import CheckedLaunches
 from singa_lite.contexts import Turn
 from singa_lite.errors import GraphError
 from singa_lite.kernels.kernel_set import Launch
+from singa_lite.machine import give_back
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.lower import Placed
+from singa_lite.runtime.host_memory import HostMemory
 from singa_lite.runtime.runtime import Replay
 from singa_lite.step_device import StepDevice
 from singa_lite.tensor import Block
@@ -26,11 +29,17 @@ _TAKEN = (
 
 
 class Arena(Unique):
-    """Bytes from a device's pool. Programs never run at the same time, so the largest one's need is enough."""
+    """Bytes from a device's pool. Programs never run at the same time, so the largest one's need is enough.
 
-    def __init__(self, device: StepDevice) -> None:
+    offload: where values may be offloaded to, a place of `Runtime.offload_place`; "": nowhere. host: the memory there.
+    """
+
+    def __init__(self, device: StepDevice, offload: str = "") -> None:
         self.device = device
+        self.offload = offload
         self.block: Block | None = None
+        self.host: HostMemory | None = None
+        self._may_be_copying = False
         self._executables: WeakSet[Executable] = WeakSet()
         #: `arena.turn.run(work)`: no other thread may use the bytes meanwhile. GraphError if one does.
         self.turn = Turn(partial(GraphError, _TAKEN))
@@ -47,10 +56,34 @@ class Arena(Unique):
             raise GraphError("binding a step: wanted an arena with bytes, received one that has none")
         return self.block
 
-    def reserve(self, nbytes: int) -> None:
-        """Make room for a program of this size. If the span must grow, all programs are bound anew."""
-        if nbytes > self.nbytes:
-            self.turn.run(self._grow, nbytes)
+    def reserve(self, placed: Placed) -> None:
+        """Make room for a program. If the span or the host memory must grow, all programs are bound anew."""
+        if placed.host_bytes > (0 if self.host is None else self.host.nbytes):
+            self.turn.run(self._grow_host, placed.host_bytes)
+        if placed.arena_bytes > self.nbytes:
+            self.turn.run(self._grow, placed.arena_bytes)
+
+    def copying(self, run: Callable[[], object]) -> None:
+        """Run a program. Where that ends early, its copies to host memory and back end before anything else runs."""
+        self.settle()
+        self._may_be_copying = self.host is not None
+        try:
+            run()
+        except BaseException:
+            self.settle()
+            raise
+        self._may_be_copying = False
+
+    def settle(self) -> None:
+        """Wait for the copies of a run that ended early."""
+        if self._may_be_copying and self.host is not None:
+            self.host.settle()
+        self._may_be_copying = False
+
+    def _grow_host(self, nbytes: int) -> None:
+        self.release()
+        self.host = None  # give the old bytes back before taking more
+        self.host = self.device.runtime.host_memory(self.offload, nbytes)
 
     def _grow(self, nbytes: int) -> None:
         self.release()
@@ -60,12 +93,13 @@ class Arena(Unique):
 
     def release(self) -> None:
         """Forget the launches of all programs, which are bound anew when they next run."""
+        self.settle()
         for executable in self._executables:
             executable.release()
 
     def add(self, executable: Executable) -> None:
         """Make room for an executable, which binds its launches here when it next runs."""
-        self.reserve(executable.placed.arena_bytes)
+        self.reserve(executable.placed)
         self._executables.add(executable)
 
 
@@ -115,9 +149,9 @@ class Executable(Unique):
         with self.arena.device.runtime.here():
             replay = self._replay or self.prepare()
             if pause is None:
-                replay()
+                self.arena.copying(replay)
             else:
-                replay.pausing(self._first_write(pause.blocks), pause.wait)
+                self.arena.copying(partial(replay.pausing, self._first_write(pause.blocks), pause.wait))
 
     def prepare(self) -> Replay:
         """Bind the launches, if they are not: all that a run needs beside the kernels. Returns what runs them."""
@@ -132,18 +166,25 @@ class Executable(Unique):
 
     def launches(self) -> list[Launch]:
         """The launches in order, one an instruction."""
-        return [self._launch(instruction) for instruction in self.placed.planned.instructions]
+        transfers = BoundTransfers(self.placed.host_offsets, self.arena.host, self._array)
+        return [
+            self._launch(instruction) if instruction.transfer is None else transfers.launch(instruction)
+            for instruction in self.placed.planned.instructions
+        ]
 
     def release(self) -> None:
         """Forget the launches, and with them the bytes; the next run binds anew."""
         self._replay = None
 
     def _bind(self) -> Replay:
-        self.arena.reserve(self.placed.arena_bytes)
+        self.arena.reserve(self.placed)
         launches, names = self.launches(), [_name(i) for i in self.placed.planned.instructions]
         if self.checked:
             launches, names = CheckedLaunches(self.placed, self.arena.device, self._bytes).around(launches, names)
-        return self.arena.device.replay(launches, names)
+        replay = self.arena.device.replay(launches, names)
+        self.arena.device.kernels.forget()  # what planning asked for; the launches have what they need
+        give_back()
+        return replay
 
     def _first_write(self, blocks: Collection[Block]) -> int:
         """The index of the first launch that writes one of these blocks."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol, TypeVar
 
+from singa_lite.budget_curve import bisected
+from singa_lite.budget_error import BudgetError
 from singa_lite.errors import ShapeError
 from singa_lite.graph import Graph
 from singa_lite.memory.pool import SEGMENT_BYTES
-from singa_lite.memory.total import arena_within, overhead
+from singa_lite.memory.total import overhead
 from singa_lite.memory_plan import MemoryPlan
 
 #: So many sizes beyond the largest one found are looked at, as scratch may fall where the batch grows.
@@ -20,8 +22,8 @@ Answer = TypeVar("Answer")
 class Record(Protocol):
     """Records a step, "train", "evaluate" or "predict", for batches of a size, and asks something of the record."""
 
-    def __call__(self, kind: str, size: int, ask: Callable[[Graph], Answer], /) -> Answer:
-        """The answer. Nothing runs."""
+    def __call__(self, kind: str, size: int, ask: Callable[[Graph], Answer], budget: int | None = None, /) -> Answer:
+        """The answer. Nothing runs. budget: bytes that the step is planned within, see `Steps.look`."""
 
 
 class _Need(NamedTuple):
@@ -42,27 +44,32 @@ class BatchPlanner:
     """Plans for one net as it is now.
 
     alignment: bytes, of the pool's regions; samples: how many there are to train with, which says how many are left
-    for the last batch; None: any number may be. budget: within which the steps are recorded, see `Graph`.
+    for the last batch; None: any number may be.
     """
 
-    def __init__(self, record: Record, alignment: int, samples: int | None = None, budget: int | None = None) -> None:
+    def __init__(self, record: Record, alignment: int, samples: int | None = None) -> None:
         self._record = record
-        self._budget = budget
         self._alignment = alignment
         self._samples = samples
         self._needs: dict[int, _Need | None] = {}
         self._arenas: dict[int, int] = {}
+        self._evaluations: dict[int, int] = {}
         self._recorded: dict[int, tuple[int, list[int]]] = {}
 
-    def plan(self, size: int) -> MemoryPlan:
-        """The plan of the training step, whose total counts all that `fit` does.
+    def plan(self, size: int, budget: int | None = None) -> MemoryPlan:
+        """The plan of the training step, whose total counts all that `fit` does. budget: see `Record`.
 
         Evaluation and the last, shorter batch share the arena, so only what the largest of them needs counts. A shorter
         batch needs more only where the kernels ask for more scratch; where the number of samples is not known, sizes
         near this one and its halves are looked at.
         """
-        plan, scratch = self._record("train", size, lambda graph: (graph.memory_plan, graph.scratch_bytes()))
-        beside = self._beside(size, plan.arena_bytes, scratch, plan.held_blocks)
+        plan, scratch, bound = self._record(
+            "train", size, lambda graph: (graph.memory_plan, graph.scratch_bytes(), graph.bound), budget
+        )
+        most = None if bound is None else bound.arena(plan.held_blocks, self._alignment)
+        beside = self._beside(size, plan.arena_bytes, scratch, most)
+        if most is not None and beside["evaluation"] > most:
+            beside["evaluation"] = self._record("evaluate", size, lambda graph: graph.memory_plan.arena_bytes, budget)
         return plan.within_fit(beside, self._overhead(plan.held_blocks, plan.arena_bytes))
 
     def largest(self, nbytes: int) -> int:
@@ -74,6 +81,29 @@ class BatchPlanner:
         while size and not self._fits(size, nbytes):
             size -= 1
         return size
+
+    def largest_within(self, nbytes: int, extra_time: float) -> int:
+        """The same within a budget, with repeats that slow the step by at most that share; found by bisection."""
+        free = self._bisected(nbytes)
+
+        def fits_alone(size: int) -> bool:
+            try:
+                plan = self._record("train", size, lambda graph: graph.memory_plan, nbytes)
+            except (BudgetError, ShapeError):
+                return False
+            return plan.estimated_slowdown <= extra_time
+
+        size = bisected(fits_alone, free)
+        while size > free and not self._is_within(size, nbytes):
+            size -= 1
+        return size if size > free else self.largest(nbytes)
+
+    def _is_within(self, size: int, budget: int) -> bool:
+        """Whether all that `fit` does with this size has plans within the budget."""
+        try:
+            return self.plan(size, budget).total_bytes <= budget
+        except BudgetError:
+            return False
 
     def _bisected(self, nbytes: int) -> int:
         """A size whose step alone fits, while that of the next one does not; 0 if not even one sample's does."""
@@ -110,7 +140,7 @@ class BatchPlanner:
         if need is None or not self._fits_alone(size, nbytes):
             return False
         arena = self._arena(size, need)
-        most = max(arena, *self._beside(size, arena, need.scratch, need.held).values())
+        most = max(arena, *self._beside(size, arena, need.scratch).values())
         return self._total(need.held, arena) + most - arena <= nbytes
 
     def _may_fit(self, size: int, nbytes: int) -> bool:
@@ -140,24 +170,30 @@ class BatchPlanner:
         sizes = plan.floor_bytes, plan.arena_bytes, plan.held_blocks
         return _Need(*sizes, plan.floor_without_scratch_bytes, graph.scratch_bytes())
 
-    def _beside(self, size: int, arena: int, scratch: list[int], held: list[int]) -> dict[str, int]:
-        """What other steps of `fit` need of the arena. arena, scratch, held: what the training step of this size needs.
+    def _beside(self, size: int, arena: int, scratch: list[int], bound: int | None = None) -> dict[str, int]:
+        """What other steps of `fit` need of the arena. arena, scratch: what the training step of this size needs.
 
-        Within a budget a shorter batch may take more than this one, as it repeats less, up to what the budget leaves.
+        bound: of the arena, by a budget. Within one a shorter batch may take more than this one, as it repeats less, up
+        to what the budget leaves.
         """
-        needs = {"evaluation": self._record("evaluate", size, lambda graph: graph.memory_plan.arena_bytes)}
+        needs = {"evaluation": self._evaluation(size)}
         for shorter in self._shorter(size):
             if shorter not in self._recorded:
                 self._recorded[shorter] = self._record("train", shorter, lambda g: (g.eager_bytes, g.scratch_bytes()))
             most, asked = self._recorded[shorter]
-            if self._budget is not None:
-                if most > arena:
-                    needs[f"last batch of {shorter}"] = min(most, arena_within(self._budget, held, self._alignment))
+            if most <= arena:
                 continue
-            need = self._need(shorter) if most > arena and _exceeds(asked, scratch) else None
-            if need is not None and need.most > arena:
+            if bound is not None:
+                needs[f"last batch of {shorter}"] = min(most, bound)
+            elif _exceeds(asked, scratch) and (need := self._need(shorter)) is not None and need.most > arena:
                 needs[f"last batch of {shorter}"] = self._arena(shorter, need)
         return needs
+
+    def _evaluation(self, size: int) -> int:
+        """Bytes of the arena of an evaluation that nothing bounds."""
+        if size not in self._evaluations:
+            self._evaluations[size] = self._record("evaluate", size, lambda graph: graph.memory_plan.arena_bytes)
+        return self._evaluations[size]
 
     def _shorter(self, size: int) -> list[int]:
         """Sizes that the last batch of an epoch may have."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
 
 from singa_lite.array_types import DType
 from singa_lite.checks import whole
+from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.layer import Layer, Node
+from singa_lite.memory.out_of_memory import in_words
 from singa_lite.notice import warn
 from singa_lite.optimizer import Optimizer, precision, state_dtype
+from singa_lite.sizes import budget_size
 from singa_lite.training.objective import Objective
 
 
@@ -33,11 +37,51 @@ def check_state_dtype(optimizer: Optimizer, given: str | None, dtype: DType) -> 
     state_dtype.check(optimizer, given, dtype)
 
 
+def offload_of(given: object, budget: int | None, device: Device) -> str:
+    """Where values may be offloaded to, "" for nowhere. TypeError, ValueError or OSError for what cannot be.
+
+    budget: the memory budget that it is to keep; device: that of the net.
+    """
+    if given is None:
+        return ""
+    if not isinstance(given, str | PathLike) or not isinstance(where := fspath(given), str):
+        raise TypeError(f'compile offload: wanted "host" (on a GPU) or a folder (on a CPU), received {given!r}')
+    if budget is None:
+        raise ValueError(
+            f"compile offload: wanted a memory_budget beside it, which it helps to keep, received {where!r}"
+        )
+    if not where:
+        raise ValueError('compile offload: wanted "host" (on a GPU) or a folder (on a CPU), received no text')
+    return offload_place(where, device)
+
+
+def offload_place(where: str, device: Device) -> str:
+    """See `Runtime.offload_place`. where: "" for nowhere."""
+    return device.runtime.offload_place(where) if where else ""
+
+
 def check_optimizer(given: object) -> None:
     """TypeError unless it is an optimizer."""
     if not isinstance(given, Optimizer):
         hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
         raise TypeError(f"compile: wanted an Optimizer{hint}, received {type(given).__name__}")
+
+
+def budget(given: int | str | None, graph: bool, device: Device, where: str = "compile") -> int | None:
+    """A memory_budget in bytes, None for none. TypeError or ValueError for what is no size, without recorded steps, or
+    for one above the device's limit.
+    """
+    if given is None:
+        return None
+    nbytes, limit = budget_size(f"{where} memory_budget", given), device.pool.limit
+    if not graph:
+        raise ValueError(f"{where} memory_budget: wanted graph=True, as it is kept by planning recorded steps")
+    if limit is not None and nbytes > limit:
+        raise ValueError(
+            f"{where} memory_budget: wanted at most the limit of device {device.name}, {in_words(limit)}, received "
+            f"{in_words(nbytes)}; without a memory_budget the limit is kept to"
+        )
+    return nbytes
 
 
 def micro_batches(nodes: Sequence[Node], given: int, freeze: str | None) -> int:

@@ -78,6 +78,18 @@ class FeedBuffer:
         self._feeds.add(made)
         return made
 
+    def has(self, block: Block) -> bool:
+        """Whether the block is a feed's."""
+        return any(block is fed for feed in self._feeds for fed in feed.blocks)
+
+    def drop(self, feed: Feed) -> None:
+        """Forget a feed whose step is not to be, and the bytes that no other needs."""
+        self._feeds.discard(feed)
+        feed.release()
+        if all(other.nbytes < self.nbytes for other in self._feeds):
+            self.holder = None
+            self._let_go_of_span()  # `open` takes what the next feed needs
+
     def open(self, feed: Feed) -> None:
         """Before a batch is copied to the blocks of a feed: they get their bytes, and no other feed's batch is left."""
         self.holder = None
@@ -87,12 +99,15 @@ class FeedBuffer:
             feed.bind(self._span)
 
     def _grow(self, nbytes: int) -> None:
+        self._let_go_of_span()  # give the old span back before taking the larger one
+        self._span = self.arena.device.new_block(nbytes)
+
+    def _let_go_of_span(self) -> None:
         self.arena.release()  # launches are bound to the old addresses
         for feed in self._feeds:
             feed.release()
-        self._span = None  # give the old span back before taking the larger one
-        self.arena.device.pool.release_free()  # or the system would count both
-        self._span = self.arena.device.new_block(nbytes)
+        self._span = None
+        self.arena.device.pool.release_free()  # or the system would count both spans
 
 
 def _let_go(_: Block) -> None:

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from singa_lite import threads
 from singa_lite.arena import Arena, Executable
 from singa_lite.arena import Pause as Pause
+from singa_lite.budget_error import BudgetError, OverLimitError
 from singa_lite.errors import GraphError
+from singa_lite.memory.bound import Bound
 from singa_lite.memory.problem import PlanError
-from singa_lite.memory.total import arena_within, overhead
-from singa_lite.memory_plan import BudgetError, MemoryPlan, Row
+from singa_lite.memory_plan import MemoryPlan, Row
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
 from singa_lite.operation import Role
@@ -23,6 +24,7 @@ from singa_lite.record import Record
 from singa_lite.reports.dot import to_dot
 from singa_lite.reports.profile import Profile, measure
 from singa_lite.step_device import StepDevice
+from singa_lite.tensor import Block
 
 ORDERS = ("recorded", "dependencies")
 
@@ -45,7 +47,8 @@ class Graph(Record):
         self.device = device
         self.fuse = fuse and os.environ.get("SINGA_LITE_FUSE", "") != "off"
         self.arena = arena if arena is not None else Arena(device)
-        self.budget = budget
+        #: What the step is planned within; None: as many bytes as it takes.
+        self.bound = None if budget is None else Bound(budget)
         #: Called before each run: whoever fills the inputs raises there if they are not filled.
         self.check_inputs: Callable[[], None] | None = None
         self._placed: dict[str, Placed] = {}
@@ -86,8 +89,9 @@ class Graph(Record):
         for instruction in (*placed.rewritten.instructions, *placed.planned.instructions):
             for operand in instruction.writes:
                 number = operand.block
-                if number >= len(self.blocks):
+                if number >= len(self.blocks) and number not in placed.planned.host_sizes:
                     name = instruction.kernel if instruction.repeats is None else f"{instruction.kernel} again"
+                    name = name if instruction.transfer is None else "offloaded, back"
                     rows[number] = Row(name, instruction.layer, Role.INTERMEDIATE, placed.planned.sizes[number], number)
         return list(rows.values())
 
@@ -104,38 +108,54 @@ class Graph(Record):
         if not self._placed:
             self._hold_outputs()
         self._check_written()
+        asked_for = self.bound is not None and not self.bound.device
         if os.environ.get("SINGA_LITE_PLAN", "") == "off":
-            if self.budget is not None:
+            if asked_for:
                 raise PlanError("memory_budget: wanted a plan, received SINGA_LITE_PLAN=off, bytes for every block")
             return unshared(self._recorded(), fuse=self.fuse)
-        if order == "dependencies" and self.budget is not None:
+        if order == "dependencies" and asked_for:
             raise PlanError(
                 "run(order='dependencies'): wanted no memory_budget, as values that are made again need one order"
             )
-        limit = self._limit() if search else None
-        try:
-            return lower(self._recorded(limit), fuse=self.fuse, parallel=order == "dependencies", search=search)
-        except LimitError as error:
-            raise self._budget_error(error.least) from None
+        if order == "dependencies" or not search or self.bound is None:
+            return lower(self._recorded(), fuse=self.fuse, parallel=order == "dependencies", search=search)
+        return self._within(self.bound)
 
-    def _limit(self) -> int | None:
-        """Bytes that the budget leaves for the arena."""
-        if self.budget is None:
-            return None
-        return arena_within(self.budget, self._held(), self.device.runtime.alignment)
+    def _within(self, bound: Bound) -> Placed:
+        """A plan within the bound. BudgetError where none is found."""
+        held, alignment = self._held(), self.device.runtime.alignment
+        try:
+            return lower(self._recorded(bound.arena(held, alignment)), fuse=self.fuse)
+        except LimitError as error:
+            if bound.may_hold(held, error.least.arena_bytes, alignment):  # what the pool adds is an estimate
+                return error.least
+            raise self._budget_error(bound, error.least) from None
 
     def _held(self) -> list[int]:
         """Bytes of each block outside the arena."""
         return [block.nbytes for n, block in enumerate(self.blocks) if self.role(n) is not Role.INTERMEDIATE]
 
-    def _budget_error(self, least: Placed) -> BudgetError:
-        plan, held = self._plan_of(least), self._held()
-        total = sum(held) + least.arena_bytes + overhead(held, least.arena_bytes, self.device.runtime.alignment)
-        return BudgetError(self.budget or 0, total, plan)
+    def _budget_error(self, bound: Bound, least: Placed) -> BudgetError:
+        total = bound.total(self._held(), least.arena_bytes, self.device.runtime.alignment)
+        kind = OverLimitError if bound.device else BudgetError
+        return kind(bound, total, self._plan_of(least))
+
+    def blocks_with_bytes(self) -> list[Block]:
+        """The blocks outside the arena that have their bytes: outputs have them once the step is bound."""
+        held = [block.held for block in self.blocks if block.held is not None]
+        return [block for block in (*held, *self._fresh.values()) if block.memory is not None]
+
+    def let_go(self) -> None:
+        """Hold no block any more, as the step is not to run: the graph itself may live until garbage is collected."""
+        for block in self.blocks:
+            block.held = None
+        self._fresh.clear()
 
     def _recorded(self, limit: int | None = None) -> Program:
         """The record as a program for the device. limit: bytes of the arena at most."""
-        return self._program(Target.of(self.device.kernels, self.device.runtime.alignment, limit))
+        runtime = self.device.runtime
+        link = runtime.link if self.arena.offload and limit is not None else None
+        return self._program(Target.of(self.device.kernels, runtime.alignment, limit, link))
 
     # ---- running
 

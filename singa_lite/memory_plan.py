@@ -8,13 +8,14 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from singa_lite.memory.check import check
-from singa_lite.memory.problem import PlanError
 from singa_lite.operation import Role
 from singa_lite.passes.lower import Placed
-from singa_lite.passes.program import lifespans, live_bytes, requests
+from singa_lite.passes.program import host_requests, lifespans, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
-from singa_lite.passes.time_model import flops, slowdown
+from singa_lite.passes.time_model import flops
+from singa_lite.passes.transfer_times import estimated_slowdown
 from singa_lite.placed_row import PlacedRow as PlacedRow
+from singa_lite.repeat_row import AGAIN, RepeatRow, repeat_rows
 from singa_lite.reports import plan_page
 
 
@@ -28,21 +29,6 @@ class Row(NamedTuple):
     number: int
 
 
-class BudgetError(PlanError):
-    """A budget in which no plan was found. total_bytes: the least that was found, all counted; plan: that plan."""
-
-    def __init__(self, budget: int, total_bytes: int, plan: MemoryPlan) -> None:
-        self.budget, self.total_bytes, self.plan = budget, total_bytes, plan
-        outside = {role: n for role, n in plan.by_role.items() if n and role != Role.INTERMEDIATE}
-        held = ", ".join(f"{role} {_short(nbytes)}" for role, nbytes in outside.items())
-        peak = ", ".join(f"{row.layer} {row.name} {_short(row.nbytes)}" for row in plan.at_peak()[:4])
-        super().__init__(
-            f"memory_budget: wanted at most {budget:,} bytes in all, the least found is {total_bytes:,} "
-            f"({_short(total_bytes)}): {held}, and an arena of {_short(plan.arena_bytes)}, whose peak holds {peak}. "
-            "Smaller batches, or an optimizer with less state, take less"
-        )
-
-
 class MemoryPlan:
     """The plan of a recorded step.
 
@@ -53,8 +39,10 @@ class MemoryPlan:
     as they are, of the intermediates their sum. gains: {pass: bytes by which it lowered the floor}. rows: what lies in
     the arena. beside: {other step of `fit`: bytes of the arena that it needs}; overhead_bytes: what the pool adds; both
     of plans that `plan_batch` makes, which answer for `fit`. recomputed: how many operations are done again to stay
-    within a memory budget; extra_flops: of the products among them; estimated_slowdown: the time that they add, as a
-    share of that of all others, by a rule (`passes/time_model.py`).
+    within a memory budget; extra_flops: of the products among them; estimated_slowdown: the time that they add, and
+    what the step waits for copies of offloaded values, as a share of that of all others, by a rule
+    (`passes/time_model.py`). offloaded: how many values are copied to host memory in a step, and back; offloaded_bytes:
+    their sum; host_bytes: of host memory, which no budget counts.
     """
 
     beside: Mapping[str, int] = MappingProxyType({})
@@ -74,7 +62,10 @@ class MemoryPlan:
         repeats = [i for i in placed.planned.instructions if i.repeats is not None]
         self.recomputed = len(repeats)
         self.extra_flops = sum(map(flops, repeats))
-        self.estimated_slowdown = slowdown(placed.planned.instructions)
+        self.estimated_slowdown = estimated_slowdown(placed.planned)
+        self.offloaded = len(placed.planned.host_sizes)
+        self.offloaded_bytes = sum(placed.planned.host_sizes.values())
+        self.host_bytes = placed.host_bytes
         self.unshared_bytes = sum(r.size for r in requests(placed.recorded))
         self.by_role = {str(role): sum(b.nbytes for b in blocks if b.role is role) for role in Role}
         self.rows = _rows(placed, blocks)
@@ -124,6 +115,11 @@ class MemoryPlan:
         peak = self.peak_step
         return sorted((r for r in self.rows if r.lower <= peak < r.upper), key=lambda r: (-r.nbytes, r.name))
 
+    @property
+    def repeats(self) -> list[RepeatRow]:
+        """What is done again, in the order of the steps."""
+        return repeat_rows(self.placed.planned)
+
     def by_kind(self) -> dict[str, int]:
         """Bytes in the arena by what they are: the sum over all steps, each with bytes of its own."""
         sums: dict[str, int] = {}
@@ -135,7 +131,9 @@ class MemoryPlan:
         """Prove the plan once more. PlanError names what is wrong."""
         placed = self.placed
         check(requests(placed.planned), placed.plan.offsets, placed.plan.arena)
-        check_reads(placed.rewritten, placed.planned, placed.offsets)
+        on_host = {f"h{block}": offset for block, offset in placed.host_offsets.items()}
+        check(host_requests(placed.planned), on_host, placed.host_bytes)
+        check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets)
 
     def summary(self) -> str:
         """The plan in words and a table of what is live at the peak."""
@@ -148,6 +146,7 @@ class MemoryPlan:
             f"{_mib(self.recorded_floor_bytes)}",
             f"gained     {self._gained()}",
             *([f"repeated   {self._repeated()}"] if self.recomputed else []),
+            *([f"offloaded  {self._offloaded()}"] if self.offloaded else []),
             f"unshared   {_mib(self.unshared_bytes)}, eager high water {_mib(self.eager_bytes)}",
             "outside    " + ", ".join(f"{role} {_mib(nbytes)}" for role, nbytes in held.items()),
             *(
@@ -162,12 +161,26 @@ class MemoryPlan:
             at = self.placed.planned.instructions[peak]
             lines.append(f"live at the peak, step {peak} ({at.kernel}, layer {at.layer!r}):")
         lines += [f"  {_mib(r.nbytes)}  {r.kind:10}  {r.layer} {r.name}" for r in self.at_peak()[:20]]
-        return "\n".join(lines)
+        return "\n".join(lines + self._costliest_repeats())
+
+    def _costliest_repeats(self) -> list[str]:
+        """Lines of a table, in the order of the steps, of what takes most time to do again."""
+        rows = sorted(self.repeats, key=lambda row: -row.seconds)[:20]
+        if not rows:
+            return []
+        title = f"done again, the costliest {len(rows)} of {self.recomputed}:"
+        return [title, *(_repeat_line(row) for row in sorted(rows, key=lambda row: row.step))]
 
     def _repeated(self) -> str:
         return (
             f"{self.recomputed} operations, {self.extra_flops / 1e9:.2f} GFLOP, estimated "
             f"{self.estimated_slowdown:.1%} of the step's time"
+        )
+
+    def _offloaded(self) -> str:
+        return (
+            f"{self.offloaded} values, {_short(self.offloaded_bytes)}, through {_short(self.host_bytes)} of host "
+            f"memory; estimated {self.estimated_slowdown:.1%} of the step's time, repeats among it"
         )
 
     def _gained(self) -> str:
@@ -185,12 +198,16 @@ class MemoryPlan:
 
 def _rows(placed: Placed, blocks: Sequence[Row]) -> list[PlacedRow]:
     spans = lifespans(placed.planned)
-    kinds = {o.block: i.phase for i in reversed(placed.planned.instructions) for o in i.writes}
+    kinds = {
+        operand.block: str(instruction.phase) if instruction.repeats is None else AGAIN
+        for instruction in reversed(placed.planned.instructions)
+        for operand in instruction.writes
+    }
     by_number = {block.number: block for block in blocks}
     rows = []
     for number, span in spans.items():
         block = by_number[number]
-        kind = str(kinds.get(number, "forward"))
+        kind = kinds.get(number, "forward")
         offset = placed.offsets[number]
         rows.append(PlacedRow(block.name, block.layer, kind, block.nbytes, span.start, span.stop, offset))
     for step, instruction in enumerate(placed.planned.instructions):
@@ -199,6 +216,11 @@ def _rows(placed: Placed, blocks: Sequence[Row]) -> list[PlacedRow]:
             name = f"scratch of {instruction.kernel}"
             rows.append(PlacedRow(name, instruction.layer, "scratch", nbytes, step, step + 1, offset))
     return rows
+
+
+def _repeat_line(row: RepeatRow) -> str:
+    freed = f"{_mib(row.nbytes)}  free in steps {row.free_steps}"
+    return f"{freed}, made again at {row.step} in {row.seconds * 1e3:.2f} ms: {row.layer} {row.kernel}"
 
 
 def _mib(nbytes: int) -> str:

@@ -28,6 +28,16 @@ class Phase(StrEnum):
     UPDATE = "update"
 
 
+class Transfer(StrEnum):
+    """The two ends of a copy between the arena and host memory, which may go on while other instructions run.
+
+    Until its end the bytes that it reads may not be overwritten, and those that it writes may not be read.
+    """
+
+    BEGIN = "begin"
+    END = "end"
+
+
 class Role(StrEnum):
     """What a block is to a recorded step. Only intermediates are placed in the arena."""
 
@@ -85,7 +95,8 @@ class Instruction:
     """A recorded kernel call, as `Operation`; it holds no tensor, so it keeps no block alive.
 
     number: its index in the record, kept through every reordering. repeats: the number of the instruction whose results
-    it makes again, bit for bit; None where it is no repeat.
+    it makes again, bit for bit; None where it is no repeat. transfer: of a "copy" between the arena and host memory,
+    whether it begins it or waits for its end; both have the same operands. None of all others.
     """
 
     number: int
@@ -96,6 +107,7 @@ class Instruction:
     layer: str
     scratch_bytes: int
     repeats: int | None = None
+    transfer: Transfer | None = None
 
     @property
     def reads(self) -> list[Operand]:
@@ -110,7 +122,15 @@ class Instruction:
     def with_operands(self, operands: tuple[Operand | None, ...]) -> Instruction:
         """The same call over other operands. (dataclasses.replace takes five times as long.)"""
         return Instruction(
-            self.number, self.kernel, operands, self.settings, self.phase, self.layer, self.scratch_bytes, self.repeats
+            self.number,
+            self.kernel,
+            operands,
+            self.settings,
+            self.phase,
+            self.layer,
+            self.scratch_bytes,
+            self.repeats,
+            self.transfer,
         )
 
     @property

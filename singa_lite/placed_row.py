@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class PlacedRow:
     """A block or scratch in the arena: steps [lower, upper), bytes [offset, offset + nbytes).
 
-    kind: the phase of the operation that first writes it, or "scratch".
+    kind: the phase of the operation that first writes it, "again" where that is a repeat, or "scratch".
     """
 
     name: str

@@ -91,6 +91,10 @@ class RecordedSteps:
             step.graph.device.synchronize()  # a GPU may still run it
             del self._steps[oldest]
 
+    def graphs(self) -> list[Graph]:
+        """Of all of them."""
+        return [step.graph for step in self._steps.values()]
+
     def __iter__(self) -> Iterator[Any]:
         return iter(self._steps)
 

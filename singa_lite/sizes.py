@@ -53,6 +53,14 @@ def memory_size(where: str, given: object) -> int:
     return nbytes
 
 
+def budget_size(where: str, given: object) -> int:
+    """As `memory_size`, but at least 1."""
+    nbytes = memory_size(where, given)
+    if not nbytes:
+        raise ValueError(f"{where}: wanted at least 1 byte, received {given!r}")
+    return nbytes
+
+
 def _from_text(text: str) -> int | None:
     found = _TEXT.fullmatch(text)
     factor = _BY_LOWER_CASE.get(found[2].lower()) if found else None

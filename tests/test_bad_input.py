@@ -23,6 +23,7 @@ from singa_lite import (
     metric,
     optimizer,
 )
+from singa_lite.budget_error import OverLimitError
 
 RNG = np.random.default_rng(6)
 X = RNG.standard_normal((6, 2, 5, 4)).astype("f")
@@ -300,7 +301,7 @@ CASES: dict[str, Case] = {
         ValueError, ["finite weights", "nan", "[2, 0]"], step(X, rows_with(np.nan)), make=compiled
     ),
     "pool limit too small: batch": Case(
-        OutOfMemoryError,
+        OverLimitError,
         ["bytes", "used", "limit"],
         lambda net, path: limited(
             net, lambda: net.train_one_batch(np.zeros((MANY, 2, 5, 4), "f"), np.zeros(MANY, int))

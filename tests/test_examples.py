@@ -67,3 +67,11 @@ def test_a_run_that_was_killed_ends_with_equal_bits(tmp_path):
     text = run("killed_and_resumed.py", tmp_path)
     assert 1000 <= number(r"killed behind step (\d+)", text) < 2850
     assert "equal to the last bit" in text
+
+
+def test_half_the_memory_gives_equal_losses_in_a_half_and_in_a_third(tmp_path):
+    text = run("half_the_memory.py", tmp_path, "--epochs", "1")
+    assert "all losses equal to the last bit" in text
+    whole, half, third = (number(rf"{name} +([\d.]+)", text) for name in ("free", "half", "a third"))
+    assert half <= whole / 2 + 0.1 and third <= whole / 3 + 0.1
+    assert (tmp_path / "half_the_memory.png").read_bytes().startswith(b"\x89PNG")

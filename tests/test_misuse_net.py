@@ -67,6 +67,8 @@ ROWS = {
     "an optimizer that is a class": row(compiled(optimizer.SGD), TypeError, "perhaps SGD()"),
     "graph='no'": row(compiled(optimizer.SGD(), graph="no"), TypeError, "compile graph", "'no'"),
     "fuse=1": row(compiled(optimizer.SGD(), fuse=1), TypeError, "compile fuse", "received 1"),
+    "offload=3": row(compiled(memory_budget=2**30, offload=3), TypeError, "compile offload", "received 3"),
+    "offload without a budget": row(compiled(offload="/tmp"), ValueError, "compile offload", "memory_budget", "/tmp"),
     "a loss that is a metric": row(compiled(loss=metric.Accuracy()), TypeError, "Loss", "Accuracy"),
     "a loss by an unknown name": row(compiled(loss={"unknown": SHARED}), GraphError, "['a']", "['unknown']"),
     "a loss by no name": row(compiled(loss={3: SHARED}), GraphError, "['a']", "['3']"),

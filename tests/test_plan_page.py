@@ -257,6 +257,60 @@ def test_names_are_text_and_not_markup(tmp_path):
     assert [row[0] for row in page.table] == [EVIL] * 3
 
 
+# --- repeats ------------------------------------------------------------------------------------------------
+
+# A hidden value is dropped behind step 1 and made again over another block at step 3, and once more at step 5.
+AGAIN_STEPS = [
+    (0, "relu", (0, 1), None),
+    (1, "relu", (1, 2), None),
+    (2, "scale", (2, 5), None),
+    (6, "relu", (0, 3), 0),
+    (3, "multiply", (3, 5, 2), None),
+    (7, "relu", (0, 6), 0),
+    (4, "multiply", (6, 2, 4), None),
+]
+
+
+def repeated_by_hand() -> MemoryPlan:
+    sizes = {1: 2000, 2: 1000, 3: 2000, 4: 64, 5: 64, 6: 2000}
+
+    def operand(block: int) -> Operand:
+        return Operand(block, (sizes.get(block, 24),), np.dtype(np.uint8), (1,), 0)
+
+    steps = tuple(
+        Instruction(number, kernel, tuple(map(operand, blocks)), {}, Phase.FORWARD, "one", 0, repeats=repeats)
+        for number, kernel, blocks, repeats in AGAIN_STEPS
+    )
+    names = ["x", "h", "y", "h again", "d", "z", "h again"]
+    rows = [Row(name, "one", Role.INTERMEDIATE, sizes.get(n, 24), n) for n, name in enumerate(names)]
+    offsets = {"b1": 0, "b2": 2048, "b3": 0, "b4": 3072, "b5": 3136, "b6": 0}
+    return MemoryPlan(placed(Program(steps, sizes), offsets, 3200), rows, 0)
+
+
+def test_what_is_done_again_is_drawn_apart_and_in_a_table(tmp_path):
+    page = page_of(repeated_by_hand(), tmp_path)
+    again, first = page.traces["again"], page.traces["forward"]
+    assert (again["x"], again["width"], again["y"]) == ([3, 5], [2, 2], [2000 / 1024] * 2)
+    assert (first["x"][0], first["width"][0], first["customdata"][0][0]) == (0, 2, "h")
+    assert again["marker"]["color"] != first["marker"]["color"]
+    cost = f"{(3e-6 + 2024 / 12e9) * 1e3:,.3f}"  # a call, and 24 bytes read and 2,000 written
+    assert page.table[-2:] == [
+        ["one", "relu", "0", "3", "2 to 2", "2,000", cost],
+        ["one", "relu", "0", "5", "none", "2,000", cost],
+    ]
+    assert "2 repeated operations make 3.91 KiB again" in page.words
+
+
+def test_what_is_done_again_is_in_the_summary():
+    assert "free in steps 2 to 2, made again at 3 in 0.00 ms: one relu" in repeated_by_hand().summary()
+    assert "again" not in placed_by_hand().summary()
+
+
+def test_a_plan_without_repeats_has_no_such_table(page):
+    assert "Done again" not in page.words
+    assert "again" not in page.traces
+
+
 # --- the file -----------------------------------------------------------------------------------------------
 
 

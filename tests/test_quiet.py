@@ -195,6 +195,7 @@ TIMED = [
     "compare",
     "gpu",
     "kernels",
+    "offload",
     "peak_memory",
     "placement",
     "plans",

@@ -15,9 +15,9 @@ GROWTH = 32
 BLOCKS = (6, 12, 24, 16)
 
 
-def densenet121(device: Any = None, seed: int = 0, *, init: Spec = "he_normal") -> FeedForwardNet:
-    """DenseNet-121 (bottlenecks of 4 * GROWTH, compression 1/2). Samples (3, 224, 224), 1000 classes."""
-    blocks = Blocks((3, 224, 224), device, seed, init)
+def densenet121(device: Any = None, seed: int = 0, *, init: Spec = "he_normal", image: int = 224) -> FeedForwardNet:
+    """DenseNet-121 (bottlenecks of 4 * GROWTH, compression 1/2). Samples (3, image, image), 1000 classes."""
+    blocks = Blocks((3, image, image), device, seed, init)
     blocks.conv_norm_relu("stem", 64, 7, 2)
     x = blocks.add(MaxPooling2D("stem_pool", 3, 2, pad=1))
     channels = 64

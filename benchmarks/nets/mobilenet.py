@@ -22,9 +22,9 @@ STAGES = (
 )
 
 
-def mobilenet_v2(device: Any = None, seed: int = 0, *, init: Spec = "he_normal") -> FeedForwardNet:
-    """MobileNetV2 of width 1. Samples (3, 224, 224), 1000 classes."""
-    blocks = Blocks((3, 224, 224), device, seed, init)
+def mobilenet_v2(device: Any = None, seed: int = 0, *, init: Spec = "he_normal", image: int = 224) -> FeedForwardNet:
+    """MobileNetV2 of width 1. Samples (3, image, image), 1000 classes."""
+    blocks = Blocks((3, image, image), device, seed, init)
     x = _conv_norm_relu6(blocks, "stem", 32, 3, 2)
     channels = 32
     for stage, (expansion, kernels, count, stride) in enumerate(STAGES, 1):

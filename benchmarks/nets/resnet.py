@@ -15,9 +15,9 @@ from .blocks import Blocks
 Steps = tuple[tuple[int, int, int], ...]
 
 
-def resnet50(device: Any = None, seed: int = 0, *, init: Spec = "he_normal") -> FeedForwardNet:
-    """ResNet-50 with the stride on the 3 x 3. Samples (3, 224, 224), 1000 classes."""
-    blocks = Blocks((3, 224, 224), device, seed, init)
+def resnet50(device: Any = None, seed: int = 0, *, init: Spec = "he_normal", image: int = 224) -> FeedForwardNet:
+    """ResNet-50 with the stride on the 3 x 3. Samples (3, image, image), 1000 classes."""
+    blocks = Blocks((3, image, image), device, seed, init)
     blocks.conv_norm_relu("stem", 64, 7, 2)
     x = blocks.add(MaxPooling2D("stem_pool", 3, 2, pad=1))
     _stages(blocks, x, _bottleneck, (3, 4, 6, 3))

@@ -40,7 +40,7 @@ def write(task: Task) -> dict[str, Any]:
 
 def run(task: Task) -> dict[str, Any]:
     """Train and measure."""
-    _use_once()
+    use_once()
     level = high_water()
     x, y = read_batch(task.folder)
     net = built(task.net, 0.0)
@@ -53,7 +53,7 @@ def run(task: Task) -> dict[str, Any]:
     return {**result, "flops": counted, "versions": versions}
 
 
-def _use_once() -> None:
+def use_once() -> None:
     """What loads at first use belongs to the import: the kernels' libraries."""
     net = FeedForwardNet(loss.SoftmaxCrossEntropy())
     net.add(layers.Conv2D("conv", 4, 3, border_mode="valid", use_bias=False, input_sample_shape=(2, 6, 8)))

@@ -27,7 +27,7 @@ OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter], float], torch.optim.Opti
 def run(task: Task) -> dict[str, Any]:
     """Train and measure."""
     torch.set_num_threads(task.threads)
-    _use_once(task.way)
+    use_once(task.way)
     level = high_water()
     return {**measured(task, level, stepper(task)), "versions": {"torch": torch.__version__}}
 
@@ -121,7 +121,7 @@ def _inside_backward(net: nn.Module, task: Task) -> Callable[[], None]:
     return lambda: None
 
 
-def _use_once(way: str) -> None:
+def use_once(way: str) -> None:
     """What loads at first use belongs to the import: kernels, threads of backward, or the whole compiler."""
     members = [nn.Conv2d(2, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
     net = nn.Sequential(*members, nn.Linear(4 * 2 * 3, 2))

@@ -18,6 +18,8 @@ Builder = Callable[..., AnyRoutine | None]
 
 #: How many routines a kernel keeps for calls to come. Those of a recorded step stay with its launches in any case.
 MOST_ROUTINES = 128
+#: Of how many calls a kernel knows what scratch they take, some 300 bytes each.
+MOST_ANSWERS = 1024
 
 
 #: Of a routine: its tensors, None where one is left out, and its settings.
@@ -33,15 +35,26 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
     def __init__(self, build: Builder[AnyRoutine]) -> None:
         self.build = build
         self._built: dict[_Key, tuple[TensorSpecs, AnyRoutine] | None] = {}
+        #: What planning asks again and again, kept where routines are forgotten: scratch, None where there is none.
+        self._scratch: dict[_Key, int | None] = {}
 
     def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether there is a routine for a call of these tensors."""
-        return self._routine(specs, settings) is not None
+        return self._known_scratch(specs, settings) is not None
 
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Of the routine."""
-        built = self._routine(specs, settings)
-        return 0 if built is None else built[1].scratch_bytes
+        return self._known_scratch(specs, settings) or 0
+
+    def _known_scratch(self, specs: TensorSpecs, settings: Settings) -> int | None:
+        key = _key(specs, settings)
+        try:
+            return self._scratch[key]
+        except KeyError:
+            built = self._routine(specs, settings)
+        _drop_oldest(self._scratch, MOST_ANSWERS)
+        found = self._scratch[key] = None if built is None else built[1].scratch_bytes
+        return found
 
     def prepare(
         self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
@@ -57,19 +70,14 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         return built[1].bind(built[0], arrays, scratch)
 
     def _routine(self, specs: TensorSpecs, settings: Settings) -> tuple[TensorSpecs, AnyRoutine] | None:
-        key = tuple(None if spec is None else spec.key for spec in specs), tuple(settings.items())
+        key = _key(specs, settings)
         try:
             return self._built[key]
         except KeyError:  # built below, so that an error of the builder does not seem to come of this one
             pass
         found = self._built[key] = self._new(specs, settings)
-        self._forget_oldest()
+        _drop_oldest(self._built, MOST_ROUTINES)
         return found
-
-    def _forget_oldest(self) -> None:
-        with suppress(StopIteration, RuntimeError):  # another thread does the same at the same time
-            while len(self._built) > MOST_ROUTINES:
-                self._built.pop(next(iter(self._built)), None)
 
     def _new(self, specs: TensorSpecs, settings: Settings) -> tuple[TensorSpecs, AnyRoutine] | None:
         if any(spec is not None and spec.size == 0 for spec in specs):
@@ -80,6 +88,17 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
     def attempt(self, specs: TensorSpecs, settings: Settings) -> AnyRoutine | None:
         """The routine or None; sets whose library refuses a call by an exception make None of it here."""
         return self.build(*specs, **settings)
+
+
+def _key(specs: TensorSpecs, settings: Settings) -> _Key:
+    return tuple(None if spec is None else spec.key for spec in specs), tuple(settings.items())
+
+
+def _drop_oldest(table: dict[_Key, Any], most: int) -> None:
+    """Those beyond so many go."""
+    with suppress(StopIteration, RuntimeError):  # another thread does the same at the same time
+        while len(table) > most:
+            table.pop(next(iter(table)), None)
 
 
 def builders(*modules: ModuleType) -> dict[str, Builder[Any]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from singa_lite.array_types import DType
 from singa_lite.kernels.interface import SIGNATURES, Facts
@@ -78,6 +78,14 @@ class Kernel(Protocol):
         """Bind it to its arrays and scratch; the result runs it, as often as wanted."""
 
 
+@runtime_checkable
+class Keeping(Protocol):
+    """A kernel that keeps what it built for calls to come."""
+
+    def forget(self) -> None:
+        """Let go of it."""
+
+
 @dataclass(frozen=True)
 class FunctionKernel:
     """A plain function: `function(*arrays, **settings)`, with `scratch=` (uint8 array) if it states a rule."""
@@ -109,7 +117,8 @@ class KernelSet:
     where a kind is not named. Kinds: "image" (n, c, h, w), "filters" (k, c / groups, kh, kw). fusions: (kernel,
     activation) that the interface has a kernel for, `Facts.activated`, and that this set does in one go.
     strides_matter: kernels of this set whose results any stride may change, beside those of which the interface says so
-    and those of the fallback. tile_bytes: of the gradient of a large weight that is made and applied at a time, what a
+    and those of the fallback. any_strides: {kernel of this set: those of its tensors that may lie with gaps all the
+    same}. tile_bytes: of the gradient of a large weight that is made and applied at a time, what a
     cache of the processor holds.
     """
 
@@ -121,6 +130,7 @@ class KernelSet:
         layouts: Mapping[str, Axes] | None = None,
         fusions: Collection[tuple[str, str]] = (),
         strides_matter: Collection[str] = (),
+        any_strides: Mapping[str, Collection[str]] | None = None,
         tile_bytes: int = 1 << 20,
     ) -> None:
         self.name = name
@@ -131,6 +141,7 @@ class KernelSet:
         below: frozenset[str] = frozenset() if fallback is None else fallback.strides_matter
         self.strides_matter: frozenset[str] = below.union(strides_matter, _named(lambda facts: facts.strides_matter))
         self.inner_strides_matter = self.strides_matter | _named(lambda facts: facts.inner_strides_matter)
+        self.any_strides = {name: frozenset(tensors) for name, tensors in (any_strides or {}).items()}
         self.tile_bytes = tile_bytes
 
     def __getitem__(self, name: str) -> Kernel:
@@ -153,11 +164,28 @@ class KernelSet:
         specs = specs_of(tensors)
         return self.choose(name, specs, settings).scratch_bytes(specs, settings)
 
+    def free_of_strides(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> Collection[str]:
+        """Those of a call's tensors that may get gaps without changing a bit, of a kernel whose strides matter here."""
+        specs, below = specs_of(tensors), self.fallback
+        if below is None or (name in self.kernels and self.kernels[name].serves(specs, settings)):
+            return self.any_strides.get(name, ())
+        if name not in below.inner_strides_matter:
+            return SIGNATURES[name].tensors
+        return below.free_of_strides(name, specs, settings)
+
     def prepare(
         self, name: str, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
     ) -> Launch:
         """Bind the kernel to its arrays and scratch; the result runs it, as often as wanted."""
         return self.choose(name, specs_of(arrays), settings).prepare(arrays, scratch, settings)
+
+    def forget(self) -> None:
+        """Let go of what was built for calls to come, here and further down. Launches keep what they need."""
+        for kernel in self.kernels.values():
+            if isinstance(kernel, Keeping):
+                kernel.forget()
+        if self.fallback is not None:
+            self.fallback.forget()
 
 
 def _named(has: Callable[[Facts], bool]) -> frozenset[str]:

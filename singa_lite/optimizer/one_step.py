@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Counting(Protocol):
     """What the block needs of an optimizer."""
+
+    @property
+    def state(self) -> MutableMapping[Any, Any]: ...
 
     @property
     def step(self) -> int: ...
@@ -16,7 +20,8 @@ class Counting(Protocol):
 
 
 class OneStep:
-    """The count of steps is put back at the end of the block, however it ends, unless `keep` was called inside.
+    """The count of steps is put back at the end of the block, however it ends, unless `keep` was called inside, and
+    state that was made inside is let go.
 
     Either way the step is over then: an update that follows begins another one. is_kept: whether `keep` was called.
     is_whole: whether the end of the block was reached, with all of the step done or nothing of it. An interrupt may
@@ -26,6 +31,7 @@ class OneStep:
     def __init__(self, optimizer: Counting) -> None:
         self._optimizer = optimizer
         self._before = optimizer.step
+        self._with_state = frozenset(optimizer.state)
         self.is_kept = False
         self.is_whole = False
 
@@ -39,5 +45,9 @@ class OneStep:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        state = self._optimizer.state
         self._optimizer.restore_step(self._optimizer.step if self.is_kept else self._before)
+        if not self.is_kept:
+            for name in state.keys() - self._with_state:
+                del state[name]
         self.is_whole = kind is None or not self.is_kept

@@ -2,56 +2,69 @@
 
 The live bytes of a step that trains are a hill: they rise while the forward part runs and fall with the backward part.
 To drop a value lowers the hill between its last use in the forward part and the first one behind; to make it again
-costs what the chain of instructions back to values that are there costs. The search takes values by bytes above the
-limit that they free a second that they cost, some at a time, and in the end takes back what turned out needless. It is
-begun several times, from nothing and from even cuts, and with larger and smaller steps; the cheapest result wins.
+costs what the chain of instructions back to values that are there costs. In three parts:
+
+- *Greedy*: of the best values to drop, or to keep for shorter, the one that takes most of the bytes above the limit a
+  second, by trial; and so on until the limit holds. Begun with few and with many trials a turn, and from even cuts.
+- *Taken back*: values are kept after all where the limit holds without.
+- *Exchanged*: each of the costliest values is kept for once, and what is cheaper dropped in its place.
+
+All is bounded by numbers of trials and not by time, so a plan does not depend on how fast the machine is. Limits are
+those of a ladder of fixed rungs: a budget gets the best of the rungs next below it, so that more bytes take no more
+time. Chen and others, "Training deep nets with sublinear memory cost" (arXiv 1604.06174), cut evenly; Kusumoto and
+others, "A graph theoretic framework of recomputation algorithms" (2019), and Checkmate (Jain and others, 2020) choose
+by values, exactly or nearly so, in minutes.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
+from typing import NamedTuple
 
-from singa_lite.memory.problem import PlanError
+from singa_lite.operation import Instruction
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.program import Program, floor
-from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, Repeater
-from singa_lite.passes.sketch import Sketch
+from singa_lite.passes.ranking import Ranking
+from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT, Repeater
+from singa_lite.passes.sketch import Mark, Sketch
 from singa_lite.passes.time_model import seconds
 
-#: Of the excess over the limit, what one round of the search goes for.
-SHARES = (0.1, 0.35, 1.0)
-#: Limits to aim at, as shares of the one that is wanted: a tighter one sometimes gives a cheaper plan.
-TARGETS = (1.0, 0.9)
+#: From one rung of the ladder of limits to the next, and how many rungs below a limit are looked at.
+RUNG = 0.97
+RUNGS = 2
+#: Even cuts that cost so many times as much as what was found are no start.
+WORTH = 4
+#: One of so many values is kept by even cuts, in one level, or in two of its square and itself.
+CUTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
+#: In large programs, the share of the free floor below which cuts beat what else there is time for.
+CUTS_WIN = 0.2
 #: By which the lowest floor is sought.
 STEP_DOWN = 0.98
+#: Trials of a turn: how many of the best to drop, to keep for a chain alone, and for a reader alone.
+WIDTHS = ((1, 1, 1), (3, 1, 1), (12, 6, 3))
+#: Trials that gained nothing, after which a value is left as it is.
+STRIKES = 3
+#: Values dropped at once: one for every so many candidates.
+CANDIDATES_AT_ONCE = 400
+#: How many of the costliest values are exchanged, by how many turns each.
+EXCHANGED, TURNS = 24, 6
+#: Turns of a greedy attempt for each candidate.
+MOST_TURNS = 3
+#: Rounded costs are whole picoseconds, which sum up to the same in any order.
+SECOND = 1e12
 
+#: Of what can be done again, the seconds.
+Cost = Callable[[Instruction], float]
 Levels = dict[int, int]
 
 
-@dataclass
-class Choice:
-    """What is dropped, and what comes of it. A search holds thousands, so they take few bytes and have no schedule.
+class Choice(NamedTuple):
+    """What is dropped, and what comes of it: the seconds of all repeats, and the largest of the live bytes."""
 
-    live: bytes at each call of the schedule; seconds: of all repeats; position: of each step of the program, its call.
-    """
-
-    levels: Levels
-    live: Sequence[int]
     seconds: float
-    position: Sequence[int]
-
-    @cached_property
-    def floor(self) -> int:
-        """The largest of the live bytes."""
-        return max(self.live, default=0)
-
-    def excess(self, limit: int) -> int:
-        """Bytes above the limit, summed over the steps."""
-        return sum(nbytes - limit for nbytes in self.live if nbytes > limit)
+    floor: int
+    levels: Levels
 
 
 def within_limit(program: Program) -> Program:
@@ -60,149 +73,237 @@ def within_limit(program: Program) -> Program:
     if limit is None or floor(in_place(program)) <= limit:
         return program
     search = Search(program)
-    schedule = search.repeater.schedule(search.within(limit).levels)
-    return program if schedule is None else search.repeater.rewritten(schedule)
+    return search.program(search.within(limit).levels)
+
+
+def _by_time(choice: Choice) -> tuple[float, int]:
+    return choice.seconds, choice.floor
+
+
+def _by_floor(choice: Choice) -> tuple[int, float]:
+    return choice.floor, choice.seconds
 
 
 class Search:
-    """One program's search, for any limits. Results are remembered, so a second limit takes less time."""
+    """One program's search, for any limits. What a limit gives does not depend on those that were asked before."""
 
-    def __init__(self, program: Program) -> None:
-        self.repeater = Repeater(program)
-        self.sizes = {block: program.rounded(program.sizes[block]) for block in self.repeater.candidates}
-        self.sketch = Sketch(self.repeater)
-        self.cost = {step: seconds(i) for step, i in self.repeater.repeats.items()}
-        self._known: dict[tuple[tuple[int, int], ...], Choice | None] = {}
+    def __init__(self, program: Program, cost: Cost = seconds) -> None:
+        self._repeater = Repeater(program)
+        costs = {step: round(SECOND * cost(i)) for step, i in self._repeater.repeats.items()}
+        self._sketch = Sketch(self._repeater, costs)
+        self._ranking = Ranking(self._sketch)
+        self._at_once = 1 + len(self._repeater.candidates) // CANDIDATES_AT_ONCE
+        self._rungs: dict[int, Choice | None] = {}
+        self.free = self._choice()
 
     def within(self, limit: int) -> Choice:
         """The cheapest choice whose live bytes are at most `limit`; where none was found, `least`."""
-        free = self._evaluated({})
-        if free is None:
-            raise PlanError("wanted a program that runs without repeats")
-        if free.floor <= limit:
-            return free
-        found = [
-            self._needless_taken_back(choice, limit) if choice.floor <= limit else choice
-            for start in self._starts()
-            for target in TARGETS
-            for share in SHARES
-            if (choice := self._lowered(start, int(limit * target), share)) is not None
-        ]
-        fitting = [choice for choice in found if choice.floor <= limit]
-        return min(fitting, key=lambda choice: (choice.seconds, choice.floor)) if fitting else self.least
+        if self.free.floor <= limit:
+            return self.free
+        rung = 0
+        while (nbytes := int(self.free.floor * RUNG**rung)) > limit and nbytes > 0:
+            rung += 1
+        rungs = range(rung, rung + (RUNGS if self._at_once == 1 else 0))
+        found = [self._solved(limit), *(self._rung(one) for one in rungs)]
+        fitting = [choice for choice in found if choice is not None]
+        if not fitting:
+            return self.least
+        self._begin(min(fitting, key=_by_time).levels)
+        self._take_back(limit)
+        return self._choice()
 
     @cached_property
     def least(self) -> Choice:
-        """The choice of the lowest floor that was found, whatever the limit is: going down by small steps."""
-        found = [choice for start in self._starts() if (choice := self._lowered(start, 0, 1.0)) is not None]
-        best = min(found, key=lambda choice: (choice.floor, choice.seconds))
-        limit = int(best.floor * STEP_DOWN)
-        while (lower := self._lowered(best.levels, limit, 1.0)) is not None and lower.floor < best.floor:
-            best, limit = lower, int(lower.floor * STEP_DOWN)
+        """The choice of the lowest floor that was found, whatever the limit is: by rungs, and then by small steps."""
+        lowest = min(self._cuts, key=_by_floor, default=self.free)
+        found = [self._lowest_from(lowest.levels, WIDTHS[0])]
+        if self._at_once == 1:
+            found += [self._lowest_from({}, widths) for widths in WIDTHS[:2]]
+        best = min(found, key=_by_floor)
+        while self._at_once == 1 and best.floor and (lower := self._solved(int(best.floor * STEP_DOWN))) is not None:
+            best = min(lower, self._lowest_from(lower.levels, WIDTHS[0]), key=_by_floor)
+        self._begin(best.levels)
+        self._take_back(best.floor)
+        return self._choice()
+
+    def _lowest_from(self, start: Mapping[int, int], widths: Sequence[int]) -> Choice:
+        self._begin(start)
+        best = self._choice()
+        while best.floor and self._lower(int(best.floor * STEP_DOWN), widths):
+            best = self._choice()
         return best
 
-    def choice(self, levels: Mapping[int, int]) -> Choice | None:
-        """What comes of dropping these; None where one of them could not be made again."""
-        chosen = {block: level for block, level in levels.items() if level != KEPT}
-        key = tuple(sorted(chosen.items()))
-        if key not in self._known:
-            self._known[key] = self._evaluated(chosen)
-        return self._known[key]
+    def program(self, levels: Mapping[int, int]) -> Program:
+        """The program that drops these."""
+        self._begin(levels)
+        return self._sketch.schedule.program()
 
-    def _evaluated(self, levels: Levels) -> Choice | None:
-        schedule = self.repeater.schedule(levels)
-        if schedule is None:
+    # ---- one limit
+
+    def _rung(self, rung: int) -> Choice | None:
+        if rung not in self._rungs:
+            self._rungs[rung] = self._solved(int(self.free.floor * RUNG**rung))
+        return self._rungs[rung]
+
+    def _solved(self, limit: int) -> Choice | None:
+        """The cheapest choice found within a limit, from several starts; None where none was found."""
+        found, fits = list[Choice](), [cut for cut in self._cuts if cut.floor <= limit]
+        for widths in self._widths(limit, bool(fits)):
+            self._begin({})
+            if self._lower(limit, widths):
+                self._take_back(limit)
+                found.append(self._choice())
+        for cut in fits[:2]:
+            if not found or cut.seconds < WORTH * min(found, key=_by_time).seconds:
+                self._begin(cut.levels)
+                self._take_back(limit)
+                found.append(self._choice())
+        if not found:
             return None
-        extra = sum(self.cost[call.step] for call in schedule.calls if call.is_repeat)
-        position = array("q", [at for at, call in enumerate(schedule.calls) if not call.is_repeat])
-        return Choice(levels, array("q", self.sketch.live_bytes(schedule)), extra, position)
+        self._begin(min(found, key=_by_time).levels)
+        self._exchange(limit)
+        return self._choice()
 
-    def _starts(self) -> list[Levels]:
-        """Nothing dropped; and all but every so many values, as even cuts through the program."""
-        blocks = sorted(self.repeater.candidates, key=lambda block: self.repeater.writers[block][0])
-        many = max(2, round(len(blocks) ** 0.5))
-        cuts = [{b: PER_CHAIN for i, b in enumerate(blocks) if i % every} for every in (many, 2 * many)]
-        return [{}, *cuts]
+    def _widths(self, limit: int, has_cuts: bool) -> Sequence[Sequence[int]]:
+        """Trials of a turn of each greedy attempt; fewer in large programs, none where even cuts win there."""
+        if self._at_once == 1:
+            return WIDTHS
+        return () if has_cuts and limit < CUTS_WIN * self.free.floor else WIDTHS[:1]
 
-    def _lowered(self, start: Levels, limit: int, share: float) -> Choice | None:
-        """From a start on, values are dropped until the limit holds, or nothing helps any more."""
-        best = self.choice(start)
-        for level in (ONCE, PER_CHAIN, PER_READER):
-            aside: set[int] = set()
-            while best is not None and best.floor > limit:
-                ranked = [block for block in self._ranked(best, level, limit) if block not in aside]
-                better = self._first_better(best, ranked, level, limit, share, aside)
-                if better is None:
-                    break
-                best = better
-        return best
+    @cached_property
+    def _cuts(self) -> list[Choice]:
+        """Even cuts through the program, the cheapest first: all but every so many values are dropped."""
+        blocks = sorted(self._repeater.candidates, key=lambda block: self._repeater.writers[block][0])
+        cuts = [dict(self._cut(blocks, every, every)) for every in CUTS if every * every <= 4 * len(blocks)]
+        cuts += [dict(self._cut(blocks, every * every, every)) for every in CUTS if every**4 <= 4 * len(blocks) ** 2]
+        found = []
+        for levels in cuts:
+            self._begin(levels)
+            found.append(self._choice())
+        return sorted(found, key=_by_time)
 
-    def _first_better(
-        self, best: Choice, ranked: list[int], level: int, limit: int, share: float, aside: set[int]
-    ) -> Choice | None:
-        """With the first of the ranked dropped too, as many as the share of the excess takes, or half, and so on."""
-        excess = best.excess(limit)
-        while ranked:
-            count = self._count(best, ranked, limit, share * excess)
-            while count:
-                tried = self.choice(best.levels | dict.fromkeys(ranked[:count], level))
-                if tried is not None and tried.excess(limit) < excess:
-                    return tried
-                count //= 2
-            aside.add(ranked.pop(0))
+    def _cut(self, blocks: Sequence[int], outer: int, inner: int) -> Iterator[tuple[int, int]]:
+        """Every outer one is kept, every inner one kept from when it is first made again, in two levels."""
+        for at, block in enumerate(blocks):
+            if at % outer:
+                yield block, SEGMENT if at % inner or outer == inner else ONCE
+
+    def _choice(self) -> Choice:
+        return Choice(self._sketch.cost / SECOND, self._sketch.floor, dict(self._sketch.levels))
+
+    def _begin(self, levels: Mapping[int, int]) -> None:
+        """Drop these and nothing else; where one of them could not be made again, that is kept."""
+        now = self._sketch.levels
+        self._tried({block: KEPT for block in now if block not in levels})
+        self._drop([(block, level) for block, level in levels.items() if now.get(block) != level])
+
+    def _drop(self, levels: Sequence[tuple[int, int]]) -> None:
+        if levels and self._tried(dict(levels)) is None and len(levels) > 1:
+            middle = len(levels) // 2
+            self._drop(levels[:middle])
+            self._drop(levels[middle:])
+
+    def _tried(self, levels: Mapping[int, int]) -> Mark | None:
+        """Set levels; how to go back. None where a block could not be made again: nothing is changed then."""
+        mark = self._sketch.mark()
+        if self._sketch.change(levels):
+            return mark
+        self._sketch.back_to(mark)
         return None
 
-    def _count(self, best: Choice, ranked: list[int], limit: int, wanted: float) -> int:
-        """How many of the ranked it takes to free that much of the excess."""
-        over = self._over(best, limit)
-        for count, block in enumerate(ranked, 1):
-            wanted -= self.sizes[block] * self._within_gap(best, block, over)
-            if wanted <= 0:
-                return count
-        return len(ranked)
+    # ---- down to a limit
 
-    def _ranked(self, best: Choice, level: int, limit: int) -> list[int]:
-        """Candidates below this level that free bytes above the limit, by bytes a second, the best first."""
-        over = self._over(best, limit)
-        absent = self.repeater.absent(best.levels)
-        scores = {}
-        for block in self.repeater.candidates:
-            if best.levels.get(block, KEPT) >= level:
-                continue
-            freed = self.sizes[block] * self._within_gap(best, block, over)
-            if freed:
-                scores[block] = freed / self._own_seconds(block, absent)
-        return sorted(scores, key=lambda block: (-scores[block], block))
+    def _lower(
+        self, limit: int, widths: Sequence[int], but: int = -1, bound: int | None = None, turns: int = -1
+    ) -> bool:
+        """Drop values until the limit holds; whether it does. but: not this one; bound: of the cost; turns: at most."""
+        sketch, strikes = self._sketch, dict[tuple[int, int], int]()
+        turns = turns if turns >= 0 else MOST_TURNS * len(self._repeater.candidates) // self._at_once
+        while sketch.floor > limit:
+            groups = list(self._groups(limit, widths, {but}, strikes))
+            if not groups or turns == 0:
+                return False
+            turns -= 1
+            best = self._best_of(groups, limit, bound, strikes)
+            if best is not None:
+                self._tried(best)
+            elif bound is not None:
+                return False
+        return True
 
-    def _over(self, best: Choice, limit: int) -> list[int]:
-        """At each step: how many steps before it have more live bytes than the limit."""
-        return [0, *accumulate(int(nbytes > limit) for nbytes in best.live)]
+    def _groups(
+        self, limit: int, widths: Sequence[int], others: set[int], strikes: Mapping[tuple[int, int], int]
+    ) -> list[Levels]:
+        """What a turn tries, of each level the best that have not failed too often."""
+        groups: list[Levels] = []
+        for level, width in zip((ONCE, PER_CHAIN, PER_READER), widths, strict=True):
+            out = {block for block, of in strikes if of == level and strikes[block, of] >= STRIKES}
+            ranked = self._ranking.best(level, limit, others | out)
+            for at in range(width):
+                group = ranked[at * self._at_once : (at + 1) * self._at_once]
+                groups += [dict.fromkeys(group, level)] if group else []
+        return groups
 
-    def _within_gap(self, best: Choice, block: int, over: list[int]) -> int:
-        """How many such steps lie between the block's last use in the forward part and its first one behind."""
-        gap = self.repeater.candidates[block]
-        return over[best.position[gap.behind]] - over[best.position[gap.before] + 1]
-
-    def _needless_taken_back(self, best: Choice, limit: int) -> Choice:
-        """The same with values kept after all where the limit holds without, costliest first, in groups that halve."""
-        absent = self.repeater.absent(best.levels)
-        blocks = sorted(best.levels, key=lambda block: -self._own_seconds(block, absent))
-        size = max(1, len(blocks) // 4)
-        while blocks:
-            failed = []
-            for start in range(0, len(blocks), size):
-                group = set(blocks[start : start + size])
-                tried = self.choice({b: level for b, level in best.levels.items() if b not in group})
-                if tried is not None and tried.floor <= limit and tried.seconds < best.seconds:
-                    best = tried
-                else:
-                    failed += blocks[start : start + size]
-            if size == 1:
-                return best
-            blocks, size = failed, max(1, size // 2)
+    def _best_of(
+        self, groups: Sequence[Levels], limit: int, bound: int | None, strikes: dict[tuple[int, int], int]
+    ) -> Levels | None:
+        """The group that takes most of the excess a second; None where none takes any within the bound of the cost."""
+        sketch, best, most = self._sketch, None, 0.0
+        excess, cost = sketch.excess(limit), sketch.cost
+        for group in groups:
+            mark = self._tried(group)
+            gain = excess - sketch.excess(limit) if mark is not None else 0
+            if mark is not None:
+                score = gain / max(sketch.cost - cost, 1)
+                if score > most and (bound is None or sketch.cost < bound):
+                    best, most = group, score
+                sketch.back_to(mark)
+            if gain <= 0:
+                for one in group.items():
+                    strikes[one] = strikes.get(one, 0) + (STRIKES if mark is None and len(group) == 1 else 1)
         return best
 
-    def _own_seconds(self, block: int, absent: Mapping[int, int]) -> float:
-        """Of making the block again where it is first read behind its gap."""
-        chain = self.repeater.chain([block], self.repeater.candidates[block].behind, absent)
-        return sum(self.cost[step] for step in chain)
+    # ---- within a limit
+
+    def _take_back(self, limit: int) -> None:
+        """Values are kept after all where the limit holds without, costliest first, in groups that halve."""
+        blocks = self._ranking.by_cost()
+        size = max(1, len(blocks) // 4)
+        while blocks:
+            failed: list[int] = []
+            for start in range(0, len(blocks), size):
+                group = blocks[start : start + size]
+                if not self._cheaper(dict.fromkeys(group, KEPT), limit):
+                    failed += group
+            if size == 1:
+                return
+            blocks, size = failed, max(1, size // 2)
+
+    def _cheaper(self, levels: Mapping[int, int], limit: int) -> bool:
+        """Set levels, if the limit holds then and the cost is lower; whether it is so."""
+        sketch, cost = self._sketch, self._sketch.cost
+        mark = self._tried(levels)
+        if mark is None:
+            return False
+        if sketch.floor <= limit and sketch.cost < cost:
+            return True
+        sketch.back_to(mark)
+        return False
+
+    def _exchange(self, limit: int) -> None:
+        """The costliest values are held otherwise, or kept and others dropped in their place, if that is cheaper."""
+        for block in self._ranking.by_cost()[:EXCHANGED]:
+            for level in (ONCE, PER_CHAIN, PER_READER, KEPT):
+                if self._sketch.levels.get(block, KEPT) not in (KEPT, level):
+                    self._cheaper({block: level}, limit)
+            if block in self._sketch.levels:
+                self._exchange_one(block, limit)
+
+    def _exchange_one(self, block: int, limit: int) -> None:
+        before, cost = dict(self._sketch.levels), self._sketch.cost
+        if self._tried({block: KEPT}) is None:
+            return
+        if self._lower(limit, (8, 3, 1), block, cost, TURNS):
+            self._take_back(limit)
+        if self._sketch.floor > limit or self._sketch.cost >= cost:
+            self._begin(before)

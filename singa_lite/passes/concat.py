@@ -30,6 +30,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
 from singa_lite.strides import laid_out, memory_order
@@ -45,9 +46,10 @@ def assembled_in_place(program: Program) -> Program:
     after the copy. The other block must be written by such copies only, each to bytes of its own, and its axes lie
     in the same order.
 
-    The target says which kernels' results may depend on any strides, so that no operand of theirs moves, and which may
-    where other strides change than that of axis 0. What moves asks it again for scratch. A whole that is there from its
-    first piece on may cost more than the copies: the program as it was is a rival of the result.
+    The target says which kernels' results may depend on any strides, so that no operand of theirs moves but those that
+    it names, and which may where other strides change than that of axis 0. What has moved asks it again for scratch. A
+    whole that is there from its first piece on may cost more than the copies: the program as it was is a rival of the
+    result.
     """
     return _Assembly(program).result()
 
@@ -60,6 +62,7 @@ class _Assembly:
         self.uses: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self.writers: dict[int, set[int]] = defaultdict(set)
         self.allowed: dict[int, set[int]] = defaultdict(set)
+        self.free: dict[int, Collection[str]] = {}
         for step, instruction in enumerate(program.instructions):
             for index, operand in enumerate(instruction.operands):
                 if operand is not None:
@@ -73,9 +76,9 @@ class _Assembly:
         for step, instruction in enumerate(self.program.instructions):
             if instruction.kernel == "copy":
                 self._try(step)
-        kept = tuple(instruction for instruction in self.instructions if instruction is not None)
-        if len(kept) == len(self.instructions):
+        if None not in self.instructions:
             return self.program
+        kept = tuple(self._asked(step, i) for step, i in enumerate(self.instructions) if i is not None)
         copying = replace(self.program, order=f"{self.program.order}, with copies")
         return replace(self.program, instructions=kept, rivals=(*self.program.rivals, copying))
 
@@ -138,7 +141,7 @@ class _Assembly:
         operand = instruction.operands[index] if instruction is not None else None
         if instruction is None or operand is None:
             return True
-        if instruction.kernel in particular:
+        if instruction.kernel in particular and not self._is_free(user, index):
             return False
         if operand.dtype != source.dtype or len(operand.shape) != len(source.shape):
             return False
@@ -146,6 +149,19 @@ class _Assembly:
         begin = _indices(operand, source.strides, _falling(source))
         inside = all(i + extent <= limit for i, extent, limit in zip(begin, operand.shape, source.shape, strict=True))
         return inside and _lie_alike(operand, source.strides)
+
+    def _is_free(self, step: int, index: int) -> bool:
+        """Whether the strides of this operand change no bit. Asked once: to tell for other strides takes long."""
+        given = self.program.instructions[step]
+        if step not in self.free:
+            self.free[step] = self.target.free_of_strides(given.kernel, given.operands, given.settings)
+        return SIGNATURES[given.kernel].tensors[index] in self.free[step]
+
+    def _asked(self, step: int, moved: Instruction) -> Instruction:
+        """The instruction with the scratch that it needs where its operands are now."""
+        if moved is self.program.instructions[step]:
+            return moved
+        return self.target.call(moved, moved.kernel, moved.operands, moved.settings)
 
     def _move(self, user: int, index: int, source: Operand, piece: Operand) -> None:
         instruction = self.instructions[user]
@@ -156,7 +172,7 @@ class _Assembly:
         offset = piece.offset + sum(index * stride for index, stride in zip(begin, piece.strides, strict=True))
         moved = Operand(piece.block, operand.shape, operand.dtype, piece.strides, offset)
         operands = (*instruction.operands[:index], moved, *instruction.operands[index + 1 :])
-        self.instructions[user] = self.target.call(instruction, instruction.kernel, operands, instruction.settings)
+        self.instructions[user] = instruction.with_operands(operands)
 
 
 def _lie_alike(operand: Operand, strides: Shape) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from singa_lite.operation import Instruction
 from singa_lite.passes.dependencies import predecessors, successors
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.program import Program, floor, lifespans, live_bytes
@@ -55,7 +56,7 @@ def _moves(program: Program, peak: int) -> Iterator[Move]:
     """Moves that end a lifespan before the peak, or begin it after; each keeps every dependency."""
     before = predecessors(program.instructions)
     after = successors(before)
-    touched = {o.block for o in program.instructions[peak].operands if o is not None}
+    touched = {o.block for i in (program.instructions[peak], *_transfers(program)) for o in i.operands if o is not None}
     for block, span in lifespans(program).items():
         if block in touched or not span.start < peak < span.stop:
             continue
@@ -65,6 +66,11 @@ def _moves(program: Program, peak: int) -> Iterator[Move]:
         last = span.stop - 1
         if max(before[last], default=-1) < peak:
             yield Move(program.sizes[block], last, peak)
+
+
+def _transfers(program: Program) -> Iterator[Instruction]:
+    """Copies to host memory and back, whose times are set."""
+    return (instruction for instruction in program.instructions if instruction.transfer is not None)
 
 
 def _moved(program: Program, move: Move) -> Program:

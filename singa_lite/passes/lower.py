@@ -6,14 +6,14 @@ import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from singa_lite.memory.check import check
 from singa_lite.memory.planner import plan
 from singa_lite.memory.problem import Plan, PlanError
 from singa_lite.passes.parallel import conflicts
 from singa_lite.passes.pipeline import planning, rewriting, through
-from singa_lite.passes.program import Program, floor, requests
+from singa_lite.passes.program import Program, floor, host_requests, requests
 from singa_lite.passes.read_from import check_reads
 
 #: Tries of the exact placement, and how many of many blocks, each of which takes longer. A few tenths of a second.
@@ -43,7 +43,7 @@ class Placed:
     planned: the program behind all passes, as it runs.
     offsets: {block: offset in the arena}. scratch: {number of an instruction: offset of its scratch}.
     recorded_floor: the floor of `recorded`. gains: {pass: bytes by which it lowered the floor}.
-    seconds: {stage: time it took}.
+    seconds: {stage: time it took}. host_offsets: {block of host memory: offset there}; host_bytes: of host memory.
     """
 
     recorded: Program
@@ -55,6 +55,8 @@ class Placed:
     recorded_floor: int
     gains: dict[str, int]
     seconds: dict[str, float]
+    host_offsets: dict[int, int] = field(default_factory=dict)
+    host_bytes: int = 0
 
     @classmethod
     def of(
@@ -65,11 +67,16 @@ class Placed:
         plan: Plan,
         gains: dict[str, int],
         seconds: dict[str, float],
+        host: Plan | None = None,
     ) -> Placed:
-        """By the offsets of a plan of `requests(planned)`."""
+        """By the offsets of a plan of `requests(planned)`, and of one of `host_requests(planned)`."""
         offsets = {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == "b"}
         scratch = {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == "s"}
-        return cls(recorded, rewritten, planned, plan, offsets, scratch, floor(recorded), gains, seconds)
+        on_host = {} if host is None else {int(key[1:]): offset for key, offset in host.offsets.items()}
+        nbytes = 0 if host is None else host.arena
+        return cls(
+            recorded, rewritten, planned, plan, offsets, scratch, floor(recorded), gains, seconds, on_host, nbytes
+        )
 
     @property
     def arena_bytes(self) -> int:
@@ -144,11 +151,14 @@ def _lower(recorded: Program, fuse: bool, parallel: bool, search: bool) -> Place
     pairs = conflicts(program, wanted) if parallel else None
     nodes = min(MOST_NODES, NODES_TIMES_BLOCKS // max(1, len(wanted))) if search else 0
     placed = plan(wanted, seconds=MOST_SECONDS, nodes=nodes, conflicts=pairs)
+    on_host = host_requests(program)
+    host = plan(on_host, nodes=0)
     planned = time.perf_counter()
     check(wanted, placed.offsets, placed.arena, conflicts=pairs)
+    check(on_host, host.offsets, host.arena)
     checked = time.perf_counter()
     seconds = {"passes": passed - start, "placement": planned - passed, "check": checked - planned}
-    return Placed.of(recorded, rewritten, program, placed, gains, seconds)
+    return Placed.of(recorded, rewritten, program, placed, gains, seconds, host)
 
 
 def prove(placed: Placed) -> None:
@@ -159,7 +169,7 @@ def prove(placed: Placed) -> None:
     """
     start = time.perf_counter()
     with _collector_paused():
-        check_reads(placed.rewritten, placed.planned, placed.offsets)
+        check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets)
     placed.seconds["proof"] = time.perf_counter() - start
 
 

@@ -17,6 +17,7 @@ from singa_lite.passes.fuse import fused
 from singa_lite.passes.improve import improved
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.linear_gradient import joined
+from singa_lite.passes.offload import offloaded
 from singa_lite.passes.order import in_least_order
 from singa_lite.passes.parallel import in_waves
 from singa_lite.passes.pool_first import pool_first
@@ -48,6 +49,7 @@ PASSES = (
     Pass("concat", assembled_in_place, "producers write straight into their piece of a concatenation"),
     Pass("waves", in_waves, "what may run at the same time stands together", parallel=True),
     Pass("order", in_least_order, "the order of lowest floor, of several", parallel=False),
+    Pass("offload", offloaded, "values go to host memory and come back, where the arena is limited", parallel=False),
     Pass("repeat", within_limit, "values are dropped and made again, where the arena is limited", parallel=False),
     Pass("improve", improved, "single instructions leave the peak", parallel=False),
     Pass("in_place", in_place, "outputs are written over inputs that die there", parallel=False),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from singa_lite.memory.problem import Request
@@ -17,7 +17,7 @@ class Program:
 
     target: the kernels and the memory that it is for. blocks: all blocks of the record have lower numbers, those that
     no instruction uses too. order: the name of the order. rivals: other forms of the program, which compete with it
-    when an order is chosen.
+    when an order is chosen. host_sizes: {block of host memory: bytes}, of values that are offloaded.
     """
 
     instructions: tuple[Instruction, ...]
@@ -26,12 +26,13 @@ class Program:
     blocks: int = 0
     order: str = "recorded"
     rivals: tuple[Program, ...] = ()
+    host_sizes: dict[int, int] = field(default_factory=dict)
 
     @property
     def next_block(self) -> int:
         """A number that no block has, nor any above it."""
         used = (o.block for i in self.instructions for o in i.operands if o is not None)
-        return 1 + max((self.blocks - 1, *self.sizes, *used))
+        return 1 + max((self.blocks - 1, *self.sizes, *self.host_sizes, *used))
 
     def with_instructions(self, instructions: Sequence[Instruction]) -> Program:
         """The same blocks under other instructions."""
@@ -52,9 +53,12 @@ class Lifespan(NamedTuple):
 
 def lifespans(program: Program) -> dict[int, Lifespan]:
     """The lifespan of each intermediate block that is used."""
+    return _lifespans(program, program.sizes)
+
+
+def _lifespans(program: Program, sizes: Mapping[int, int]) -> dict[int, Lifespan]:
     first: dict[int, int] = {}
     last: dict[int, int] = {}
-    sizes = program.sizes
     for step, instruction in enumerate(program.instructions):
         for operand in instruction.operands:
             if operand is not None and operand.block in sizes:
@@ -78,6 +82,13 @@ def requests(program: Program) -> list[Request]:
         if instruction.scratch_bytes
     ]
     return wanted
+
+
+def host_requests(program: Program) -> list[Request]:
+    """What must be placed in host memory, by the id "h<block>"."""
+    spans, alignment = _lifespans(program, program.host_sizes), program.target.alignment
+    sizes = {block: program.rounded(nbytes) for block, nbytes in program.host_sizes.items()}
+    return [Request(f"h{b}", span.start, span.stop, sizes[b], alignment) for b, span in spans.items()]
 
 
 def live_bytes(program: Program) -> list[int]:

@@ -22,18 +22,30 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.memory.problem import PlanError
-from singa_lite.operation import Instruction, Operand, again
+from singa_lite.operation import Instruction, Operand, Transfer, again
 from singa_lite.passes.boxes import Box, cut
 from singa_lite.passes.contents import Contents, Piece, are_same, renamed
+from singa_lite.passes.in_flight import InFlight
 from singa_lite.passes.program import Program
 from singa_lite.tensor import Shape
 
+#: Where host memory begins, in the addresses of the arena: behind any arena.
+HOST = 1 << 62
+NO_OFFSETS: Mapping[int, int] = MappingProxyType({})
 
-def check_reads(rewritten: Program, planned: Program, offsets: Mapping[int, int]) -> None:
+
+def check_reads(
+    rewritten: Program,
+    planned: Program,
+    offsets: Mapping[int, int],
+    host_offsets: Mapping[int, int] = NO_OFFSETS,
+) -> None:
     """PlanError unless the planned program leaves in each held block, byte for byte, what the rewritten one does.
 
     offsets: {block: offset in the arena} for the planned program; blocks that are not in it have bytes of their own
@@ -53,12 +65,20 @@ def check_reads(rewritten: Program, planned: Program, offsets: Mapping[int, int]
     Where the planned program first writes to a block in the arena, the block's bytes are taken to hold nothing that
     anybody wrote: so others at that offset cannot be read through it, nor later through the blocks that lay there.
     Bytes of an intermediate that nobody wrote in the rewritten program either have no value to keep.
+
+    host_offsets: {block: offset in host memory}. A copy there or back stands in the planned program alone. What it
+    writes is named by what it read, from its end on; between its beginning and its end nobody may read what it writes,
+    nor overwrite either side.
     """
+    planned = replace(planned, sizes=planned.sizes | planned.host_sizes)
+    offsets = {**offsets, **{block: HOST + offset for block, offset in host_offsets.items()}}
     left_out = _check_calls(rewritten, planned, offsets)
     originals = {i.number: i for i in rewritten.instructions}
     wanted, wanted_memory = _sources(rewritten, {}, left_out, originals)
     found, memory = _sources(planned, offsets, (), originals)
     for instruction in planned.instructions:
+        if instruction.transfer is not None:
+            continue
         expected_reads = _expected(instruction, originals, wanted)
         pairs = zip(found[instruction.number], expected_reads, strict=True)
         for index, (received, expected) in enumerate(pairs):
@@ -75,13 +95,22 @@ def check_reads(rewritten: Program, planned: Program, offsets: Mapping[int, int]
 
 
 def _check_calls(rewritten: Program, planned: Program, offsets: Mapping[int, int]) -> Collection[int]:
-    """Which were left out. PlanError unless each call is one of the rewritten program, once, or a repeat of one."""
+    """Which were left out.
+
+    PlanError unless each call is one of the rewritten program, once, or a repeat of one, or a copy to host memory or
+    back.
+    """
     originals = {i.number: i for i in rewritten.instructions}
     left, numbers = set(originals), set[int]()
     for instruction in planned.instructions:
         number = instruction.number if instruction.repeats is None else instruction.repeats
+        if planned.host_sizes or instruction.transfer is not None:
+            _check_sides(instruction, planned)
+        if instruction.transfer is not None and instruction.number not in originals.keys() | numbers:
+            numbers.add(instruction.number)
+            continue
         original = originals.get(number)
-        if original is None or instruction.number in numbers:
+        if original is None or instruction.number in numbers or instruction.transfer is not None:
             raise PlanError(f"{_called(instruction)}: wanted one of the rewritten program, and only once")
         numbers.add(instruction.number)
         if instruction.repeats is None:
@@ -92,6 +121,22 @@ def _check_calls(rewritten: Program, planned: Program, offsets: Mapping[int, int
         if original is not instruction:
             _check_within(instruction, planned.sizes)
     return left
+
+
+def _check_sides(instruction: Instruction, planned: Program) -> None:
+    """PlanError where anything but a copy to host memory or back has an operand there, or such a copy is no plain one.
+
+    planned: the program, whose `sizes` have the blocks of host memory too.
+    """
+    on_host = [o.block in planned.host_sizes for o in instruction.operands if o is not None]
+    if instruction.transfer is None:
+        if any(on_host):
+            raise PlanError(f"{_called(instruction)}: wanted no operand in host memory, received {instruction}")
+        return
+    moves = instruction.kernel == "copy" and instruction.repeats is None and _moves_bytes(instruction)
+    if not moves or sorted(on_host) != [False, True] or any(o.block not in planned.sizes for o in instruction.writes):
+        raise PlanError(f"{_called(instruction)}: wanted a copy between arena and host memory, received {instruction}")
+    _check_within(instruction, planned.sizes)
 
 
 def _expected(
@@ -184,19 +229,48 @@ def _sources(
     memory: dict[int, Contents] = defaultdict(Contents)
     sources: dict[int, list[list[Piece]]] = {}
     new = set(offsets)
+    flight = InFlight()
     for instruction in program.instructions:
+        if program.host_sizes:
+            _note(flight, instruction, offsets)
+        if instruction.transfer is Transfer.BEGIN:
+            _forget(memory, instruction.writes[0], offsets, program.sizes)
+            new.discard(instruction.writes[0].block)
+            continue
         reads = [_read(memory, operand, offsets, operand.block in program.sizes) for operand in instruction.reads]
         sources[instruction.number] = reads
-        through = instruction.number in left_out and _moves_bytes(instruction)
+        through = instruction.transfer is not None or (instruction.number in left_out and _moves_bytes(instruction))
         for name, operand in zip(_names(instruction, originals), instruction.writes, strict=True):
             span, base = _span(operand, offsets)
             if operand.block in new:
                 new.discard(operand.block)
-                memory[span].put(_run(base, program.sizes[operand.block]), ())
+                _forget(memory, operand, offsets, program.sizes)
             for box in boxes(operand, base):
                 written = renamed(reads[0], box) if through else [(name, box)]
                 memory[span].put(box, written)
+    flight.check_ended()
     return sources, memory
+
+
+def _forget(
+    memory: Mapping[int, Contents], operand: Operand, offsets: Mapping[int, int], sizes: Mapping[int, int]
+) -> None:
+    """The bytes of the operand's block hold nothing that anybody wrote."""
+    span, base = _span(operand, offsets)
+    memory[span].put(_run(base, sizes[operand.block]), ())
+
+
+def _note(flight: InFlight, instruction: Instruction, offsets: Mapping[int, int]) -> None:
+    """A copy begins or ends, or an instruction runs while copies are under way."""
+
+    def placed(operands: list[Operand]) -> list[tuple[int, list[Box]]]:
+        spans = [(operand, *_span(operand, offsets)) for operand in operands]
+        return [(span, boxes(operand, base)) for operand, span, base in spans]
+
+    if instruction.transfer is not None:
+        flight.turn(instruction, *placed([*instruction.reads, *instruction.writes]))
+    elif flight.any_open:
+        flight.check(instruction, placed(instruction.reads), placed(instruction.writes))
 
 
 def _names(instruction: Instruction, originals: Mapping[int, Instruction]) -> list[int]:

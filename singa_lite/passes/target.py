@@ -7,14 +7,24 @@ from dataclasses import dataclass
 
 from singa_lite.kernels.kernel_set import KernelSet, Settings
 from singa_lite.operation import Instruction, Operand
+from singa_lite.runtime.host_memory import Link
 
 #: Scratch bytes of a kernel for operands and settings, as `KernelSet.scratch_bytes`.
 ScratchRule = Callable[[str, Sequence[Operand | None], Settings], int]
 
 
+#: Operands of a call whose strides change no bit, by name, as `KernelSet.free_of_strides`.
+StridesRule = Callable[[str, Sequence[Operand | None], Settings], Collection[str]]
+
+
 def _none(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> int:
     """Kernels that work without scratch."""
     return 0
+
+
+def _nothing(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> Collection[str]:
+    """Kernels of which strides matter in all operands."""
+    return ()
 
 
 @dataclass(frozen=True)
@@ -23,30 +33,36 @@ class Target:
 
     fusions: (kernel, activation) that are done in one go, and `linear_gradient.PAIR`. scratch_bytes: the rule.
     strides_matter: kernels whose results may depend on any strides of their operands; inner_strides_matter: those, and
-    those on any but that of axis 0. tile_bytes: of a large gradient that is made and applied at a time. alignment:
+    those on any but that of axis 0. free_of_strides: the rule that says of which operands they do not depend on them.
+    tile_bytes: of a large gradient that is made and applied at a time. alignment:
     bytes, which divides all offsets in the arena; by default a cache line, and the widest vector register.
-    limit: bytes that the arena may have at most; None: as many as it takes.
+    limit: bytes that the arena may have at most; None: as many as it takes. link: to host memory, where values may be
+    offloaded to it so that the limit holds; None: they may not.
     """
 
     fusions: Collection[tuple[str, str]] = frozenset()
     scratch_bytes: ScratchRule = _none
     strides_matter: Collection[str] = frozenset()
     inner_strides_matter: Collection[str] = frozenset()
+    free_of_strides: StridesRule = _nothing
     tile_bytes: int = 1 << 20
     alignment: int = 64
     limit: int | None = None
+    link: Link | None = None
 
     @classmethod
-    def of(cls, kernels: KernelSet, alignment: int, limit: int | None = None) -> Target:
+    def of(cls, kernels: KernelSet, alignment: int, limit: int | None = None, link: Link | None = None) -> Target:
         """That of a device with these kernels, whose arena has this alignment, and at most so many bytes."""
         return cls(
             kernels.fusions,
             kernels.scratch_bytes,
             kernels.strides_matter,
             kernels.inner_strides_matter,
+            kernels.free_of_strides,
             kernels.tile_bytes,
             alignment,
             limit,
+            link,
         )
 
     def call(

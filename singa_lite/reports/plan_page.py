@@ -13,6 +13,7 @@ from singa_lite.operation import Role
 from singa_lite.passes.lower import Placed
 from singa_lite.passes.program import live_bytes
 from singa_lite.placed_row import PlacedRow
+from singa_lite.repeat_row import RepeatRow
 from singa_lite.reports.colors import COLORS, EDGES
 
 #: Plain data, as plotly's figures are made of.
@@ -43,6 +44,10 @@ class Plan(Protocol):
     operations: int
     order: str
     proved: bool
+    estimated_slowdown: float
+
+    @property
+    def repeats(self) -> Sequence[RepeatRow]: ...
 
     @property
     def rows(self) -> Sequence[PlacedRow]: ...
@@ -77,6 +82,7 @@ def write(plan: Plan, path: str | os.PathLike[str]) -> None:
         peak=_peak_title(plan),
         rows="\n".join(_table_row(row) for row in plan.at_peak()[:_AT_PEAK]),
         rest=_rest(plan.at_peak()[_AT_PEAK:]),
+        repeated=_repeated(plan.repeats, plan.estimated_slowdown),
     )
     Path(path).write_text(page, encoding="utf-8")
 
@@ -212,6 +218,23 @@ def _table_row(row: PlacedRow) -> str:
     return "<tr>" + "".join(f"<td>{c}</td>" for c in cells) + "".join(f"<td class=n>{c}</td>" for c in numbers)
 
 
+def _repeated(rows: Sequence[RepeatRow], slowdown: float) -> str:
+    """The table of what is done again; nothing where nothing is."""
+    if not rows:
+        return ""
+    freed, time = _size(sum(row.nbytes for row in rows)), sum(row.seconds for row in rows) * 1e3
+    cost = f"{time:,.2f} ms, {slowdown:.1%} of the others' time"
+    told = f"{len(rows):,} repeated operations make {freed} again in estimated {cost}"
+    return _REPEATED.substitute(told=told, rows="\n".join(map(_repeat_cells, rows)))
+
+
+def _repeat_cells(row: RepeatRow) -> str:
+    numbers = [str(row.of_step), str(row.step), row.free_steps, f"{row.nbytes:,}"]
+    cells = [*numbers, f"{row.seconds * 1e3:,.3f}"]
+    named = "".join(f"<td>{escape(text)}</td>" for text in (row.layer, row.kernel))
+    return f"<tr>{named}" + "".join(f"<td class=n>{cell}</td>" for cell in cells)
+
+
 def _rest(rows: Sequence[PlacedRow]) -> str:
     return f"and {len(rows)} more, {_size(sum(row.nbytes for row in rows))} together" if rows else ""
 
@@ -229,6 +252,18 @@ def _size(nbytes: int) -> str:
     unit, scale = _unit(nbytes)
     return f"{nbytes / scale:,.2f} {unit}" if nbytes >= scale else f"{nbytes} bytes"
 
+
+_REPEATED = Template("""<h2>Done again</h2>
+<p>$told</p>
+<table>
+<thead><tr>
+<th>layer<th>operation<th class=n>first at step<th class=n>again at step
+<th class=n>free in steps<th class=n>bytes freed<th class=n>estimated ms
+</tr></thead>
+<tbody>
+$rows
+</tbody>
+</table>""")
 
 _PAGE = Template("""<!DOCTYPE html>
 <html lang="en">
@@ -261,6 +296,7 @@ $rows
 </tbody>
 </table>
 <p>$rest</p>
+$repeated
 </body>
 </html>
 """)

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from singa_lite.array_types import Array, DType
 from singa_lite.kernels.kernel_set import Launch
+from singa_lite.runtime.host_memory import Link
+from singa_lite.runtime.offload_file import OffloadFile, checked_folder
 
 _HERE = nullcontext()
 
@@ -21,6 +23,7 @@ class Host:
 
     alignment = 64  # a cache line, and the widest vector register
     feed_layout = ""
+    link = Link(share=1 / 12, beside=False)  # 1 GB/s beside the 12 of `passes/time_model.py`: a file in the page cache
 
     def view(self, memory: Memory, shape: Sequence[int], dtype: DType, strides: Sequence[int], offset: int) -> Array:
         """NumPy's array over the bytes."""
@@ -52,6 +55,14 @@ class Host:
 
     def let_go(self, array: Array) -> None:
         """Nothing, as no array is ever adopted."""
+
+    def offload_place(self, where: str) -> str:
+        """A folder's whole path. OSError where no temporary file can be made in it."""
+        return checked_folder(where)
+
+    def host_memory(self, where: str, nbytes: int) -> OffloadFile:
+        """A temporary file in this folder."""
+        return OffloadFile(where, nbytes)
 
     def replay(self, launches: Sequence[Launch], names: Sequence[str]) -> _Loop:
         """A loop over the launches."""

@@ -25,8 +25,7 @@ def inputs(layers: LayerGraph, x: object) -> CheckedFeeds:
 def inputs_and_targets(layers: LayerGraph, objective: Objective, x: object, y: object) -> CheckedFeeds:
     """A batch and its targets by layer, as a step takes them."""
     feeds = inputs(layers, x)
-    count = next(iter(feeds["input"].values())).shape[0]
-    wanted = {name: (count, *layers.output_shapes(name)[0]) for name in objective.outputs}
+    wanted = {name: (count(feeds), *layers.output_shapes(name)[0]) for name in objective.outputs}
     return feeds | {"target": objective.targets(y, wanted, layers.dtype)}
 
 
@@ -38,6 +37,11 @@ def derivatives(layers: LayerGraph, dy: object) -> dict[str, list[Tensor]]:
         name: [as_tensor(batch.as_array(f"backward: dy of {name!r}", value), layers.device) for value in values]
         for name, values in given.items()
     }
+
+
+def count(feeds: CheckedFeeds) -> int:
+    """How many samples the batch has."""
+    return next(iter(feeds["input"].values())).shape[0]
 
 
 def warn_of_nan(feeds: CheckedFeeds) -> None:

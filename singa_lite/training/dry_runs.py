@@ -17,27 +17,26 @@ class DryRuns:
     """Records steps of a net for batches of any size. Nothing runs.
 
     step: the net's training step, by whose objective it is evaluated too; None where only predictions are asked for.
-    budget: see `Graph`.
     """
 
-    def __init__(
-        self, layers: LayerGraph, trainer: Trainer, step: TrainStep | None = None, budget: int | None = None
-    ) -> None:
+    def __init__(self, layers: LayerGraph, trainer: Trainer, step: TrainStep | None = None) -> None:
         self._layers = layers
         self._trainer = trainer
         self._step = step
-        self._budget = budget
 
-    def look(self, kind: str, size: int, ask: Callable[[Graph], Seen]) -> Seen:
-        """Ask something of the record of a step. kind: "train", "evaluate" or "predict"; size: of the batch."""
+    def look(self, kind: str, size: int, ask: Callable[[Graph], Seen], budget: int | None = None) -> Seen:
+        """Ask something of the record of a step.
+
+        kind: "train", "evaluate" or "predict"; size: of the batch; budget: see `Steps.look`.
+        """
         layers, steps = self._layers, self._trainer.steps
         inputs = {name: ((size, *shape), layers.dtype) for name, shape in layers.input_shapes().items()}
         if kind == "predict" or self._step is None:
-            return steps.look(PredictStep(layers), {"input": inputs}, ask, self._budget)
+            return steps.look(PredictStep(layers), {"input": inputs}, ask, budget)
         objective = self._step.objective
         outputs = {name: (size, *layers.output_shapes(name)[0]) for name in objective.outputs}
         forms = {"input": inputs, "target": objective.target_forms(outputs, layers.dtype)}
         if kind == "evaluate":
-            return steps.look(EvaluateStep(layers, objective), forms, ask, self._budget)
+            return steps.look(EvaluateStep(layers, objective), forms, ask, budget)
         self._trainer.open_forward.forget()
-        return self._trainer.look(self._step, forms, ask, self._budget)
+        return self._trainer.look(self._step, forms, ask, budget)

@@ -9,18 +9,26 @@ import numpy as np
 
 from singa_lite.arena import Arena
 from singa_lite.array_types import DType
+from singa_lite.budget_error import BudgetError
 from singa_lite.contexts import in_own_context
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.feed_buffer import FeedBuffer
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
+from singa_lite.machine import give_back
+from singa_lite.memory.bound import Bound
+from singa_lite.optimizer import Optimizer
 from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepForm, form_of
-from singa_lite.tensor import Shape, Tensor
+from singa_lite.tensor import Block, Shape, Tensor
 from singa_lite.training.batch import Shaped, as_tensors, untaped
+from singa_lite.training.bound import state_to_come, tightest, within_budget, within_limit
 from singa_lite.training.objective import MetricValues
 from singa_lite.training.step_functions import StepFunction, TrainStep, Values
 from singa_lite.unique import Unique
+
+#: In the place of a budget: what the net has, and its device.
+OWN = -1
 
 R = TypeVar("R")
 Seen = TypeVar("Seen")
@@ -33,22 +41,36 @@ class Steps(Unique):
     """How a batch is done. Its recorded steps share one arena and one buffer for what they are fed, as they never run
     at the same time; those that were used least recently are forgotten.
 
-    layers: the net's; graph: record and replay, or do each operation at once; fuse, budget: see `Graph`.
+    layers: the net's; graph: record and replay, or do each operation at once; fuse, budget: see `Graph`; optimizer:
+    the net's, whose state lies beside evaluations and predictions; offload: see `Arena`.
     """
 
-    def __init__(self, layers: LayerGraph, graph: bool, fuse: bool = True, budget: int | None = None) -> None:
+    def __init__(
+        self,
+        layers: LayerGraph,
+        graph: bool,
+        fuse: bool = True,
+        budget: int | None = None,
+        optimizer: Optimizer | None = None,
+        offload: str = "",
+    ) -> None:
         self.layers = layers
         self.graph = graph
         self.fuse = fuse
         self.budget = budget
-        self.arena = Arena(layers.device)
+        self.optimizer = optimizer
+        self.arena = Arena(layers.device, offload)
         self.feeds = FeedBuffer(self.arena)
         self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
 
     def anew(self) -> Steps:
         """As these, on the device where the layers are now, with nothing recorded."""
-        return Steps(self.layers, self.graph, self.fuse, self.budget)
+        return self.of(self.layers, self.optimizer)
+
+    def of(self, layers: LayerGraph, optimizer: Optimizer | None) -> Steps:
+        """As these, of another net and its optimizer."""
+        return Steps(layers, self.graph, self.fuse, self.budget, optimizer, self.arena.offload)
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
@@ -112,17 +134,27 @@ class Steps(Unique):
     ) -> Seen:
         """Ask something of the record of a step for batches of these forms. No batch is needed, nothing runs.
 
-        budget: see `Graph`; it need not be that of the steps that run.
+        budget: see `Graph`; OWN: what the net has, and its device, as for the steps that run.
         """
         device = self.layers.device
-        with device.recording(Arena(device), self.fuse, budget) as graph:
+        with device.recording(Arena(device, self.arena.offload), self.fuse) as graph:
             tensors = {
                 kind: {name: _fed(device.empty, device, *form) for name, form in given.items()}
                 for kind, given in forms.items()
             }
             results = step.operations(tensors)
-        seen = ask(graph)
-        del tensors, results  # alive until here: inputs and outputs of the plan
+        fed = [tensor.block for named in tensors.values() for tensor in named.values()]
+        if budget == OWN:
+            graph.bound = self._bound(step, graph, fed)
+        elif budget is not None:
+            graph.bound = Bound(budget, self._to_come(step))
+        try:
+            seen = ask(graph)
+        finally:
+            graph.let_go()
+        del tensors, fed, results  # alive until here: inputs and outputs of the plan
+        device.kernels.forget()
+        give_back()
         return seen
 
     def _found(self, step: StepFunction[object], feeds: Feeds) -> RecordedStep | None:
@@ -138,20 +170,38 @@ class Steps(Unique):
             kind: {name: _fed(device.unbound, device, array.shape, _dtype(array)) for name, array in arrays.items()}
             for kind, arrays in feeds.items()
         }
-        feed = self.feeds.feed([tensor.block for named in tensors.values() for tensor in named.values()])
+        fed = [tensor.block for named in tensors.values() for tensor in named.values()]
+        feed = self.feeds.feed(fed)
         watch = step.watch()
         graph = Graph(device, self.arena, self.fuse)
         recorded = RecordedStep(graph, tensors, feed, None, layers.ordered(), watch, step.criteria)
         recorded.put_in(feeds)  # before recording, which looks at the targets' values
-        budget = self.budget
-        if budget is not None:  # a longer batch's place is held too
-            budget -= self.feeds.nbytes - feed.nbytes
-        with device.recording(self.arena, self.fuse, budget) as recorded.graph:
+        with device.recording(self.arena, self.fuse) as recorded.graph:
             recorded.results = step.operations(tensors)
         recorded.graph.check_inputs = feed.check
         step.settle(watch)
+        recorded.graph.bound = self._bound(step, recorded.graph, fed)
+        try:
+            recorded.graph.prepare()
+        except BudgetError:
+            recorded.graph.let_go()
+            self.feeds.drop(feed)
+            raise
         self._recorded.keep(_key(step, feeds), recorded, self._trained)
         return recorded
+
+    def _bound(self, step: StepFunction[object], graph: Graph, fed: list[Block]) -> Bound | None:
+        """Within which this step of the net is planned, by its budget and by its device's limit."""
+        coming, limit, bounds = self._to_come(step), self.layers.device.pool.limit, []
+        if self.budget is not None:
+            bounds.append(within_budget(self.budget, graph, fed, self.feeds, self._recorded.graphs(), coming))
+        if limit is not None:
+            bounds.append(within_limit(limit, graph, fed, self.feeds, self.layers.device, coming))
+        return tightest(bounds)
+
+    def _to_come(self, step: StepFunction[object]) -> int:
+        """Bytes of the optimizer's state that will lie beside the step, which makes none itself."""
+        return 0 if isinstance(step, TrainStep) else state_to_come(self.optimizer, self.layers.parameters())
 
     def _tensors(self, feeds: Feeds) -> dict[str, dict[str, Tensor]]:
         return {kind: untaped(as_tensors(arrays, self.layers.device)) for kind, arrays in feeds.items()}

@@ -24,6 +24,7 @@ from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.memory.pool import Pool
 from singa_lite.runtime.cuda import Cuda
+from singa_lite.runtime.host_memory import Copying
 
 _numbers = count()
 
@@ -105,6 +106,10 @@ class HostCuda(Cuda):
         yield memory
         self.pool.give(region)
 
+    def host_memory(self, where: str, nbytes: int) -> TwiceCopied:
+        """Copies are done at once, twice."""
+        return TwiceCopied(self.stream, nbytes)
+
     def _upload(self, array: Any, span: np.ndarray) -> None:
         ctypes.memmove(array.data.ptr, span.ctypes.data, span.nbytes)
 
@@ -115,6 +120,32 @@ class HostCuda(Cuda):
         """All is done."""
 
     def let_go(self, array: Any) -> None:
+        """All is done."""
+
+
+class TwiceCopied:
+    """Host memory whose copies are done when they begin, and once more when they end: what changes between shows."""
+
+    def __init__(self, stream: HostStream, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._stream = stream
+        self._bytes = np.full(nbytes, 0xFF, np.uint8)
+
+    def out(self, array: Any, offset: int) -> Copying:
+        """From an array of CuPy's."""
+        return self._copying(self._bytes[offset:].ctypes.data, array.data.ptr, array.nbytes)
+
+    def back(self, array: Any, offset: int) -> Copying:
+        """To one."""
+        return self._copying(array.data.ptr, self._bytes[offset:].ctypes.data, array.nbytes)
+
+    def _copying(self, target: int, source: int, nbytes: int) -> Copying:
+        def submit() -> None:
+            self._stream.submit(lambda: ctypes.memmove(target, source, nbytes))
+
+        return Copying(submit, submit)
+
+    def settle(self) -> None:
         """All is done."""
 
 

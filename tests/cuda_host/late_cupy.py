@@ -41,6 +41,10 @@ class Event:
 
     def record(self, stream: Stream) -> None:
         """Behind what the stream was asked for so far."""
+        capture = stream.machine.capture
+        if capture is not None and stream in capture.asked:
+            capture.record(self, stream)
+            return
         self.machine, self.recorded = stream.machine, self.recorded + 1
         number = self.recorded
         stream.submit(lambda: setattr(self, "reached", number))
@@ -68,11 +72,19 @@ class Stream:
 
     def submit(self, do: Callable[[], Any], ready: Callable[[], bool] = lambda: True) -> None:
         """Ask for something."""
+        capture = self.machine.capture
+        if capture is not None and self in capture.asked:
+            capture.submit(self, do, ready)
+            return
         assert not self.capturing, "a capture would note this and do it at each launch"
         self.work.append((ready, do))
 
     def wait_event(self, event: Event) -> None:
         """What is asked for from now on comes behind the event's last record; that is fixed here."""
+        capture = self.machine.capture
+        if capture is not None and (self in capture.asked or event in capture.events):
+            capture.wait(self, event)
+            return
         number = event.recorded
         self.submit(lambda: None, lambda: event.reached >= number)
 
@@ -81,14 +93,70 @@ class Stream:
         self.machine.until(lambda: not self.work)
 
     def is_capturing(self) -> bool:
-        """As a test says."""
-        return self.capturing
+        """Whether work is noted; or as a test says."""
+        capture = self.machine.capture
+        return self.capturing or (capture is not None and self in capture.asked)
+
+    def begin_capture(self) -> None:
+        """Note from now on what this stream is asked for, and those that wait for its events."""
+        self.machine.capture = Capture(self)
+
+    def end_capture(self) -> Capture:
+        """What was noted. Every stream that joined must have been waited for."""
+        capture, self.machine.capture = self.machine.capture, None
+        assert capture is not None
+        capture.check_joined()
+        return capture
 
     def __enter__(self) -> None:
         self.machine.current.append(self)
 
     def __exit__(self, *_: Any) -> None:
         self.machine.current.pop()
+
+
+class Capture:
+    """Work of one stream, and of those that joined it by events; launched as often as wanted.
+
+    asked: {stream: how much it was asked for}; events: {event recorded inside: (its stream, how much came before)}.
+    """
+
+    def __init__(self, main: Stream) -> None:
+        self.main = main
+        self.asked = {main: 0}
+        self.events: dict[Event, tuple[Stream, int]] = {}
+        self._joined: dict[Stream, int] = {}
+        self._noted: list[Callable[[], Any]] = []
+
+    def submit(self, stream: Stream, do: Callable[[], Any], ready: Callable[[], bool]) -> None:
+        """Work of a stream."""
+        self.asked[stream] += 1
+        self._noted.append(lambda: stream.submit(do, ready))
+
+    def record(self, event: Event, stream: Stream) -> None:
+        """An event of a stream."""
+        self.events[event] = stream, self.asked[stream]
+        self._noted.append(lambda: event.record(stream))
+
+    def wait(self, stream: Stream, event: Event) -> None:
+        """The stream joins, if it is not there yet."""
+        assert event in self.events, "a capture may not wait for work outside it"
+        self.asked.setdefault(stream, 0)
+        if stream is self.main:
+            side, before = self.events[event]
+            self._joined[side] = max(before, self._joined.get(side, 0))
+        self._noted.append(lambda: stream.wait_event(event))
+
+    def check_joined(self) -> None:
+        """CUDA refuses a capture that leaves a stream's work behind."""
+        for stream, asked in self.asked.items():
+            assert stream is self.main or self._joined.get(stream) == asked, "a stream's work was not waited for"
+
+    def launch(self, stream: Stream) -> None:
+        """Ask for all of it again."""
+        assert stream is self.main
+        for ask in self._noted:
+            ask()
 
 
 class Pointer:
@@ -147,6 +215,14 @@ class Pinned(np.ndarray):
             self.fill(STALE)
 
 
+class PinnedMemory:
+    """`cupy.cuda.PinnedMemory`, so many bytes of which nobody else has any."""
+
+    def __init__(self, held: Pinned) -> None:
+        self._held = held
+        self.ptr = held.ctypes.data
+
+
 class Array:
     """`cupy.ndarray`; speaks DLPack as CuPy's do: the reader waits for the stream that is current when it asks."""
 
@@ -182,6 +258,7 @@ class LateCupy:
         self.streams: list[Stream] = []
         null = Stream(self)
         self.current = [null]
+        self.capture: Capture | None = None
         self.pinned: dict[int, int] = {}
         self.runtime = SimpleNamespace(
             memcpyAsync=self._copy, memcpyHostToDevice=1, memcpyDeviceToHost=2, memsetAsync=self._set
@@ -192,6 +269,7 @@ class LateCupy:
             Event=Event,
             MemoryPool=MemoryPool,
             alloc_pinned_memory=self._pinned,
+            PinnedMemory=lambda nbytes: PinnedMemory(self._pinned(nbytes)),
             get_current_stream=self.get_current_stream,
             runtime=self.runtime,
         )
@@ -233,7 +311,8 @@ class LateCupy:
 
     def _copy(self, target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
         """Of host memory that is not pinned CUDA has taken the bytes when the call returns."""
-        late = kind == self.runtime.memcpyDeviceToHost or source in self.pinned
+        is_pinned = any(start <= source < start + size for start, size in self.pinned.items())
+        late = kind == self.runtime.memcpyDeviceToHost or is_pinned
         taken = None if late else ctypes.string_at(source, nbytes)
         self._stream(stream).submit(lambda: ctypes.memmove(target, source if taken is None else taken, nbytes))
 

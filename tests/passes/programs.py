@@ -161,9 +161,11 @@ def run(
 ) -> dict[int, np.ndarray]:
     """The held blocks' bytes after the program, each block with bytes of its own or at its offset in an arena.
 
-    start: bytes of the held blocks before; all others hold 0xFF, NaN as a float, before they are written.
+    start: bytes of the held blocks before; all others hold 0xFF, NaN as a float, before they are written. Host memory
+    has bytes of its own for each block; a copy there or back is done when it begins and once more when it ends.
     """
     memory = {block: array.copy() for block, array in start.items()}
+    memory |= {block: np.full(size, 0xFF, np.uint8) for block, size in given.host_sizes.items()}
     if offsets is None:
         memory |= {block: np.full(size, 0xFF, np.uint8) for block, size in given.sizes.items()}
     else:

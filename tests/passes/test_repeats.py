@@ -36,7 +36,8 @@ from singa_lite.passes import repeats
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.program import Program, floor, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
-from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, Repeater
+from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT, Repeater
+from singa_lite.passes.schedule import Schedule
 from singa_lite.passes.sketch import Sketch
 
 INPUT, WEIGHT, STATE, KEY = whole(0, 3, 4), whole(1, 3, 4), whole(2, 3, dtype="u8"), whole(3, 3, dtype="u8")
@@ -64,10 +65,9 @@ def _short_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def repeated(given: Program, levels: dict[int, int]) -> Program:
-    repeater = Repeater(given)
-    schedule = repeater.schedule(levels)
-    assert schedule is not None
-    return repeater.rewritten(schedule)
+    schedule = Schedule(Repeater(given))
+    assert schedule.changed(levels) is not None
+    return schedule.program()
 
 
 def placed(given: Program) -> dict[int, int]:
@@ -96,6 +96,17 @@ def test_what_is_on_the_way_is_made_again_too_and_kept_as_its_level_says():
     assert kernels(repeated(step, {A.block: KEPT, B.block: ONCE}))[4:] == ["tanh again", "copy", "copy"]
 
 
+def test_of_a_segment_what_lies_behind_its_cut_is_kept():
+    """On the way to C, B is kept, so that A before it is not; where B is not a cut, A is kept too."""
+    calls = double(INPUT, A), tanh(A, B), tanh(B, C), copy(C, FIRST), copy(C, SECOND), copy(B, whole(6, 3, 4))
+    step = program(*calls, copy(A, whole(7, 3, 4)), held=[*HELD, 6, 7])
+    some = kernels(repeated(step, {A.block: SEGMENT, B.block: ONCE, C.block: SEGMENT}))
+    made = ["scale again", "tanh again", "tanh again", "copy", "copy", "copy"]
+    assert some[3:] == [*made, "scale again", "copy"]
+    alone = kernels(repeated(step, {A.block: SEGMENT, B.block: SEGMENT, C.block: SEGMENT}))
+    assert alone[3:] == [*made, "copy"]
+
+
 def test_per_reader_each_reader_has_it_made_again():
     calls = double(INPUT, A), tanh(A, B), copy(B, FIRST), copy(A, SECOND), copy(A, whole(6, 3, 4))
     step = program(*calls, held=[*HELD, 6])
@@ -114,7 +125,7 @@ def test_a_key_is_drawn_once_and_its_mask_repeated():
 
 def test_what_was_overwritten_since_is_not_read_again():
     step = program(add(INPUT, WEIGHT, A), tanh(A, B), update(B, WEIGHT), copy(A, SECOND), held=HELD)
-    assert Repeater(step).schedule({A.block: ONCE}) is None
+    assert Schedule(Repeater(step)).changed({A.block: ONCE}) is None
 
 
 def test_what_lasts_is_not_repeated():
@@ -134,15 +145,40 @@ def test_dropping_lowers_the_floor():
 @given(st.randoms(use_true_random=False))
 def test_random_programs_keep_their_results_whatever_is_dropped(source: random.Random):
     step = Maker(source).made()
-    repeater = Repeater(step)
-    schedule = repeater.schedule({block: source.choice((0, 1, 1, 2, 3)) for block in repeater.candidates})
-    if schedule is None:
+    sketch = Sketch(Repeater(step), dict.fromkeys(range(len(step.instructions)), 1))
+    if not sketch.change({block: source.choice((0, 1, 1, 2, 3, 4)) for block in sketch.of.candidates}):
         return
-    made = in_place(repeater.rewritten(schedule))
-    assert Sketch(repeater).live_bytes(schedule) == live_bytes(made)
+    made = in_place(sketch.schedule.program())
     offsets = placed(made)
     check_reads(step, made, offsets)
     assert_same(step, made, offsets)
+
+
+@thorough
+@given(st.randoms(use_true_random=False))
+def test_after_any_changes_a_sketch_says_what_its_program_takes_and_costs(source: random.Random):
+    step = Maker(source).made()
+    repeater = Repeater(step)
+    costs = {at: 1 + at for at in repeater.repeats}
+    sketch = Sketch(repeater, costs)
+    for _ in range(6):
+        before, mark = facts(sketch), sketch.mark()
+        chosen = source.sample(sorted(repeater.candidates), source.randint(0, len(repeater.candidates)))
+        possible = sketch.change({block: source.randrange(5) for block in chosen})
+        if not possible or source.random() < 0.3:
+            sketch.back_to(mark)
+            assert facts(sketch) == before
+        made = sketch.schedule.program()
+        assert sketch.live_bytes() == live_bytes(in_place(made))
+        assert sketch.floor == max(sketch.live_bytes())
+        assert sketch.cost == sum(costs[i.repeats] for i in made.instructions if i.repeats is not None)
+        anew = Sketch(repeater, costs)
+        assert anew.change(sketch.levels)
+        assert facts(anew) == facts(sketch)
+
+
+def facts(sketch: Sketch) -> tuple[object, ...]:
+    return dict(sketch.levels), sketch.live_bytes(), sketch.floor, sketch.cost, sketch.excess(40)
 
 
 # --- planted faults -----------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from singa_lite.kernels.onednn_kernels.library import load
 def onednn(fallback: KernelSet) -> KernelSet:
     """The kernel set. fallback: serves the calls that the library has no code for. OSError where there is no library.
 
-    Images lie channels last and filters with the kernels innermost. The library picks its code by strides, so every
-    kernel of the set may round otherwise where they change.
+    Images lie channels last and filters with the kernels innermost. The library picks its code by strides, so a kernel
+    of the set may round otherwise where they change, but for those of the operands in `any_strides.py`.
     """
     from singa_lite.kernels.onednn_kernels import (
         activation,
@@ -28,6 +28,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
         reduction,
         update,
     )
+    from singa_lite.kernels.onednn_kernels.any_strides import ANY_STRIDES
     from singa_lite.kernels.onednn_kernels.post_ops import POST_OPS
     from singa_lite.kernels.onednn_kernels.routine import collect
 
@@ -42,4 +43,5 @@ def onednn(fallback: KernelSet) -> KernelSet:
         layouts={"image": layouts.CHANNELS_LAST, "filters": layouts.KERNELS_LAST},
         fusions=[(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS],
         strides_matter=kernels.keys(),
+        any_strides=ANY_STRIDES,
     )

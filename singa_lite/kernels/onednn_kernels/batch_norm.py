@@ -7,6 +7,7 @@ statistics is used.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -16,8 +17,10 @@ from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
-from singa_lite.kernels.onednn_kernels.columns import COLUMNS, Columns
+from singa_lite.kernels.onednn_kernels.columns import COLUMNS, Activations, Columns
 from singa_lite.kernels.onednn_kernels.images import Images
+from singa_lite.kernels.onednn_kernels.pitched import Pitched
+from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.kernels.onednn_kernels.work import lies
 from singa_lite.kernels.routine import Temporary
@@ -58,7 +61,7 @@ def batch_norm(
     images = Images(x, y)
     columns = _columns(images, x)
     sums, count = ChannelSums(columns), columns.pixels
-    source = images.read(x)
+    source = images.source(x)
     shift = _add_moments(sums, source)
     share, scale = images.temporary(mean.shape, "float64"), images.temporary(mean.shape, "float32")
 
@@ -87,10 +90,10 @@ def batch_normalize(
     images = Images(x, y)
     scale = images.temporary(mean.shape, "float32")
     images.call(lambda gamma, inv_std, scale: np.multiply(gamma, inv_std, out=scale), gamma, inv_std, scale)
-    return _normalized(images, images.read(x), y, mean, scale, beta)
+    return _normalized(images, images.source(x), y, mean, scale, beta)
 
 
-def _add_moments(sums: ChannelSums, x: BufferView) -> Temporary:
+def _add_moments(sums: ChannelSums, x: Activations) -> Temporary:
     """Add steps: the sums of x - shift and of its squares. Returns the shift, float32.
 
     It is 0 where the mean is small: the variance, a difference of squares, is then off by a few roundings at most. Else
@@ -164,27 +167,35 @@ def batch_norm_inference(
         np.divide(gamma, wide, out=scale)
 
     images.call(finish, gamma, running_var, wide, scale)
-    return _normalized(images, images.read(x), y, running_mean, scale, beta)
+    return _normalized(images, images.source(x), y, running_mean, scale, beta)
 
 
 def _normalized(
-    images: Images, source: BufferView, y: TensorSpec, mean: BufferView, scale: BufferView, shift: BufferView
+    images: Images, source: Activations, y: TensorSpec, mean: BufferView, scale: BufferView, shift: BufferView
 ) -> Images:
     """Add steps: y = (source - mean) * scale + shift, of vectors of channels.
 
     Channels last by the library's primitive, with a variance of 1: it writes y without reading it into the caches.
     """
     columns = _columns(images, y, _SHORT)
-    with images.written(y) as target:
+    with images.sink(y) as target:
         if not columns.lie_last:
             _chain(columns, target, source, (mean, scale, shift), _NORMALIZED)
             return images
         ones = images.temporary((columns.channels,), "float32")
         images.call(lambda ones: ones.fill(1), ones)
-        desc = memory_descs.dense(columns.shape, axes=layouts.CHANNELS_LAST)
-        primitive = images.make("batch_normalization_forward", f.FORWARD_INFERENCE, desc, desc, 0.0, _FIXED)
         vectors = {f.MEAN: mean, f.VARIANCE: ones, f.SCALE: scale, f.SHIFT: shift}
-        images.run(primitive, {f.SRC: source, f.DST: target, **vectors})
+
+        @cache
+        def made(pixels: int) -> Primitive:
+            shape = columns.shape if pixels == columns.pixels else (1, columns.channels, 1, pixels)
+            desc = memory_descs.dense(shape, axes=layouts.CHANNELS_LAST)
+            return images.make("batch_normalization_forward", f.FORWARD_INFERENCE, desc, desc, 0.0, _FIXED)
+
+        def add(pixels: int, reads: Sequence[BufferView], target: BufferView) -> None:
+            images.run(made(pixels), {f.SRC: reads[0], f.DST: target, **vectors})
+
+        columns.each([source], target, add)
     return images
 
 
@@ -204,7 +215,7 @@ def batch_norm_derivative(
     images = Images(dy, x, dx)
     columns = _columns(images, x)
     sums, count = ChannelSums(columns), columns.pixels
-    source, derivative = images.read(x), images.read(dy)
+    source, derivative = images.source(x), images.source(dy)
     _add_gradients(sums, source, derivative, mean, inv_std, dgamma, dbeta)
     scale, slope, offset = (images.temporary(mean.shape, "float32") for _ in range(3))
 
@@ -218,21 +229,30 @@ def batch_norm_derivative(
     images.call(finish, *sums.totals, gamma, inv_std, scale, slope, offset)
     columns = _columns(images, x, _SHORT)
     before, after = [columns.vector(v) for v in (mean, slope, offset)], columns.vector(scale)
-    with images.written(dx) as target:
+    with images.sink(dx) as target:
         _chain(columns, target, source, (*before, derivative, after), _DERIVATIVE)
     return images
 
 
 def _chain(
-    columns: Columns, target: BufferView, source: BufferView, operands: Sequence[BufferView], links: Links
+    columns: Columns, target: Activations, source: Activations, operands: Sequence[Activations], links: Links
 ) -> None:
-    """Add a step: target = source - operands[0], a vector; then each link with its operand, in order."""
-    line, vector = columns.desc, columns.vector_desc
-    others = [("binary", algorithm, line if is_whole else vector) for algorithm, is_whole in links]
-    primitive = columns.work.make("binary", a.SUBTRACT, line, vector, line, post_ops=others)
-    arguments = f.SRC_1, *map(f.post_op, range(len(links)))
-    given: dict[int, BufferView] = dict(zip(arguments, operands, strict=True))
-    columns.work.run(primitive, {f.SRC: source, f.DST: target, **given})
+    """Add steps: target = source - operands[0], a vector; then each link with its operand, in order."""
+    given = list(zip((f.SRC_1, *map(f.post_op, range(len(links)))), operands, strict=True))
+    wholes = [f.post_op(index) for index, (_, is_whole) in enumerate(links) if is_whole]
+    vectors = {at: view for at, view in given if at not in wholes and not isinstance(view, Pitched)}
+
+    @cache
+    def made(pixels: int) -> Primitive:
+        line, vector = columns.part_desc(pixels), columns.vector_desc
+        others = [("binary", algorithm, line if is_whole else vector) for algorithm, is_whole in links]
+        return columns.work.make("binary", a.SUBTRACT, line, vector, line, post_ops=others)
+
+    def add(pixels: int, reads: Sequence[BufferView], target: BufferView) -> None:
+        activations = dict(zip([f.SRC, *wholes], reads, strict=True))
+        columns.work.run(made(pixels), {**activations, f.DST: target, **vectors})
+
+    columns.each([source, *(view for at, view in given if at in wholes)], target, add)
 
 
 def batch_norm_gradient(
@@ -242,18 +262,18 @@ def batch_norm_gradient(
     if not _fit((dy, x), mean, inv_std, dgamma, dbeta):
         return None
     images = Images(dy, x)
-    if not images.keep(dy, x):
+    if not images.lie(dy, x):
         return None
     columns = _columns(images, x)
     sums = ChannelSums(columns)
-    _add_gradients(sums, x, dy, mean, inv_std, dgamma, dbeta)
+    _add_gradients(sums, images.source(x), images.source(dy), mean, inv_std, dgamma, dbeta)
     return images
 
 
 def _add_gradients(
     sums: ChannelSums,
-    x: BufferView,
-    dy: BufferView,
+    x: Activations,
+    dy: Activations,
     mean: TensorSpec,
     inv_std: TensorSpec,
     dgamma: TensorSpec,

@@ -21,7 +21,8 @@ import numpy as np
 from singa_lite.array_types import Array
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.columns import Columns, Span
+from singa_lite.kernels.onednn_kernels.columns import Activations, Columns
+from singa_lite.kernels.onednn_kernels.pitched import Span
 from singa_lite.kernels.onednn_kernels.routine import BufferView
 from singa_lite.kernels.onednn_kernels.running_sums import ACCUMULATE, SQUARE, Link, RunningSums
 from singa_lite.kernels.routine import Temporary
@@ -53,7 +54,7 @@ class ChannelSums:
         self._products, self._sums = (self.work.temporary((len(self._groups), line), "float32") for _ in range(2))
         self.totals = Totals(*(self.work.temporary((columns.channels,), "float64") for _ in range(2)))
 
-    def add(self, x: BufferView, other: BufferView | None = None, move: Move | None = None) -> None:
+    def add(self, x: Activations, other: Activations | None = None, move: Move | None = None) -> None:
         """Add the steps. other: None for x itself, shifted as it is; move: how x is shifted, None for not at all."""
         self.work.call(_clear, self._products, self._sums)
         for index, pieces in enumerate(self._groups):
@@ -74,42 +75,44 @@ class ChannelSums:
         """The move that leaves x as it is."""
         return self.columns.part_desc(span.length), ()
 
-    def _add_products(self, index: int, pieces: Sequence[Span], x: BufferView, other: BufferView, move: Move) -> None:
+    def _add_products(self, index: int, pieces: Sequence[Span], x: Activations, other: Activations, move: Move) -> None:
         """Add the steps of a group. The other tensor is summed right after its product, while it is in the caches."""
 
         def add(span: Span) -> None:
             desc, links = move(span)
-            by = Link(a.MULTIPLY, desc, self.columns.part(other, span))
-            self._accumulate(span, pieces, x, desc, [*links, by])
-            self._running.fold(other, span, self._running.part, self._part)
+            near = self.columns.near(x, span)
+            other_near = near if other is x else self.columns.near(other, span)
+            by = Link(a.MULTIPLY, desc, self.columns.part(*other_near))
+            self._accumulate(span == pieces[0], self.columns.part(*near), desc, [*links, by])
+            self._running.fold(*other_near, self._running.part, self._part)
 
         self.work.call(_clear, self._part)
         self.work.repeat(pieces, add)
         self._fold_part(self._sums, index)
         self._fold_piece(self._products, index, pieces[0].length)
 
-    def _add_moments(self, index: int, pieces: Sequence[Span], x: BufferView, move: Move) -> None:
+    def _add_moments(self, index: int, pieces: Sequence[Span], x: Activations, move: Move) -> None:
         """Add the steps of a group. Shifted x is stored nowhere, so x is read twice: for squares, then for sums."""
         for ends, lines in (([SQUARE], self._products), ([], self._sums)):
 
             def add(span: Span, ends: Sequence[p.PostOp] = ends) -> None:
-                self._accumulate(span, pieces, x, *move(span), ends)
+                source = self.columns.part(*self.columns.near(x, span))
+                self._accumulate(span == pieces[0], source, *move(span), ends)
 
             self.work.repeat(pieces, add)
             self._fold_piece(lines, index, pieces[0].length)
 
     def _accumulate(
         self,
-        span: Span,
-        pieces: Sequence[Span],
+        is_first: bool,
         x: BufferView,
         desc: p.MemoryDesc,
         links: Sequence[Link],
         ends: Sequence[p.PostOp] = (),
     ) -> None:
-        """Add a step: the result of this piece of x is stored if it is the group's first, else added to the others."""
-        before = [] if span == pieces[0] else [ACCUMULATE]
-        self._running.run(desc, self.columns.part(x, span), links, [*ends, *before], self._piece)
+        """Add a step: the result of this piece x is stored if it is the group's first, else added to the others."""
+        before = [] if is_first else [ACCUMULATE]
+        self._running.run(desc, x, links, [*ends, *before], self._piece)
 
     def _fold_piece(self, lines: Temporary, index: int, pixels: int) -> None:
         """Add steps: the piece is folded into one of the lines. pixels: of the longest piece of the group."""

@@ -9,11 +9,12 @@ down a column has fewer terms. Images in C order are left as they are.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 from singa_lite.array_types import Array
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.pitched import Pitched, Span
 from singa_lite.kernels.onednn_kernels.routine import BufferView
 from singa_lite.kernels.onednn_kernels.work import Work
 
@@ -21,11 +22,8 @@ from singa_lite.kernels.onednn_kernels.work import Work
 COLUMNS = 1 << 12
 
 
-class Span(NamedTuple):
-    """`length` pixels of activations, from pixel `start` on."""
-
-    start: int
-    length: int
+#: Activations: without gaps, or some channels of a larger tensor.
+Activations = BufferView | Pitched
 
 
 class Columns:
@@ -44,6 +42,43 @@ class Columns:
     def part(self, tensor: BufferView, span: Span) -> BufferView:
         """The buffer of these pixels of activations."""
         return self.work.part(tensor, span.start * self.channels, span.length * self.channels)
+
+    def near(self, tensor: Activations, span: Span) -> tuple[BufferView, Span]:
+        """Where these pixels stand without gaps: a buffer, and which ones of it. Adds a step that copies them, if any.
+
+        The copy is there until the next one is made. A span is at most `RunningSums.piece` long.
+        """
+        if isinstance(tensor, Pitched):
+            return tensor.read(span), Span(0, span.length)
+        return tensor, span
+
+    def each(
+        self,
+        reads: Sequence[Activations],
+        target: Activations,
+        add: Callable[[int, Sequence[BufferView], BufferView], None],
+    ) -> None:
+        """Add steps that make the target of what is read, pixel by pixel: in one, or a cacheful of pixels at a time.
+
+        add: adds one primitive, the same one for the same number of pixels, given these, what it reads and its target.
+        """
+        whole = [view for view in reads if not isinstance(view, Pitched)]
+        if len(whole) == len(reads) and not isinstance(target, Pitched):
+            add(self.pixels, whole, target)
+            return
+        scratches = [tensor.most for tensor in (*reads, target) if isinstance(tensor, Pitched)]
+        most = max(self.unit, min(scratches) // self.unit * self.unit)
+        starts = range(0, self.pixels, most)
+
+        def one(span: Span) -> None:
+            given = [self.part(*self.near(tensor, span)) for tensor in reads]
+            if isinstance(target, Pitched):
+                add(span.length, given, target.dense(span))
+                target.write(span)
+            else:
+                add(span.length, given, self.part(target, span))
+
+        self.work.repeat([Span(start, min(most, self.pixels - start)) for start in starts], one)
 
     def vector(self, vector: BufferView) -> BufferView:
         """A vector of channels as `vector_desc` describes it; adds a step that repeats it for the pixels of a row."""

@@ -10,7 +10,8 @@ from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.line import Binary, Eltwise, Steps, along, can_reorder
+from singa_lite.kernels.onednn_kernels.along import along, can_reorder, in_one_order
+from singa_lite.kernels.onednn_kernels.line import Binary, Eltwise, Steps
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.strides import ordered_strides
 
@@ -76,11 +77,13 @@ def exp(x: TensorSpec, y: TensorSpec) -> Routine | None:
 
 
 def _two_operands(algorithm: int, a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
-    """y = algorithm(a, b), where a lies as y does, and b does too or broadcasts."""
-    if y.size < _LARGE or not layouts.are_alike(y, a) or not layouts.are_floats(b):
+    """y = algorithm(a, b), where the axes of a and of b lie in the order of those of y, or b broadcasts."""
+    if y.size < _LARGE or not layouts.are_floats(y, a, b):
         return None
-    if layouts.are_alike(y, b):
+    if in_one_order(y, a, b):
         return along(y, a, b, add=lambda steps, a: steps.chain(y, a, Binary(algorithm, b)))
+    if not layouts.are_alike(y, a):
+        return None
     second = _broadcast(b, y)
     if second is None:
         return None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from singa_lite.kernels.kernel_set import Axes, TensorSpec
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.conversion import read_as, written_as
+from singa_lite.kernels.onednn_kernels.pitched import Pitched
 from singa_lite.kernels.onednn_kernels.routine import BufferView
 from singa_lite.kernels.onednn_kernels.work import Work, lies
 
@@ -17,15 +19,16 @@ _C_ORDER = (0, 1, 2, 3)
 class Images(Work):
     """Steps over tensors (n, c, ...), taken as images (n, c, h, w) with h and w of 1 where they have fewer axes.
 
-    The primitives are given them in C order if all lie so, else channels last. What lies otherwise, as pieces of a
-    larger tensor do, is converted.
+    The primitives are given them in C order if all lie so, else channels last; gaps, as a piece of a larger tensor has
+    them, change nothing of that. What lies otherwise, or has gaps, is converted: whole by `read` and `written`, a
+    cacheful of pixels at a time by `source` and `sink`.
     """
 
     def __init__(self, *tensors: TensorSpec) -> None:
         super().__init__(max(tensor.size for tensor in tensors))
         images = [_as_image(tensor) for tensor in tensors]
         orders: tuple[Axes, ...] = (layouts.CHANNELS_LAST, _C_ORDER)
-        fitting = [axes for axes in orders if all(lies(image, axes) for image in images)]
+        fitting = [axes for axes in orders if all(layouts.lies_in_order(image, axes) for image in images)]
         self.axes = fitting[0] if fitting else layouts.CHANNELS_LAST
 
     @staticmethod
@@ -45,6 +48,32 @@ class Images(Work):
     def keep(self, *tensors: TensorSpec) -> bool:
         """Whether all are given to the primitives as they are."""
         return all(lies(_as_image(tensor), self.axes) for tensor in tensors)
+
+    def lie(self, *tensors: TensorSpec) -> bool:
+        """Whether all lie in the order in which the primitives are given them, perhaps with gaps."""
+        return all(layouts.lies_in_order(_as_image(tensor), self.axes) for tensor in tensors)
+
+    def source(self, tensor: TensorSpec) -> BufferView | Pitched:
+        """What to give to steps that read the tensor as `Columns` has it: a piece of a larger one stays where it is."""
+        pitched = self._pitched(tensor)
+        return self.read(tensor) if pitched is None else pitched
+
+    @contextmanager
+    def sink(self, tensor: TensorSpec) -> Iterator[BufferView | Pitched]:
+        """What to give to the steps inside, which write the tensor as `Columns` has it."""
+        pitched = self._pitched(tensor)
+        if pitched is not None:
+            yield pitched
+            return
+        with self.written(tensor) as target:
+            yield target
+
+    def _pitched(self, tensor: TensorSpec) -> Pitched | None:
+        """The tensor with a scratch for a cacheful of it; None where the pixels lie otherwise, or without gaps."""
+        if self.axes != layouts.CHANNELS_LAST or self.keep(tensor):
+            return None
+        pitch = layouts.pitch_of(_as_image(tensor))
+        return None if pitch is None else Pitched(self, tensor, self.shape(tensor), pitch)
 
     def read(self, tensor: TensorSpec) -> BufferView:
         """What to give to a primitive that reads the tensor."""

@@ -15,7 +15,7 @@ from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
-from singa_lite.kernels.onednn_kernels.columns import Columns, Span
+from singa_lite.kernels.onednn_kernels.columns import Columns
 from singa_lite.kernels.onednn_kernels.moments import (
     Arguments,
     add_variance,
@@ -24,6 +24,7 @@ from singa_lite.kernels.onednn_kernels.moments import (
     inverter,
     is_slow,
 )
+from singa_lite.kernels.onednn_kernels.pitched import Span
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import Routine
 from singa_lite.kernels.onednn_kernels.running_sums import Link

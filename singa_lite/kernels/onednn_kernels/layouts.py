@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -39,6 +41,38 @@ def order_of(spec: TensorSpec) -> tuple[int, ...]:
 def is_dense(spec: TensorSpec) -> bool:
     """Whether the elements lie without gaps, in whatever order."""
     return strides_of(spec) == ordered_strides(spec.shape, order_of(spec))
+
+
+def lies_in_order(spec: TensorSpec, axes: Sequence[int]) -> bool:
+    """Whether the axes lie in this order, outermost first, perhaps with gaps. Extents of 1 fit any order."""
+    reach = 0
+    for axis in reversed(axes):
+        extent, stride = spec.shape[axis], spec.strides[axis]
+        if extent == 1:
+            continue
+        if stride < max(reach, spec.dtype.itemsize):
+            return False
+        reach = stride * extent
+    return True
+
+
+def pitch_of(spec: TensorSpec) -> int | None:
+    """Of images (n, c, h, w) that lie channels last, the elements from one pixel to the next: as many as the channels
+    where there are no gaps, more where it is some channels of a larger tensor. None if the pixels lie otherwise.
+    """
+    (n, c, h, w), size = spec.shape, spec.dtype.itemsize
+    steps = ((w, spec.strides[3]), (h, spec.strides[2]), (n, spec.strides[0]))
+    pitch, pixels = 0, 1
+    for extent, stride in steps:
+        if extent == 1:
+            continue
+        pitch = pitch or stride // pixels
+        if stride != pitch * pixels:
+            return None
+        pixels *= extent
+    pitch = pitch or c * size
+    fits = (c == 1 or spec.strides[1] == size) and pitch % size == 0 and pitch >= c * size
+    return pitch // size if fits else None
 
 
 def are_alike(*specs: TensorSpec) -> bool:

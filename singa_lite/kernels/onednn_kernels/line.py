@@ -8,7 +8,7 @@ from typing import NamedTuple
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec, TensorSpecs
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import layouts, memory_descs
+from singa_lite.kernels.onednn_kernels import memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine, flat
@@ -147,34 +147,17 @@ class Line(Work):
     def _launch(
         self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None
     ) -> Launch:
-        launches = [super()._launch(specs, arrays, scratch)] if self.steps else []
+        before = [super()._launch(specs, arrays, scratch)] if self.steps else []
+        return in_order([*before, *self._pieces(specs, arrays, scratch)])
+
+    def _pieces(
+        self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None
+    ) -> list[Launch]:
+        """The steps of each piece."""
         lines = [array if array is None or array.size != self.size else flat(array) for array in arrays]
+        launches = []
         for start in range(0, self.size, self.piece):
             stop = min(start + self.piece, self.size)
             pieces = tuple(line if line is None or line.size != self.size else line[start:stop] for line in lines)
             launches.append(self._over[stop - start].bind(specs, pieces, scratch))
-        return in_order(launches)
-
-
-#: Adds the steps that fill the target from a source that lies as it does; the source may be the target itself.
-Fill = Callable[[Steps, TensorSpec], None]
-
-
-def along(target: TensorSpec, source: TensorSpec, *others: TensorSpec, add: Fill) -> Line | None:
-    """Steps that fill the target from a source, which is first copied into it if it lies otherwise.
-
-    None where the target has gaps, or the others do not lie as it does.
-    """
-    if not layouts.are_alike(target, *others) or source.shape != target.shape or not can_reorder(source):
-        return None
-    line = Line(target.size)
-    if layouts.are_alike(target, source):
-        return line.each(lambda steps: add(steps, source))
-    with line.making():
-        line.run(p.Reorder(memory_descs.of(source), memory_descs.of(target)), {f.SRC: source, f.DST: target})
-    return line.each(lambda steps: add(steps, target))
-
-
-def can_reorder(*tensors: TensorSpec) -> bool:
-    """Whether the library can copy these: float32 tensors without broadcast axes."""
-    return all(layouts.are_floats(spec) and all(stride > 0 for stride in spec.strides) for spec in tensors)
+        return launches

@@ -15,6 +15,11 @@ from singa_lite.kernels.onednn_kernels.library import load
 SMALL = 1 << 17
 
 
+def count() -> int:
+    """Threads that OpenMP would use now; 1 where the library uses other threads."""
+    return _openmp()[0]()
+
+
 @contextmanager
 def making() -> Iterator[None]:
     """Primitives made inside run on one thread: some keep the number of threads that was set when they were made."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ctypes as c
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from singa_lite.array_types import Array
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import one_thread
 from singa_lite.kernels.onednn_kernels.library import load
 from singa_lite.unique import Unique
 
@@ -46,7 +48,7 @@ def dims(extents: Extents) -> c.Array[c.c_int64]:
 class MemoryDesc(Unique):
     """How a tensor lies in memory (a memory descriptor); it lives as long as its owner."""
 
-    __slots__ = ("_as_parameter_", "_owner")
+    __slots__ = ("__weakref__", "_as_parameter_", "_owner")
 
     def __init__(self, pointer: c.c_void_p, owner: object) -> None:
         self._as_parameter_ = pointer
@@ -64,9 +66,21 @@ class MemoryDesc(Unique):
     __hash__ = None  # type: ignore[assignment]
 
 
-@lru_cache(maxsize=4096)
+_memory_descs: WeakValueDictionary[Hashable, MemoryDesc] = WeakValueDictionary()
+
+
 def memory_desc(shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str = "float32") -> MemoryDesc:
-    """The descriptor of a tensor. strides: in elements; None: the primitive chooses them."""
+    """The descriptor of a tensor, the same one as long as anybody has it. strides: in elements; None: the primitive
+    chooses them.
+    """
+    key = shape, strides, dtype
+    found = _memory_descs.get(key)
+    if found is None:
+        found = _memory_descs[key] = _new_memory_desc(*key)
+    return found
+
+
+def _new_memory_desc(shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str) -> MemoryDesc:
     head = len(shape), dims(shape), f.DATA_TYPES[dtype]
     if strides is None:
         made = load().make("memory_desc_create_with_tag", *head, f.ANY)
@@ -94,10 +108,50 @@ def _attributes(post_ops: Sequence[PostOp]) -> Handle:
     return attributes
 
 
+class _Descriptor(Unique):
+    """A primitive's descriptor, and its code once somebody has bound it.
+
+    Equal primitives have one between them, as a net asks for the same thing in many layers and in every form of batch:
+    a descriptor takes some 20 KiB, code as much. It goes with the last of them.
+    """
+
+    def __init__(self, handle: Handle) -> None:
+        library = load()
+        self.handle = handle
+        self.scratch_bytes: int = library.desc_bytes(library.query_md(handle, f.SCRATCHPAD_DESC, 0))
+
+    @cached_property
+    def primitive(self) -> Handle:
+        """With code, which takes time and memory to make: planning asks for scratch alone."""
+        return Handle("primitive", load().make("primitive_create", self.handle))
+
+
+_descriptors: WeakValueDictionary[Hashable, _Descriptor] = WeakValueDictionary()
+
+
+def _shared(key: Hashable, make: Callable[[], Handle]) -> _Descriptor:
+    """The descriptor that was made for the key, as long as anybody has it, else a new one.
+
+    Some primitives keep the number of threads that was set when they were made, so it is part of the key.
+    """
+    key = key, one_thread.count()
+    found = _descriptors.get(key)
+    if found is None:
+        found = _descriptors[key] = _Descriptor(make())
+    return found
+
+
+def _key(value: object) -> Hashable:
+    """Equal for arguments that mean the same to the library. Descriptors of memory are told apart by `id`."""
+    if isinstance(value, MemoryDesc):
+        return id(value)
+    if isinstance(value, c.Array | Sequence) and not isinstance(value, str):
+        return tuple(_key(each) for each in value)
+    return repr(value)  # as 0.0 and -0.0, and 1 and 1.0, are equal
+
+
 class Primitive(Unique):
     """One primitive for fixed memory descriptors: made once, bound to memory as often as wanted.
-
-    Its code, which takes time and memory, is made when it is first bound: planning asks for scratch alone.
 
     function: of the library, without `_primitive_desc_create`; arguments: those behind the engine, but for the
     forward primitive's descriptor (forward) and the attributes (post_ops). OneDNNError if the library has no
@@ -107,20 +161,22 @@ class Primitive(Unique):
     def __init__(
         self, function: str, *arguments: object, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
     ) -> None:
-        library, attributes = load(), _attributes(post_ops)
         self._slopes = [f.slope(index) for index, (kind, *_) in enumerate(post_ops) if kind == "prelu"]
         hint = () if forward is None else (forward.descriptor,)
-        made = library.make(f"{function}_primitive_desc_create", library.engine, *arguments, *hint, attributes)
-        self._finish(made, (arguments, attributes))
+
+        def make() -> Handle:
+            library, attributes = load(), _attributes(post_ops)
+            made = library.make(f"{function}_primitive_desc_create", library.engine, *arguments, *hint, attributes)
+            return Handle("primitive_desc", made, arguments, hint, post_ops)  # whose ids are the key's
+
+        self._has(_shared((function, _key(arguments), tuple(map(id, hint)), _key(post_ops)), make))
 
     #: Arguments of post-ops "prelu", whose slope is 0.
     _slopes: Sequence[int] = ()
 
-    def _finish(self, descriptor: c.c_void_p, keep: object) -> None:
-        library = load()
-        self.descriptor = Handle("primitive_desc", descriptor, keep)
-        self._primitive: Handle | None = None
-        self.scratch_bytes: int = library.desc_bytes(library.query_md(self.descriptor, f.SCRATCHPAD_DESC, 0))
+    def _has(self, shared: _Descriptor) -> None:
+        self._shared = shared
+        self.descriptor, self.scratch_bytes = shared.handle, shared.scratch_bytes
 
     @property
     def implementation(self) -> str:
@@ -156,6 +212,7 @@ class Primitive(Unique):
         return run
 
     def _launch(self, arrays: Mapping[int, Array], scratch: Array | None) -> tuple[Launch, dict[int, Handle]]:
+        """The launch holds the library's objects and no array: whoever binds a kernel has those (`RoutineKernel`)."""
         library = load()
         given = {**arrays, **dict.fromkeys(self._slopes, _ZERO)}
         if self.scratch_bytes:
@@ -166,10 +223,9 @@ class Primitive(Unique):
         arguments = (_Argument * len(given))(
             *(_Argument(argument, memory._as_parameter_) for argument, memory in memories.items())
         )
-        if self._primitive is None:
-            self._primitive = Handle("primitive", library.make("primitive_create", self.descriptor))
-        launch = partial(library.primitive_execute, self._primitive, library.stream, len(given), arguments)
-        launch.keep = memories, list(given.values())  # type: ignore[attr-defined]
+        primitive = self._shared.primitive
+        launch = partial(library.primitive_execute, primitive, library.stream, len(given), arguments)
+        launch.keep = tuple(memories.values())  # type: ignore[attr-defined]
         return launch, memories
 
     def _memory(self, argument: int, array: Array) -> Handle:
@@ -186,6 +242,9 @@ class Reorder(Primitive):
     """Copies values from one layout to another: SRC to DST."""
 
     def __init__(self, source: MemoryDesc, target: MemoryDesc) -> None:
-        library, attributes = load(), _attributes(())
-        made = library.make("reorder_primitive_desc_create", source, library.engine, target, library.engine, attributes)
-        self._finish(made, (source, target, attributes))
+        def make() -> Handle:
+            library, attributes, engine = load(), _attributes(()), load().engine
+            made = library.make("reorder_primitive_desc_create", source, engine, target, engine, attributes)
+            return Handle("primitive_desc", made, source, target)
+
+        self._has(_shared(("reorder", id(source), id(target)), make))

@@ -14,7 +14,7 @@ import numpy as np
 from singa_lite.array_types import Array
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import BuiltKernel, builders
-from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpecs
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpec, TensorSpecs
 from singa_lite.kernels.onednn_kernels.library import OneDNNError
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.routine import Binding, Row, Step, Temporary
@@ -34,8 +34,19 @@ class FlatSlice:
     count: int
 
 
+@dataclass(frozen=True)
+class RowSlice:
+    """`count` rows of `length` elements from row `start` on, of a tensor that is rows with a pitch, in elements."""
+
+    tensor: TensorSpec
+    start: int
+    count: int
+    length: int
+    pitch: int
+
+
 #: What a step works on: a tensor of the call, a part of one, or a temporary.
-BufferView = base.BufferView | FlatSlice
+BufferView = base.BufferView | FlatSlice | RowSlice
 
 
 class Arrays(Binding[Array | None]):
@@ -52,7 +63,13 @@ class Arrays(Binding[Array | None]):
             return own.view(view.dtype).reshape(view.shape)
         if isinstance(view, FlatSlice):
             return flat(self.array(view.tensor))[view.start : view.start + view.count]
-        array: Array = self.arrays[id(view)]
+        if isinstance(view, RowSlice):
+            array: Array = self.array(view.tensor)
+            rows = np.lib.stride_tricks.as_strided(
+                array, (view.start + view.count, view.length), (view.pitch * array.itemsize, array.itemsize)
+            )
+            return rows[view.start :]
+        array = self.arrays[id(view)]
         return array
 
 
@@ -113,13 +130,21 @@ class _Loop(Step[Arrays]):
 
 @dataclass
 class _Conditional(Row[Arrays]):
-    """Steps that are done if one bool is True when their turn comes. again: repeated as long as it is True."""
+    """Steps that are done if one bool is True when their turn comes. again: repeated as long as it is True.
+
+    They are bound when it first is: most are for cases that most nets never meet.
+    """
 
     condition: Temporary
     again: bool
 
     def bind(self, binding: Arrays) -> Launch:
-        launch, condition = super().bind(binding), binding.array(self.condition)
+        condition, bind, bound = binding.array(self.condition), super().bind, list[Launch]()
+
+        def launch() -> None:
+            if not bound:
+                bound.append(bind(binding))
+            bound[0]()
 
         def once() -> None:
             if condition[0]:
@@ -185,6 +210,18 @@ class Routine(base.Routine[Step[Arrays]]):
 
 class RoutineKernel(BuiltKernel[Routine]):
     """A kernel of this set."""
+
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
+        """Bind the routine. The launch has the call's arrays, as primitives know addresses only."""
+        launch = super().prepare(arrays, scratch, settings)
+        launch.arrays = arrays, scratch  # type: ignore[attr-defined]
+        return launch
+
+    def forget(self) -> None:
+        """Let go of the routines: launches have those that they need, others are built again if they are wanted."""
+        self._built = {}
 
     def attempt(self, specs: TensorSpecs, settings: Settings) -> Routine | None:
         """The routine; None for what the library has no code for, or cannot count."""

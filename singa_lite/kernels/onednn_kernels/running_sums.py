@@ -17,12 +17,13 @@ from typing import NamedTuple
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
-from singa_lite.kernels.onednn_kernels.columns import Columns, Span
+from singa_lite.kernels.onednn_kernels.columns import Columns
+from singa_lite.kernels.onednn_kernels.pitched import SCRATCH, Span
 from singa_lite.kernels.onednn_kernels.primitive import PostOp, Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView
 
 #: Elements of a piece at most: its sum, and what is added to it, stay in the caches of the cores.
-_PIECE = 1 << 18
+_PIECE = SCRATCH
 #: Parts of a piece, and lines of a part. They are read side by side, and often begin at the same offset in a page: of
 #: such addresses the first cache holds eight, the seven that are read and the sum.
 _PARTS = 7

@@ -1,0 +1,39 @@
+"""PyTorch's side of `budget.py`: the usual loop, checkpoints in segments, and the compiler's own memory budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from peak_memory import high_water
+
+from .budget_task import BudgetTask, batch, measured
+from .torch_segments import built
+from .torch_side import use_once
+
+
+def run(task: BudgetTask) -> dict[str, Any]:
+    """Train and measure. The compiler's work is done in the warm-up: `steps_peak` is without it."""
+    torch.set_num_threads(task.threads)
+    use_once(task.way)
+    if task.way == "torch-compile":
+        from torch._functorch import config
+
+        config.activation_memory_budget = task.value
+    level = high_water()
+    x, y = (torch.from_numpy(array) for array in batch(task))
+    torch.manual_seed(0)
+    net = built(task.net, int(task.value) if task.way == "torch-segments" else 0)
+    forward = torch.compile(net) if task.way == "torch-compile" else net
+    optimizer = torch.optim.SGD(net.parameters(), 0.001, momentum=0.9)
+
+    def step() -> float:
+        loss = cross_entropy(forward(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.item()
+
+    return {**measured(task, level, step), "version": torch.__version__}

@@ -1,0 +1,206 @@
+"""Element-wise work along memory, whatever gaps the tensors have: what has some is taken a cacheful at a time.
+
+    target:  | a b . | c d . |         rows of 2 elements with a pitch of 3, as some columns of a larger tensor lie
+    source:  | e f g h |               without gaps
+    scratch: | a b c d |               2 rows at a time, in which the target is made and copied out
+
+What is done with each element is what is done without gaps, so the bits are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from singa_lite.array_types import Array
+from singa_lite.kernels.kernel_set import Axes, DeviceArray, Launch, TensorSpec, TensorSpecs
+from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import layouts, memory_descs
+from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.line import Line, Steps
+from singa_lite.kernels.onednn_kernels.routine import flat
+from singa_lite.kernels.routine import Temporary
+from singa_lite.strides import memory_order, ordered_strides
+
+#: Elements that are taken at a time where there are gaps: those of all tensors of a call stay in the caches.
+_NEAR = 1 << 18
+
+#: Adds the steps that fill the target from a source that lies as it does; the source may be the target itself.
+Fill = Callable[[Steps, TensorSpec], None]
+
+
+def along(target: TensorSpec, source: TensorSpec, *others: TensorSpec, add: Fill) -> Line | None:
+    """Steps that fill the target from a source, which is first copied into it if its axes lie in another order.
+
+    None where the axes of the others lie in another order than those of the target.
+    """
+    axes = _order(target, *others)
+    if axes is None or source.shape != target.shape or not can_reorder(source):
+        return None
+    copied = not layouts.lies_in_order(source, axes)
+    reads = [target, *others] if copied else [source, *others]
+    line = _line(axes, target, reads)
+    if copied:
+        with line.making():
+            line.run(p.Reorder(memory_descs.of(source), memory_descs.of(target)), {f.SRC: source, f.DST: target})
+    return line.each(lambda steps: add(steps, target if copied else source))
+
+
+def can_reorder(*tensors: TensorSpec) -> bool:
+    """Whether the library can copy these: float32 tensors without broadcast axes."""
+    return all(layouts.are_floats(spec) and all(stride > 0 for stride in spec.strides) for spec in tensors)
+
+
+def in_one_order(*tensors: TensorSpec) -> bool:
+    """Whether all are float32 tensors of one shape whose axes lie in one order, perhaps with gaps."""
+    return _order(*tensors) is not None
+
+
+def _order(*tensors: TensorSpec) -> Axes | None:
+    """The order that the axes of all tensors have, from the outermost to the innermost."""
+    first = tensors[0]
+    if not layouts.are_floats(*tensors) or any(tensor.shape != first.shape for tensor in tensors):
+        return None
+    orders: list[Axes] = [layouts.CHANNELS_LAST] if first.ndim == 4 else []
+    orders += [tuple(range(first.ndim)), memory_order(first.shape, first.strides)]
+    return next((o for o in orders if all(layouts.lies_in_order(tensor, o) for tensor in tensors)), None)
+
+
+def _line(axes: Axes, target: TensorSpec, reads: Sequence[TensorSpec]) -> Line:
+    """A line whose temporaries are taken but for those of its steps."""
+    dense = ordered_strides(target.shape, axes, target.dtype.itemsize)
+    tensors = {id(tensor): tensor for tensor in (target, *reads)}.values()
+    gapped = [tensor for tensor in tensors if not _lies(tensor, dense)]
+    if not gapped:
+        return Line(target.size)
+    rows = [_rows(tensor, axes) for tensor in gapped]
+    if len({row.length for row in rows}) > 1:  # whole tensors have one row in common
+        rows = [_Rows(target.size, 0) for _ in gapped]
+    line = _GappedLine(target.size, rows[0].length)
+    for tensor, row in zip(gapped, rows, strict=True):
+        line.take(tensor, row, axes, any(tensor is read for read in reads), tensor is target)
+    return line
+
+
+def _lies(tensor: TensorSpec, strides: Sequence[int]) -> bool:
+    return all(e == 1 or a == b for e, a, b in zip(tensor.shape, tensor.strides, strides, strict=True))
+
+
+class _Rows(NamedTuple):
+    """A tensor as rows without gaps: elements of a row, and from one row to the next."""
+
+    length: int
+    pitch: int
+
+
+def _rows(tensor: TensorSpec, axes: Axes) -> _Rows:
+    """The rows of a tensor whose axes lie in this order; one of all its elements where shorter ones lie unevenly."""
+    length, pitch, count = 1, 0, 1
+    for axis in reversed(axes):
+        extent, step = tensor.shape[axis], tensor.strides[axis] // tensor.dtype.itemsize
+        if extent == 1:
+            continue
+        if not pitch and step == length:
+            length *= extent
+            continue
+        pitch = pitch or step
+        if step != pitch * count:
+            return _Rows(tensor.size, 0)
+        count *= extent
+    return _Rows(length, pitch)
+
+
+class _Gapped:
+    """A tensor with gaps, and the scratch for as much of it as is taken at a time."""
+
+    def __init__(self, tensor: TensorSpec, rows: _Rows, axes: Axes, scratch: Temporary) -> None:
+        self.tensor, self.rows, self.axes, self.scratch = tensor, rows, axes, scratch
+        self._made: dict[tuple[int, bool], p.Reorder] = {}
+
+    def reorder(self, count: int, reads: bool) -> p.Reorder:
+        """The primitive that copies so many elements into the scratch, or out of it."""
+        if (count, reads) not in self._made:
+            self._made[count, reads] = self._new(count, reads)
+        return self._made[count, reads]
+
+    def _new(self, count: int, reads: bool) -> p.Reorder:
+        length, pitch = self.rows
+        if pitch:
+            rows = count // length
+            apart = p.memory_desc((1, length, 1, rows), (rows * pitch, 1, rows * pitch, pitch))
+            dense = memory_descs.dense((1, length, 1, rows), axes=layouts.CHANNELS_LAST)
+        else:
+            apart = memory_descs.of(self.tensor)
+            dense = memory_descs.dense(self.tensor.shape, axes=self.axes)
+        return p.Reorder(apart, dense) if reads else p.Reorder(dense, apart)
+
+    def part(self, array: Array, start: int, count: int) -> Array:
+        """The array of so many elements, of whole rows."""
+        length, pitch = self.rows
+        if not pitch:
+            return array
+        strides = pitch * array.itemsize, array.itemsize
+        return np.lib.stride_tricks.as_strided(array, ((start + count) // length, length), strides)[start // length :]
+
+
+class _GappedLine(Line):
+    """A line over tensors of which some have gaps. length: elements of their rows."""
+
+    def __init__(self, size: int, length: int) -> None:
+        super().__init__(size, max(1, _NEAR // length) * length)
+        self.read: list[_Gapped] = []
+        self.written: list[_Gapped] = []
+
+    def take(self, tensor: TensorSpec, rows: _Rows, axes: Axes, is_read: bool, is_written: bool) -> None:
+        """State that the tensor has gaps."""
+        gapped = _Gapped(tensor, rows, axes, self.temporary((self.piece,), np.float32))
+        self.read += [gapped] if is_read else []
+        self.written += [gapped] if is_written else []
+
+    def each(self, add: Callable[[Steps], None]) -> Line:
+        """As of any line, but in pieces even if there is one step only."""
+        with self.making():
+            for size in {self.piece, self.size % self.piece} - {0}:
+                self._make(size, add)
+                for gapped, reads in self._copied:
+                    gapped.reorder(size, reads)
+        return self
+
+    @property
+    def _copied(self) -> list[tuple[_Gapped, bool]]:
+        return [*((gapped, True) for gapped in self.read), *((gapped, False) for gapped in self.written)]
+
+    def _pieces(
+        self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None
+    ) -> list[Launch]:
+        given = {id(spec): array for spec, array in zip(specs, arrays, strict=True) if spec is not None}
+        launches: list[Launch] = []
+        for start in range(0, self.size, self.piece):
+            count = min(self.piece, self.size - start)
+            near = {id(one.tensor): _bytes(one.scratch, scratch)[:count] for one, _ in self._copied}
+            lines = tuple(
+                near[id(spec)] if id(spec) in near else _part(array, self.size, start, count)
+                for spec, array in zip(specs, arrays, strict=True)
+            )
+            before, behind = (
+                [self._copy(one, given[id(one.tensor)], near[id(one.tensor)], start, reads) for one in which]
+                for which, reads in ((self.read, True), (self.written, False))
+            )
+            launches += [*before, self._over[count].bind(specs, lines, scratch), *behind]
+        return launches
+
+    def _copy(self, gapped: _Gapped, array: DeviceArray, near: Array, start: int, reads: bool) -> Launch:
+        part = gapped.part(array, start, near.size)
+        source, target = (part, near) if reads else (near, part)
+        return gapped.reorder(near.size, reads).bind({f.SRC: source, f.DST: target})
+
+
+def _bytes(temporary: Temporary, scratch: DeviceArray) -> Array:
+    own: Array = scratch[temporary.offset : temporary.offset + temporary.nbytes].view(temporary.dtype)
+    return own
+
+
+def _part(array: DeviceArray, size: int, start: int, count: int) -> DeviceArray:
+    return array if array is None or array.size != size else flat(array)[start : start + count]

@@ -1,0 +1,68 @@
+"""Some channels of a larger tensor, as a piece of a concatenation lies: read and written a cacheful at a time.
+
+    whole:   | r g b . . | r g b . . | r g b . . | ...        the piece's pixels have a pitch of 5 numbers
+    scratch: | r g b r g b |                                  two of them, as primitives have fast code for
+
+The library has plain loops alone for rows with gaps. So a span of pixels is copied into a scratch that stays in the
+caches, and the primitive works there; what it does with each number, and in which order, is what it does without gaps.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import layouts, memory_descs
+from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.layouts import FLOAT
+from singa_lite.kernels.onednn_kernels.routine import BufferView, RowSlice
+from singa_lite.kernels.onednn_kernels.work import Work
+from singa_lite.kernels.routine import Temporary
+
+#: Elements of a scratch at most: a span of pixels that one step leaves in the caches for the next.
+SCRATCH = 1 << 18
+
+
+class Span(NamedTuple):
+    """`length` pixels of activations, from pixel `start` on."""
+
+    start: int
+    length: int
+
+
+class Pitched:
+    """Images (n, c, h, w), channels last, whose pixels have a pitch; `layouts.pitch_of` says which."""
+
+    def __init__(self, work: Work, tensor: TensorSpec, shape: tuple[int, ...], pitch: int) -> None:
+        self.work, self.tensor, self.pitch = work, tensor, pitch
+        samples, self.channels, height, width = shape
+        self.most = min(samples * height * width, max(1, SCRATCH // self.channels, -(-(1 << 13) // self.channels)))
+        self.scratch: Temporary = work.temporary((self.most * self.channels,), FLOAT)
+        self._reorders: dict[tuple[int, bool], p.Reorder] = {}
+
+    def read(self, span: Span) -> BufferView:
+        """Add a step that copies these pixels into the scratch, which is returned."""
+        self.work.run(self._reorder(span.length, True), {f.SRC: self._rows(span), f.DST: self.dense(span)})
+        return self.dense(span)
+
+    def write(self, span: Span) -> None:
+        """Add a step that copies the scratch to these pixels."""
+        self.work.run(self._reorder(span.length, False), {f.SRC: self.dense(span), f.DST: self._rows(span)})
+
+    def dense(self, span: Span) -> BufferView:
+        """Where so many pixels stand in the scratch."""
+        return self.work.part(self.scratch, 0, span.length * self.channels)
+
+    def _rows(self, span: Span) -> RowSlice:
+        return RowSlice(self.tensor, span.start, span.length, self.channels, self.pitch)
+
+    def _reorder(self, pixels: int, reads: bool) -> p.Reorder:
+        """Of two-dimensional tensors the library would copy number by number."""
+        if (pixels, reads) not in self._reorders:
+            shape = (1, self.channels, 1, pixels)
+            apart = p.memory_desc(shape, (pixels * self.pitch, 1, pixels * self.pitch, self.pitch))
+            dense = memory_descs.dense(shape, axes=layouts.CHANNELS_LAST)
+            with self.work.making():
+                self._reorders[pixels, reads] = p.Reorder(apart, dense) if reads else p.Reorder(dense, apart)
+        return self._reorders[pixels, reads]

@@ -1,0 +1,41 @@
+"""Bound: bytes that a step may take in all, what others have of them, and what is left for an arena."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .total import arena_within, overhead
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A budget, or a device's limit. nbytes: in all; taken: of these, held beside the step; device: whose limit it is,
+    "" for a budget that was asked for.
+    """
+
+    nbytes: int
+    taken: int = 0
+    device: str = ""
+
+    @property
+    def left(self) -> int:
+        """Bytes for the step."""
+        return self.nbytes - self.taken
+
+    def arena(self, held: Sequence[int], alignment: int) -> int:
+        """The most bytes that the step's arena may have. held: of each block outside it; alignment: of the pool's."""
+        return arena_within(self.nbytes, self._with_taken(held), alignment)
+
+    def total(self, held: Sequence[int], arena: int, alignment: int) -> int:
+        """All that is held with an arena of so many bytes: the step, what the pool adds, and what others hold."""
+        everything = self._with_taken(held)
+        return sum(everything) + arena + overhead(everything, arena, alignment)
+
+    def may_hold(self, held: Sequence[int], arena: int, alignment: int) -> bool:
+        """Whether a pool with this limit holds the step where regions lie in its segments without a gap."""
+        regions = (nbytes + -nbytes % alignment for nbytes in (*held, arena))
+        return bool(self.device) and sum(regions) + self.taken <= self.nbytes
+
+    def _with_taken(self, held: Sequence[int]) -> list[int]:
+        return [*held, self.taken] if self.taken else list(held)

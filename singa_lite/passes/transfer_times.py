@@ -1,0 +1,46 @@
+"""Estimated times of copies between the arena and host memory, by the link and the rule of `time_model.py`.
+
+Where copies go on beside computing, each direction has a clock of its own: a copy begins when it is asked for and the
+one before it is done, and what waits for it is as late as its end.
+"""
+
+from __future__ import annotations
+
+from singa_lite.operation import Transfer
+from singa_lite.passes.program import Program
+from singa_lite.passes.time_model import BYTES, CALL, seconds, slowdown
+from singa_lite.runtime.host_memory import Link
+
+
+def copy_seconds(nbytes: int, link: Link) -> float:
+    """Of copying so many bytes in one direction."""
+    return CALL + nbytes / (BYTES * link.share)
+
+
+def waiting(program: Program) -> float:
+    """Seconds that a program is later for its copies."""
+    link = program.target.link
+    if link is None or not program.host_sizes:
+        return 0.0
+    now = computing = 0.0
+    free = {True: 0.0, False: 0.0}
+    done: dict[int, float] = {}
+    for instruction in program.instructions:
+        if instruction.transfer is None:
+            took = seconds(instruction)
+            now, computing = now + took, computing + took
+            continue
+        target = instruction.writes[0]
+        if instruction.transfer is Transfer.BEGIN:
+            out = target.block in program.host_sizes
+            free[out] = done[target.block] = max(now, free[out]) + copy_seconds(target.nbytes, link)
+        if instruction.transfer is Transfer.END or not link.beside:
+            now = max(now, done[target.block])
+    return now - computing
+
+
+def estimated_slowdown(program: Program) -> float:
+    """The time of repeats and of waiting for copies, as a share of that of all else."""
+    computed = [instruction for instruction in program.instructions if instruction.transfer is None]
+    wait = waiting(program)
+    return slowdown(computed) + (wait / sum(seconds(i) for i in computed if i.repeats is None) if wait else 0.0)

@@ -1,0 +1,157 @@
+"""PlannedNet: what a net answers about memory, of the steps that it recorded and of those that are to come."""
+
+from __future__ import annotations
+
+from numpy.typing import DTypeLike
+
+from singa_lite import compile_checks
+from singa_lite.batch_plan import BatchPlanner
+from singa_lite.budget_curve import curve
+from singa_lite.budget_error import BudgetError
+from singa_lite.checks import at_least_zero, flag, whole
+from singa_lite.errors import GraphError
+from singa_lite.graph import Graph
+from singa_lite.loss import Loss
+from singa_lite.memory_plan import MemoryPlan
+from singa_lite.metric import Metric
+from singa_lite.optimizer import Optimizer
+from singa_lite.recorded_steps import StepForm
+from singa_lite.sizes import budget_size, memory_size
+from singa_lite.tensor import DeviceSpec, Tensor
+from singa_lite.training import checked
+from singa_lite.training.dry_runs import DryRuns
+from singa_lite.training.objective import Losses, Metrics, Objective, of_kind
+from singa_lite.training.remedies import remedies
+from singa_lite.training.step import OWN
+from singa_lite.training.step_functions import TrainStep
+from singa_lite.walked_net import WalkedNet
+
+
+class PlannedNet(WalkedNet):
+    """A net whose steps can be planned: what they would be is known. Base of `FeedForwardNet`, which says what loss,
+    metric, device, dtype and seed are.
+
+    freeze: layers before this one do not train. micro_batches: in how many pieces a batch is trained on.
+    """
+
+    def __init__(
+        self, loss: Losses | None, metric: Metrics | None, device: DeviceSpec, dtype: DTypeLike, seed: int | None
+    ) -> None:
+        super().__init__(device, dtype, seed)
+        self.loss = of_kind("loss", loss, Loss)
+        self.metric = of_kind("metric", metric, Metric)
+        self.freeze: str | None = None
+        self.micro_batches = 1
+
+    @property
+    def training_graph(self) -> Graph:
+        """The last training step that was recorded. GraphError if there is none. Running it trains."""
+        return self._steps.training_graph
+
+    @property
+    def memory_plan(self) -> MemoryPlan:
+        """The memory plan of the last training step that was recorded. GraphError if there is none."""
+        return self.training_graph.memory_plan
+
+    @property
+    def recorded_forms(self) -> list[tuple[str, StepForm]]:
+        """("train", "evaluate" or "predict", form of the batch) of each step that was recorded."""
+        return self._steps.recorded_forms
+
+    def plan_batch(
+        self,
+        batch_size: int,
+        training: bool = True,
+        *,
+        samples: int | None = None,
+        memory_budget: int | str | None = None,
+    ) -> MemoryPlan:
+        """The memory plan of a step with batches of this size. Nothing runs and no batch is needed.
+
+        training: a training step of the compiled net, else a prediction. The plan of a training step answers for `fit`:
+        its `total_bytes` counts evaluation with batches of this size and a last, shorter batch, which share the arena
+        and the buffer of the batch (`plan.beside`), and what the pool adds (`plan.overhead_bytes`). samples: how many
+        there will be, if it is known: the last batch then has `samples % batch_size`. Not counted: what `predict`
+        returns, and the batch that is taken from the data on the host. memory_budget: as for `compile`, whose it is by
+        default, or the device's limit; `plan.recomputed`, `plan.extra_flops` and `plan.estimated_slowdown` say what it
+        costs. PlanError names the least total that was found, where the budget is below it, and what would help.
+        ValueError for no batch size; ShapeError for one whose tensors have more bytes than can be counted.
+        """
+        size = checked.batch_size("plan_batch", batch_size)
+        budget = OWN if memory_budget is None else budget_size("plan_batch memory_budget", memory_budget)
+        if not flag("plan_batch training", training):
+            return self._dry_runs(None).look("predict", size, lambda graph: graph.memory_plan, budget)
+        planner = self._planner("plan_batch", samples)
+        try:
+            return planner.plan(size, budget)
+        except BudgetError as error:
+            raise self._with_remedies(error, size) from None
+
+    def budget_curve(self, batch_size: int) -> list[tuple[int, float]]:
+        """What less memory costs: (total bytes, estimated slowdown), from the free plan down to the least found.
+
+        At most twenty points; bytes fall, the slowdown never does. It is the time of what is computed again as a share
+        of the step's, by a rule (`plan_batch`). Nothing runs; each point takes as long as a plan. The budget that the
+        net was compiled with and its device's limit do not matter.
+        """
+        size = checked.batch_size("budget_curve", batch_size)
+        planner = self._planner("budget_curve", None)
+        return curve(lambda budget: planner.plan(size, budget))
+
+    def largest_batch(self, nbytes: int | str, extra_time: float = 0.0, *, samples: int | None = None) -> int:
+        """The most samples for which what `fit` takes fits into `nbytes`, all counted; predicted, nothing is tried.
+
+        nbytes: a number, or text such as "4 GiB" (1024**3 bytes) or "1.5GB" (1000**3); no more of them count than the
+        net's own memory_budget. samples: as for `plan_batch`, by whose `total_bytes` it goes. extra_time: by which
+        share repeats may slow the step, as estimated (`plan.estimated_slowdown`): 0, nothing is repeated; 0.2 is a
+        good choice where memory bounds the batch, and the net is then compiled with memory_budget=nbytes. Totals may
+        fall where the batch grows, as kernels' scratch may: without repeats none of the 64 sizes beyond the answer
+        fits; with repeats it is sought by bisection. 0 if not even one sample fits. TypeError or ValueError for what is
+        no size, or no share of at least 0.
+        """
+        wanted = memory_size("largest_batch", nbytes)
+        extra = at_least_zero("largest_batch extra_time", extra_time)
+        wanted = wanted if self._steps.budget is None else min(wanted, self._steps.budget)
+        planner = self._planner("largest_batch", samples)
+        return planner.largest_within(wanted, extra) if extra else planner.largest(wanted)
+
+    def _planner(self, where: str, samples: int | None) -> BatchPlanner:
+        self._trainer.check_whole(where)
+        if self.loss is None or self.optimizer is None:
+            raise GraphError(f"{where}: wanted a compiled net with a loss")
+        known = None if samples is None else whole(f"{where} samples", samples, 1)
+        runs = self._dry_runs(self._train_step(self._objective(), self.optimizer))
+        return BatchPlanner(runs.look, self.device.runtime.alignment, known)
+
+    def _dry_runs(self, step: TrainStep | None) -> DryRuns:
+        return DryRuns(self, self._trainer, step)
+
+    def _with_remedies(self, error: BudgetError, size: int) -> BudgetError:
+        """The error of a training step, which also says what would help. size: of its batch."""
+        if self.optimizer is None:
+            return error
+        runs = self._dry_runs(self._train_step(self._objective(), self.optimizer))
+
+        def plan_of(smaller: int) -> MemoryPlan:
+            return runs.look("train", smaller, lambda graph: graph.memory_plan, error.bound.left)
+
+        return error.with_remedies(remedies(error, size, plan_of, self.optimizer, self._trained_values()))
+
+    def _trained_values(self) -> list[Tensor]:
+        """The parameters that training moves."""
+        nodes = [node.layer for node in self.ordered()]
+        first = next((at for at, layer in enumerate(nodes) if layer.name == self.freeze), 0)
+        values = (value for layer in nodes[first:] for value in layer.parameters.values() if value.stores_grad)
+        return list({id(value): value for value in values}.values())
+
+    def _objective(self) -> Objective:
+        """Losses and metrics by output."""
+        if self.loss is None:
+            raise GraphError("wanted a loss, give one to the net or to compile()")
+        checked.single_outputs(self)
+        return Objective(self.loss, self.metric, self.output_names())
+
+    def _train_step(self, objective: Objective, optimizer: Optimizer) -> TrainStep:
+        self._check_names("training with freeze", [self.freeze])  # which may have changed since compile
+        compile_checks.micro_batches(self.ordered(), self.micro_batches, self.freeze)
+        return TrainStep(self, objective, optimizer, self.freeze, self.micro_batches)

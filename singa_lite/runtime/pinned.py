@@ -1,0 +1,71 @@
+"""PinnedMemory: on a GPU, values that are offloaded lie in pinned memory of the host, copied on streams of their own.
+
+    main    ... relu1 | conv2 ...             ... | conv3' conv2' | relu1' ...
+    out               asked -> copy -> done  ^ waited for
+    back                                          asked -> copy -> done ^ waited for
+
+Each copy begins behind all that the main stream was asked for before, and the main stream waits for its end where the
+program says so. In a capture the side streams join by these events, and a copy is a node of the graph.
+"""
+
+from __future__ import annotations
+
+from singa_lite.runtime.capture import Joint
+from singa_lite.runtime.cupy_types import Cupy, CupyArray, Event, Stream
+from singa_lite.runtime.host_memory import Copying
+
+
+class PinnedMemory:
+    """A `HostMemory`. stream: the main one. MemoryError where the host does not pin so many bytes."""
+
+    def __init__(self, cupy: Cupy, stream: Stream, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._cupy = cupy
+        self._stream = stream
+        self._out: Stream = cupy.cuda.Stream(non_blocking=True)
+        self._back: Stream = cupy.cuda.Stream(non_blocking=True)
+        self._pinned = _pinned(cupy, nbytes)
+
+    def out(self, array: CupyArray, offset: int) -> Copying:
+        """To the host."""
+        kind = self._cupy.cuda.runtime.memcpyDeviceToHost
+        return self._copying(self._out, self._pinned.ptr + offset, array.data.ptr, array.nbytes, kind)
+
+    def back(self, array: CupyArray, offset: int) -> Copying:
+        """From the host."""
+        kind = self._cupy.cuda.runtime.memcpyHostToDevice
+        return self._copying(self._back, array.data.ptr, self._pinned.ptr + offset, array.nbytes, kind)
+
+    def _copying(self, side: Stream, target: int, source: int, nbytes: int, kind: int) -> Copying:
+        runtime, main = self._cupy.cuda.runtime, self._stream
+        asked, done = self._event(), self._event()
+
+        def begin() -> None:
+            asked.record(main)
+            side.wait_event(asked)
+            runtime.memcpyAsync(target, source, nbytes, kind, side.ptr)
+            done.record(side)
+
+        def end() -> None:
+            main.wait_event(done)
+
+        return Copying(Joint(begin), Joint(end))
+
+    def _event(self) -> Event:
+        event: Event = self._cupy.cuda.Event(disable_timing=True)
+        return event
+
+    def settle(self) -> None:
+        """Waits for both streams."""
+        self._out.synchronize()
+        self._back.synchronize()
+
+
+def _pinned(cupy: Cupy, nbytes: int) -> Cupy:
+    """So many bytes, not rounded up as those of CuPy's pool of pinned memory are: to powers of two."""
+    try:
+        return cupy.cuda.PinnedMemory(nbytes)
+    except Exception as error:  # CUDARuntimeError, which CuPy alone has
+        raise MemoryError(
+            f"offload: wanted {nbytes:,} bytes of pinned memory of the host, received: {error}"
+        ) from error

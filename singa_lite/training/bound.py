@@ -1,0 +1,61 @@
+"""What a step of a net may take: its budget or its device's limit, less what is held beside the step.
+
+Beside a step lie what other steps of the net hold (a longer batch's place, outputs, the optimizer's state where the
+step does not use it) and, under a device's limit, whatever else lives in its pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from singa_lite.device import Device
+from singa_lite.feed_buffer import FeedBuffer
+from singa_lite.graph import Graph
+from singa_lite.memory.bound import Bound
+from singa_lite.optimizer import Optimizer
+from singa_lite.sizes import tensor_bytes
+from singa_lite.tensor import Block, Tensor
+
+
+def tightest(bounds: Iterable[Bound]) -> Bound | None:
+    """The one that leaves least; None where there is none."""
+    return min(bounds, key=lambda bound: bound.left, default=None)
+
+
+def within_budget(
+    budget: int, graph: Graph, fed: Collection[Block], feeds: FeedBuffer, others: Collection[Graph], coming: int
+) -> Bound:
+    """Of a net's own budget. fed: the step's batch; others: the net's other steps; coming: `state_to_come`, bytes."""
+    own = {id(block) for block in (*graph.blocks_with_bytes(), *fed)}
+    beside = {id(b): b.nbytes for other in others for b in other.blocks_with_bytes() if not feeds.has(b)}
+    taken = sum(feeds.rounded(nbytes) for key, nbytes in beside.items() if key not in own)
+    return Bound(budget, taken + _longer(fed, feeds) + coming)
+
+
+def within_limit(
+    limit: int, graph: Graph, fed: Collection[Block], feeds: FeedBuffer, device: Device, coming: int
+) -> Bound:
+    """Of a device's limit; fed and coming as in `within_budget`."""
+    own = [block for block in graph.blocks_with_bytes() if not feeds.has(block)]
+    regions = [feeds.arena.nbytes, feeds.nbytes, *(block.nbytes for block in own)]
+    others = max(0, device.pool.used - sum(map(feeds.rounded, regions)))
+    return Bound(limit, others + _longer(fed, feeds) + coming, device.name)
+
+
+def _longer(fed: Collection[Block], feeds: FeedBuffer) -> int:
+    """What the place of a longer batch has beyond this one."""
+    return max(0, feeds.nbytes - sum(feeds.rounded(block.nbytes) for block in fed))
+
+
+def state_bytes(optimizer: Optimizer, parameters: Iterable[Tensor]) -> int:
+    """Bytes of all the state that an optimizer keeps for these parameters."""
+    forms = (optimizer.slot_form(slot, value) for value in parameters for slot in optimizer.slots)
+    return sum(tensor_bytes(shape, dtype) for shape, dtype in forms)
+
+
+def state_to_come(optimizer: Optimizer | None, parameters: Mapping[str, Tensor]) -> int:
+    """Bytes of the state that training will make and that is not there yet."""
+    if optimizer is None:
+        return 0
+    waiting = [value for name, value in parameters.items() if value.stores_grad and name not in optimizer.state]
+    return state_bytes(optimizer, waiting)

@@ -1,0 +1,57 @@
+"""What would help where a budget is too small: a smaller batch, another optimizer; each tried or counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from singa_lite.budget_curve import bisected
+from singa_lite.budget_error import BudgetError
+from singa_lite.errors import ShapeError
+from singa_lite.memory_plan import MemoryPlan
+from singa_lite.optimizer import SGD, Optimizer
+from singa_lite.tensor import Tensor
+from singa_lite.training.bound import state_bytes
+
+
+def remedies(
+    error: BudgetError,
+    size: int,
+    plan_of: Callable[[int], MemoryPlan],
+    optimizer: Optimizer,
+    trained: Collection[Tensor],
+) -> list[str]:
+    """In words, each with its bytes. size: of the batch; plan_of: the plan of another within the same budget."""
+    left, held = error.bound.left, sum(value.nbytes for value in trained)
+    if held > left:
+        return [f"nothing but a larger budget, as the parameters alone take {held:,} bytes"]
+    return [*_smaller_batch(error, size, plan_of), *_less_state(error, optimizer, trained)]
+
+
+def _smaller_batch(error: BudgetError, size: int, plan_of: Callable[[int], MemoryPlan]) -> list[str]:
+    fixed = error.plan.by_role["parameter"] + error.plan.by_role["state"] + error.bound.taken
+    guess = size * (error.budget - fixed) // max(1, error.total_bytes - fixed)  # as the rest grows with the batch
+    totals: dict[int, int] = {}
+
+    def fits(tried: int) -> bool:
+        try:
+            totals[tried] = plan_of(tried).total_bytes
+        except (BudgetError, ShapeError):
+            return False
+        return True
+
+    most = bisected(fits, 0, size, guess)
+    if not most:
+        return ["no smaller batch, not even one sample fits"] if size > 1 else []
+    return [f"a batch of {most} in the place of {size}, the largest that fits, takes {totals[most]:,} bytes"]
+
+
+def _less_state(error: BudgetError, optimizer: Optimizer, trained: Collection[Tensor]) -> list[str]:
+    """SGD keeps one tensor of state for a parameter, or without momentum none but a count."""
+    now, said = state_bytes(optimizer, trained), []
+    for other, name in ((SGD(momentum=0.9), "SGD with momentum"), (SGD(), "SGD without momentum")):
+        saved = now - state_bytes(other, trained)
+        if saved > 0:
+            least = error.total_bytes - saved
+            enough = "enough" if least <= error.budget else "not enough alone"
+            said.append(f"{name} keeps {saved:,} bytes less state, {enough}")
+    return said

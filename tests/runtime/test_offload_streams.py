@@ -1,0 +1,111 @@
+"""Values that are offloaded to pinned memory, over streams that do their work late: each copy is waited for in time."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from late_cupy import LateCupy, Stream, host
+from nets import bits, state_of
+from singa_lite import FeedForwardNet, device, layers, loss, optimizer
+from singa_lite.device import Device
+from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.kernels.numpy_kernels import NUMPY
+from singa_lite.operation import Transfer
+from singa_lite.passes import offload, repeats
+from singa_lite.runtime.cuda import Cuda
+from singa_lite.runtime.host_memory import Link
+
+SEEDS = range(8)
+STEPS = 5
+
+
+class Late:
+    """A kernel of NumPy's whose work its stream does late."""
+
+    def __init__(self, stream: Stream, name: str) -> None:
+        self.stream, self.name = stream, name
+
+    def serves(self, specs: Any, settings: Any) -> bool:
+        return True
+
+    def scratch_bytes(self, specs: Any, settings: Any) -> int:
+        return NUMPY[self.name].scratch_bytes(specs, settings)
+
+    def prepare(self, arrays: Any, scratch: Any, settings: Any) -> Any:
+        shown = tuple(None if array is None else host(array) for array in arrays)
+        launch = NUMPY[self.name].prepare(shown, None if scratch is None else host(scratch), settings)
+        return lambda: self.stream.submit(launch)
+
+
+def late_device(cupy: LateCupy) -> Device:
+    runtime = Cuda(cupy, 0)
+    kernels = KernelSet("late", {name: Late(runtime.stream, name) for name in NUMPY.kernels})
+    return Device("late", kernels, runtime.pool, runtime)
+
+
+def net_on(on: Device, **compiling: Any) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=on, seed=4)
+    net.add(layers.Dense("dense0", 24, input_sample_shape=(20,)))
+    for number in range(1, 7):
+        net.add(layers.Activation(f"tanh{number}", "tanh"))
+        net.add(layers.Dense(f"dense{number}", 24))
+    net.compile(optimizer.SGD(lr=0.05, momentum=0.9), **compiling)
+    return net
+
+
+def trained(net: FeedForwardNet, steps: int = STEPS) -> list[Any]:
+    seen = []
+    for step in range(steps):
+        rng = np.random.default_rng(step)
+        seen.append(net.train_one_batch(rng.standard_normal((40, 20), dtype="f"), rng.integers(0, 24, 40))[0])
+    return [*map(bits, seen), state_of(net)]
+
+
+@pytest.fixture(autouse=True)
+def _small_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offload, "LEAST_BYTES", 1)
+    monkeypatch.setattr(repeats, "LEAST_GAP", 10**6)  # else a value is made again for nothing here
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("share", [1.0, 1 / 64], ids=["hidden", "waited"])
+def test_a_net_that_offloads_trains_to_equal_bits_also_as_one_graph(seed, share, monkeypatch):
+    wanted = trained(net_on(device.new_cpu(kernels="numpy")))
+    monkeypatch.setattr(Cuda, "link", Link(share, True))
+    on = late_device(LateCupy(seed))
+    free = net_on(on).plan_batch(40)
+    net = net_on(on, memory_budget=int(free.total_bytes * 0.85), offload="host")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # none says that the step cannot be captured
+        assert trained(net) == wanted
+    assert net.memory_plan.offloaded
+    assert (net.memory_plan.estimated_slowdown == 0) == (share == 1.0)
+    assert net.training_graph._executables["recorded"]._replay.is_captured
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_copies_of_a_step_that_was_interrupted_end_before_anything_else(seed, monkeypatch):
+    monkeypatch.setattr(Cuda, "link", Link(1.0, True))
+    cupy = LateCupy(seed)
+    on = late_device(cupy)
+    net = net_on(on, memory_budget=int(net_on(on).plan_batch(40).total_bytes * 0.85), offload="host")
+    trained(net, 1)
+    executable = net.training_graph._executables["recorded"]
+    begun = [at for at, i in enumerate(executable.placed.planned.instructions) if i.transfer is Transfer.BEGIN]
+    replay = executable.prepare()
+    launches = replay._launches
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    replay._warm = False  # a graph is launched as one
+    replay._launches = (*launches[: begun[-1] + 1], interrupted, *launches[begun[-1] + 1 :])
+    with pytest.raises(KeyboardInterrupt):
+        trained(net, 1)
+    host_memory = net.training_graph.arena.host
+    assert not host_memory._out.work
+    assert not host_memory._back.work

@@ -1,0 +1,262 @@
+"""What is answered about budgets: the largest batch, the curve, errors with remedies, a device's limit, checkpoints."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nets import bits, state_of
+from singa_lite import FeedForwardNet, OutOfMemoryError, device, layers, loss, metric, optimizer, tensor
+from singa_lite.budget_error import BudgetError
+from singa_lite.memory.problem import PlanError
+from singa_lite.snapshots import Checkpoint
+
+RNG = np.random.default_rng(31)
+COUNT = 13
+X, Y = RNG.standard_normal((3 * COUNT + 4, 2, 7, 9), dtype=np.float32), RNG.integers(0, 5, 3 * COUNT + 4)
+
+
+def convolutional(limit: int | None = None, opt: optimizer.Optimizer | None = None, **compiling: Any) -> FeedForwardNet:
+    """Six convolutions with normalisation, tanh and dropout between them."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), device=device.new_cpu(limit), seed=4)
+    net.add(layers.Conv2D("conv0", 6, 3, input_sample_shape=(2, 7, 9)))
+    for number in range(1, 6):
+        net.add(layers.BatchNormalization(f"norm{number}"))
+        net.add(layers.Activation(f"act{number}", "tanh"))
+        if number in (2, 4):
+            net.add(layers.Dropout(f"drop{number}", 0.3))
+        net.add(layers.Conv2D(f"conv{number}", 6, 1))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("scores", 5))
+    net.compile(opt or optimizer.Adam(lr=0.01), **compiling)
+    return net
+
+
+@pytest.fixture(scope="module")
+def points() -> list[tuple[int, float]]:
+    return convolutional().budget_curve(COUNT)
+
+
+def trained(net: FeedForwardNet, steps: int = 2) -> list[Any]:
+    seen = [bits(net.train_one_batch(X[:COUNT], Y[:COUNT])[0]) for _ in range(steps)]
+    return [*seen, state_of(net)]
+
+
+def refused(call: Callable[[], Any], error: type[Exception], *words: str) -> str:
+    with pytest.raises(error) as caught:
+        call()
+    missing = [word for word in words if word not in str(caught.value)]
+    assert not missing, f"{caught.value} lacks {missing}"
+    return str(caught.value)
+
+
+# --- the largest batch, and the curve -----------------------------------------------------------------------
+
+
+def test_the_curve_falls_in_bytes_and_never_in_time(points):
+    assert 4 <= len(points) <= 20
+    assert all(a[0] > b[0] and a[1] < b[1] for a, b in pairwise(points))
+    assert points[0] == (convolutional().plan_batch(COUNT).total_bytes, 0.0)
+    assert convolutional(memory_budget=points[3][0]).budget_curve(COUNT)[0] == points[0], (
+        "whatever the net's own budget"
+    )
+
+
+def test_more_time_gives_a_larger_batch_that_keeps_to_both(points):
+    nbytes = points[0][0]
+    net = convolutional()
+    sizes = {share: net.largest_batch(nbytes, share) for share in (0.0, 0.2)}
+    assert sizes[0.0] == net.largest_batch(nbytes) >= COUNT
+    assert sizes[0.2] > 1.2 * sizes[0.0]
+    plan = net.plan_batch(sizes[0.2], memory_budget=nbytes)
+    assert plan.total_bytes <= nbytes and 0 < plan.estimated_slowdown <= 0.2
+    net.compile(net.optimizer, memory_budget=nbytes)
+    x, y = np.resize(X, (sizes[0.2], 2, 7, 9)), np.resize(Y, sizes[0.2])
+    net.train_one_batch(x, y)
+    assert net.device.pool.used <= nbytes
+
+
+def test_the_nets_own_budget_bounds_the_largest_batch(points):
+    least = points[2][0]
+    net = convolutional(memory_budget=least)
+    assert net.largest_batch("1 GiB") == convolutional().largest_batch(least) < COUNT
+    assert net.largest_batch(1, 0.5) == 0
+
+
+@pytest.mark.parametrize("share", [-0.1, nan, float("inf"), "much", True, None, [0.2]])
+def test_what_is_no_share_of_time(share):
+    refused(lambda: convolutional().largest_batch("1 MiB", share), (TypeError, ValueError), "largest_batch extra_time")
+
+
+# --- budgets that are none, or too small --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", ["12 apples", -1, 0, True, 1.5, nan, "0 MiB", [1]])
+def test_what_is_no_budget(given):
+    net = convolutional()
+    kept = net.optimizer, net.loss
+    shown = str(given) if given is nan else repr(given)
+    errors = (TypeError, ValueError)
+    refused(lambda: net.compile(optimizer.SGD(), memory_budget=given), errors, "compile memory_budget", shown)
+    refused(lambda: net.plan_batch(3, memory_budget=given), errors, "plan_batch memory_budget", shown)
+    assert (net.optimizer, net.loss) == kept
+
+
+def test_a_budget_too_small_says_what_would_help_and_changes_nothing(points):
+    least = points[-1][0]
+    wanted = trained(convolutional(), 3)
+    net = convolutional(memory_budget=int(0.8 * least))
+    before, used = state_of(net), net.device.pool.used
+    text = refused(
+        lambda: net.train_one_batch(X[:COUNT], Y[:COUNT]),
+        BudgetError,
+        "wanted at most",
+        "parameter",
+        "whose peak holds",
+        "SGD with momentum keeps",
+        "SGD without momentum keeps",
+    )
+    gc.collect()  # an error and the frames that it saw are a cycle
+    assert (state_of(net), net.optimizer.step) == (before, 0)
+    assert net.device.pool.used <= used + 64, "the learning rate lies there"
+    found = re.search(r"a batch of (\d+) in the place of 13, the largest that fits, takes ([\d,]+) bytes", text)
+    assert found is not None, text
+    size = int(found[1])
+    net.plan_batch(size)
+    assert int(found[2].replace(",", "")) <= 0.8 * least
+    refused(lambda: net.plan_batch(size + 1), PlanError, "least found")
+    net.compile(net.optimizer, memory_budget=least)
+    assert trained(net, 3) == wanted
+
+
+def test_the_state_that_another_optimizer_saves_is_what_it_saves(points):
+    """Adam keeps two tensors of state a parameter, SGD with momentum one."""
+    net = convolutional(memory_budget=points[-1][0] // 2)
+    text = refused(lambda: net.plan_batch(COUNT), BudgetError)
+    saved = re.search(r"SGD with momentum keeps ([\d,]+) bytes less", text)
+    assert saved is not None
+    assert int(saved[1].replace(",", "")) == sum(value.nbytes for value in net.param_values())
+    plain = convolutional(opt=optimizer.SGD(lr=0.1), memory_budget=points[-1][0] // 2)
+    assert "SGD" not in refused(lambda: plain.plan_batch(COUNT), BudgetError)
+
+
+def test_parameters_that_alone_exceed_the_budget():
+    text = refused(
+        lambda: convolutional(memory_budget=5000).plan_batch(COUNT), BudgetError, "the parameters alone take"
+    )
+    assert "a batch of" not in text
+
+
+# --- a device's limit ---------------------------------------------------------------------------------------
+
+
+def test_a_limited_device_is_planned_within_its_limit(points):
+    limit = points[5][0]
+    net = convolutional(limit)
+    assert trained(net) == trained(convolutional())
+    assert net.memory_plan.recomputed and net.device.pool.total <= limit
+    assert net.plan_batch(COUNT).recomputed
+    assert not convolutional(2 * points[0][0]).plan_batch(COUNT).recomputed
+
+
+def test_what_else_lives_in_the_limited_pool_counts(points):
+    limit = points[2][0]
+    net = convolutional(limit)
+    alone = net.plan_batch(COUNT)
+    other = tensor.from_numpy(np.zeros(points[2][0] - points[5][0], np.uint8), net.device)
+    beside = net.plan_batch(COUNT)
+    assert beside.arena_bytes < alone.arena_bytes and beside.recomputed > alone.recomputed
+    assert trained(net) == trained(convolutional())
+    assert net.device.pool.total <= limit and other.nbytes
+
+
+def test_a_limit_in_which_nothing_is_found_is_an_error_of_both_kinds(points):
+    net = convolutional(points[-1][0] - 2**15)
+    before = state_of(net)
+    text = refused(lambda: net.train_one_batch(X[:COUNT], Y[:COUNT]), OutOfMemoryError, net.device.name, "limit")
+    assert "memory_budget" not in text
+    refused(lambda: net.plan_batch(COUNT), BudgetError, "a batch of")
+    assert state_of(net) == before
+
+
+def test_a_budget_above_the_limit_names_both(points):
+    limit = points[0][0]
+    words = ("memory_budget", f"{limit} bytes", f"{limit + 1} bytes")
+    refused(lambda: convolutional(limit, memory_budget=limit + 1), ValueError, *words)
+    net = convolutional(memory_budget=limit + 1)
+    refused(lambda: net.to_device(device.new_cpu(limit)), ValueError, "to_device", *words)
+    net.train_one_batch(X[:COUNT], Y[:COUNT])
+
+
+def test_a_plan_that_is_off_runs_under_a_limit_as_before(points, monkeypatch):
+    monkeypatch.setenv("SINGA_LITE_PLAN", "off")
+    refused(lambda: trained(convolutional(points[0][0])), OutOfMemoryError, "limit")
+    assert trained(convolutional(2**24))
+
+
+# --- everywhere ---------------------------------------------------------------------------------------------
+
+
+def fitted(net: FeedForwardNet, epochs: int = 2, **options: Any) -> dict[str, list[float]]:
+    validation = X[:19], Y[:19]
+    history = net.fit(X, Y, COUNT, epochs, validation_data=validation, verbose=False, **options)
+    return {name: values for name, values in history.history.items() if name.endswith(("loss", "metric", "accuracy"))}
+
+
+def test_fit_evaluate_and_predict_in_several_shapes_keep_to_one_budget(points):
+    budget = points[6][0]
+    net, free = convolutional(memory_budget=budget), convolutional()
+    for one in (free, net):
+        one.evaluate(X, Y, 7)  # before there is any state of the optimizer
+    assert fitted(net) == fitted(free)
+    assert net.evaluate(X, Y, COUNT) == free.evaluate(X, Y, COUNT)
+    assert bits(net.predict(X[:COUNT], 5)) == bits(free.predict(X[:COUNT], 5))
+    assert state_of(net) == state_of(free)
+    assert net.device.pool.used <= budget
+    copied = copy.deepcopy(net)
+    copied.train_one_batch(X[:COUNT], Y[:COUNT])
+    assert copied.memory_plan.recomputed
+
+
+def test_compiling_again_changes_the_budget(points):
+    net, free = convolutional(), convolutional()
+    for budget in (points[7][0], None, points[2][0]):
+        net.compile(net.optimizer, memory_budget=budget)
+        free.compile(free.optimizer)
+        assert trained(net, 1) == trained(free, 1)
+        assert bool(net.memory_plan.recomputed) is (budget is not None)
+
+
+def test_training_goes_on_under_another_budget_with_equal_bits(points, tmp_path: Path):
+    whole = convolutional()
+    fitted(whole, 4)
+    first = convolutional(memory_budget=points[3][0])
+    fitted(first, 2, callbacks=Checkpoint(tmp_path / "kept"))
+    for budget in (points[7][0], None):
+        second = convolutional(memory_budget=budget)
+        folder = tmp_path / f"from {budget}"
+        folder.mkdir()
+        for file in (tmp_path / "kept").iterdir():
+            (folder / file.name).write_bytes(file.read_bytes())
+        fitted(second, 4, callbacks=Checkpoint(folder), resume="auto")
+        assert state_of(second) == state_of(whole)
+
+
+def test_snapshots_know_no_budget(points, tmp_path: Path):
+    net, free = convolutional(memory_budget=points[5][0]), convolutional()
+    assert trained(net) == trained(free)
+    for name, one in (("budget", net), ("free", free)):
+        one.save(tmp_path / f"{name}.h5")
+    assert (tmp_path / "budget.h5").read_bytes() == (tmp_path / "free.h5").read_bytes()
+    other = convolutional(memory_budget=points[2][0])
+    other.load(tmp_path / "budget.h5")
+    assert trained(other) == trained(free)

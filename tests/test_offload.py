@@ -1,0 +1,290 @@
+"""compile(offload=): values go to host memory and come back, to equal bits, within the budget; or one clear error."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cuda_devices import new_device
+from nets import bits, state_of
+from random_graphs import compiled, random_batch, random_net
+from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
+from singa_lite.budget_error import BudgetError
+from singa_lite.passes import offload, repeats
+from singa_lite.runtime.cuda import Cuda
+from singa_lite.runtime.host import Host
+from singa_lite.runtime.host_memory import Link
+from singa_lite.runtime.offload_file import OffloadFile
+from test_memory_budget import COUNT, convolutional, data, trained
+
+#: Links that make copies the cheaper means, waited for or beside computing.
+QUICK, BESIDE = Link(100.0, False), Link(1.0, True)
+many = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Host, "link", QUICK)
+
+
+def chain(**compiling: Any) -> FeedForwardNet:
+    """Three convolutions with tanh between them, and a dense layer."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels="numpy"), seed=4)
+    net.add(layers.Conv2D("conv0", 5, 3, input_sample_shape=(3, 20, 24)))
+    for number in (1, 2):
+        net.add(layers.Activation(f"act{number}", "tanh"))
+        net.add(layers.Conv2D(f"conv{number}", 5, 3))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("scores", 5))
+    net.compile(optimizer.SGD(lr=0.05, momentum=0.9), metric=metric.Accuracy(), **compiling)
+    return net
+
+
+def half(net: FeedForwardNet, share: float = 0.5) -> int:
+    """Bytes of a budget: so much of what the free plan takes."""
+    return int(net.plan_batch(COUNT).total_bytes * share)
+
+
+@pytest.mark.parametrize("kernels", ["numpy", "onednn"])
+@pytest.mark.parametrize("link", [QUICK, BESIDE], ids=["waited", "beside"])
+def test_values_are_offloaded_within_the_budget_and_bits_are_equal(kernels, link, tmp_path, monkeypatch):
+    monkeypatch.setattr(Host, "link", link)
+    free = convolutional(kernels)
+    budget = half(free, 0.6)
+    net = convolutional(kernels, memory_budget=budget, offload=tmp_path)
+    plan = net.plan_batch(COUNT)
+    assert plan.offloaded > 0 == plan.recomputed
+    assert trained(net) == trained(free)
+    assert net.device.pool.total <= budget
+    assert not list(tmp_path.iterdir()), "the file has no name"
+    net.memory_plan.check()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_plan_tells_what_is_offloaded(tmp_path):
+    net = convolutional()
+    free = net.plan_batch(COUNT)
+    net.compile(net.optimizer, memory_budget=half(net), offload=tmp_path)
+    plan = net.plan_batch(COUNT)
+    assert (free.offloaded, free.offloaded_bytes, free.host_bytes) == (0, 0, 0)
+    assert plan.offloaded_bytes >= plan.host_bytes > 0
+    assert plan.offloaded_bytes >= free.arena_bytes - plan.arena_bytes
+    assert plan.estimated_slowdown > 0 == free.estimated_slowdown
+    assert f"offloaded  {plan.offloaded} values" in plan.summary()
+    assert "offloaded" not in free.summary()
+    assert plan.gains["offload"] > 0
+    assert any(row.name == "offloaded, back" for row in plan.rows)
+    plan.to_html(str(tmp_path / "plan.html"))
+
+
+def test_less_is_possible_than_by_repeats_alone_and_the_error_names_it(tmp_path):
+    def least(**compiling: Any) -> int:
+        with pytest.raises(BudgetError, match="least found") as caught:
+            chain(memory_budget=1, **compiling).plan_batch(COUNT)
+        return caught.value.total_bytes
+
+    budget = least(offload=tmp_path)
+    assert budget < least()
+    net = chain(memory_budget=budget, offload=tmp_path)
+    assert trained(net) == trained(chain())
+    assert net.device.pool.total <= budget
+
+
+def test_on_a_slow_link_values_are_made_again_instead(tmp_path):
+    net = convolutional(memory_budget=half(convolutional(), 0.8), offload=tmp_path)
+    plan = net.plan_batch(COUNT)
+    assert plan.recomputed > 0 == plan.offloaded
+
+
+@settings(many, max_examples=10)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 9), st.sampled_from([QUICK, BESIDE, Link(0.05, True)]))
+def test_random_nets_train_to_equal_bits(tmp_path_factory, seed, length, link):
+    folder = tmp_path_factory.getbasetemp()
+
+    def run(**compiling: Any) -> list[Any]:
+        net = compiled(random_net(seed, length), seed, graph=True)
+        net.compile(net.optimizer, freeze=net.freeze, **compiling)
+        seen = []
+        for number in range(2):
+            value, _ = net.train_one_batch(*random_batch(net, number, 4))
+            seen += [bits(value), state_of(net)]
+        return seen
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repeats, "LEAST_GAP", 2)
+        patch.setattr(offload, "LEAST_BYTES", 1)
+        patch.setattr(Host, "link", link)
+        wanted = run()
+        free = compiled(random_net(seed, length), seed, graph=True).plan_batch(4).total_bytes
+        try:
+            assert run(memory_budget=int(free * 0.75), offload=folder) == wanted
+        except BudgetError as error:
+            assert run(memory_budget=error.total_bytes, offload=folder) == wanted
+
+
+@pytest.mark.usefixtures("quick")
+def test_fit_copies_another_device_and_checked_mode(tmp_path, monkeypatch):
+    def fitted(net: FeedForwardNet) -> list[Any]:
+        (x, y), validation = data(2 * COUNT + 7), data(COUNT + 4, 1)
+        history = net.fit(x, y, batch_size=COUNT, epochs=2, validation_data=validation, verbose=False)
+        return [history.history["loss"], history.history["val_loss"], state_of(net)]
+
+    wanted, budget = fitted(convolutional()), half(convolutional(), 0.7)
+    first = convolutional(memory_budget=budget, offload=tmp_path)
+    second = copy.deepcopy(first)
+    second.to_device(device.new_cpu(kernels="numpy"))
+    monkeypatch.setenv("SINGA_LITE_CHECKED", "1")
+    for net in (first, second):
+        assert fitted(net) == wanted
+        assert net.plan_batch(COUNT).offloaded
+        assert net.device.pool.total <= budget
+
+
+@pytest.mark.usefixtures("quick")
+def test_each_operation_can_be_timed(tmp_path):
+    net = convolutional(memory_budget=half(convolutional()), offload=tmp_path)
+    net.train_one_batch(*data(COUNT))
+    assert "copy" in str(net.training_graph.profile(1))
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_relative_folder_stays_the_same_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    net = convolutional(memory_budget=half(convolutional()), offload=".")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").rmdir()
+    net.train_one_batch(*data(COUNT))
+    assert net.memory_plan.offloaded
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_interrupt_leaves_no_file_and_training_goes_on(tmp_path):
+    net = convolutional(memory_budget=half(convolutional()), offload=tmp_path)
+    before = convolutional()
+    net.train_one_batch(*data(COUNT))
+    before.train_one_batch(*data(COUNT))
+    replay = net.training_graph._executables["recorded"]._replay
+    launches = replay._launches
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    middle = len(launches) // 2
+    replay._launches = (*launches[:middle], interrupted, *launches[middle:])
+    with pytest.raises(KeyboardInterrupt):
+        net.train_one_batch(*data(COUNT, 1))
+    assert not list(tmp_path.iterdir())
+    replay._launches = launches
+    net.discard_step()
+    net.load(_saved(before, tmp_path.parent / "net.h5"))
+    assert trained(net) == trained(before)
+
+
+def _saved(net: FeedForwardNet, path: Path) -> Path:
+    net.save(path)
+    return path
+
+
+# --- a GPU's, on the stand-in
+
+
+@pytest.mark.parametrize("kind", ["stand-in"])
+def test_a_gpu_offloads_to_the_host_and_bits_are_equal(kind, monkeypatch):
+    monkeypatch.setattr(Cuda, "link", BESIDE)
+    monkeypatch.setattr(offload, "LEAST_BYTES", 1)
+
+    def net_on(budget: int | None) -> FeedForwardNet:
+        net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=new_device(kind), seed=4)
+        end = net.add(layers.Conv2D("conv0", 4, 3, input_sample_shape=(3, 10, 12)))
+        for number in range(1, 5):
+            end = net.add(layers.Activation(f"act{number}", "tanh"), end)
+            end = net.add(layers.Conv2D(f"conv{number}", 4, 3), end)
+        net.add(layers.Flatten("flat"), end)
+        net.add(layers.Dense("scores", 5))
+        where = None if budget is None else "host"
+        net.compile(optimizer.SGD(lr=0.05, momentum=0.9), memory_budget=budget, offload=where)
+        return net
+
+    def results(net: FeedForwardNet) -> list[Any]:
+        seen = []
+        for step in range(4):
+            x, y = data(6, step)
+            seen.append(bits(net.train_one_batch(x[:, :, :10, :12].copy(), y)[0]))
+        return [*seen, state_of(net)]
+
+    free = net_on(None)
+    net = net_on(int(free.plan_batch(6).total_bytes * 0.8))
+    assert results(net) == results(free)
+    assert net.memory_plan.offloaded
+    with pytest.raises(ValueError, match="'/tmp'"):
+        net.compile(net.optimizer, memory_budget="1 GiB", offload="/tmp")
+
+
+# --- what is refused
+
+
+def refused(call: Callable[[], Any], error: type[Exception], *words: str) -> None:
+    with pytest.raises(error) as caught:
+        call()
+    missing = [word for word in words if word not in str(caught.value)]
+    assert not missing, f"{caught.value} lacks {missing}"
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        (3, TypeError, ("compile offload", "3")),
+        (b"/tmp", TypeError, ("compile offload", "b'/tmp'")),
+        (True, TypeError, ("compile offload", "True")),
+        ("", ValueError, ("compile offload", "folder")),
+        ("host", ValueError, ("offload", "folder", "'host'")),
+        ("/no/such/folder", FileNotFoundError, ("offload", "/no/such/folder")),
+        (__file__, NotADirectoryError, ("offload", __file__)),
+        ("/proc", OSError, ("offload", "'/proc'")),  # a folder in which nobody may write
+    ],
+    ids=["number", "bytes", "flag", "no text", "host", "missing", "file", "read-only"],
+)
+def test_where_nothing_can_be_offloaded_to(given, error, words):
+    net = convolutional()
+    before = net._steps
+    refused(lambda: net.compile(net.optimizer, memory_budget="1 GiB", offload=given), error, *words)
+    assert net._steps is before
+
+
+def test_offloading_without_a_budget_and_without_a_record(tmp_path):
+    refused(lambda: convolutional(offload=tmp_path), ValueError, "compile offload", "memory_budget")
+    refused(lambda: convolutional(memory_budget=1, graph=False, offload=tmp_path), ValueError, "graph=True")
+
+
+def test_a_file_larger_than_the_disk_is_refused_when_it_is_made(tmp_path):
+    with pytest.raises(OSError, match="offload: wanted a temporary file of") as caught:
+        OffloadFile(str(tmp_path), 1 << 60)
+    assert caught.value.errno in (errno.ENOSPC, errno.EFBIG)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_full_disk_is_told_before_the_first_step(tmp_path, monkeypatch):
+    net = convolutional(memory_budget=half(convolutional()), offload=tmp_path)
+
+    def full(file: int, start: int, nbytes: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = [bits(value) for value in net.param_values()]
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    for _ in range(2):
+        refused(lambda: net.train_one_batch(*data(COUNT)), OSError, "offload", str(tmp_path), "No space left")
+        assert [bits(value) for value in net.param_values()] == before
+        assert net.optimizer.step == 0
+    monkeypatch.undo()
+    monkeypatch.setattr(Host, "link", QUICK)
+    assert trained(net) == trained(convolutional())
