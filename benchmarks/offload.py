@@ -6,7 +6,8 @@ One net is trained free, within a share of the free plan's total by repeats, and
 as quick as memory for that, as its true rate would mostly choose repeats. The rounds are interleaved; printed are the
 fastest step, the median of the rounds' ratios to the free step, the same of the process's seconds on all cores (which
 work beside it changes less; the system's own writing to the disk is not in them), and what the copies would take at the
-rate that `runtime/host.py` states. What was measured beside other work is not printed, and the exit status is 4, unless --anyway is given (quiet.py).
+rate that `runtime/host.py` states. What was measured beside other work is not printed, and the exit status is 4, unless
+--anyway is given (quiet.py).
 """
 
 import argparse
@@ -83,9 +84,8 @@ def main() -> int:
         for title, net in nets.items():
             times[title].append(seconds(net, feed))
     why = watch.trouble(*([wall for wall, _ in rounds] for rounds in times.values()))
-    print(
-        f"{'':9} {'MiB':>9} {'repeats':>9} {'copied':>9} {'MiB':>9} {'s, best':>9} {'ratio':>9} {'cores':>9} {'s, est.':>9}"
-    )
+    heads = ("MiB", "repeats", "copied", "MiB", "s, best", "ratio", "cores", "s, est.")
+    print(" ".join([" " * 9, *(f"{head:>9}" for head in heads)]))
     for title, net in nets.items():
         watch.write(line(title, net, times[title], times["free"], link), why)
     return watch.status

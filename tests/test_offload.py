@@ -112,11 +112,8 @@ def test_random_nets_train_to_equal_bits(tmp_path_factory, seed, length, link):
     def run(**compiling: Any) -> list[Any]:
         net = compiled(random_net(seed, length), seed, graph=True)
         net.compile(net.optimizer, freeze=net.freeze, **compiling)
-        seen = []
-        for number in range(2):
-            value, _ = net.train_one_batch(*random_batch(net, number, 4))
-            seen += [bits(value), state_of(net)]
-        return seen
+        losses = [net.train_one_batch(*random_batch(net, number, 4))[0] for number in range(2)]
+        return [*map(bits, losses), state_of(net)]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(repeats, "LEAST_GAP", 2)

@@ -2,7 +2,7 @@
 
 Copies that are hidden behind computing cost nothing, so they come first, as many as the link takes. Where the step
 waits for its copies, as on a CPU, those come first that take less time than to compute the value again would at least.
-Both are compared with copies of as many values as it takes, and on a CPU with repeats alone; the cheapest is taken.
+Both are compared with repeats alone, and with copies of as many values as it takes; the cheapest is taken.
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ def _candidates(choice: _Choice) -> Iterator[tuple[Offload, ...]]:
     """Hidden copies need more bytes, as they take their time: the last resort is to wait for all of them."""
     if choice.table.link.beside:
         yield choice.made(lambda block: False)
-    else:
-        yield ()
+    yield ()
     yield choice.made(choice.is_cheap)
     yield choice.made(lambda block: True)
     if choice.table.link.beside:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -207,6 +207,20 @@ def assert_same(before: Program, after: Program, offsets: Mapping[int, int] | No
 
 def numbers(given: Program) -> list[int]:
     return [instruction.number for instruction in given.instructions]
+
+
+def changed(given: Program, at: int, change: Callable[[Instruction], Instruction]) -> Program:
+    """With the instruction at this place changed."""
+    some = list(given.instructions)
+    some[at] = change(some[at])
+    return given.with_instructions(some)
+
+
+def moved(given: Program, at: int, to: int) -> Program:
+    """With the instruction at this place taken out, and put in at the other one."""
+    some = list(given.instructions)
+    some.insert(to, some.pop(at))
+    return given.with_instructions(some)
 
 
 # --- random programs ----------------------------------------------------------------------------------------

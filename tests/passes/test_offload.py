@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -16,8 +15,10 @@ from programs import (
     add,
     assert_same,
     bits,
+    changed,
     copy,
     double,
+    moved,
     program,
     run,
     start_of,
@@ -28,7 +29,7 @@ from programs import (
 )
 from singa_lite.memory.planner import plan
 from singa_lite.memory.problem import PlanError
-from singa_lite.operation import Instruction, Transfer
+from singa_lite.operation import Transfer
 from singa_lite.passes import offload, repeats
 from singa_lite.passes.budget import within_limit
 from singa_lite.passes.in_place import in_place
@@ -182,18 +183,6 @@ def test_random_programs_within_limits_are_proved_and_keep_their_results(source:
 
 
 # --- planted faults -----------------------------------------------------------------------------------------
-
-
-def changed(given: Program, at: int, change: Callable[[Instruction], Instruction]) -> Program:
-    some = list(given.instructions)
-    some[at] = change(some[at])
-    return given.with_instructions(some)
-
-
-def moved(given: Program, at: int, to: int) -> Program:
-    some = list(given.instructions)
-    some.insert(to, some.pop(at))
-    return given.with_instructions(some)
 
 
 def copies(given: Program, transfer: Transfer) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -15,11 +14,13 @@ from programs import (
     Maker,
     add,
     assert_same,
+    changed,
     clip,
     copy,
     double,
     draw,
     dropout,
+    moved,
     program,
     relu,
     run,
@@ -31,7 +32,6 @@ from programs import (
 )
 from singa_lite.memory.planner import plan
 from singa_lite.memory.problem import PlanError
-from singa_lite.operation import Instruction
 from singa_lite.passes import repeats
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.program import Program, floor, live_bytes, requests
@@ -182,18 +182,6 @@ def facts(sketch: Sketch) -> tuple[object, ...]:
 
 
 # --- planted faults -----------------------------------------------------------------------------------------
-
-
-def changed(given: Program, at: int, change: Callable[[Instruction], Instruction]) -> Program:
-    some = list(given.instructions)
-    some[at] = change(some[at])
-    return given.with_instructions(some)
-
-
-def moved(given: Program, at: int, to: int) -> Program:
-    some = list(given.instructions)
-    some.insert(to, some.pop(at))
-    return given.with_instructions(some)
 
 
 def position(given: Program, name: str) -> int:
