@@ -145,6 +145,8 @@ def test_the_state_that_another_optimizer_saves_is_what_it_saves(points):
     saved = re.search(r"SGD with momentum keeps ([\d,]+) bytes less", text)
     assert saved is not None
     assert int(saved[1].replace(",", "")) == sum(value.nbytes for value in net.param_values())
+    halved = re.search(r"state_dtype='bfloat16' \(other results\) keeps ([\d,]+) bytes less", text)
+    assert halved is not None and halved[1] == saved[1], "half of both of Adam's tensors"
     plain = convolutional(opt=optimizer.SGD(lr=0.1), memory_budget=points[-1][0] // 2)
     assert "SGD" not in refused(lambda: plain.plan_batch(COUNT), BudgetError)
 
