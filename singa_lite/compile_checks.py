@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 
 from singa_lite.array_types import DType
-from singa_lite.checks import whole
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.layer import Layer, Node
@@ -82,26 +81,6 @@ def budget(given: int | str | None, graph: bool, device: Device, where: str = "c
             f"{in_words(nbytes)}; without a memory_budget the limit is kept to"
         )
     return nbytes
-
-
-def micro_batches(nodes: Sequence[Node], given: int, freeze: str | None) -> int:
-    """In how many pieces a batch is trained on. ValueError unless it is a whole number of at least 1.
-
-    GraphError for more than one where a layer that trains works on a batch's statistics, which a piece has not.
-    """
-    count = whole("compile micro_batches", given, 1)
-    if count == 1:
-        return 1
-    names = [node.layer.name for node in nodes]
-    trained = nodes[names.index(freeze) :] if freeze is not None else nodes
-    found = next((node.layer for node in trained if node.layer.batch_statistics), None)
-    if found is not None:
-        raise GraphError(
-            f"compile micro_batches: wanted layers that treat each sample by itself, received layer {found.name!r}, "
-            f"{type(found).__name__}, which works on the statistics of the whole batch; memory_budget= saves memory "
-            "at equal results"
-        )
-    return count
 
 
 def _check_freeze(layers: Sequence[Layer], outputs: Sequence[str], freeze: str) -> None:

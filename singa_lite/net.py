@@ -24,6 +24,7 @@ from singa_lite.planned_net import PlannedNet
 from singa_lite.reports import summary
 from singa_lite.tensor import DeviceSpec, Tensor
 from singa_lite.training import checked, evaluation, fit, gradients
+from singa_lite.training.micro_batches import checked_count
 from singa_lite.training.objective import Losses, Metrics, Objective, of_kind
 from singa_lite.training.step import Steps
 from singa_lite.training.step_functions import EvaluateStep, PredictStep
@@ -134,7 +135,7 @@ class FeedForwardNet(PlannedNet, Unique):
         metric = of_kind("metric", metric, Metric) if metric is not None else self.metric
         objective = None if loss is None else Objective(loss, metric, self.output_names())
         compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
-        pieces = compile_checks.micro_batches(self.ordered(), micro_batches, freeze)
+        pieces = checked_count(self.ordered(), micro_batches, freeze)
         compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
         optimizer.serve(self)
         budget = compile_checks.budget(memory_budget, graph, self.device)

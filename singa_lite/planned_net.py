@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from numpy.typing import DTypeLike
 
-from singa_lite import compile_checks
 from singa_lite.batch_plan import BatchPlanner
 from singa_lite.budget_curve import curve
 from singa_lite.budget_error import BudgetError
@@ -20,6 +19,7 @@ from singa_lite.sizes import budget_size, memory_size
 from singa_lite.tensor import DeviceSpec, Tensor
 from singa_lite.training import checked
 from singa_lite.training.dry_runs import DryRuns
+from singa_lite.training.micro_batches import checked_count
 from singa_lite.training.objective import Losses, Metrics, Objective, of_kind
 from singa_lite.training.remedies import remedies
 from singa_lite.training.step import OWN
@@ -153,5 +153,5 @@ class PlannedNet(WalkedNet):
 
     def _train_step(self, objective: Objective, optimizer: Optimizer) -> TrainStep:
         self._check_names("training with freeze", [self.freeze])  # which may have changed since compile
-        compile_checks.micro_batches(self.ordered(), self.micro_batches, self.freeze)
+        checked_count(self.ordered(), self.micro_batches, self.freeze)
         return TrainStep(self, objective, optimizer, self.freeze, self.micro_batches)

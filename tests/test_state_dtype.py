@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nets import bits, state_of
-from singa_lite import FeedForwardNet, autograd, device, layers, loss, metric, optimizer, tensor
+from singa_lite import FeedForwardNet, autograd, device, layers, loss, metric, optimizer, snapshots, tensor
 from singa_lite.errors import SnapshotError
 from singa_lite.kernels.interface.state_format import Blocks, blocked_shape
 
@@ -272,3 +272,14 @@ def test_state_that_is_there_keeps_its_kind():
             net.compile(net.optimizer, state_dtype=other)
     net.compile(net.optimizer, state_dtype="int8")
     trained(net, 1, 2)
+
+
+def test_a_run_goes_on_from_a_checkpoint_to_equal_bits(tmp_path):
+    def run(folder: str, epochs: int, **resuming: Any) -> FeedForwardNet:
+        net = classifier(state_dtype="int8", micro_batches=2)
+        saved = snapshots.Checkpoint(tmp_path / folder)
+        net.fit(*batch(0, 40), batch_size=16, epochs=epochs, verbose=False, callbacks=saved, **resuming)
+        return net
+
+    run("interrupted", 1)
+    assert state_of(run("interrupted", 3, resume="auto")) == state_of(run("whole", 3))

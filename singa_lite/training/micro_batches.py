@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from singa_lite.autograd import add, no_grad, scale
+from singa_lite.checks import whole
 from singa_lite.device import device_of
+from singa_lite.errors import GraphError
 from singa_lite.graph import Phase
+from singa_lite.layer import Node
 from singa_lite.tensor import Tensor
 from singa_lite.training.objective import MetricValues
 
 #: {"input": {input layer: batch}, "target": {output layer: targets}}, on the layers' device.
 Fed = Mapping[str, dict[str, Tensor]]
+
+
+def checked_count(nodes: Sequence[Node], given: int, freeze: str | None) -> int:
+    """In how many pieces a batch is trained on. ValueError unless it is a whole number of at least 1.
+
+    GraphError for more than one where a layer that trains works on a batch's statistics, which a piece has not.
+    """
+    count = whole("compile micro_batches", given, 1)
+    if count == 1:
+        return 1
+    names = [node.layer.name for node in nodes]
+    trained = nodes[names.index(freeze) :] if freeze is not None else nodes
+    found = next((node.layer for node in trained if node.layer.batch_statistics), None)
+    if found is not None:
+        raise GraphError(
+            f"compile micro_batches: wanted layers that treat each sample by itself, received layer {found.name!r}, "
+            f"{type(found).__name__}, which works on the statistics of the whole batch; memory_budget= saves memory "
+            "at equal results"
+        )
+    return count
 
 
 class Piece(NamedTuple):
