@@ -69,6 +69,15 @@ def assert_refused(one: Row) -> None:
         assert not missing, f"{caught.value} lacks {missing}"
 
 
+def refused(call: Callable[[], object], error: type[Exception] | tuple[type[Exception], ...], *words: str) -> str:
+    """The message with which the call is refused, which has all of these words."""
+    with pytest.raises(error) as caught:
+        call()
+    missing = [word for word in words if word not in str(caught.value)]
+    assert not missing, f"{caught.value} lacks {missing}"
+    return str(caught.value)
+
+
 def assert_clear(error: BaseException) -> None:
     """Fail unless the message tells what was wanted and received, and nothing of our insides."""
     message = str(error)

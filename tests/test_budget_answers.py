@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import re
-from collections.abc import Callable
 from itertools import pairwise
 from math import nan
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from misuse import refused
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, OutOfMemoryError, device, layers, loss, metric, optimizer, tensor
 from singa_lite.budget_error import BudgetError
@@ -49,14 +49,6 @@ def points() -> list[tuple[int, float]]:
 def trained(net: FeedForwardNet, steps: int = 2) -> list[Any]:
     seen = [bits(net.train_one_batch(X[:COUNT], Y[:COUNT])[0]) for _ in range(steps)]
     return [*seen, state_of(net)]
-
-
-def refused(call: Callable[[], Any], error: type[Exception], *words: str) -> str:
-    with pytest.raises(error) as caught:
-        call()
-    missing = [word for word in words if word not in str(caught.value)]
-    assert not missing, f"{caught.value} lacks {missing}"
-    return str(caught.value)
 
 
 # --- the largest batch, and the curve -----------------------------------------------------------------------
@@ -145,6 +137,8 @@ def test_the_state_that_another_optimizer_saves_is_what_it_saves(points):
     saved = re.search(r"SGD with momentum keeps ([\d,]+) bytes less", text)
     assert saved is not None
     assert int(saved[1].replace(",", "")) == sum(value.nbytes for value in net.param_values())
+    halved = re.search(r"state_dtype='bfloat16' \(other results\) keeps ([\d,]+) bytes less", text)
+    assert halved is not None and halved[1] == saved[1], "half of both of Adam's tensors"
     plain = convolutional(opt=optimizer.SGD(lr=0.1), memory_budget=points[-1][0] // 2)
     assert "SGD" not in refused(lambda: plain.plan_batch(COUNT), BudgetError)
 

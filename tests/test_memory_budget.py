@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from misuse import refused
 from nets import bits, state_of
 from random_graphs import compiled, random_batch, random_net
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
@@ -147,14 +147,6 @@ def test_text_is_a_budget_and_a_copy_and_another_device_keep_it():
     trained(net)
     assert net.device.pool.total <= nbytes
     assert net.memory_plan.recomputed
-
-
-def refused(call: Callable[[], Any], error: type[Exception], *words: str) -> str:
-    with pytest.raises(error) as caught:
-        call()
-    missing = [word for word in words if word not in str(caught.value)]
-    assert not missing, f"{caught.value} lacks {missing}"
-    return str(caught.value)
 
 
 def test_a_budget_too_small_is_refused_before_anything_changes_and_names_the_least():

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from copy import copy
+
+import numpy as np
 
 from singa_lite.budget_curve import bisected
 from singa_lite.budget_error import BudgetError
 from singa_lite.errors import ShapeError
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.optimizer import SGD, Optimizer
+from singa_lite.optimizer.state_dtype import NAMES
 from singa_lite.tensor import Tensor
 from singa_lite.training.bound import state_bytes
 
@@ -46,12 +50,22 @@ def _smaller_batch(error: BudgetError, size: int, plan_of: Callable[[int], Memor
 
 
 def _less_state(error: BudgetError, optimizer: Optimizer, trained: Collection[Tensor]) -> list[str]:
-    """SGD keeps one tensor of state for a parameter, or without momentum none but a count."""
+    """State in fewer bits; and SGD, which keeps one tensor of state a parameter, or without momentum only a count."""
+    others: dict[str, Optimizer] = {}
+    if optimizer.state_dtype is None and all(value.dtype == np.float32 for value in trained):
+        others = {f"state_dtype={name!r} (other results)": _kept_as(optimizer, name) for name in NAMES}
+    others |= {"SGD with momentum": SGD(momentum=0.9), "SGD without momentum": SGD()}
     now, said = state_bytes(optimizer, trained), []
-    for other, name in ((SGD(momentum=0.9), "SGD with momentum"), (SGD(), "SGD without momentum")):
+    for name, other in others.items():
         saved = now - state_bytes(other, trained)
         if saved > 0:
-            least = error.total_bytes - saved
-            enough = "enough" if least <= error.budget else "not enough alone"
+            enough = "enough" if error.total_bytes - saved <= error.budget else "not enough alone"
             said.append(f"{name} keeps {saved:,} bytes less state, {enough}")
     return said
+
+
+def _kept_as(optimizer: Optimizer, state_dtype: str) -> Optimizer:
+    """The same optimizer, for its forms of state alone."""
+    made = copy(optimizer)
+    made.state_dtype = state_dtype
+    return made
