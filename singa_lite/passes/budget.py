@@ -32,7 +32,7 @@ from singa_lite.passes.time_model import seconds
 
 #: From one rung of the ladder of limits to the next, and how many rungs below a limit are looked at.
 RUNG = 0.97
-RUNGS = 2
+RUNGS = 1
 #: Even cuts that cost so many times as much as what was found are no start.
 WORTH = 4
 #: One of so many values is kept by even cuts, in one level, or in two of its square and itself.
@@ -118,7 +118,8 @@ class Search:
         lowest = min(self._cuts, key=_by_floor, default=self.free)
         found = [self._lowest_from(lowest.levels, WIDTHS[0])]
         if self._at_once == 1:
-            found += [self._lowest_from({}, widths) for widths in WIDTHS[:2]]
+            every = (dict.fromkeys(self._repeater.candidates, level) for level in (PER_CHAIN, PER_READER))
+            found += [self._lowest_from(start, WIDTHS[0]) for start in ({}, *every)]
         best = min(found, key=_by_floor)
         while self._at_once == 1 and best.floor and (lower := self._solved(int(best.floor * STEP_DOWN))) is not None:
             best = min(lower, self._lowest_from(lower.levels, WIDTHS[0]), key=_by_floor)
@@ -292,7 +293,7 @@ class Search:
 
     def _exchange(self, limit: int) -> None:
         """The costliest values are held otherwise, or kept and others dropped in their place, if that is cheaper."""
-        for block in self._ranking.by_cost()[:EXCHANGED]:
+        for block in self._ranking.by_cost()[: EXCHANGED if self._at_once == 1 else 0]:
             for level in (ONCE, PER_CHAIN, PER_READER, KEPT):
                 if self._sketch.levels.get(block, KEPT) not in (KEPT, level):
                     self._cheaper({block: level}, limit)

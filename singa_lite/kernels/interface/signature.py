@@ -56,7 +56,8 @@ class Signature:
     tensors: names of the tensor arguments in order; roles: the role of each ("Read", "Update", "Write");
     optional: names that may be None; settings: names of the plain values, all passed by keyword;
     overwrites: {output: inputs whose bytes that output may share, if shapes and dtypes are equal};
-    facts: what else holds in every kernel set; doc: shapes and formula.
+    facts: what else holds in every kernel set; family: the module of this folder that states it, whose kernels take
+    about as long a byte; doc: shapes and formula.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Signature:
     settings: tuple[str, ...]
     overwrites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     facts: Facts = NONE
+    family: str = ""
     doc: str = ""
 
 
@@ -92,6 +94,7 @@ def kernel(facts: Facts = NONE, /, **overwrites: str) -> Callable[[Callable[...,
             settings=tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY),
             overwrites=shared,
             facts=facts,
+            family=stub.__module__.rpartition(".")[2],
             doc=inspect.getdoc(stub) or "",
         )
         SIGNATURES[signature.name] = signature

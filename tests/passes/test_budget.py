@@ -1,0 +1,99 @@
+"""The search: within any limit from the free floor down to the least, where more bytes never take more time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from programs import Call, add, assert_same, copy, matmul, program, subtract, tanh, whole
+from singa_lite.passes.budget import Search, within_limit
+from singa_lite.passes.in_place import in_place
+from singa_lite.passes.program import Program, floor
+from singa_lite.passes.time_model import slowdown
+
+INPUT, RESULT = whole(0, 16, 16), whole(1, 16, 16)
+
+
+def chain(length: int, products: int = 0, skips: int = 0) -> Program:
+    """A chain of values, and the way back, which reads them in turn.
+
+    products: every so many-th is a product, of a weight that lasts; skips: every so many-th adds the value so many
+    before it.
+    """
+    values, calls = [INPUT], list[Call]()
+    for number in range(length):
+        y, weight = whole(100 + number, 16, 16), whole(10_000 + number, 16, 16)
+        if products and number % products == 0:
+            calls.append(matmul(values[-1], weight, y))
+        elif skips and number % skips == skips - 1:
+            calls.append(add(values[-1], values[-skips], y))
+        else:
+            calls.append(tanh(values[-1], y))
+        values.append(y)
+    derivative = values[-1]
+    for number, value in enumerate(reversed(values[1:-1])):
+        after = whole(20_000 + number, 16, 16)
+        calls.append(subtract(derivative, value, after))
+        derivative = after
+    calls.append(copy(derivative, RESULT))
+    return program(*calls, held=[INPUT.block, RESULT.block, *range(10_000, 10_000 + length)])
+
+
+PROGRAMS = {"plain": chain(24), "products": chain(22, products=3), "skips": chain(24, products=4, skips=6)}
+
+
+@pytest.mark.parametrize("given", PROGRAMS.values(), ids=PROGRAMS)
+def test_twenty_limits_are_kept_and_more_bytes_never_take_more_time(given):
+    search = Search(given)
+    free, least = search.free.floor, search.least.floor
+    assert least < 0.5 * free
+    limits = [least + (free - least) * share // 19 for share in range(20)]
+    found = [search.within(limit) for limit in limits]
+    assert all(choice.floor <= limit for choice, limit in zip(found, limits, strict=True))
+    times = [choice.seconds for choice in found]
+    assert times == sorted(times, reverse=True)
+    assert times[-1] == 0
+
+
+@pytest.mark.parametrize("given", PROGRAMS.values(), ids=PROGRAMS)
+def test_the_program_takes_and_costs_what_was_said_and_gives_equal_bits(given):
+    search = Search(given)
+    choice = search.within(search.free.floor // 2)
+    made = search.program(choice.levels)
+    assert floor(in_place(made)) == choice.floor
+    assert choice.seconds > 0
+    assert slowdown(made.instructions) > 0
+    assert_same(given, made)
+
+
+def test_what_a_limit_gives_does_not_depend_on_what_was_asked_before():
+    given = PROGRAMS["skips"]
+    asked = Search(given)
+    limits = [asked.free.floor * share // 10 for share in (8, 3, 5)]
+    assert [asked.within(limit) for limit in limits] == [Search(given).within(limit) for limit in limits]
+
+
+def test_costs_may_be_given():
+    """Where products cost nothing, nothing else is made again."""
+    given = PROGRAMS["products"]
+    search = Search(given, lambda i: 0.0 if i.kernel == "matmul" else 1.0)
+    again = [i for i in search.program(search.within(int(0.8 * search.free.floor)).levels).instructions if i.repeats]
+    assert sum(i.kernel == "matmul" for i in again) > len(again) / 2
+
+
+def test_no_limit_or_a_wide_one_changes_nothing():
+    given = PROGRAMS["plain"]
+    assert within_limit(given) is given
+    wide = replace(given, target=replace(given.target, limit=floor(given)))
+    assert within_limit(wide) is wide
+
+
+def test_a_long_chain_is_cut_in_two_levels():
+    """A sixteenth of the values, each made again less than three times."""
+    given = chain(405)
+    search = Search(given)
+    choice = search.within(search.free.floor // 16)
+    again = [i for i in search.program(choice.levels).instructions if i.repeats is not None]
+    assert choice.floor <= search.free.floor // 16
+    assert len(again) < 3 * 405

@@ -1,0 +1,64 @@
+"""Estimated seconds: by multiply-adds, which are counted by hand here, and by bytes, each class at its own rate."""
+
+from __future__ import annotations
+
+import pytest
+
+from programs import Call, call, copy, instructions, relu, tanh, whole
+from singa_lite.kernels.interface.window import Window
+from singa_lite.passes.time_model import BYTES, CALL, FLOPS, flops, seconds
+
+X, Y = whole(0, 5, 6000), whole(1, 5, 6000)
+
+
+def conv2d(channels: int, kernels: int, groups: int) -> Call:
+    """2 images of 9 x 7, filters of 3 x 3, no bias: 2 * kernels * 9 * 7 results."""
+    x, y = whole(0, 2, channels, 9, 7), whole(1, 2, kernels, 9, 7)
+    weight = whole(2, kernels, channels // groups, 3, 3)
+    return call("conv2d", x, weight, None, y, window=Window((3, 3), pad=(1, 1, 1, 1)), groups=groups)
+
+
+def of(made: Call) -> float:
+    return seconds(instructions(made)[0])
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        (conv2d(32, 64, 1), 2 * (2 * 64 * 9 * 7) * (32 * 9)),
+        (conv2d(64, 64, 64), 2 * (2 * 64 * 9 * 7) * 9),
+        (
+            call("matmul", whole(0, 5, 3), whole(1, 7, 5), whole(2, 3, 7), transpose_a=True, transpose_b=True),
+            2 * 3 * 5 * 7,
+        ),
+        (relu(X, Y), 0),
+    ],
+    ids=["dense", "depthwise", "matmul", "relu"],
+)
+def test_two_operations_a_multiply_add(made, wanted):
+    assert flops(instructions(made)[0]) == wanted
+
+
+def test_a_product_goes_by_its_multiply_adds_and_everything_else_by_its_bytes():
+    dense = conv2d(64, 256, 1)
+    assert of(dense) == CALL + flops(instructions(dense)[0]) / FLOPS
+    assert of(copy(X, Y)) == CALL + 2 * 5 * 6000 * 4 / BYTES
+
+
+def test_a_depthwise_convolution_is_far_below_the_rate_of_a_dense_one():
+    by_itself = call_of_large(256, 256)
+    dense = call_of_large(256, 1)
+    per_operation = [(of(made) - CALL) / flops(instructions(made)[0]) for made in (by_itself, dense)]
+    assert per_operation[0] > 4 * per_operation[1]
+
+
+def call_of_large(channels: int, groups: int) -> Call:
+    return conv2d(channels, channels, groups)
+
+
+def test_normalisation_exponentials_and_random_numbers_take_longer_a_byte():
+    key, norm = whole(2, 3, dtype="u8"), whole(3, 5)
+    plain = of(relu(X, Y))
+    assert of(call("l2_norm", X, Y, norm, epsilon=1.0)) > 3 * plain
+    assert of(tanh(X, Y)) > 5 * plain
+    assert of(call("dropout", X, key, Y, p=0.5)) > of(tanh(X, Y))
