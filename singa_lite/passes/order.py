@@ -37,9 +37,13 @@ Priority = Callable[[int], float]
 
 
 def in_least_order(program: Program) -> Program:
-    """The order, or the rival, whose floor after in-place writing is lowest; the order given where others only tie."""
-    candidates = [replace(candidate, order=name) for name, candidate in orders(program)]
-    least = min((*candidates, *program.rivals), key=lambda candidate: floor(in_place(candidate)))
+    """The order whose floor after in-place writing is lowest, of the program and its rivals; the one given in a tie."""
+    candidates = [
+        replace(candidate, order=f"{name}{one.order.removeprefix(program.order)}")
+        for one in (program, *program.rivals)
+        for name, candidate in orders(one)
+    ]
+    least = min(candidates, key=lambda candidate: floor(in_place(candidate)))
     return replace(least, rivals=())
 
 

@@ -72,7 +72,7 @@ def test_other_operands_are_left_to_the_next_set(onednn, name, ufunc):
     last, plain = channels_last(normal(*IMAGES)), normal(*IMAGES)
     piece, double = np.concatenate([last, last], 1)[:, 20:60], plain.astype(np.float64)
     assert not serves(onednn, name, last, plain, last)
-    assert not serves(onednn, name, last, piece, last)
+    assert serves(onednn, name, last, piece, last), "channels of a larger tensor"
     assert not serves(onednn, name, double, double, double)
     assert not serves(onednn, name, plain[0], plain[0], plain[0]), "one as small as this"
     assert not serves(onednn, name, plain[:, :1], plain[:1], plain)
@@ -151,7 +151,7 @@ def test_one_operand_in_other_forms(onednn, name, settings):
     whole = np.concatenate([x, x], 1)
     for source in (x, whole[:, 5:]):
         assert serves(onednn, name, source, target, **settings)
-    assert not serves(onednn, name, whole[:, 5:], whole[:, :5], **settings)
+        assert serves(onednn, name, source, whole[:, :5], **settings)
     assert not serves(onednn, name, x.astype(np.float64), x, **settings)
     assert not serves(onednn, name, x[:1], x, **settings)
 

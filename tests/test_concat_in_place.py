@@ -1,0 +1,95 @@
+"""Layers side by side, in every kernel set: no copy of what grows, and the bits of a net that copies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernel_sets import kernel_sets
+from nets import bits, state_of
+from singa_lite import FeedForwardNet, Layer, device, layers, loss, optimizer
+
+every_set = pytest.mark.parametrize("kernels", [kernels.name for kernels in kernel_sets()])
+N, HEIGHT, WIDTH, CLASSES = 5, 24, 40, 3
+
+
+def empty(kernels: str) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=3)
+    net.add(layers.Conv2D("stem", 7, 3, input_sample_shape=(3, HEIGHT, WIDTH)))
+    return net
+
+
+def norm_relu(net: FeedForwardNet, name: str) -> Layer:
+    net.add(layers.BatchNormalization(f"{name}_norm"))
+    return net.add(layers.Activation(f"{name}_relu"))
+
+
+def scored(net: FeedForwardNet) -> FeedForwardNet:
+    net.add(layers.GlobalAvgPooling2D("pool"))
+    net.add(layers.Dense("scores", CLASSES))
+    return net
+
+
+def dense_net(kernels: str) -> FeedForwardNet:
+    """Each layer reads all before it, 4 channels more at a time."""
+    net = empty(kernels)
+    x = net.add(layers.MaxPooling2D("stem_pool", 2, 2, "valid"))
+    for number in range(4):
+        norm_relu(net, f"block{number}")
+        y = net.add(layers.Conv2D(f"block{number}_conv", 4, 3))
+        x = net.add(layers.Concat(f"block{number}_all", 1), [x, y])
+    norm_relu(net, "last")
+    return scored(net)
+
+
+def skip_net(kernels: str) -> FeedForwardNet:
+    """Down, up again, and across, as a U-Net; then two convolutions side by side, as an Inception net."""
+    net = empty(kernels)
+    skip = norm_relu(net, "down")
+    net.add(layers.MaxPooling2D("halved", 2, 2, "valid"))
+    net.add(layers.Conv2D("low", 10, 3))
+    net.add(layers.Upsampling2D("doubled"))
+    net.add(layers.Conv2D("raise", 6, 3))
+    raised = norm_relu(net, "raised")
+    joined = net.add(layers.Concat("join", 1), [skip, raised])
+    sides = []
+    for kernel in (1, 3):
+        net.add(layers.Conv2D(f"side{kernel}", 5, kernel), joined)
+        sides.append(net.add(layers.Activation(f"side{kernel}_relu")))
+    net.add(layers.Concat("sides", 1), sides)
+    return scored(net)
+
+
+def trained(net: FeedForwardNet) -> list[object]:
+    """What three steps leave and give, to the bit."""
+    net.compile(optimizer.SGD(lr=0.05, momentum=0.9))
+    random = np.random.default_rng(0)
+    given = []
+    for _ in range(3):
+        x = random.standard_normal((N, 3, HEIGHT, WIDTH), dtype=np.float32)
+        given.append(bits(net.train_one_batch(x, random.integers(0, CLASSES, N))[0]))
+    return [given, state_of(net)]
+
+
+@every_set
+@pytest.mark.parametrize("make", [dense_net, skip_net])
+def test_the_bits_are_those_of_a_net_that_copies(kernels, make, monkeypatch):
+    lean = make(kernels)
+    found = trained(lean)
+    monkeypatch.setenv("SINGA_LITE_PASSES", "-concat")
+    copying = make(kernels)
+    assert trained(copying) == found
+    assert lean.memory_plan.floor_bytes <= copying.memory_plan.floor_bytes
+    if make is dense_net or kernels == "onednn":  # in NumPy's set a convolution's scratch is as large as what is saved
+        assert lean.memory_plan.floor_bytes < copying.memory_plan.floor_bytes
+    monkeypatch.setenv("SINGA_LITE_PASSES", "")
+    monkeypatch.setenv("SINGA_LITE_PLAN", "off")
+    assert trained(make(kernels)) == found
+
+
+@every_set
+def test_what_grows_is_not_copied_again_and_again(kernels):
+    net = dense_net(kernels)
+    trained(net)
+    copies = [operation for operation in net.training_graph.profile(1).operations if operation.kernel == "copy"]
+    assert len(copies) <= 4, "at most the new channels of each layer"
