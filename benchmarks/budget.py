@@ -139,6 +139,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--task", help=argparse.SUPPRESS)
     quiet.add_option(parser)
     options = parser.parse_args()
+    if options.picture and importlib.util.find_spec("matplotlib") is None:
+        parser.error("--picture: wanted matplotlib, which is not installed")
     if options.quick:
         options.rounds, options.steps = 1, 2
     return options

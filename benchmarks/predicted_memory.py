@@ -1,12 +1,17 @@
 """Predicted against measured: what `plan_batch` says that `fit` takes, and what the process then really took.
 
-    pip install . && python benchmarks/predicted_memory.py [NET BATCH]
+    pip install . && python benchmarks/predicted_memory.py [NET BATCH] [--budgets]
 
 Each net is fitted in a process of its own: two whole batches and a shorter one, shuffled, and a validation of one whole
 batch and a shorter one. Predicted: `plan_batch(n).total_bytes`, known before the first step. Measured: VmHWM over what
 was resident before the net was built, after a warm-up in which BLAS makes its own buffers; one batch that NumPy takes
 from the data is in it. Both with the kernels of the default device, which each row names. Linux only; other work on
 the machine changes no bytes.
+
+--budgets: the same under memory budgets, shares of the free plan's total: first two training steps alone, then `fit` as
+above, with its three further forms of record. What the process takes above the budget, over what was resident with the
+data there and no net, is promised to be at most `ABOVE`, and `A_FORM` more for each further form (docs/budget.md);
+where it is more the exit status is 1.
 """
 
 import argparse
@@ -17,8 +22,17 @@ import sys
 import numpy as np
 
 from nets import NETS, batch
+from peers.singa_side import use_once
 from singa_lite import device, optimizer
+from singa_lite.memory_plan import BudgetError
 
+MIB = 2**20
+#: Bytes that the process may take above the budget with one form of record, and for each further one.
+ABOVE, A_FORM = 50 * MIB, 16 * MIB
+#: Forms of record that `fit` adds to the training step of whole batches.
+FURTHER = 3
+SHARES = (1.0, 0.7, 0.5)
+BUDGETED = (("resnet50", 16), ("mobilenet_v2", 32), ("unet", 8), ("lenet", 64))
 DEFAULT = (("vgg16", 8), ("resnet50", 16), ("mobilenet_v2", 32), ("densenet121", 16), ("unet", 8))
 
 
@@ -28,14 +42,20 @@ def resident(field: str) -> int:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith(field))
 
 
+def warmed_level() -> int:
+    """Bytes that are resident once the libraries have made buffers of their own."""
+    matrix = np.ones((2048, 2048), np.float32)
+    np.matmul(matrix, matrix)
+    del matrix
+    use_once()
+    return resident("VmRSS")
+
+
 def measure(name: str, size: int) -> dict:
     """Predict, train, and read off."""
     last = size // 3 + 1
     x, y = batch(name, 2 * size + last, 0)
-    matrix = np.ones((2048, 2048), np.float32)
-    np.matmul(matrix, matrix)
-    del matrix
-    level = resident("VmRSS")
+    level = warmed_level()
     net = NETS[name].build(device.new_cpu())
     net.compile(optimizer.SGD(lr=0.001, momentum=0.9))
     predicted = net.plan_batch(size).total_bytes
@@ -44,23 +64,82 @@ def measure(name: str, size: int) -> dict:
     return {"predicted": predicted, "measured": resident("VmHWM") - level, "kernels": net.device.kernels.name}
 
 
-def main() -> None:
+def measure_within(name: str, size: int, share: float) -> dict:
+    """Plan, train within the budget, and read off."""
+    last = size // 3 + 1
+    x, y = batch(name, 2 * size + last, 0)
+    level = warmed_level()
+    net = NETS[name].build(device.new_cpu())
+    net.compile(optimizer.SGD(lr=0.001, momentum=0.9))
+    budget = least_of(net, size, share)
+    net.compile(optimizer.SGD(lr=0.001, momentum=0.9), memory_budget=budget)
+    for _ in range(2):
+        net.train_one_batch(x[:size], y[:size])
+    step = resident("VmHWM") - level
+    net.fit(x, y, size, validation_data=(x[: size + last], y[: size + last]), verbose=False)
+    fitted = resident("VmHWM") - level
+    return {"budget": budget, "step": step, "fit": fitted, "kernels": net.device.kernels.name}
+
+
+def least_of(net, size: int, share: float) -> int:
+    """This share of the free plan's total, or the least that is possible."""
+    budget = int(net.plan_batch(size).total_bytes * share)
+    try:
+        net.plan_batch(size, memory_budget=budget)
+    except BudgetError as error:
+        return error.total_bytes
+    return budget
+
+
+def budgets(cases) -> int:
+    """The table of nets under budgets; 1 if a process took more than is promised."""
+    allowed = ABOVE, ABOVE + FURTHER * A_FORM
+    print("| net, batch | kernels | budget MiB | process - budget MiB: a step | fit | allowed |")
+    print("|---|---|---|---|---|---|")
+    status = 0
+    for name, size in cases:
+        for share in SHARES:
+            row = in_process(name, size, "--share", str(share))
+            above = row["step"] - row["budget"], row["fit"] - row["budget"]
+            cells = [f"{nbytes / MIB:.1f}" for nbytes in (row["budget"], *above)]
+            most = " and ".join(f"{nbytes / MIB:.0f}" for nbytes in allowed)
+            broken = any(a > b for a, b in zip(above, allowed, strict=True))
+            status |= broken
+            print(
+                f"| {name}, {size} | {row['kernels']} | {' | '.join(cells)} | {most}{', **broken**' * broken} |",
+                flush=True,
+            )
+    return status
+
+
+def in_process(*arguments: str | int) -> dict:
+    """A measurement in a process of its own."""
+    command = [sys.executable, __file__, *map(str, arguments), "--one"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def main() -> int:
     """All nets, each in a process of its own, as a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("net", nargs="?", choices=list(NETS))
     parser.add_argument("batch", nargs="?", type=int)
+    parser.add_argument("--budgets", action="store_true", help="under memory budgets, against what is promised")
+    parser.add_argument("--share", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--one", action="store_true", help="in this process, as JSON")
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(measure(options.net, options.batch)))
-        return
+        given = options.net, options.batch
+        print(json.dumps(measure(*given) if options.share is None else measure_within(*given, options.share)))
+        return 0
+    if options.budgets:
+        return budgets([(options.net, options.batch)] if options.net else BUDGETED)
     print("| net, batch | kernels | predicted MiB | measured MiB | measured / predicted |\n|---|---|---|---|---|")
     for name, size in [(options.net, options.batch)] if options.net else DEFAULT:
-        command = [sys.executable, __file__, name, str(size), "--one"]
-        row = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        sizes = f"{row['predicted'] / 2**20:.1f} | {row['measured'] / 2**20:.1f}"
+        row = in_process(name, size)
+        sizes = f"{row['predicted'] / MIB:.1f} | {row['measured'] / MIB:.1f}"
         print(f"| {name}, {size} | {row['kernels']} | {sizes} | {row['measured'] / row['predicted']:.3f} |", flush=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
