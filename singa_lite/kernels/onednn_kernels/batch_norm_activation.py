@@ -41,8 +41,11 @@ _DERIVATIVES = {"relu": (a.RELU_FROM_RESULT, 0.0, 0.0), "relu6": (a.CLIP_FROM_RE
 #: What is done in one go.
 FUSIONS = [(kernel, activation) for kernel in ("batch_norm", "batch_norm_derivative") for activation in _LARGEST]
 
+#: Elements that a piece lies off the start of its temporary, fewer than a vector register holds.
+_ASIDE = 4
 #: Elements of a piece that one primitive leaves in the caches for the next.
 _PIECE = 1 << 18
+_MASKED = 1 << 16
 
 
 def batch_norm_activation(
@@ -139,14 +142,25 @@ def _at_once(normalized: Normalized, source: BufferView, target: BufferView, lar
 
     bounds = _by_pixels(columns, bounded)
 
-    def add(span: Span) -> None:
-        part = columns.part(target, span)
-        normalized.add(span.length, columns.part(source, span), part, rectify=True)
-        work.run(bounds(span.length), {f.SRC: part, f.DST: part})
+    step = min(columns.pixels, max(1, _PIECE // columns.channels))
+    piece = _cached_piece(columns, step)
 
-    step = max(1, _PIECE // columns.channels)
+    def add(span: Span) -> None:
+        rectified = columns.part(piece, Span(0, span.length))
+        normalized.add(span.length, columns.part(source, span), rectified, rectify=True)
+        work.run(bounds(span.length), {f.SRC: rectified, f.DST: columns.part(target, span)})
+
     starts = range(0, columns.pixels, step)
     work.repeat([Span(start, min(step, columns.pixels - start)) for start in starts], add)
+
+
+def _cached_piece(columns: Columns, pixels: int) -> BufferView:
+    """A temporary of so many pixels, which stays in the caches when the library writes it.
+
+    To what lies at a multiple of its vectors' length it writes past the caches: this one does not.
+    """
+    size = pixels * columns.channels
+    return columns.work.temporary((size + _ASIDE,), "float32").part(_ASIDE, size, "float32")
 
 
 def _by_pixels(columns: Columns, make: Callable[[MemoryDesc], Primitive]) -> Callable[[int], Primitive]:
@@ -198,7 +212,8 @@ def _mask(
 ) -> Callable[[Span], None]:
     """What adds steps for a span: the source is normalised, and the activation's derivative goes into the target."""
     columns, work = sums.columns, sums.work
-    piece = work.temporary((sums.longest * columns.channels,), "float32")
+    step = min(sums.longest, max(1, _MASKED // columns.channels))
+    piece = _cached_piece(columns, step)
     algorithm, alpha, beta = _DERIVATIVES[activation]
 
     def masked(line: MemoryDesc) -> Primitive:
@@ -208,6 +223,10 @@ def _mask(
     masks = _by_pixels(columns, masked)
 
     def add(span: Span) -> None:
+        for start in range(span.start, span.start + span.length, step):
+            add_some(Span(start, min(step, span.start + span.length - start)))
+
+    def add_some(span: Span) -> None:
         y = columns.part(piece, Span(0, span.length))
         normalized.add(span.length, columns.part(source, span), y)
         operands = {f.DST: y, f.DIFF_DST: columns.part(derivative, span), f.DIFF_SRC: columns.part(target, span)}
