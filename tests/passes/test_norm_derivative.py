@@ -9,7 +9,7 @@ import pytest
 from programs import Call, call, clip, copy, fill, permuted, program, relu, whole
 from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.memory.problem import PlanError
-from singa_lite.operation import Instruction, Operand, again
+from singa_lite.operation import Instruction, Operand, Phase, again
 from singa_lite.passes.fuse import fused
 from singa_lite.passes.norm_derivative import masked_within
 from singa_lite.passes.program import Program
@@ -101,6 +101,15 @@ def test_without_the_sets_kernels_nothing_changes():
 )
 def test_what_stays_apart(calls):
     assert [k for k in kernels(*calls) if k not in ("clip_elements", "copy")] == APART
+
+
+def test_a_mask_that_is_there_anyway_is_not_made_again():
+    """Where the backward part reads the activation's result besides."""
+    given = program(norm(), relu(Z, Y), copy(Y, OTHER), masked(), back(), held=HELD)
+    forward, besides = fused(given), replace(given.instructions[2], phase=Phase.GRADIENT)
+    assert len(masked_within(forward).instructions) == 3
+    made = forward.with_instructions([forward.instructions[0], besides, *forward.instructions[2:]])
+    assert masked_within(made) is made
 
 
 def test_another_activations_derivative_stays():
