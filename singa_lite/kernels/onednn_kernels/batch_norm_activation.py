@@ -43,9 +43,8 @@ FUSIONS = [(kernel, activation) for kernel in ("batch_norm", "batch_norm_derivat
 
 #: Elements that a piece lies off the start of its temporary, fewer than a vector register holds.
 _ASIDE = 4
-#: Elements of a piece that one primitive leaves in the caches for the next.
-_PIECE = 1 << 18
-_MASKED = 1 << 16
+#: Elements of a piece that one primitive leaves in the caches for the next, there and back.
+_PIECE, _MASKED = 1 << 18, 1 << 16
 
 
 def batch_norm_activation(
@@ -212,7 +211,9 @@ def _mask(
 ) -> Callable[[Span], None]:
     """What adds steps for a span: the source is normalised, and the activation's derivative goes into the target."""
     columns, work = sums.columns, sums.work
-    step = min(sums.longest, max(1, _MASKED // columns.channels))
+    step = sums.longest
+    if columns.lie_last:  # in C order images stay whole
+        step = min(step, max(1, _MASKED // columns.channels))
     piece = _cached_piece(columns, step)
     algorithm, alpha, beta = _DERIVATIVES[activation]
 
