@@ -149,7 +149,8 @@ def again(instruction: Instruction) -> Instruction:
         return replace(instruction, repeats=instruction.number)
     by_name = instruction.by_name
     operands = tuple(by_name[name] for name in SIGNATURES[kernel].tensors)
-    return replace(instruction, kernel=kernel, operands=operands, settings={}, repeats=instruction.number)
+    settings = {name: instruction.settings[name] for name in SIGNATURES[kernel].settings}
+    return replace(instruction, kernel=kernel, operands=operands, settings=settings, repeats=instruction.number)
 
 
 def _of_roles(kernel: str, arguments: Sequence[Argument | None], roles: frozenset[str]) -> list[Argument]:

@@ -169,6 +169,51 @@ def test_activations_are_fused_where_the_kernels_can():
         assert "conv2d_activation" not in kernels_of(nets[1])
 
 
+def normalised_net(kernels: str, mode: str = "relu", **compiling: Any) -> FeedForwardNet:
+    """Convolution, normalisation and activation: before a convolution, before an average, behind a sum."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=7)
+    net.add(layers.Conv2D("conv1", 6, 3, input_sample_shape=(3, 9, 7)))
+    net.add(layers.BatchNormalization("norm1"))
+    first = net.add(layers.Activation("active1", mode))
+    net.add(layers.Conv2D("conv2", 10, 3, stride=2))
+    net.add(layers.BatchNormalization("norm2"))
+    net.add(layers.Activation("active2", mode))
+    net.add(layers.AvgPooling2D("mean", 3, 1))
+    net.add(layers.Conv2D("conv3", 10, 3))
+    last = net.add(layers.BatchNormalization("norm3"))
+    net.add(layers.Merge("sum"), [last, net.add(layers.Conv2D("short", 10, 1, 2), first)])
+    net.add(layers.Activation("active3", mode))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("scores", 4))
+    net.compile(optimizer.SGD(lr=0.05, momentum=0.9), **compiling)
+    return net
+
+
+@every_set
+@pytest.mark.parametrize("mode", ["relu", "relu6"])
+def test_activations_are_fused_with_the_normalisation_before_them(kernels, mode):
+    fused, whole = (normalised_net(kernels, mode, fuse=fuse) for fuse in (True, False))
+    assert trained(fused, (6, 3, 9, 7)) == trained(whole, (6, 3, 9, 7))
+    for value, other in zip(fused.param_values(), whole.param_values(), strict=True):
+        assert bits(value) == bits(other)
+    names = "batch_norm_activation", "batch_norm_activation_derivative", f"{mode}_derivative", "batch_norm_derivative"
+    assert [kernels_of(fused).count(name) for name in names] == [2, 1, 2, 2]
+    assert [kernels_of(whole).count(name) for name in names] == [0, 0, 3, 3]
+    x = np.random.default_rng(4).standard_normal((5, 3, 9, 7), dtype=np.float32)
+    assert bits(fused.predict(x)) == bits(whole.predict(x))  # so running statistics moved alike
+
+
+def test_a_fused_normalisation_is_repeated_within_a_budget():
+    """A batch so large that the scratch of kernels is little."""
+    free = normalised_net("onednn")
+    wanted, curve = trained(free, (400, 3, 9, 7), 2), free.budget_curve(400)
+    net = normalised_net("onednn", memory_budget=curve[-1][0])
+    assert trained(net, (400, 3, 9, 7), 2) == wanted
+    used = [i.kernel for i in net.memory_plan.placed.planned.instructions if i.repeats is not None]
+    assert "batch_normalize_activation" in used
+    assert "batch_norm_activation" not in used
+
+
 @every_set
 def test_a_fused_activation_shows_what_is_no_number(kernels):
     nets = [image_net(kernels, fuse) for fuse in (True, False)]

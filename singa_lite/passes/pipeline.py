@@ -17,6 +17,7 @@ from singa_lite.passes.fuse import fused
 from singa_lite.passes.improve import improved
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.linear_gradient import joined
+from singa_lite.passes.norm_derivative import masked_within
 from singa_lite.passes.offload import offloaded
 from singa_lite.passes.order import in_least_order
 from singa_lite.passes.parallel import in_waves
@@ -43,6 +44,7 @@ class Pass(NamedTuple):
 PASSES = (
     Pass("pool_first", pool_first, "what goes into a max pooling is not kept for its activation", rewrites=True),
     Pass("fuse", fused, "an activation is applied within the operation before it", rewrites=True),
+    Pass("norm_derivative", masked_within, "an activation's mask is made again, not kept", rewrites=True),
     Pass("tiles", tiled, "a large gradient never exists whole", rewrites=True),
     Pass("linear_gradient", joined, "gradients of weight and bias read the derivative once", rewrites=True),
     Pass("dead", without_dead, "nothing is done that nobody uses"),

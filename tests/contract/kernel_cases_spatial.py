@@ -147,7 +147,10 @@ def batch(name: str, trailing: int = 2, **settings: Any) -> Case:
             "batch_norm_inference": [x, gamma, beta, mean, variance, out],
             "batch_norm_derivative": [dy, x, gamma, mean, variance, out, blank, spare],
             "batch_norm_gradient": [dy, x, mean, variance, blank, spare],
+            "batch_norm_activation_derivative": [dy, x, gamma, beta, mean, variance, out, blank, spare],
         }
+        for alike in ("batch_norm", "batch_normalize"):
+            tensors[f"{alike}_activation"] = tensors[alike]
         return tensors[name], settings
 
     return Case(build)
@@ -284,9 +287,15 @@ CASES: dict[str, Case] = {
             "batch_norm_inference": {"epsilon": 1e-3},
             "batch_norm_derivative": {},
             "batch_norm_gradient": {},
+            "batch_norm_activation": {"momentum": 0.1, "epsilon": 1e-3, "activation": "relu"},
+            "batch_normalize_activation": {"activation": "relu6"},
+            "batch_norm_activation_derivative": {"activation": "relu"},
         }.items()
         for trailing, label in enumerate((":flat", ":sequence", ""))
     },
+    "batch_norm_activation:relu6": batch("batch_norm_activation", momentum=0.1, epsilon=1e-3, activation="relu6"),
+    "batch_normalize_activation:relu": batch("batch_normalize_activation", activation="relu"),
+    "batch_norm_activation_derivative:relu6": batch("batch_norm_activation_derivative", activation="relu6"),
     **{
         name + label: layer(name, label, **settings)
         for name, settings in {

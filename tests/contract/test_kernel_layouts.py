@@ -46,6 +46,7 @@ SUMS = {
     "sigmoid_cross_entropy",
 }
 SUMS |= {"huber", "batch_norm", "batch_norm_derivative", "batch_norm_gradient"}
+SUMS |= {"batch_norm_activation", "batch_norm_activation_derivative"}
 SUMS |= {"layer_norm", "layer_norm_derivative", "layer_norm_gradient"}
 
 #: Kernels that treat each element by itself.

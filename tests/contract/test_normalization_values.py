@@ -11,6 +11,7 @@ from every_set import ON_CPU, every_own_set, every_set
 from kernel_case import garbage, run
 from layouts import channels_last, check
 from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.kernels.numpy_kernels import NUMPY
 
 Array = np.ndarray
 
@@ -120,3 +121,132 @@ def test_batch_normalize_gives_the_bits_of_batch_norm_again(kernels: KernelSet, 
     np.testing.assert_array_equal(again.view(np.int32), y.view(np.int32))
     run(kernels, "batch_normalize", [x, gamma, -beta, mean, inv_std, x], {})
     np.testing.assert_array_equal(x.view(np.int32), y.view(np.int32))
+
+
+LAYOUTS = pytest.mark.parametrize("lay", [np.ascontiguousarray, channels_last], ids=["C order", "channels last"])
+#: One has so many elements that all of a large tensor's pieces, and a shorter last one, are there.
+SHAPES = [(3, 16, 5, 7), (4, 5, 6, 9), (5, 24, 131, 97), (1, 2, 1, 1), (3, 1, 7, 5)]
+ACTIVATIONS = pytest.mark.parametrize("activation", ["relu", "relu6"])
+
+
+def exact(kernels: KernelSet, name: str, tensors: list[Array], **settings: Any) -> list[Array]:
+    """Copies of all tensors, as they lie, behind the call."""
+    copies = [np.copy(t, order="K") for t in tensors]
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        run(kernels, name, copies, settings)
+    return copies
+
+
+def assert_bits(got: list[Array], wanted: list[Array]) -> None:
+    """Equal bits, but for the sign and the digits of NaN."""
+    for one, other in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(np.isnan(one), np.isnan(other))
+        np.testing.assert_array_equal(*(np.where(np.isnan(t), 0, t).view(np.int32) for t in (one, other)))
+
+
+def around_kinks(shape: tuple[int, ...], lay: Any) -> tuple[Array, Array, list[Array]]:
+    """x, dy and gamma, beta, running statistics: results below 0, at 0 of both signs, above, and beyond 6."""
+    x, dy = lay(5 + 2 * normal(*shape)), lay(normal(*shape, seed=3))
+    gamma, beta, *running = vectors(shape[1], 4)
+    gamma *= np.where(np.arange(shape[1]) % 3 == 1, -4, 3).astype(np.float32)
+    gamma[-1:], beta[-1:] = 0, -0.0  # all results of the channel are zeros
+    return x, dy, [gamma, beta, *running]
+
+
+def apart(
+    kernels: KernelSet, x: Array, dy: Array, given: list[Array], activation: str
+) -> tuple[list[Array], list[Array], list[Array]]:
+    """Results of kernels one after the other: running statistics, y, mean, inv_std; y; dx, dgamma, dbeta."""
+    c, (gamma, beta, *_) = x.shape[1], given
+    results = exact(kernels, "batch_norm", [x, *given, np.empty_like(x), empty(c), empty(c)], **FORWARD)[3:]
+    z, mean, inv_std = results[2:]
+    y = exact(kernels, activation, [z, np.empty_like(x)])[1]
+    again = exact(kernels, "batch_normalize", [x, gamma, beta, mean, inv_std, np.empty_like(x)])[-1]
+    again = exact(kernels, activation, [again, np.empty_like(x)])[1]
+    masked = exact(kernels, f"{activation}_derivative", [dy, y, np.empty_like(x)])[2]
+    tensors = [masked, x, gamma, mean, inv_std, np.empty_like(x), empty(c), empty(c)]
+    return [*results[:2], y, mean, inv_std], [again], exact(kernels, "batch_norm_derivative", tensors)[-3:]
+
+
+def at_once(
+    kernels: KernelSet, x: Array, dy: Array, given: list[Array], activation: str
+) -> tuple[list[Array], list[Array], list[Array]]:
+    """The same of the fused kernels; y is written over x, and dx over dy, as a plan may have it."""
+    c, (gamma, beta, *_) = x.shape[1], given
+    tensors = [x, *given, np.empty_like(x), empty(c), empty(c)]
+    results = exact(kernels, "batch_norm_activation", tensors, activation=activation, **FORWARD)[3:]
+    mean, inv_std = results[3:]
+    again = np.copy(x, order="K")
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        tensors = [again, gamma, beta, mean, inv_std, again]
+        run(kernels, "batch_normalize_activation", tensors, {"activation": activation})
+        dx, dgamma, dbeta = np.copy(dy, order="K"), empty(c), empty(c)
+        tensors = [dx, x, gamma, beta, mean, inv_std, dx, dgamma, dbeta]
+        run(kernels, "batch_norm_activation_derivative", tensors, {"activation": activation})
+    return results, [again], [dx, dgamma, dbeta]
+
+
+def assert_alike(kernels: KernelSet, x: Array, dy: Array, given: list[Array], activation: str) -> None:
+    for got, wanted in zip(
+        at_once(kernels, x, dy, given, activation), apart(kernels, x, dy, given, activation), strict=True
+    ):
+        assert_bits(got, wanted)
+
+
+@every_own_set
+@LAYOUTS
+@ACTIVATIONS
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_normalization_with_its_activation_gives_the_bits_of_the_two(kernels: KernelSet, shape, lay, activation):
+    if "batch_norm_activation" not in kernels.kernels and shape[-1] > 50:
+        pytest.skip("NumPy's kernels serve, which are tested by themselves")
+    x, dy, given = around_kinks(shape, lay)
+    assert_alike(kernels, x, dy, given, activation)
+
+
+@every_own_set
+@LAYOUTS
+@ACTIVATIONS
+@pytest.mark.parametrize("mean", [0.0, 1e4])
+def test_a_large_mean_changes_no_bit_of_the_two(kernels: KernelSet, mean, lay, activation):
+    """Sums are then of shifted x, by another row of steps."""
+    x, dy, given = around_kinks((3, 8, 9, 7), lay)
+    assert_alike(kernels, x + np.float32(mean), dy, given, activation)
+
+
+@every_own_set
+@LAYOUTS
+@ACTIVATIONS
+@pytest.mark.parametrize(
+    "spoilt", [np.nan, np.inf, -np.inf, np.float32(3.2e38), np.float32(-3.2e38)], ids=lambda v: f"{v:.0e}"
+)
+def test_normalization_with_its_activation_shows_what_is_no_number(kernels: KernelSet, spoilt, lay, activation):
+    """NaN and infinities go through as through the two, and stay within their channel."""
+    x, dy, given = around_kinks((3, 8, 9, 7), lay)
+    x[1, 3, 2, 2], dy[2, 5, 1, 1], dy[0, 6, 0, 0] = spoilt, np.inf, np.nan
+    x[0, 3, 0, 0] = -np.sign(spoilt) * np.float32(3.2e38)
+    assert_alike(kernels, x, dy, given, activation)
+    if not abs(spoilt) < np.inf:
+        y = at_once(kernels, x, dy, given, activation)[0][2]
+        assert np.isnan(y[:, 3]).all()
+        assert np.isfinite(np.delete(y, 3, axis=1)).all()
+
+
+def test_normalization_with_its_activation_by_hand():
+    """Four values 1, 3, 5, 7: mean 4, variance 5, so with epsilon 4 they are divided by 3, and beta 1 is added.
+
+    y = max(z, 0) = 0, 2/3, 4/3, 2. Of dy = 1, 2, 3, 4 the first is masked; xhat = -1, -1/3, 1/3, 1.
+    """
+    x = np.array([1.0, 3.0, 5.0, 7.0]).reshape(4, 1)
+    one, y, mean, inv_std = np.ones(1), np.empty_like(x), np.empty(1), np.empty(1)
+    statistics = [np.zeros(1), np.zeros(1)]
+    settings = {"momentum": 0.5, "epsilon": 4.0, "activation": "relu"}
+    run(NUMPY, "batch_norm_activation", [x, one, one, *statistics, y, mean, inv_std], settings)
+    np.testing.assert_allclose(y.reshape(-1), [0, 2 / 3, 4 / 3, 2], atol=1e-15)
+    np.testing.assert_allclose([*statistics[0], *statistics[1], *mean, *inv_std], [2, 10 / 3, 4, 1 / 3])
+    dy, dx, dgamma, dbeta = np.array([1.0, 2, 3, 4]).reshape(4, 1), np.empty_like(x), np.empty(1), np.empty(1)
+    tensors = [dy, x, one, 0.9 * one, mean, inv_std, dx, dgamma, dbeta]  # 1 - 0.9 is clearly below 0
+    run(NUMPY, "batch_norm_activation_derivative", tensors, {"activation": "relu"})
+    np.testing.assert_allclose([*dgamma, *dbeta], [13 / 3, 9])
+    xhat, masked = np.array([-1, -1 / 3, 1 / 3, 1]), np.array([0.0, 2, 3, 4])
+    np.testing.assert_allclose(dx.reshape(-1), (masked - 9 / 4 - xhat * 13 / 12) / 3)

@@ -1,11 +1,11 @@
-"""Two operations in one: what `passes/fuse.py` and `passes/linear_gradient.py` put in the place of the two.
+"""Two operations in one: what `fuse`, `norm_derivative` and `linear_gradient` of `passes/` put in the place of the two.
 
 activation: the name of an activation without settings, such as "relu". y is the activation's result.
 """
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
+from singa_lite.kernels.interface.signature import Facts, Read, Update, Write, kernel
 from singa_lite.kernels.interface.window import Window
 
 
@@ -27,3 +27,51 @@ def linear_gradient(x: Read, dy: Read, dweight: Write, dbias: Write) -> None:
 
     x: (n, in); dy: (n, out); dweight: (in, out); dbias: (out,).
     """
+
+
+# Batch normalisation with the activation behind it, "relu" or "relu6": shapes as in `normalization.py`. What the two
+# kernels do one after the other, to the bit, with NaN, infinities and at kinks too. The result before the activation is
+# stored nowhere: going back it is worked out again, from x, which is read anyway. x, y, dy and dx lie alike, as a set
+# may normalise images that lie otherwise by other arithmetic.
+
+
+@kernel(Facts(again="batch_normalize_activation"), y="x")
+def batch_norm_activation(
+    x: Read,
+    gamma: Read,
+    beta: Read,
+    running_mean: Update,
+    running_var: Update,
+    y: Write,
+    mean: Write,
+    inv_std: Write,
+    *,
+    momentum: float,
+    epsilon: float,
+    activation: str,
+) -> None:
+    """y = activation(batch_norm)."""
+
+
+@kernel(y="x")
+def batch_normalize_activation(
+    x: Read, gamma: Read, beta: Read, mean: Read, inv_std: Read, y: Write, *, activation: str
+) -> None:
+    """y of `batch_norm_activation` by the statistics that it kept, to the bit."""
+
+
+@kernel(dx="dy")
+def batch_norm_activation_derivative(
+    dy: Read,
+    x: Read,
+    gamma: Read,
+    beta: Read,
+    mean: Read,
+    inv_std: Read,
+    dx: Write,
+    dgamma: Write,
+    dbeta: Write,
+    *,
+    activation: str,
+) -> None:
+    """dx, dgamma and dbeta of `batch_norm_derivative`, given the activation's derivative of dy."""

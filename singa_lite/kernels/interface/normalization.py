@@ -10,7 +10,7 @@ from singa_lite.kernels.interface.signature import Facts, Read, Update, Write, k
 # one channel, or one row. The variance of a channel of equal numbers is 0, and its y is beta.
 
 
-@kernel(Facts(again="batch_normalize"), y="x")
+@kernel(Facts(again="batch_normalize", activated="batch_norm_activation"), y="x")
 def batch_norm(
     x: Read,
     gamma: Read,

@@ -32,8 +32,7 @@ class Facts:
     as matrices, "patches" where one of the matrices has the elements under each window and is no tensor of the call,
     else "". commutes_with_max: an activation f with max(f(a), f(b)) = f(max(a, b)), to the bit, that is flat only where
     it passes nothing back. again: the kernel that gives y again from what this one kept, to the bit, where this one
-    moves state that must move once; its tensors have the names that they have here, and it has no settings. "": the
-    kernel itself.
+    moves state that must move once; its tensors and settings have the names that they have here. "": the kernel itself.
     """
 
     strides_matter: bool = False

@@ -3,6 +3,7 @@
 from singa_lite.kernels.kernel_set import KernelSet, collect
 from singa_lite.kernels.numpy_kernels import (
     activation,
+    batch_norm_activation,
     convolution,
     elementwise,
     fused,
@@ -22,6 +23,7 @@ NUMPY = KernelSet(
     collect(
         (
             activation,
+            batch_norm_activation,
             convolution,
             elementwise,
             fused,
@@ -36,4 +38,5 @@ NUMPY = KernelSet(
         ),
         RULES,
     ),
+    fusions=batch_norm_activation.FUSIONS,
 )

@@ -18,6 +18,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
     from singa_lite.kernels.onednn_kernels import (
         activation,
         batch_norm,
+        batch_norm_activation,
         convolution,
         elementwise,
         layer_norm,
@@ -33,15 +34,15 @@ def onednn(fallback: KernelSet) -> KernelSet:
     from singa_lite.kernels.onednn_kernels.routine import collect
 
     load()
-    kernels = collect(
-        activation, batch_norm, convolution, elementwise, layer_norm, linear, loss, pooling, reduction, update
-    )
+    norms = batch_norm, batch_norm_activation, layer_norm
+    kernels = collect(activation, *norms, convolution, elementwise, linear, loss, pooling, reduction, update)
+    fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
     return KernelSet(
         "onednn",
         kernels,
         fallback,
         layouts={"image": layouts.CHANNELS_LAST, "filters": layouts.KERNELS_LAST},
-        fusions=[(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS],
+        fusions=fusions + batch_norm_activation.FUSIONS,
         strides_matter=kernels.keys(),
         any_strides=ANY_STRIDES,
     )

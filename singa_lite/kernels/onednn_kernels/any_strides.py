@@ -21,6 +21,8 @@ _ELEMENTS = {
 }
 _IMAGES = {
     **dict.fromkeys(("batch_norm", "batch_normalize", "batch_norm_inference", "max_pool2d", "avg_pool2d"), "x y"),
+    **dict.fromkeys(("batch_norm_activation", "batch_normalize_activation"), "x y"),
+    "batch_norm_activation_derivative": "dy x dx",
     "batch_norm_derivative": "dy x dx",
     "batch_norm_gradient": "dy x",
     **dict.fromkeys(("max_pool2d_derivative", "avg_pool2d_derivative"), "dy dx"),

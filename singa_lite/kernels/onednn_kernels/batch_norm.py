@@ -15,10 +15,11 @@ from singa_lite.array_types import Array
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import layouts, memory_descs
-from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
+from singa_lite.kernels.onednn_kernels import layouts
+from singa_lite.kernels.onednn_kernels.channel_sums import Before, ChannelSums
 from singa_lite.kernels.onednn_kernels.columns import COLUMNS, Activations, Columns
 from singa_lite.kernels.onednn_kernels.images import Images
+from singa_lite.kernels.onednn_kernels.normalized import Normalized
 from singa_lite.kernels.onednn_kernels.pitched import Pitched
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
@@ -27,12 +28,10 @@ from singa_lite.kernels.routine import Temporary
 
 #: Algorithms of post-ops, and whether their operand is a whole tensor, not a vector.
 Links = Sequence[tuple[int, bool]]
-_NORMALIZED: Links = (a.MULTIPLY, False), (a.ADD, False)
 _DERIVATIVE: Links = (a.MULTIPLY, False), (a.ADD, False), (a.ADD, True), (a.MULTIPLY, False)
 
 #: Columns of the matrix in a pass over activations: several vectors of this length must stay in the first cache.
-_SHORT = 1 << 9
-_FIXED = f.USE_SCALE | f.USE_SHIFT | f.USE_GLOBAL_STATS
+SHORT = 1 << 9
 
 #: x is summed without a shift as long as the square of its mean is at most this many times its variance: the variance,
 #: a difference of squares, is then off by a few roundings only. Most layers of ResNet-50 have a channel or two over 4,
@@ -56,14 +55,31 @@ def batch_norm(
     epsilon: float,
 ) -> Routine | None:
     """Sums of x, shifted where its mean is large, give the statistics; then x is normalized by them."""
-    if not _fit((x, y), gamma, beta, running_mean, running_var, mean, inv_std):
+    if not fit((x, y), gamma, beta, running_mean, running_var, mean, inv_std):
         return None
     images = Images(x, y)
-    columns = _columns(images, x)
-    sums, count = ChannelSums(columns), columns.pixels
     source = images.source(x)
+    vectors = gamma, running_mean, running_var, mean, inv_std
+    scale = add_statistics(images, x, source, vectors, momentum, epsilon)
+    return _normalized(images, source, y, mean, scale, beta)
+
+
+def add_statistics(
+    images: Images,
+    x: TensorSpec,
+    source: Activations,
+    vectors: tuple[TensorSpec, TensorSpec, TensorSpec, TensorSpec, TensorSpec],
+    momentum: float,
+    epsilon: float,
+) -> Temporary:
+    """Add steps: mean and inv_std of x, which is read from the source, and the running ones. Returns gamma * inv_std.
+
+    vectors: gamma, running_mean, running_var, mean, inv_std.
+    """
+    columns = columns_of(images, x)
+    sums, count = ChannelSums(columns), columns.pixels
     shift = _add_moments(sums, source)
-    share, scale = images.temporary(mean.shape, "float64"), images.temporary(mean.shape, "float32")
+    share, scale = (images.temporary((columns.channels,), dtype) for dtype in ("float64", "float32"))
 
     def finish(squares: Array, total: Array, shift: Array, share: Array, *vectors: Array) -> None:
         """Turns the sums into the variance and the mean, and updates the running ones."""
@@ -77,20 +93,26 @@ def batch_norm(
         np.copyto(inv_std, squares, casting="same_kind")
         np.multiply(gamma, inv_std, out=scale)
 
-    images.call(finish, *sums.totals, shift, share, gamma, running_mean, running_var, mean, inv_std, scale)
-    return _normalized(images, source, y, mean, scale, beta)
+    images.call(finish, *sums.totals, shift, share, *vectors, scale)
+    return scale
 
 
 def batch_normalize(
     x: TensorSpec, gamma: TensorSpec, beta: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, y: TensorSpec
 ) -> Routine | None:
     """The last step of `batch_norm`."""
-    if not _fit((x, y), gamma, beta, mean, inv_std):
+    if not fit((x, y), gamma, beta, mean, inv_std):
         return None
     images = Images(x, y)
-    scale = images.temporary(mean.shape, "float32")
-    images.call(lambda gamma, inv_std, scale: np.multiply(gamma, inv_std, out=scale), gamma, inv_std, scale)
+    scale = add_scale(images, gamma, inv_std)
     return _normalized(images, images.source(x), y, mean, scale, beta)
+
+
+def add_scale(images: Images, gamma: TensorSpec, inv_std: TensorSpec) -> Temporary:
+    """Add a step. Returns gamma * inv_std."""
+    scale = images.temporary(gamma.shape, "float32")
+    images.call(lambda gamma, inv_std, scale: np.multiply(gamma, inv_std, out=scale), gamma, inv_std, scale)
+    return scale
 
 
 def _add_moments(sums: ChannelSums, x: Activations) -> Temporary:
@@ -157,7 +179,7 @@ def batch_norm_inference(
     epsilon: float,
 ) -> Routine | None:
     """Forward with the statistics given."""
-    if not _fit((x, y), gamma, beta, running_mean, running_var):
+    if not fit((x, y), gamma, beta, running_mean, running_var):
         return None
     images = Images(x, y)
     scale, wide = (images.temporary(gamma.shape, dtype) for dtype in ("float32", "float64"))
@@ -173,29 +195,11 @@ def batch_norm_inference(
 def _normalized(
     images: Images, source: Activations, y: TensorSpec, mean: BufferView, scale: BufferView, shift: BufferView
 ) -> Images:
-    """Add steps: y = (source - mean) * scale + shift, of vectors of channels.
-
-    Channels last by the library's primitive, with a variance of 1: it writes y without reading it into the caches.
-    """
-    columns = _columns(images, y, _SHORT)
+    """Add steps: y = (source - mean) * scale + shift, of vectors of channels."""
+    columns = columns_of(images, y, SHORT)
+    normalized = Normalized(columns, mean, scale, shift)
     with images.sink(y) as target:
-        if not columns.lie_last:
-            _chain(columns, target, source, (mean, scale, shift), _NORMALIZED)
-            return images
-        ones = images.temporary((columns.channels,), "float32")
-        images.call(lambda ones: ones.fill(1), ones)
-        vectors = {f.MEAN: mean, f.VARIANCE: ones, f.SCALE: scale, f.SHIFT: shift}
-
-        @cache
-        def made(pixels: int) -> Primitive:
-            shape = columns.shape if pixels == columns.pixels else (1, columns.channels, 1, pixels)
-            desc = memory_descs.dense(shape, axes=layouts.CHANNELS_LAST)
-            return images.make("batch_normalization_forward", f.FORWARD_INFERENCE, desc, desc, 0.0, _FIXED)
-
-        def add(pixels: int, reads: Sequence[BufferView], target: BufferView) -> None:
-            images.run(made(pixels), {f.SRC: reads[0], f.DST: target, **vectors})
-
-        columns.each([source], target, add)
+        columns.each([source], target, lambda pixels, reads, target: normalized.add(pixels, reads[0], target))
     return images
 
 
@@ -210,14 +214,28 @@ def batch_norm_derivative(
     dbeta: TensorSpec,
 ) -> Routine | None:
     """The sums, then dx = scale * (dy + offset + slope * (x - mean)), one primitive with a row of post-ops."""
-    if not _fit((dy, x, dx), gamma, mean, inv_std, dgamma, dbeta):
+    if not fit((dy, x, dx), gamma, mean, inv_std, dgamma, dbeta):
         return None
     images = Images(dy, x, dx)
-    columns = _columns(images, x)
-    sums, count = ChannelSums(columns), columns.pixels
+    sums = ChannelSums(columns_of(images, x))
     source, derivative = images.source(x), images.source(dy)
-    _add_gradients(sums, source, derivative, mean, inv_std, dgamma, dbeta)
-    scale, slope, offset = (images.temporary(mean.shape, "float32") for _ in range(3))
+    add_gradients(sums, source, derivative, mean, inv_std, dgamma, dbeta)
+    with images.sink(dx) as target:
+        propagate(sums, source, derivative, target, (gamma, mean, inv_std))
+    return images
+
+
+def propagate(
+    sums: ChannelSums,
+    source: Activations,
+    derivative: Activations,
+    target: Activations,
+    vectors: tuple[TensorSpec, TensorSpec, TensorSpec],
+) -> None:
+    """Add steps: dx into the target, from x, dy and their sums. vectors: gamma, mean, inv_std."""
+    gamma, mean, inv_std = vectors
+    work, count = sums.work, sums.columns.pixels
+    scale, slope, offset = (work.temporary(mean.shape, "float32") for _ in range(3))
 
     def finish(products: Array, total: Array, *vectors: Array) -> None:
         gamma, inv_std, scale, slope, offset = vectors
@@ -226,12 +244,10 @@ def batch_norm_derivative(
         np.divide(total, -count, out=offset)
         np.multiply(gamma, inv_std, out=scale)
 
-    images.call(finish, *sums.totals, gamma, inv_std, scale, slope, offset)
-    columns = _columns(images, x, _SHORT)
+    work.call(finish, *sums.totals, gamma, inv_std, scale, slope, offset)
+    columns = sums.columns.at_least(SHORT)
     before, after = [columns.vector(v) for v in (mean, slope, offset)], columns.vector(scale)
-    with images.sink(dx) as target:
-        _chain(columns, target, source, (*before, derivative, after), _DERIVATIVE)
-    return images
+    _chain(columns, target, source, (*before, derivative, after), _DERIVATIVE)
 
 
 def _chain(
@@ -259,18 +275,18 @@ def batch_norm_gradient(
     dy: TensorSpec, x: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dgamma: TensorSpec, dbeta: TensorSpec
 ) -> Routine | None:
     """dgamma and dbeta alone."""
-    if not _fit((dy, x), mean, inv_std, dgamma, dbeta):
+    if not fit((dy, x), mean, inv_std, dgamma, dbeta):
         return None
     images = Images(dy, x)
     if not images.lie(dy, x):
         return None
-    columns = _columns(images, x)
+    columns = columns_of(images, x)
     sums = ChannelSums(columns)
-    _add_gradients(sums, images.source(x), images.source(dy), mean, inv_std, dgamma, dbeta)
+    add_gradients(sums, images.source(x), images.source(dy), mean, inv_std, dgamma, dbeta)
     return images
 
 
-def _add_gradients(
+def add_gradients(
     sums: ChannelSums,
     x: Activations,
     dy: Activations,
@@ -278,8 +294,12 @@ def _add_gradients(
     inv_std: TensorSpec,
     dgamma: TensorSpec,
     dbeta: TensorSpec,
+    before: Before | None = None,
 ) -> None:
-    """Add steps: both gradients, which `sums.totals` have in float64. x is shifted by its mean where that is large."""
+    """Add steps: both gradients, which `sums.totals` have in float64. x is shifted by its mean where that is large.
+
+    before: as of `ChannelSums.add`.
+    """
     images = sums.work
     is_far, is_near = (images.temporary((1,), "bool") for _ in range(2))
     spare, limit = (images.temporary(mean.shape, "float64") for _ in range(2))
@@ -299,17 +319,18 @@ def _add_gradients(
 
     images.call(choose, mean, inv_std, spare, limit, is_far, is_near)
     with images.only_if(is_near):
-        sums.add(x, dy)
+        sums.add(x, dy, before=before)
         images.call(centre, *sums.totals, mean, spare)
     with images.only_if(is_far):
-        sums.add(x, dy, sums.less(mean))
+        sums.add(x, dy, sums.less(mean), before)
     images.call(finish, *sums.totals, inv_std, dgamma, dbeta)
 
 
-def _columns(images: Images, tensor: TensorSpec, least: int = COLUMNS) -> Columns:
+def columns_of(images: Images, tensor: TensorSpec, least: int = COLUMNS) -> Columns:
+    """The matrix of a tensor, with so many columns at least."""
     return Columns(images, images.shape(tensor), images.axes == layouts.CHANNELS_LAST, least)
 
 
-def _fit(images: tuple[TensorSpec, ...], *vectors: TensorSpec) -> bool:
+def fit(images: tuple[TensorSpec, ...], *vectors: TensorSpec) -> bool:
     """Whether the library can take these activations and vectors of channels."""
     return layouts.are_floats(*images, *vectors) and Images.fit(*images) and all(lies(v, (0,)) for v in vectors)

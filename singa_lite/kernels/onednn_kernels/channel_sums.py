@@ -30,6 +30,9 @@ from singa_lite.kernels.routine import Temporary
 #: How a span of pixels is shifted before it is summed: its descriptor, and the links that each element goes through.
 Move = Callable[[Span], tuple[p.MemoryDesc, Sequence[Link]]]
 
+#: Adds steps for a span of pixels, primitives only.
+Before = Callable[[Span], None]
+
 #: Pieces that are added up in float32: the error grows with the square root of their number.
 _PIECES = 1 << 6
 
@@ -54,14 +57,19 @@ class ChannelSums:
         self._products, self._sums = (self.work.temporary((len(self._groups), line), "float32") for _ in range(2))
         self.totals = Totals(*(self.work.temporary((columns.channels,), "float64") for _ in range(2)))
 
-    def add(self, x: Activations, other: Activations | None = None, move: Move | None = None) -> None:
-        """Add the steps. other: None for x itself, shifted as it is; move: how x is shifted, None for not at all."""
+    def add(
+        self, x: Activations, other: Activations | None = None, move: Move | None = None, before: Before | None = None
+    ) -> None:
+        """Add the steps. other: None for x itself, shifted as it is; move: how x is shifted, None for not at all.
+
+        before: adds what is done with each span of pixels ahead of its sums, which find its results in the caches.
+        """
         self.work.call(_clear, self._products, self._sums)
         for index, pieces in enumerate(self._groups):
             if move is not None and other is None:
                 self._add_moments(index, pieces, x, move)
             else:
-                self._add_products(index, pieces, x, x if other is None else other, move or self._as_it_lies)
+                self._add_products(index, pieces, x, x if other is None else other, move or self._as_it_lies, before)
         self.work.call(self._add_up, self._products, self.totals.products)
         self.work.call(self._add_up, self._sums, self.totals.sums)
 
@@ -71,14 +79,29 @@ class ChannelSums:
         link = Link(a.SUBTRACT, columns.vector_desc, columns.vector(shift))
         return lambda span: (columns.part_desc(span.length), [link])
 
+    @property
+    def longest(self) -> int:
+        """Pixels of the longest span."""
+        return self._running.piece
+
     def _as_it_lies(self, span: Span) -> tuple[p.MemoryDesc, Sequence[Link]]:
         """The move that leaves x as it is."""
         return self.columns.part_desc(span.length), ()
 
-    def _add_products(self, index: int, pieces: Sequence[Span], x: Activations, other: Activations, move: Move) -> None:
+    def _add_products(
+        self,
+        index: int,
+        pieces: Sequence[Span],
+        x: Activations,
+        other: Activations,
+        move: Move,
+        before: Before | None = None,
+    ) -> None:
         """Add the steps of a group. The other tensor is summed right after its product, while it is in the caches."""
 
         def add(span: Span) -> None:
+            if before is not None:
+                before(span)
             desc, links = move(span)
             near = self.columns.near(x, span)
             other_near = near if other is x else self.columns.near(other, span)

@@ -39,6 +39,10 @@ class Columns:
         self.pixels = samples * height * width
         self.unit = _side_by_side(self.pixels, self.channels, least) if lie_last else height * width
 
+    def at_least(self, least: int) -> Columns:
+        """The matrix of the same images with so many columns at least."""
+        return Columns(self.work, self.shape, self.lie_last, least)
+
     def part(self, tensor: BufferView, span: Span) -> BufferView:
         """The buffer of these pixels of activations."""
         return self.work.part(tensor, span.start * self.channels, span.length * self.channels)

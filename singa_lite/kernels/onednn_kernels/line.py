@@ -98,15 +98,25 @@ class Steps(Routine):
         self.bound(target, target, least, a.MAXIMUM)
 
     def bound(self, target: BufferView, source: BufferView, bound: float, algorithm: int) -> None:
-        """target = the bound or source, by algorithm MINIMUM or MAXIMUM; NaN where source is NaN, 0.0 where it is -0.0.
-
-        Where one of two numbers is NaN, or both are zeros, the library takes the second, so the bound is made first.
-        """
-        number, no_sign = Eltwise(a.LINEAR, 1.0, bound), Eltwise(a.LINEAR, 1.0)
-        self.chain(target, source, Binary(a.LESS, source), number, Binary(algorithm, source), no_sign)
+        """As `add_bound`, over these tensors."""
+        add_bound(self, self.line, target, source, bound, algorithm)
 
     def _desc(self, operand: BufferView) -> p.MemoryDesc:
         return self.line if isinstance(operand, TensorSpec) else memory_descs.dense((1,))
+
+
+def add_bound(
+    steps: Routine, line: p.MemoryDesc, target: BufferView, source: BufferView, bound: float, algorithm: int
+) -> None:
+    """target = the bound or source, by algorithm MINIMUM or MAXIMUM; NaN where source is NaN, 0.0 where it is -0.0.
+
+    Where one of two numbers is NaN, or both are zeros, the library takes the second, so the bound is made first.
+    line: the descriptor of both.
+    """
+    number, no_sign = ("eltwise", a.LINEAR, 1.0, bound), ("eltwise", a.LINEAR, 1.0, 0.0)
+    post_ops = number, ("binary", algorithm, line), no_sign
+    made = Primitive("binary", a.LESS, line, line, line, post_ops=post_ops)
+    steps.run(made, {f.SRC: source, f.SRC_1: source, f.post_op(1): source, f.DST: target})
 
 
 class Line(Work):

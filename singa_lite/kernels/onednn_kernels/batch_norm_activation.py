@@ -1,0 +1,243 @@
+"""Batch normalization with the activation behind it, in one pass over activations each way.
+
+    forward:    x -> normalised and activated -> y
+    backward:   piece of x -> normalised, in the caches -> mask -> masked piece of dy -> dx, and its sums
+                x, masked dy, sums -> dx
+
+The mask is that of the forward direction, as pieces are normalised by the same arithmetic. So y is not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.onednn_kernels import algorithms as a
+from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import memory_descs
+from singa_lite.kernels.onednn_kernels.batch_norm import (
+    SHORT,
+    add_gradients,
+    add_scale,
+    add_statistics,
+    columns_of,
+    fit,
+    propagate,
+)
+from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
+from singa_lite.kernels.onednn_kernels.columns import Activations, Columns
+from singa_lite.kernels.onednn_kernels.images import Images
+from singa_lite.kernels.onednn_kernels.line import add_bound
+from singa_lite.kernels.onednn_kernels.normalized import Normalized
+from singa_lite.kernels.onednn_kernels.pitched import Span
+from singa_lite.kernels.onednn_kernels.primitive import MemoryDesc, Primitive
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
+
+#: The largest result of each activation.
+_LARGEST: dict[str, float | None] = {"relu": None, "relu6": 6.0}
+#: The derivatives by what goes into the activation, which at these is as good as what comes out of it.
+_DERIVATIVES = {"relu": (a.RELU_FROM_RESULT, 0.0, 0.0), "relu6": (a.CLIP_FROM_RESULT, 0.0, 6.0)}
+
+#: What is done in one go.
+FUSIONS = [(kernel, activation) for kernel in ("batch_norm", "batch_norm_derivative") for activation in _LARGEST]
+
+#: Elements that a piece lies off the start of its temporary, fewer than a vector register holds.
+_ASIDE = 4
+#: Elements of a piece that one primitive leaves in the caches for the next, there and back.
+_PIECE, _MASKED = 1 << 18, 1 << 16
+
+
+def batch_norm_activation(
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    running_mean: TensorSpec,
+    running_var: TensorSpec,
+    y: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    *,
+    momentum: float,
+    epsilon: float,
+    activation: str,
+) -> Routine | None:
+    """The statistics, then y by them."""
+    if not fit((x, y), gamma, beta, running_mean, running_var, mean, inv_std):
+        return None
+    images = Images(x, y)
+    source = images.source(x)
+    vectors = gamma, running_mean, running_var, mean, inv_std
+    scale = add_statistics(images, x, source, vectors, momentum, epsilon)
+    return _activated(images, source, y, (mean, scale, beta), inv_std, activation)
+
+
+def batch_normalize_activation(
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    y: TensorSpec,
+    *,
+    activation: str,
+) -> Routine | None:
+    """The last step of `batch_norm_activation`."""
+    if not fit((x, y), gamma, beta, mean, inv_std):
+        return None
+    images = Images(x, y)
+    scale = add_scale(images, gamma, inv_std)
+    return _activated(images, images.source(x), y, (mean, scale, beta), inv_std, activation)
+
+
+def _activated(
+    images: Images,
+    source: Activations,
+    y: TensorSpec,
+    vectors: tuple[BufferView, BufferView, BufferView],
+    inv_std: TensorSpec,
+    activation: str,
+) -> Images:
+    """Add steps: y = the activation of (source - mean) * scale + shift. vectors: mean, scale and shift, of channels.
+
+    What the primitive that normalises can do besides takes NaN for 0; where there may be any, the two are done one
+    after the other.
+    """
+    columns = columns_of(images, y, SHORT)
+    normalized = Normalized(columns, *vectors)
+    with images.written(y) as target:
+        whole = partial(_one_after_the_other, normalized, source, target, _LARGEST[activation])
+        if not columns.lie_last:
+            whole()
+            return images
+        calm, other = normalized.find_calm(inv_std)
+        with images.only_if(calm):
+            _at_once(normalized, source, target, _LARGEST[activation])
+        with images.only_if(other):
+            whole()
+    return images
+
+
+def _one_after_the_other(
+    normalized: Normalized, source: Activations, target: BufferView, largest: float | None
+) -> None:
+    """Add steps: the whole is normalised, then bounded, as the activation by itself does it."""
+    columns, work = normalized.columns, normalized.work
+    line = memory_descs.dense((columns.pixels * columns.channels,))
+    columns.each([source], target, lambda pixels, reads, target: normalized.add(pixels, reads[0], target))
+    with work.making():
+        if largest is not None:
+            add_bound(work, line, target, target, largest, a.MINIMUM)
+        add_bound(work, line, target, target, 0.0, a.MAXIMUM)
+
+
+def _at_once(normalized: Normalized, source: Activations, target: BufferView, largest: float | None) -> None:
+    """Add steps: normalised and rectified by one primitive; bounded above, if it must be, while in the caches."""
+    columns, work = normalized.columns, normalized.work
+    if largest is None:
+        columns.each([source], target, lambda pixels, reads, target: normalized.add(pixels, reads[0], target, True))
+        return
+
+    def bounded(line: MemoryDesc) -> Primitive:
+        forward = f.FORWARD_TRAINING, a.CLIP, line, line, 0.0, largest
+        return work.make("eltwise_forward", *forward)
+
+    bounds = _by_pixels(columns, bounded)
+
+    step = min(columns.pixels, max(1, _PIECE // columns.channels))
+    piece = _cached_piece(columns, step)
+
+    def add(span: Span) -> None:
+        rectified = columns.part(piece, Span(0, span.length))
+        normalized.add(span.length, columns.part(*columns.near(source, span)), rectified, rectify=True)
+        work.run(bounds(span.length), {f.SRC: rectified, f.DST: columns.part(target, span)})
+
+    starts = range(0, columns.pixels, step)
+    work.repeat([Span(start, min(step, columns.pixels - start)) for start in starts], add)
+
+
+def _cached_piece(columns: Columns, pixels: int) -> BufferView:
+    """A temporary of so many pixels, which stays in the caches when the library writes it.
+
+    To what lies at a multiple of its vectors' length it writes past the caches: this one does not.
+    """
+    size = pixels * columns.channels
+    return columns.work.temporary((size + _ASIDE,), "float32").part(_ASIDE, size, "float32")
+
+
+def _by_pixels(columns: Columns, make: Callable[[MemoryDesc], Primitive]) -> Callable[[int], Primitive]:
+    """What gives the primitive for so many pixels taken as a line of elements; each is made once."""
+    made: dict[int, Primitive] = {}
+
+    def give(pixels: int) -> Primitive:
+        if pixels not in made:
+            made[pixels] = make(memory_descs.dense((pixels * columns.channels,)))
+        return made[pixels]
+
+    return give
+
+
+def batch_norm_activation_derivative(
+    dy: TensorSpec,
+    x: TensorSpec,
+    gamma: TensorSpec,
+    beta: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    dx: TensorSpec,
+    dgamma: TensorSpec,
+    dbeta: TensorSpec,
+    *,
+    activation: str,
+) -> Routine | None:
+    """The sums of masked dy, which goes into dx, then dx from them as without an activation."""
+    if not fit((dy, x, dx), gamma, beta, mean, inv_std, dgamma, dbeta):
+        return None
+    images = Images(dy, x, dx)
+    sums = ChannelSums(columns_of(images, x))
+    source, derivative = images.source(x), images.source(dy)
+    normalized = Normalized(sums.columns, mean, add_scale(images, gamma, inv_std), beta)
+    with images.written(dx) as target:
+        mask = _mask(sums, normalized, source, derivative, target, activation)
+        add_gradients(sums, source, target, mean, inv_std, dgamma, dbeta, mask)
+        propagate(sums, source, target, target, (gamma, mean, inv_std))
+    return images
+
+
+def _mask(
+    sums: ChannelSums,
+    normalized: Normalized,
+    source: Activations,
+    derivative: Activations,
+    target: BufferView,
+    activation: str,
+) -> Callable[[Span], None]:
+    """What adds steps for a span: the source is normalised, and the activation's derivative goes into the target."""
+    columns, work = sums.columns, sums.work
+    step = sums.longest
+    if columns.lie_last:  # in C order images stay whole
+        step = min(step, max(1, _MASKED // columns.channels))
+    piece = _cached_piece(columns, step)
+    algorithm, alpha, beta = _DERIVATIVES[activation]
+
+    def masked(line: MemoryDesc) -> Primitive:
+        forward = work.make("eltwise_forward", f.FORWARD_TRAINING, algorithm, line, line, alpha, beta)
+        return work.make("eltwise_backward", algorithm, line, line, line, alpha, beta, forward=forward)
+
+    masks = _by_pixels(columns, masked)
+
+    def add(span: Span) -> None:
+        for start in range(span.start, span.start + span.length, step):
+            add_some(Span(start, min(step, span.start + span.length - start)))
+
+    def add_some(span: Span) -> None:
+        y = columns.part(piece, Span(0, span.length))
+        normalized.add(span.length, columns.part(*columns.near(source, span)), y)
+        operands = {
+            f.DST: y,
+            f.DIFF_DST: columns.part(*columns.near(derivative, span)),
+            f.DIFF_SRC: columns.part(target, span),
+        }
+        work.run(masks(span.length), operands)
+
+    return add
