@@ -33,6 +33,8 @@ from singa_lite.passes.time_model import seconds
 #: From one rung of the ladder of limits to the next, and how many rungs below a limit are looked at.
 RUNG = 0.97
 RUNGS = 1
+#: Candidates of a program for which there is time to look at rungs too.
+MOST_WITH_RUNGS = 200
 #: Even cuts that cost so many times as much as what was found are no start.
 WORTH = 4
 #: One of so many values is kept by even cuts, in one level, or in two of its square and itself.
@@ -103,7 +105,7 @@ class Search:
         rung = 0
         while (nbytes := int(self.free.floor * RUNG**rung)) > limit and nbytes > 0:
             rung += 1
-        rungs = range(rung, rung + (RUNGS if self._at_once == 1 else 0))
+        rungs = range(rung, rung + (RUNGS if len(self._repeater.candidates) <= MOST_WITH_RUNGS else 0))
         found = [self._solved(limit), *(self._rung(one) for one in rungs)]
         fitting = [choice for choice in found if choice is not None]
         if not fitting:

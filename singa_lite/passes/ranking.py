@@ -53,7 +53,8 @@ class Ranking:
         """Of each candidate: its bytes, as often as a step or an insert of its gap has more live bytes than `limit`."""
         over = self._sketch.over(limit)
         sums = np.concatenate(([0], np.cumsum(over)))
-        return self._sizes * np.maximum(sums[self._behind] - sums[self._before + 1], 0)
+        freed: np.ndarray = self._sizes * np.maximum(sums[self._behind] - sums[self._before + 1], 0)
+        return freed
 
     def _cost(self, block: int) -> int:
         of, now = self._of, self._of.candidates[block].behind

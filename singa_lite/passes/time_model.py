@@ -65,7 +65,8 @@ def multiply_adds(kernel: str, operands: Sequence[Shaped | None], settings: Sett
     weight, y = named.get("weight") or named.get("dweight"), named.get("dy") or named.get("y")
     if weight is None or y is None:
         return 0
-    return prod(y.shape) * (prod(weight.shape[1:]) if signature.facts.multiplies == "patches" else weight.shape[0])
+    each = prod(weight.shape[1:]) if signature.facts.multiplies == "patches" else weight.shape[0]
+    return int(prod(y.shape) * each)
 
 
 def _passes(instruction: Instruction) -> float:
