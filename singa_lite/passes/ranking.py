@@ -57,17 +57,8 @@ class Ranking:
         return freed
 
     def _cost(self, block: int) -> int:
-        of, now = self._of, self._of.candidates[block].behind
-        needed, left, seen = set[int](), [block], {block}
-        while left:
-            for step in of.writers[left.pop()]:
-                if step in needed:
-                    continue
-                needed.add(step)
-                for other in of.needs[step]:
-                    if other not in seen and (other in of.written[step] or self._is_absent(other, block, now)):
-                        seen.add(other)
-                        left.append(other)
+        now = self._of.candidates[block].behind
+        needed = self._of.chain([block], lambda other: self._is_absent(other, block, now))
         return sum(self._sketch.costs[step] for step in needed)
 
     def _is_absent(self, other: int, block: int, now: int) -> bool:

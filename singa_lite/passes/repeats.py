@@ -12,7 +12,7 @@ here each value is chosen for itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -115,3 +115,18 @@ class Repeater:
         read = {o.block for o in repeat.reads if o.block not in written or o.block not in whole}
         later = (w for block in read for w in self.writers[block] if w > step or (w == step and block in written))
         return min(later, default=len(self.program.instructions))
+
+    def chain(self, blocks: Iterable[int], is_absent: Callable[[int], bool]) -> set[int]:
+        """The steps to repeat so that these blocks are there. is_absent: of a block that one of them reads."""
+        needed, left = set[int](), [*blocks]
+        seen = set(left)
+        while left:
+            for step in self.writers[left.pop()]:
+                if step in needed:
+                    continue
+                needed.add(step)
+                for block in self.needs[step]:
+                    if block not in seen and (block in self.written[step] or is_absent(block)):
+                        seen.add(block)
+                        left.append(block)
+        return needed

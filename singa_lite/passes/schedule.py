@@ -132,28 +132,13 @@ class Schedule:
         wanted = self.wanted(step)
         if not wanted:
             return NOTHING
-        needed = self.chain(wanted, step)
+        needed = self.of.chain(wanted, lambda block: self._is_absent(block, step))
         valid_until = self.of.valid_until
         if not all(one < step <= valid_until[one] for one in needed):
             return None
         written = {block for one in needed for block in self.of.written[one]}
         whole = {block for block in written if needed.issuperset(self.of.writers[block])}
         return Insert(tuple(sorted(needed)), frozenset(whole))
-
-    def chain(self, blocks: Iterable[int], now: int) -> set[int]:
-        """The steps to repeat so that these blocks are there at step `now`."""
-        of, needed, left = self.of, set[int](), [*blocks]
-        seen = set(left)
-        while left:
-            for step in of.writers[left.pop()]:
-                if step in needed:
-                    continue
-                needed.add(step)
-                for block in of.needs[step]:
-                    if block not in seen and (self._is_absent(block, now) or block in of.written[step]):
-                        seen.add(block)
-                        left.append(block)
-        return needed
 
     def _is_absent(self, block: int, now: int) -> bool:
         last = self.of.passing.get(block)
