@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol, TypeVar
 
-from singa_lite.budget_curve import bisected
+from singa_lite.budget_curve import Point, bisected, curve
 from singa_lite.budget_error import BudgetError
 from singa_lite.errors import ShapeError
 from singa_lite.graph import Graph
+from singa_lite.memory.bound import Bound
 from singa_lite.memory.pool import SEGMENT_BYTES
 from singa_lite.memory.total import overhead
 from singa_lite.memory_plan import MemoryPlan
@@ -66,6 +67,26 @@ class BatchPlanner:
         plan, scratch, bound = self._record(
             "train", size, lambda graph: (graph.memory_plan, graph.scratch_bytes(), graph.bound), budget
         )
+        return self._whole(plan, scratch, bound, size, budget)
+
+    def curve(self, size: int) -> list[Point]:
+        """(total bytes, estimated slowdown) of the plans of falling budgets, all made of one record; see `curve`."""
+
+        def ask(graph: Graph) -> list[Point]:
+            scratch = graph.scratch_bytes()
+
+            def within(budget: int | None) -> MemoryPlan:
+                bound = None if budget is None else Bound(budget)
+                return self._whole(graph.plan_within(bound), scratch, bound, size, budget)
+
+            return curve(within)
+
+        return self._record("train", size, ask)
+
+    def _whole(
+        self, plan: MemoryPlan, scratch: list[int], bound: Bound | None, size: int, budget: int | None
+    ) -> MemoryPlan:
+        """The plan with all that `fit` does beside. scratch: of its operations; bound: of its budget."""
         most = None if bound is None else bound.arena(plan.held_blocks, self._alignment)
         beside = self._beside(size, plan.arena_bytes, scratch, most)
         if most is not None and beside["evaluation"] > most:

@@ -16,7 +16,7 @@ from singa_lite.memory_plan import MemoryPlan, Row
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
 from singa_lite.operation import Role
-from singa_lite.passes.lower import LimitError, Placed, lower, prove, unshared
+from singa_lite.passes.lower import LimitError, Lowering, Placed, lower, prove, unshared
 from singa_lite.passes.pipeline import rewriting, through
 from singa_lite.passes.program import Program
 from singa_lite.passes.target import Target
@@ -52,6 +52,8 @@ class Graph(Record):
         #: Called before each run: whoever fills the inputs raises there if they are not filled.
         self.check_inputs: Callable[[], None] | None = None
         self._placed: dict[str, Placed] = {}
+        #: While the recorded order is asked for plans: what these share.
+        self._lowering: Lowering | None = None
         self._executables: dict[str, Executable] = {}
 
     # ---- planning
@@ -69,6 +71,13 @@ class Graph(Record):
         """As `memory_plan`, but without exact search: the real arena lies between the floor and this one."""
         return self._plan_of(self._placed.get("recorded") or self._lowered("recorded", search=False))
 
+    def plan_within(self, bound: Bound | None) -> MemoryPlan:
+        """The plan that a graph of this bound would have, whatever its own is. Many may be asked, one after the other.
+
+        BudgetError where none is found. What they share is kept until `let_go`, or until the graph is to run.
+        """
+        return self._plan_of(self._lowered("recorded", bound=bound))
+
     def _plan_of(self, placed: Placed) -> MemoryPlan:
         rows = [
             Row(self._name(number), block.layer, self.role(number), block.nbytes, number)
@@ -80,7 +89,8 @@ class Graph(Record):
     def scratch_bytes(self) -> list[int]:
         """Of each operation, as it would run in the recorded order; nothing is placed for it."""
         self._check_whole()
-        rewritten = through(self._recorded(), rewriting(self.fuse))
+        known = self._lowering
+        rewritten = through(self._recorded(), rewriting(self.fuse)) if known is None else known.rewritten
         return [instruction.scratch_bytes for instruction in rewritten.instructions]
 
     def _made_rows(self, placed: Placed) -> list[Row]:
@@ -100,15 +110,16 @@ class Graph(Record):
         if order not in ORDERS:
             raise ValueError(f"order: wanted one of {ORDERS}, received {order!r}")
         if order not in self._placed:
-            self._placed[order] = self._lowered(order)
+            self._placed[order] = self._lowered(order, bound=self.bound)
         return self._placed[order]
 
-    def _lowered(self, order: str, search: bool = True) -> Placed:
+    def _lowered(self, order: str, search: bool = True, bound: Bound | None = None) -> Placed:
+        """bound: which the plan keeps; never without exact search."""
         self._check_whole()
         if not self._placed:
             self._hold_outputs()
         self._check_written()
-        asked_for = self.bound is not None and not self.bound.device
+        asked_for = bound is not None and not bound.device
         if os.environ.get("SINGA_LITE_PLAN", "") == "off":
             if asked_for:
                 raise PlanError("memory_budget: wanted a plan, received SINGA_LITE_PLAN=off, bytes for every block")
@@ -117,15 +128,20 @@ class Graph(Record):
             raise PlanError(
                 "run(order='dependencies'): wanted no memory_budget, as values that are made again need one order"
             )
-        if order == "dependencies" or not search or self.bound is None:
-            return lower(self._recorded(), fuse=self.fuse, parallel=order == "dependencies", search=search)
-        return self._within(self.bound)
+        if order == "dependencies":
+            return lower(self._recorded(), fuse=self.fuse, parallel=True)
+        return self._lower().within(None, search) if bound is None else self._within(bound)
+
+    def _lower(self) -> Lowering:
+        if self._lowering is None:
+            self._lowering = Lowering(self._recorded(), fuse=self.fuse)
+        return self._lowering
 
     def _within(self, bound: Bound) -> Placed:
         """A plan within the bound. BudgetError where none is found."""
         held, alignment = self._held(), self.device.runtime.alignment
         try:
-            return lower(self._recorded(bound.arena(held, alignment)), fuse=self.fuse)
+            return self._lower().within(bound.arena(held, alignment))
         except LimitError as error:
             if bound.may_hold(held, error.least.arena_bytes, alignment):  # what the pool adds is an estimate
                 return error.least
@@ -147,15 +163,16 @@ class Graph(Record):
 
     def let_go(self) -> None:
         """Hold no block any more, as the step is not to run: the graph itself may live until garbage is collected."""
+        self._lowering = None
         for block in self.blocks:
             block.held = None
         self._fresh.clear()
 
-    def _recorded(self, limit: int | None = None) -> Program:
-        """The record as a program for the device. limit: bytes of the arena at most."""
+    def _recorded(self) -> Program:
+        """The record as a program for the device."""
         runtime = self.device.runtime
-        link = runtime.link if self.arena.offload and limit is not None else None
-        return self._program(Target.of(self.device.kernels, runtime.alignment, limit, link))
+        link = runtime.link if self.arena.offload else None
+        return self._program(Target.of(self.device.kernels, runtime.alignment, link=link))
 
     # ---- running
 
@@ -197,6 +214,7 @@ class Graph(Record):
             raise GraphError("run: wanted no recording on this device meanwhile; run the graph before or after it")
         if order not in self._executables:
             placed = self._place(order)
+            self._lowering = None
             prove(placed)
             for block in self._fresh.values():
                 if block.memory is None:

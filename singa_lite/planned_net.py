@@ -5,7 +5,6 @@ from __future__ import annotations
 from numpy.typing import DTypeLike
 
 from singa_lite.batch_plan import BatchPlanner
-from singa_lite.budget_curve import curve
 from singa_lite.budget_error import BudgetError
 from singa_lite.checks import at_least_zero, flag, whole
 from singa_lite.errors import GraphError
@@ -91,12 +90,11 @@ class PlannedNet(WalkedNet):
         """What less memory costs: (total bytes, estimated slowdown), from the free plan down to the least found.
 
         At most twenty points; bytes fall, the slowdown never does. It is the time of what is computed again as a share
-        of the step's, by a rule (`plan_batch`). Nothing runs; each point takes as long as a plan. The budget that the
+        of the step's, by a rule (`plan_batch`). Nothing runs; each point takes as long as a search. The budget that the
         net was compiled with and its device's limit do not matter.
         """
         size = checked.batch_size("budget_curve", batch_size)
-        planner = self._planner("budget_curve", None)
-        return curve(lambda budget: planner.plan(size, budget))
+        return self._planner("budget_curve", None).curve(size)
 
     def largest_batch(self, nbytes: int | str, extra_time: float = 0.0, *, samples: int | None = None) -> int:
         """The most samples for which what `fit` takes fits into `nbytes`, all counted; predicted, nothing is tried.

@@ -19,6 +19,7 @@ by values, exactly or nearly so, in minutes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -56,6 +57,9 @@ MOST_TURNS = 3
 #: Rounded costs are whole picoseconds, which sum up to the same in any order.
 SECOND = 1e12
 
+#: All levels.
+EVERY = (KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT)
+
 #: Of what can be done again, the seconds.
 Cost = Callable[[Instruction], float]
 Levels = dict[int, int]
@@ -69,13 +73,31 @@ class Choice(NamedTuple):
     levels: Levels
 
 
-def within_limit(program: Program) -> Program:
+class Searches:
+    """The search of a program that is asked for several limits, kept meanwhile; any other program gets its own.
+
+    program: the one, whatever its limit is.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def of(self, program: Program) -> Search:
+        """The search of a program, kept if it has the same instructions."""
+        return self._kept if program.instructions is self._program.instructions else Search(program)
+
+    @cached_property
+    def _kept(self) -> Search:
+        return Search(self._program)
+
+
+def within_limit(program: Program, searches: Searches | None = None) -> Program:
     """The program with so many repeats that its live bytes stay within the target's limit, or as near as was found."""
     limit = program.target.limit
     if limit is None or floor(in_place(program)) <= limit:
         return program
-    search = Search(program)
-    return search.program(search.within(limit).levels)
+    search = (searches or Searches(program)).of(program)
+    return replace(search.program(search.within(limit).levels), target=program.target)
 
 
 def _by_time(choice: Choice) -> tuple[float, int]:
@@ -224,13 +246,15 @@ class Search:
         turns = turns if turns >= 0 else MOST_TURNS * len(self._repeater.candidates) // self._at_once
         while sketch.floor > limit:
             groups = list(self._groups(limit, widths, {but}, strikes))
-            if not groups or turns == 0:
+            if turns == 0:
                 return False
             turns -= 1
             best = self._best_of(groups, limit, bound, strikes)
+            if not groups and bound is None:
+                best = self._best_of(self._otherwise(), limit, bound, {})
             if best is not None:
                 self._tried(best)
-            elif bound is not None:
+            elif bound is not None or not groups:
                 return False
         return True
 
@@ -246,6 +270,14 @@ class Search:
                 group = ranked[at * self._at_once : (at + 1) * self._at_once]
                 groups += [dict.fromkeys(group, level)] if group else []
         return groups
+
+    def _otherwise(self) -> list[Levels]:
+        """What is left to try where nothing more can be dropped: each dropped value is held otherwise, or kept.
+
+        To make a long chain again takes many bytes at once, and a value that is kept cuts it.
+        """
+        now = self._sketch.levels if self._at_once == 1 else {}
+        return [{b: level} for b, of in sorted(now.items()) for level in EVERY if level != of]
 
     def _best_of(
         self, groups: Sequence[Levels], limit: int, bound: int | None, strikes: dict[tuple[int, int], int]

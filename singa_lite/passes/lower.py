@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from singa_lite.memory.check import check
 from singa_lite.memory.planner import plan
 from singa_lite.memory.problem import Plan, PlanError
+from singa_lite.passes.budget import Searches
 from singa_lite.passes.parallel import conflicts
-from singa_lite.passes.pipeline import planning, rewriting, through
+from singa_lite.passes.pipeline import parted, planning, rewriting, searching, through
 from singa_lite.passes.program import Program, floor, host_requests, requests
 from singa_lite.passes.read_from import check_reads
 
@@ -102,30 +103,72 @@ def lower(recorded: Program, *, fuse: bool = True, parallel: bool = False, searc
     """
     if parallel and recorded.target.limit is not None:
         raise PlanError("a plan for any order of running: wanted no limit of the arena, whose repeats want one order")
-    with _collector_paused():
-        return _within(recorded, fuse, parallel, search)
+    return Lowering(recorded, fuse=fuse, parallel=parallel).within(recorded.target.limit, search)
 
 
-def _within(recorded: Program, fuse: bool, parallel: bool, search: bool) -> Placed:
-    """A placement may miss the floor by some bytes: then the passes are given as many less."""
-    limit = recorded.target.limit
-    if limit is None:
-        return _lower(recorded, fuse, parallel, search)
-    aim = limit
-    for _ in range(MOST_LIMITS):
-        placed = _lower(_limited(recorded, aim), fuse, parallel, search)
-        if placed.arena_bytes <= limit:
-            return placed
-        if placed.plan.floor > aim:
-            break
-        aim -= placed.arena_bytes - limit
-    least = _lower(_limited(recorded, 0), fuse, parallel, search)
-    if least.arena_bytes <= limit:
-        return least
-    raise LimitError(limit, least)
+class Lowering:
+    """What a record is lowered by, for one limit of its arena after the other; each gives what `lower` gives for it.
+
+    What does not depend on the limit is done once, and what was searched for is remembered, as long as this lives.
+    """
+
+    def __init__(self, recorded: Program, *, fuse: bool = True, parallel: bool = False) -> None:
+        start = time.perf_counter()
+        self._recorded = recorded
+        self._parallel = parallel
+        self._gains: dict[str, int] = {}
+        shared, limited = parted(parallel)
+        with _collector_paused():
+            self.rewritten = through(recorded, rewriting(fuse), self._gains)
+            self._program = through(self.rewritten, shared, self._gains)
+        self._limited = searching(limited, Searches(self._program))
+        self._least: dict[bool, Placed] = {}
+        self._seconds = time.perf_counter() - start
+
+    def within(self, limit: int | None, search: bool = True) -> Placed:
+        """The plan of an arena of at most `limit` bytes; None: of as many as it takes. LimitError as for `lower`."""
+        with _collector_paused():
+            return self._placed(None, search) if limit is None else self._within(limit, search)
+
+    def _within(self, limit: int, search: bool) -> Placed:
+        """A placement may miss the floor by some bytes: then the passes are given as many less."""
+        aim = limit
+        for _ in range(MOST_LIMITS):
+            placed = self._placed(aim, search)
+            if placed.arena_bytes <= limit:
+                return placed
+            if placed.plan.floor > aim:
+                break
+            aim -= placed.arena_bytes - limit
+        if search not in self._least:
+            self._least[search] = self._placed(0, search)
+        if self._least[search].arena_bytes <= limit:
+            return self._least[search]
+        raise LimitError(limit, self._least[search])
+
+    def _placed(self, limit: int | None, search: bool) -> Placed:
+        """The plan of what the passes make of a limit, whether the arena keeps it or not."""
+        gains = dict(self._gains)
+        start = time.perf_counter()
+        program = through(_limited(self._program, limit), self._limited, gains)
+        passed = time.perf_counter()
+        wanted = requests(program)
+        pairs = conflicts(program, wanted) if self._parallel else None
+        nodes = min(MOST_NODES, NODES_TIMES_BLOCKS // max(1, len(wanted))) if search else 0
+        placed = plan(wanted, seconds=MOST_SECONDS, nodes=nodes, conflicts=pairs)
+        on_host = host_requests(program)
+        host = plan(on_host, nodes=0)
+        planned = time.perf_counter()
+        check(wanted, placed.offsets, placed.arena, conflicts=pairs)
+        check(on_host, host.offsets, host.arena)
+        checked = time.perf_counter()
+        seconds = {"passes": self._seconds + passed - start, "placement": planned - passed, "check": checked - planned}
+        return Placed.of(self._recorded, self.rewritten, program, placed, gains, seconds, host)
 
 
-def _limited(program: Program, limit: int) -> Program:
+def _limited(program: Program, limit: int | None) -> Program:
+    if program.target.limit == limit:
+        return program
     return replace(program, target=replace(program.target, limit=limit))
 
 
@@ -139,26 +182,6 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def _lower(recorded: Program, fuse: bool, parallel: bool, search: bool) -> Placed:
-    gains: dict[str, int] = {}
-    rewritten = through(recorded, rewriting(fuse), gains)
-    start = time.perf_counter()
-    program = through(rewritten, planning(parallel), gains)
-    passed = time.perf_counter()
-    wanted = requests(program)
-    pairs = conflicts(program, wanted) if parallel else None
-    nodes = min(MOST_NODES, NODES_TIMES_BLOCKS // max(1, len(wanted))) if search else 0
-    placed = plan(wanted, seconds=MOST_SECONDS, nodes=nodes, conflicts=pairs)
-    on_host = host_requests(program)
-    host = plan(on_host, nodes=0)
-    planned = time.perf_counter()
-    check(wanted, placed.offsets, placed.arena, conflicts=pairs)
-    check(on_host, host.offsets, host.arena)
-    checked = time.perf_counter()
-    seconds = {"passes": passed - start, "placement": planned - passed, "check": checked - planned}
-    return Placed.of(recorded, rewritten, program, placed, gains, seconds, host)
 
 
 def prove(placed: Placed) -> None:

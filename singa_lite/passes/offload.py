@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
-from singa_lite.passes.budget import within_limit
+from singa_lite.passes.budget import Searches, within_limit
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.program import Program, floor, live_bytes
 from singa_lite.passes.time_model import seconds
@@ -28,15 +28,18 @@ TRIALS = 60
 Cost = tuple[int, float]
 
 
-def offloaded(program: Program) -> Program:
-    """The program with the copies that keep it within the target's limit in the least time, with repeats or without."""
+def offloaded(program: Program, searches: Searches | None = None) -> Program:
+    """The program with the copies that keep it within the target's limit in the least time, with repeats or without.
+
+    searches: for repeats, which remember what was found for other limits.
+    """
     limit, link = program.target.limit, program.target.link
     if limit is None or link is None or floor(in_place(program)) <= limit:
         return program
     costs: dict[tuple[Offload, ...], Cost] = {}
     for offloads in _candidates(_Choice(Timetable(program, link), limit)):
         if offloads not in costs:
-            costs[offloads] = _cost(rewritten(program, offloads), limit)
+            costs[offloads] = _cost(rewritten(program, offloads), limit, searches)
         if costs[offloads] == (0, 0.0):
             break
     cheapest = min(costs, key=costs.__getitem__)
@@ -54,8 +57,8 @@ def _candidates(choice: _Choice) -> Iterator[tuple[Offload, ...]]:
         yield _Choice(choice.table, choice.limit, may_hide=False).made(lambda block: True)
 
 
-def _cost(candidate: Program, limit: int) -> Cost:
-    done = within_limit(candidate)
+def _cost(candidate: Program, limit: int, searches: Searches | None) -> Cost:
+    done = within_limit(candidate, searches)
     repeats = sum(seconds(i) for i in done.instructions if i.repeats is not None)
     return max(0, floor(in_place(done)) - limit), waiting(candidate) + repeats
 

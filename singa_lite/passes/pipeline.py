@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
-from singa_lite.passes.budget import within_limit
+from singa_lite.passes.budget import Searches, within_limit
 from singa_lite.passes.concat import assembled_in_place
 from singa_lite.passes.dead import without_dead
 from singa_lite.passes.fuse import fused
@@ -30,14 +31,16 @@ class Pass(NamedTuple):
     """A step of the pipeline. brings: what is better behind it.
 
     rewrites: whether it replaces recorded calls by others. parallel: True where only those plans go through it whose
-    instructions may run at the same time, False where only the others do, None where all do.
+    instructions may run at the same time, False where only the others do, None where all do. limited: whether it goes
+    by the target's limit; it then takes `Searches` too, which remember what was found for other limits.
     """
 
     name: str
-    run: Callable[[Program], Program]
+    run: Callable[..., Program]
     brings: str
     rewrites: bool = False
     parallel: bool | None = None
+    limited: bool = False
 
 
 #: In this order. Those that rewrite stand first.
@@ -51,8 +54,10 @@ PASSES = (
     Pass("concat", assembled_in_place, "producers write straight into their piece of a concatenation"),
     Pass("waves", in_waves, "what may run at the same time stands together", parallel=True),
     Pass("order", in_least_order, "the order of lowest floor, of several", parallel=False),
-    Pass("offload", offloaded, "values go to host memory and come back, where the arena is limited", parallel=False),
-    Pass("repeat", within_limit, "values are dropped and made again, where the arena is limited", parallel=False),
+    Pass(
+        "offload", offloaded, "values go to host memory and come back, where the arena is limited", False, False, True
+    ),
+    Pass("repeat", within_limit, "values are dropped and made again, where the arena is limited", False, False, True),
     Pass("improve", improved, "single instructions leave the peak", parallel=False),
     Pass("in_place", in_place, "outputs are written over inputs that die there", parallel=False),
 )
@@ -66,6 +71,18 @@ def rewriting(fuse: bool = True) -> list[Pass]:
 def planning(parallel: bool = False) -> list[Pass]:
     """The passes that move, order and leave out what the others have left. parallel: for which plans."""
     return [one for one in _switched_on() if not one.rewrites and one.parallel in (None, parallel)]
+
+
+def parted(parallel: bool = False) -> tuple[list[Pass], list[Pass]]:
+    """Of `planning`, those whose result is the same for any limit, and the others: from the first limited one on."""
+    passes = planning(parallel)
+    at = next((at for at, one in enumerate(passes) if one.limited), len(passes))
+    return passes[:at], passes[at:]
+
+
+def searching(passes: Iterable[Pass], searches: Searches) -> list[Pass]:
+    """The same passes, where the limited ones go by these searches."""
+    return [one._replace(run=partial(one.run, searches=searches)) if one.limited else one for one in passes]
 
 
 def through(program: Program, passes: Iterable[Pass], gains: dict[str, int] | None = None) -> Program:
