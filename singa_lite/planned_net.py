@@ -74,8 +74,9 @@ class PlannedNet(WalkedNet):
         there will be, if it is known: the last batch then has `samples % batch_size`. Not counted: what `predict`
         returns, and the batch that is taken from the data on the host. memory_budget: as for `compile`, whose it is by
         default, or the device's limit; `plan.recomputed`, `plan.extra_flops` and `plan.estimated_slowdown` say what it
-        costs. PlanError names the least total that was found, where the budget is below it, and what would help.
-        ValueError for no batch size; ShapeError for one whose tensors have more bytes than can be counted.
+        costs. Where a plan needs repeats and compile was given budget_profile=True, single calls do run for it, over
+        scratch bytes. PlanError names the least total that was found, where the budget is below it, and what would
+        help. ValueError for no batch size; ShapeError for one whose tensors have more bytes than can be counted.
         """
         size = checked.batch_size("plan_batch", batch_size)
         budget = OWN if memory_budget is None else budget_size("plan_batch memory_budget", memory_budget)
@@ -91,8 +92,9 @@ class PlannedNet(WalkedNet):
         """What less memory costs: (total bytes, estimated slowdown), from the free plan down to the least found.
 
         At most twenty points; bytes fall, the slowdown never does. It is the time of what is computed again as a share
-        of the step's, by a rule (`plan_batch`). Nothing runs; each point takes as long as a plan. The budget that the
-        net was compiled with and its device's limit do not matter.
+        of the step's, by a rule (`plan_batch`). Nothing runs, but for single calls over scratch bytes where compile was
+        given budget_profile=True; each point takes as long as a plan. The budget that the net was compiled with and its
+        device's limit do not matter.
         """
         size = checked.batch_size("budget_curve", batch_size)
         planner = self._planner("budget_curve", None)

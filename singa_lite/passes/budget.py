@@ -18,17 +18,16 @@ by values, exactly or nearly so, in minutes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from singa_lite.operation import Instruction
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.program import Program, floor
 from singa_lite.passes.ranking import Ranking
 from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT, Repeater
 from singa_lite.passes.sketch import Mark, Sketch
-from singa_lite.passes.time_model import seconds
+from singa_lite.passes.time_model import Cost, seconds
 
 #: From one rung of the ladder of limits to the next, and how many rungs below a limit are looked at.
 RUNG = 0.97
@@ -56,8 +55,6 @@ MOST_TURNS = 3
 #: Rounded costs are whole picoseconds, which sum up to the same in any order.
 SECOND = 1e12
 
-#: Of what can be done again, the seconds.
-Cost = Callable[[Instruction], float]
 Levels = dict[int, int]
 
 
@@ -74,7 +71,7 @@ def within_limit(program: Program) -> Program:
     limit = program.target.limit
     if limit is None or floor(in_place(program)) <= limit:
         return program
-    search = Search(program)
+    search = Search(program, program.target.cost)
     return search.program(search.within(limit).levels)
 
 
