@@ -108,8 +108,9 @@ class PlannedNet(WalkedNet):
         share repeats may slow the step, as estimated (`plan.estimated_slowdown`): 0, nothing is repeated; 0.2 is a
         good choice where memory bounds the batch, and the net is then compiled with memory_budget=nbytes. Totals may
         fall where the batch grows, as kernels' scratch may: without repeats none of the 64 sizes beyond the answer
-        fits; with repeats it is sought by bisection. 0 if not even one sample fits. TypeError or ValueError for what is
-        no size, or no share of at least 0.
+        fits; with repeats it is sought by bisection, where compile(budget_profile=True) lets single calls of each size
+        run over scratch bytes. 0 if not even one sample fits. TypeError or ValueError for what is no size, or no share
+        of at least 0.
         """
         wanted = memory_size("largest_batch", nbytes)
         extra = at_least_zero("largest_batch extra_time", extra_time)
