@@ -63,6 +63,19 @@ class Arena(Unique):
         if placed.arena_bytes > self.nbytes:
             self.turn.run(self._grow, placed.arena_bytes)
 
+    def between_runs(self, nbytes: int) -> Block:
+        """Bytes for who has the turn and runs no program: the span, or others where it is too small.
+
+        It is given back for these, so that both are never there at a time; programs make room again when they next run.
+        """
+        self.settle()
+        if self.block is not None and self.nbytes >= nbytes:
+            return self.block
+        self.release()
+        self.block = None
+        self.device.pool.release_free()
+        return self.device.new_block(nbytes)
+
     def copying(self, run: Callable[[], object]) -> None:
         """Run a program. Where that ends early, its copies to host memory and back end before anything else runs."""
         self.settle()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 
 from singa_lite.array_types import DType
+from singa_lite.checks import flag
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.layer import Layer, Node
@@ -81,6 +82,27 @@ def budget(given: int | str | None, graph: bool, device: Device, where: str = "c
             f"{in_words(nbytes)}; without a memory_budget the limit is kept to"
         )
     return nbytes
+
+
+def profile(given: object, graph: bool, bound: int | None, device: Device, where: str = "compile") -> bool:
+    """Whether costs are to be measured. TypeError or ValueError for what is no flag, or where it would do nothing.
+
+    bound: the memory budget, or the device's limit.
+    """
+    if not flag(f"{where} budget_profile", given):
+        return False
+    if not graph:
+        raise ValueError(f"{where} budget_profile: wanted graph=True, as only recorded steps are planned")
+    if bound is None:
+        raise ValueError(
+            f"{where} budget_profile: wanted a memory_budget beside it, or a device with a limit, whose repeats it "
+            f"helps to choose, received none on device {device.name}"
+        )
+    if device.runtime.link.beside:
+        raise ValueError(
+            f"{where} budget_profile: wanted a CPU, whose calls can be timed one by one, received device {device.name}"
+        )
+    return True
 
 
 def _check_freeze(layers: Sequence[Layer], outputs: Sequence[str], freeze: str) -> None:

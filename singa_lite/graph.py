@@ -13,13 +13,15 @@ from singa_lite.errors import GraphError
 from singa_lite.memory.bound import Bound
 from singa_lite.memory.problem import PlanError
 from singa_lite.memory_plan import MemoryPlan, Row
+from singa_lite.operation import Instruction, Role
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
-from singa_lite.operation import Role
 from singa_lite.passes.lower import LimitError, Lowering, Placed, lower, prove, unshared
 from singa_lite.passes.pipeline import rewriting, through
 from singa_lite.passes.program import Program
+from singa_lite.passes.repeats import Repeater
 from singa_lite.passes.target import Target
+from singa_lite.passes.time_model import Cost, seconds
 from singa_lite.record import Record
 from singa_lite.reports.dot import to_dot
 from singa_lite.reports.profile import Profile, measure
@@ -49,6 +51,8 @@ class Graph(Record):
         self.arena = arena if arena is not None else Arena(device)
         #: What the step is planned within; None: as many bytes as it takes.
         self.bound = None if budget is None else Bound(budget)
+        #: Of its calls, by which repeats are chosen.
+        self.cost: Cost = seconds
         #: Called before each run: whoever fills the inputs raises there if they are not filled.
         self.check_inputs: Callable[[], None] | None = None
         self._placed: dict[str, Placed] = {}
@@ -92,6 +96,12 @@ class Graph(Record):
         known = self._lowering
         rewritten = through(self._recorded(), rewriting(self.fuse)) if known is None else known.rewritten
         return [instruction.scratch_bytes for instruction in rewritten.instructions]
+
+    def calls(self) -> list[Instruction]:
+        """What it may do, as it would run in the recorded order, and what would make results of it again."""
+        self._check_whole()
+        rewritten = through(self._recorded(), rewriting(self.fuse))
+        return [*rewritten.instructions, *Repeater(rewritten).repeats.values()]
 
     def _made_rows(self, placed: Placed) -> list[Row]:
         """The blocks that passes made."""
@@ -172,7 +182,7 @@ class Graph(Record):
         """The record as a program for the device."""
         runtime = self.device.runtime
         link = runtime.link if self.arena.offload else None
-        return self._program(Target.of(self.device.kernels, runtime.alignment, link=link))
+        return self._program(Target.of(self.device.kernels, runtime.alignment, link=link, cost=self.cost))
 
     # ---- running
 

@@ -12,7 +12,7 @@ from singa_lite.operation import Role
 from singa_lite.passes.lower import Placed
 from singa_lite.passes.program import host_requests, lifespans, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
-from singa_lite.passes.time_model import flops
+from singa_lite.passes.time_model import flops, told
 from singa_lite.passes.transfer_times import estimated_slowdown
 from singa_lite.placed_row import PlacedRow as PlacedRow
 from singa_lite.repeat_row import AGAIN, RepeatRow, repeat_rows
@@ -41,8 +41,9 @@ class MemoryPlan:
     of plans that `plan_batch` makes, which answer for `fit`. recomputed: how many operations are done again to stay
     within a memory budget; extra_flops: of the products among them; estimated_slowdown: the time that they add, and
     what the step waits for copies of offloaded values, as a share of that of all others, by a rule
-    (`passes/time_model.py`). offloaded: how many values are copied to host memory in a step, and back; offloaded_bytes:
-    their sum; host_bytes: of host memory, which no budget counts.
+    (`passes/time_model.py`) or, by `budget_profile`, as measured; costs: which of the two, in words. offloaded:
+    how many values are copied to host memory in a step, and back; offloaded_bytes: their sum; host_bytes: of host
+    memory, which no budget counts.
     """
 
     beside: Mapping[str, int] = MappingProxyType({})
@@ -63,6 +64,7 @@ class MemoryPlan:
         self.recomputed = len(repeats)
         self.extra_flops = sum(map(flops, repeats))
         self.estimated_slowdown = estimated_slowdown(placed.planned)
+        self.costs = told(placed.planned.target.cost)
         self.offloaded = len(placed.planned.host_sizes)
         self.offloaded_bytes = sum(placed.planned.host_sizes.values())
         self.host_bytes = placed.host_bytes
@@ -174,7 +176,7 @@ class MemoryPlan:
     def _repeated(self) -> str:
         return (
             f"{self.recomputed} operations, {self.extra_flops / 1e9:.2f} GFLOP, estimated "
-            f"{self.estimated_slowdown:.1%} of the step's time"
+            f"{self.estimated_slowdown:.1%} of the step's time ({self.costs})"
         )
 
     def _offloaded(self) -> str:

@@ -76,6 +76,8 @@ class FeedForwardNet(PlannedNet, Unique):
         to = devices.get(device)
         compile_checks.budget(self._steps.budget, self._steps.graph, to, "to_device")
         compile_checks.offload_place(trainer.steps.arena.offload, to)
+        bound = to.pool.limit if self._steps.budget is None else self._steps.budget
+        compile_checks.profile(self._steps.profiled, self._steps.graph, bound, to, "to_device")
         trainer.left_at = "(while the net was being moved to another device)"
         trainer.steps = trainer.steps.anew()  # recorded steps are bound to the old device
         for node in self.ordered():
@@ -101,6 +103,7 @@ class FeedForwardNet(PlannedNet, Unique):
         micro_batches: int = 1,
         state_dtype: str | None = None,
         offload: str | PathLike[str] | None = None,
+        budget_profile: bool = False,
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor.
 
@@ -122,6 +125,11 @@ class FeedForwardNet(PlannedNet, Unique):
         that has no name: seldom worth it, see docs/budget.md. No budget counts these bytes, `plan.host_bytes` says how
         many. OSError for a folder in which no file can be made, and at the first batch where its disk is full.
 
+        budget_profile: choose what is computed again by the seconds that each call takes here, in the place of a rule:
+        where a step does not fit as it is, each different call is measured by itself, over bytes of its own within the
+        budget, before its plan is made; results do not change. A plan then depends on what was measured, which is kept
+        until the next `compile`. For a CPU. ValueError without a budget or a device's limit, and without graph.
+
         micro_batches: in how many pieces each batch goes forward and back, as equal as can be; their gradients are
         added and applied once, so that activations are those of a piece, while the sums of all gradients live through
         the step. Equal to the whole batch's step to rounding, but for dropout's numbers; GraphError for layers that
@@ -141,7 +149,8 @@ class FeedForwardNet(PlannedNet, Unique):
         budget = compile_checks.budget(memory_budget, graph, self.device)
         bound = self.device.pool.limit if graph and budget is None else budget
         where = compile_checks.offload_of(offload, bound, self.device)
-        steps = Steps(self, graph, fuse, budget, optimizer, where)
+        profiled = compile_checks.profile(budget_profile, graph, bound, self.device)
+        steps = Steps(self, graph, fuse, budget, optimizer, where, profiled)
         optimizer.keep_state_as(state_dtype)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
         self.loss, self.metric, self.freeze, self.micro_batches = loss, metric, freeze, pieces

@@ -73,8 +73,9 @@ class PlannedNet(WalkedNet):
         there will be, if it is known: the last batch then has `samples % batch_size`. Not counted: what `predict`
         returns, and the batch that is taken from the data on the host. memory_budget: as for `compile`, whose it is by
         default, or the device's limit; `plan.recomputed`, `plan.extra_flops` and `plan.estimated_slowdown` say what it
-        costs. PlanError names the least total that was found, where the budget is below it, and what would help.
-        ValueError for no batch size; ShapeError for one whose tensors have more bytes than can be counted.
+        costs. Where a plan needs repeats and compile was given budget_profile=True, single calls do run for it, over
+        scratch bytes. PlanError names the least total that was found, where the budget is below it, and what would
+        help. ValueError for no batch size; ShapeError for one whose tensors have more bytes than can be counted.
         """
         size = checked.batch_size("plan_batch", batch_size)
         budget = OWN if memory_budget is None else budget_size("plan_batch memory_budget", memory_budget)
@@ -90,8 +91,9 @@ class PlannedNet(WalkedNet):
         """What less memory costs: (total bytes, estimated slowdown), from the free plan down to the least found.
 
         At most twenty points; bytes fall, the slowdown never does. It is the time of what is computed again as a share
-        of the step's, by a rule (`plan_batch`). Nothing runs; each point takes as long as a search. The budget that the
-        net was compiled with and its device's limit do not matter.
+        of the step's, by a rule (`plan_batch`). Nothing runs, but for single calls over scratch bytes where compile was
+        given budget_profile=True; each point takes as long as a search. The budget that the net was compiled with and its
+        device's limit do not matter.
         """
         size = checked.batch_size("budget_curve", batch_size)
         return self._planner("budget_curve", None).curve(size)
@@ -104,8 +106,9 @@ class PlannedNet(WalkedNet):
         share repeats may slow the step, as estimated (`plan.estimated_slowdown`): 0, nothing is repeated; 0.2 is a
         good choice where memory bounds the batch, and the net is then compiled with memory_budget=nbytes. Totals may
         fall where the batch grows, as kernels' scratch may: without repeats none of the 64 sizes beyond the answer
-        fits; with repeats it is sought by bisection. 0 if not even one sample fits. TypeError or ValueError for what is
-        no size, or no share of at least 0.
+        fits; with repeats it is sought by bisection, where compile(budget_profile=True) lets single calls of each size
+        run over scratch bytes. 0 if not even one sample fits. TypeError or ValueError for what is no size, or no share
+        of at least 0.
         """
         wanted = memory_size("largest_batch", nbytes)
         extra = at_least_zero("largest_batch extra_time", extra_time)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from singa_lite.operation import Instruction
 from singa_lite.passes.program import Program
-from singa_lite.passes.time_model import seconds
 
 #: The kind of blocks that repeats make, in the place of a phase.
 AGAIN = "again"
@@ -51,7 +50,7 @@ def repeat_rows(program: Program) -> list[RepeatRow]:
 
 def _row(program: Program, repeat: Instruction, step: int, of_step: int, gone: int) -> RepeatRow:
     nbytes = sum(program.sizes[block] for block in _made(program, repeat))
-    return RepeatRow(repeat.layer, repeat.kernel, step, of_step, gone, nbytes, seconds(repeat))
+    return RepeatRow(repeat.layer, repeat.kernel, step, of_step, gone, nbytes, program.target.cost(repeat))
 
 
 def _made(program: Program, instruction: Instruction) -> set[int]:

@@ -29,7 +29,7 @@ FLOORS = (
     ("placed_row", "record", "repeat_row", "step_device"),
     ("bound_transfers", "checked_launches", "reports"),
     ("arena", "memory_plan"),
-    ("budget_error",),
+    ("budget_error", "profiled_costs"),
     ("feed_buffer", "graph"),
     ("device",),
     ("ops",),

@@ -18,18 +18,17 @@ by values, exactly or nearly so, in minutes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
-from singa_lite.operation import Instruction
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.program import Program, floor
 from singa_lite.passes.ranking import Ranking
 from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT, Repeater
 from singa_lite.passes.sketch import Mark, Sketch
-from singa_lite.passes.time_model import seconds
+from singa_lite.passes.time_model import Cost, seconds
 
 #: From one rung of the ladder of limits to the next, and how many rungs below a limit are looked at.
 RUNG = 0.97
@@ -60,8 +59,6 @@ SECOND = 1e12
 #: All levels.
 EVERY = (KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT)
 
-#: Of what can be done again, the seconds.
-Cost = Callable[[Instruction], float]
 Levels = dict[int, int]
 
 
@@ -84,11 +81,11 @@ class Searches:
 
     def of(self, program: Program) -> Search:
         """The search of a program, kept if it has the same instructions."""
-        return self._kept if program.instructions is self._program.instructions else Search(program)
+        return self._kept if program.instructions is self._program.instructions else _search(program)
 
     @cached_property
     def _kept(self) -> Search:
-        return Search(self._program)
+        return _search(self._program)
 
 
 def within_limit(program: Program, searches: Searches | None = None) -> Program:
@@ -98,6 +95,10 @@ def within_limit(program: Program, searches: Searches | None = None) -> Program:
         return program
     search = (searches or Searches(program)).of(program)
     return replace(search.program(search.within(limit).levels), target=program.target)
+
+
+def _search(program: Program) -> Search:
+    return Search(program, program.target.cost)
 
 
 def _by_time(choice: Choice) -> tuple[float, int]:

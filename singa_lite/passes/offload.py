@@ -13,7 +13,6 @@ from itertools import accumulate
 from singa_lite.passes.budget import Searches, within_limit
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.program import Program, floor, live_bytes
-from singa_lite.passes.time_model import seconds
 from singa_lite.passes.transfer_times import waiting
 from singa_lite.passes.transfers import Offload, Timetable, rewritten
 
@@ -59,7 +58,7 @@ def _candidates(choice: _Choice) -> Iterator[tuple[Offload, ...]]:
 
 def _cost(candidate: Program, limit: int, searches: Searches | None) -> Cost:
     done = within_limit(candidate, searches)
-    repeats = sum(seconds(i) for i in done.instructions if i.repeats is not None)
+    repeats = sum(done.target.cost(i) for i in done.instructions if i.repeats is not None)
     return max(0, floor(in_place(done)) - limit), waiting(candidate) + repeats
 
 
@@ -75,7 +74,7 @@ class _Choice:
         self.writing: dict[int, float] = {}
         for instruction in self.program.instructions:
             for block in {operand.block for operand in instruction.writes}:
-                self.writing[block] = self.writing.get(block, 0.0) + seconds(instruction)
+                self.writing[block] = self.writing.get(block, 0.0) + self.program.target.cost(instruction)
 
     def is_cheap(self, block: int) -> bool:
         """Whether to wait for both copies takes less time than what wrote the value did."""

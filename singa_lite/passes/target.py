@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from singa_lite.kernels.kernel_set import KernelSet, Settings
 from singa_lite.operation import Instruction, Operand
+from singa_lite.passes.time_model import Cost, seconds
 from singa_lite.runtime.host_memory import Link
 
 #: Scratch bytes of a kernel for operands and settings, as `KernelSet.scratch_bytes`.
@@ -37,7 +38,7 @@ class Target:
     tile_bytes: of a large gradient that is made and applied at a time. alignment:
     bytes, which divides all offsets in the arena; by default a cache line, and the widest vector register.
     limit: bytes that the arena may have at most; None: as many as it takes. link: to host memory, where values may be
-    offloaded to it so that the limit holds; None: they may not.
+    offloaded to it so that the limit holds; None: they may not. cost: of what is done again, the seconds.
     """
 
     fusions: Collection[tuple[str, str]] = frozenset()
@@ -49,9 +50,17 @@ class Target:
     alignment: int = 64
     limit: int | None = None
     link: Link | None = None
+    cost: Cost = seconds
 
     @classmethod
-    def of(cls, kernels: KernelSet, alignment: int, limit: int | None = None, link: Link | None = None) -> Target:
+    def of(
+        cls,
+        kernels: KernelSet,
+        alignment: int,
+        limit: int | None = None,
+        link: Link | None = None,
+        cost: Cost = seconds,
+    ) -> Target:
         """That of a device with these kernels, whose arena has this alignment, and at most so many bytes."""
         return cls(
             kernels.fusions,
@@ -63,6 +72,7 @@ class Target:
             alignment,
             limit,
             link,
+            cost,
         )
 
     def call(

@@ -7,9 +7,9 @@ with oneDNN's kernels; only their ratios decide which repeats are chosen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Settings
@@ -29,6 +29,18 @@ PASSES = {"normalization": 4.0, "fused": 4.0, "pooling": 4.0, "reduction": 4.0, 
 EXPONENTIAL = 20.0
 
 
+#: Of a call, the seconds.
+Cost = Callable[[Instruction], float]
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A cost that was measured, and says how."""
+
+    @property
+    def facts(self) -> str: ...
+
+
 class Shaped(Protocol):
     """Whatever has a shape."""
 
@@ -42,10 +54,15 @@ def seconds(instruction: Instruction) -> float:
     return CALL + max(_passes(instruction) * moved / BYTES, flops(instruction) / _rate(instruction))
 
 
-def slowdown(instructions: Sequence[Instruction]) -> float:
+def told(cost: Cost) -> str:
+    """Where a cost comes from, in words."""
+    return cost.facts if isinstance(cost, Measured) else "by a rule"
+
+
+def slowdown(instructions: Sequence[Instruction], cost: Cost = seconds) -> float:
     """The time of the repeats as a share of that of all others."""
-    extra = sum(seconds(i) for i in instructions if i.repeats is not None)
-    return extra / sum(seconds(i) for i in instructions if i.repeats is None) if extra else 0.0
+    extra = sum(cost(i) for i in instructions if i.repeats is not None)
+    return extra / sum(cost(i) for i in instructions if i.repeats is None) if extra else 0.0
 
 
 def flops(instruction: Instruction) -> int:

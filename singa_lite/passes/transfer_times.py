@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from singa_lite.operation import Transfer
 from singa_lite.passes.program import Program
-from singa_lite.passes.time_model import BYTES, CALL, seconds, slowdown
+from singa_lite.passes.time_model import BYTES, CALL, slowdown
 from singa_lite.runtime.host_memory import Link
 
 
@@ -27,7 +27,7 @@ def waiting(program: Program) -> float:
     done: dict[int, float] = {}
     for instruction in program.instructions:
         if instruction.transfer is None:
-            took = seconds(instruction)
+            took = program.target.cost(instruction)
             now, computing = now + took, computing + took
             continue
         target = instruction.writes[0]
@@ -41,6 +41,7 @@ def waiting(program: Program) -> float:
 
 def estimated_slowdown(program: Program) -> float:
     """The time of repeats and of waiting for copies, as a share of that of all else."""
+    cost = program.target.cost
     computed = [instruction for instruction in program.instructions if instruction.transfer is None]
     wait = waiting(program)
-    return slowdown(computed) + (wait / sum(seconds(i) for i in computed if i.repeats is None) if wait else 0.0)
+    return slowdown(computed, cost) + (wait / sum(cost(i) for i in computed if i.repeats is None) if wait else 0.0)

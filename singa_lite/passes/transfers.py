@@ -22,7 +22,6 @@ import numpy as np
 
 from singa_lite.operation import Instruction, Operand, Transfer
 from singa_lite.passes.program import Program
-from singa_lite.passes.time_model import seconds
 from singa_lite.passes.transfer_times import copy_seconds
 from singa_lite.passes.uses import Uses
 from singa_lite.runtime.host_memory import Link
@@ -55,7 +54,7 @@ class Timetable:
     def __init__(self, program: Program, link: Link) -> None:
         self.program = program
         self.link = link
-        self.clock = [0.0, *accumulate(map(seconds, program.instructions))]
+        self.clock = [0.0, *accumulate(map(program.target.cost, program.instructions))]
         uses = Uses(program.instructions).steps
         self.gaps = {
             block: max(pairwise(uses[block]), key=lambda gap: gap[1] - gap[0])

@@ -103,8 +103,8 @@ def measure(
     ValueError unless runs is at least 1.
     """
     runs = whole("profile: runs", runs, 1)
-    timed = launches if wait is None else [_waited(launch, wait) for launch in launches]
-    times = [[_seconds(launch) for launch in timed] for _ in range(runs)]
+    waited = launches if wait is None else [_waited(launch, wait) for launch in launches]
+    times = [[timed(launch) for launch in waited] for _ in range(runs)]
     medians = [median(of_one) for of_one in zip(*times, strict=True)]
     total = sum(medians)
     costs = [_cost(i, seconds, total) for i, seconds in zip(instructions, medians, strict=True)]
@@ -119,7 +119,8 @@ def _waited(launch: Launch, wait: Callable[[], None]) -> Launch:
     return run
 
 
-def _seconds(launch: Launch) -> float:
+def timed(launch: Launch) -> float:
+    """Seconds of one run."""
     start = time.perf_counter()
     launch()
     return time.perf_counter() - start

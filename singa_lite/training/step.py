@@ -19,6 +19,7 @@ from singa_lite.layer_graph import LayerGraph
 from singa_lite.machine import give_back
 from singa_lite.memory.bound import Bound
 from singa_lite.optimizer import Optimizer
+from singa_lite.profiled_costs import CallTimes, ProfiledCosts
 from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepForm, form_of
 from singa_lite.tensor import Block, Shape, Tensor
 from singa_lite.training.batch import Shaped, as_tensors, untaped
@@ -42,7 +43,8 @@ class Steps(Unique):
     at the same time; those that were used least recently are forgotten.
 
     layers: the net's; graph: record and replay, or do each operation at once; fuse, budget: see `Graph`; optimizer:
-    the net's, whose state lies beside evaluations and predictions; offload: see `Arena`.
+    the net's, whose state lies beside evaluations and predictions; offload: see `Arena`; profiled: whether repeats
+    are chosen by measured seconds.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Steps(Unique):
         budget: int | None = None,
         optimizer: Optimizer | None = None,
         offload: str = "",
+        profiled: bool = False,
     ) -> None:
         self.layers = layers
         self.graph = graph
@@ -61,6 +64,8 @@ class Steps(Unique):
         self.optimizer = optimizer
         self.arena = Arena(layers.device, offload)
         self.feeds = FeedBuffer(self.arena)
+        self.profiled = profiled
+        self._times = CallTimes(self.arena)
         self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
 
@@ -70,7 +75,7 @@ class Steps(Unique):
 
     def of(self, layers: LayerGraph, optimizer: Optimizer | None) -> Steps:
         """As these, of another net and its optimizer."""
-        return Steps(layers, self.graph, self.fuse, self.budget, optimizer, self.arena.offload)
+        return Steps(layers, self.graph, self.fuse, self.budget, optimizer, self.arena.offload, self.profiled)
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
@@ -132,7 +137,8 @@ class Steps(Unique):
     def look(
         self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None = None
     ) -> Seen:
-        """Ask something of the record of a step for batches of these forms. No batch is needed, nothing runs.
+        """Ask something of the record of a step for batches of these forms. No batch is needed, nothing runs, but for
+        single calls over scratch bytes where costs are profiled.
 
         budget: see `Graph`; OWN: what the net has, and its device, as for the steps that run.
         """
@@ -148,6 +154,7 @@ class Steps(Unique):
             graph.bound = self._bound(step, graph, fed)
         elif budget is not None:
             graph.bound = Bound(budget, self._to_come(step))
+        self._profile(step, graph, fed)
         try:
             seen = ask(graph)
         finally:
@@ -181,6 +188,7 @@ class Steps(Unique):
         recorded.graph.check_inputs = feed.check
         step.settle(watch)
         recorded.graph.bound = self._bound(step, recorded.graph, fed)
+        self._profile(step, recorded.graph, fed)
         try:
             recorded.graph.prepare()
         except BudgetError:
@@ -198,6 +206,21 @@ class Steps(Unique):
         if limit is not None:
             bounds.append(within_limit(limit, graph, fed, self.feeds, self.layers.device, coming))
         return tightest(bounds)
+
+    def _profile(self, step: StepFunction[object], graph: Graph, fed: list[Block]) -> None:
+        """Let the graph's repeats be chosen by measured seconds, if that is wanted. fed: the step's batch.
+
+        Measuring takes as much as the net's own budget leaves beside what is there, whatever budget is asked about.
+        """
+        if not self.profiled:
+            return
+        own, alignment = self._bound(step, graph, fed), self.layers.device.runtime.alignment
+
+        def room() -> int | None:
+            there = {id(block): block.nbytes for block in (*graph.blocks_with_bytes(), *fed)}
+            return None if own is None else own.arena(list(there.values()), alignment)
+
+        graph.cost = ProfiledCosts(self._times, graph.calls, room)
 
     def _to_come(self, step: StepFunction[object]) -> int:
         """Bytes of the optimizer's state that will lie beside the step, which makes none itself."""

@@ -109,3 +109,15 @@ def test_copies_of_a_step_that_was_interrupted_end_before_anything_else(seed, mo
     host_memory = net.training_graph.arena.host
     assert not host_memory._out.work
     assert not host_memory._back.work
+
+
+def test_measured_costs_are_refused_on_a_gpu():
+    on = late_device(LateCupy(0))
+    with pytest.raises(ValueError, match=r"budget_profile: wanted a CPU, .*received device late"):
+        net_on(on, memory_budget="1 GiB", budget_profile=True)
+    net = net_on(device.new_cpu(kernels="numpy"), memory_budget="1 GiB", budget_profile=True)
+    where = net.device
+    with pytest.raises(ValueError, match="to_device budget_profile: wanted a CPU"):
+        net.to_device(on)
+    assert net.device is where
+    net.train_one_batch(np.ones((3, 20), "f"), np.zeros(3, int))
