@@ -9,7 +9,8 @@ from bound import extra_time, problem
 from nets import NETS
 from peak_memory import high_water
 from singa_lite import FeedForwardNet, device, optimizer
-from singa_lite.memory_plan import BudgetError, MemoryPlan
+from singa_lite.budget_error import BudgetError
+from singa_lite.memory_plan import MemoryPlan
 from singa_lite.passes.pipeline import planning, through
 from singa_lite.passes.program import Program
 
