@@ -145,12 +145,12 @@ class FeedForwardNet(PlannedNet, Unique):
         compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
         pieces = checked_count(self.ordered(), micro_batches, freeze)
         compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
-        optimizer.serve(self)
         budget = compile_checks.budget(memory_budget, graph, self.device)
         bound = self.device.pool.limit if graph and budget is None else budget
         where = compile_checks.offload_of(offload, bound, self.device)
         profiled = compile_checks.profile(budget_profile, graph, bound, self.device)
         steps = Steps(self, graph, fuse, budget, optimizer, where, profiled)
+        optimizer.serve(self)
         optimizer.keep_state_as(state_dtype)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
         self.loss, self.metric, self.freeze, self.micro_batches = loss, metric, freeze, pieces

@@ -92,8 +92,8 @@ class PlannedNet(WalkedNet):
 
         At most twenty points; bytes fall, the slowdown never does. It is the time of what is computed again as a share
         of the step's, by a rule (`plan_batch`). Nothing runs, but for single calls over scratch bytes where compile was
-        given budget_profile=True; each point takes as long as a search. The budget that the net was compiled with and its
-        device's limit do not matter.
+        given budget_profile=True; each point takes as long as a search. The budget that the net was compiled with and
+        its device's limit do not matter.
         """
         size = checked.batch_size("budget_curve", batch_size)
         return self._planner("budget_curve", None).curve(size)
