@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Callable
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.memory.problem import PlanError
 from singa_lite.memory_plan import MemoryPlan
+from singa_lite.passes.program import requests
 
 RNG = np.random.default_rng(5)
 
@@ -241,9 +243,9 @@ def test_the_check_passes_and_finds_a_spoilt_plan(make):
     net.train_one_batch(*batch(net, 6))
     plan = net.memory_plan
     plan.check()
-    block, _ = max(plan.placed.offsets.items(), key=lambda entry: plan.placed.planned.sizes[entry[0]])
-    plan.placed.offsets[block] += 64
-    plan.placed.plan.offsets[f"b{block}"] += 64
+    wanted = requests(plan.placed.planned)
+    block, other = next((a, b) for a, b in combinations(wanted, 2) if a.start < b.stop and b.start < a.stop)
+    plan.placed.plan.offsets[block.id] = plan.placed.plan.offsets[other.id]
     with pytest.raises(PlanError):
         plan.check()
 
