@@ -48,7 +48,7 @@ def test_a_value_costs_what_it_is_made_of(load):
 
 def test_no_plan_is_below_its_bound(load):
     skips.library("scipy")
-    task = load("peers.budget_task").BudgetTask("plan", "unet", 2, 32, shares=(0.95, 0.92))
+    task = load("peers.budget_task").BudgetTask("plan", "unet", 2, 16, shares=(0.95,))
     points = load("peers.budget_side").plans(task)["points"]
     assert points[0]["budget"] is None
     assert points[-1]["least"]
@@ -151,7 +151,7 @@ def test_segments_change_no_loss(load):
     process, run = load("peers.budget_task"), load("budget").in_process
     for net, image in (("unet", 16), ("densenet121", 32)):
         ways = (("torch", 0.0), ("torch-segments", 3.0))
-        told = [run(process.BudgetTask(way, net, 2, image, value, steps=1)) for way, value in ways]
+        told = [run(process.BudgetTask(way, net, 2, image, value, warmup=0, steps=1, threads=1)) for way, value in ways]
         assert told[0]["losses"][0] == pytest.approx(told[1]["losses"][0], rel=1e-5)
 
 

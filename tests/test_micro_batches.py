@@ -129,7 +129,7 @@ def test_a_budget_gives_equal_bits_and_is_kept(kernels):
     wanted = trained(free), state_of(free)
     curve = made().budget_curve(COUNT)
     assert len(curve) >= 2
-    for nbytes, _ in curve[1:]:
+    for nbytes, _ in {*curve[1:-1:4], curve[-1]}:
         net = made(memory_budget=nbytes)
         assert (trained(net), state_of(net)) == wanted
         assert net.memory_plan.total_bytes <= nbytes
@@ -184,11 +184,11 @@ def test_the_plan_counts_the_sums_of_gradients_and_pays_where_activations_are_la
 
 def test_what_is_planned_is_what_the_step_takes_and_the_largest_batch_fits():
     net = convolutional(micro_batches=3)
-    beforehand = net.plan_batch(COUNT)
+    beforehand = net.plan_batch(5)
     largest = net.largest_batch(beforehand.total_bytes)
-    trained(net)
+    trained(net, 1, count=5)
     assert net.memory_plan.arena_bytes == beforehand.arena_bytes
-    assert largest >= COUNT
+    assert largest >= 5
     assert net.plan_batch(largest).total_bytes <= beforehand.total_bytes
 
 

@@ -48,7 +48,7 @@ def chain(**compiling: Any) -> FeedForwardNet:
     return net
 
 
-def half(net: FeedForwardNet, share: float = 0.5) -> int:
+def part(net: FeedForwardNet, share: float = 0.7) -> int:
     """Bytes of a budget: so much of what the free plan takes."""
     return int(net.plan_batch(COUNT).total_bytes * share)
 
@@ -58,7 +58,7 @@ def half(net: FeedForwardNet, share: float = 0.5) -> int:
 def test_values_are_offloaded_within_the_budget_and_bits_are_equal(kernels, link, tmp_path, monkeypatch):
     monkeypatch.setattr(Host, "link", link)
     free = convolutional(kernels)
-    budget = half(free, 0.6)
+    budget = part(free, 0.6)
     net = convolutional(kernels, memory_budget=budget, offload=tmp_path)
     plan = net.plan_batch(COUNT)
     assert plan.offloaded > 0 == plan.recomputed
@@ -72,7 +72,7 @@ def test_values_are_offloaded_within_the_budget_and_bits_are_equal(kernels, link
 def test_a_plan_tells_what_is_offloaded(tmp_path):
     net = convolutional()
     free = net.plan_batch(COUNT)
-    net.compile(net.optimizer, memory_budget=half(net), offload=tmp_path)
+    net.compile(net.optimizer, memory_budget=part(net), offload=tmp_path)
     plan = net.plan_batch(COUNT)
     assert (free.offloaded, free.offloaded_bytes, free.host_bytes) == (0, 0, 0)
     assert plan.offloaded_bytes >= plan.host_bytes > 0
@@ -99,13 +99,13 @@ def test_less_is_possible_than_by_repeats_alone_and_the_error_names_it(tmp_path)
 
 
 def test_on_a_slow_link_values_are_made_again_instead(tmp_path):
-    net = convolutional(memory_budget=half(convolutional(), 0.8), offload=tmp_path)
+    net = convolutional(memory_budget=part(convolutional(), 0.8), offload=tmp_path)
     plan = net.plan_batch(COUNT)
     assert plan.recomputed > 0 == plan.offloaded
 
 
-@settings(many, max_examples=10)
-@given(st.integers(0, 2**32 - 1), st.integers(2, 9), st.sampled_from([QUICK, BESIDE, Link(0.05, True)]))
+@settings(many, max_examples=5)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.sampled_from([QUICK, BESIDE, Link(0.05, True)]))
 def test_random_nets_train_to_equal_bits(tmp_path_factory, seed, length, link):
     folder = tmp_path_factory.getbasetemp()
 
@@ -134,7 +134,7 @@ def test_fit_copies_another_device_and_checked_mode(tmp_path, monkeypatch):
         history = net.fit(x, y, batch_size=COUNT, epochs=2, validation_data=validation, verbose=False)
         return [history.history["loss"], history.history["val_loss"], state_of(net)]
 
-    wanted, budget = fitted(convolutional()), half(convolutional(), 0.7)
+    wanted, budget = fitted(convolutional()), part(convolutional(), 0.7)
     first = convolutional(memory_budget=budget, offload=tmp_path)
     second = copy.deepcopy(first)
     second.to_device(device.new_cpu(kernels="numpy"))
@@ -147,7 +147,7 @@ def test_fit_copies_another_device_and_checked_mode(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("quick")
 def test_each_operation_can_be_timed(tmp_path):
-    net = convolutional(memory_budget=half(convolutional()), offload=tmp_path)
+    net = convolutional(memory_budget=part(convolutional()), offload=tmp_path)
     net.train_one_batch(*data(COUNT))
     assert "copy" in str(net.training_graph.profile(1))
 
@@ -155,7 +155,7 @@ def test_each_operation_can_be_timed(tmp_path):
 @pytest.mark.usefixtures("quick")
 def test_a_relative_folder_stays_the_same_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    net = convolutional(memory_budget=half(convolutional()), offload=".")
+    net = convolutional(memory_budget=part(convolutional()), offload=".")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").rmdir()
@@ -165,7 +165,7 @@ def test_a_relative_folder_stays_the_same_one(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("quick")
 def test_an_interrupt_leaves_no_file_and_training_goes_on(tmp_path):
-    net = convolutional(memory_budget=half(convolutional()), offload=tmp_path)
+    net = convolutional(memory_budget=part(convolutional()), offload=tmp_path)
     before = convolutional()
     net.train_one_batch(*data(COUNT))
     before.train_one_batch(*data(COUNT))
@@ -271,7 +271,7 @@ def test_a_file_larger_than_the_disk_is_refused_when_it_is_made(tmp_path):
 
 @pytest.mark.usefixtures("quick")
 def test_a_full_disk_is_told_before_the_first_step(tmp_path, monkeypatch):
-    net = convolutional(memory_budget=half(convolutional()), offload=tmp_path)
+    net = convolutional(memory_budget=part(convolutional()), offload=tmp_path)
 
     def full(file: int, start: int, nbytes: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -20,7 +20,7 @@ from singa_lite.kernels.kernel_set import KernelSet
 
 CHANNELS_LAST = (0, 2, 3, 1)
 #: More than what is taken at a time, with a shorter rest; rows that no pack of elements divides.
-LARGE = kernel_sizes._sizes((3, 37, 4111), (2, 37, 83, 97), (7001, 67), 1)
+LARGE = kernel_sizes._sizes((3, 37, 3101), (2, 37, 83, 59), (5003, 67), 1)
 #: Sizes of the table that differ in which code the library picks.
 SOME = ("small", "packs", "one value a channel", "one channel", "many channels")
 

@@ -40,7 +40,7 @@ def chain(length: int, products: int = 0, skips: int = 0) -> Program:
     return program(*calls, held=[INPUT.block, RESULT.block, *range(10_000, 10_000 + length)])
 
 
-PROGRAMS = {"plain": chain(24), "products": chain(22, products=3), "skips": chain(24, products=4, skips=6)}
+PROGRAMS = {"plain": chain(18), "products": chain(17, products=3), "skips": chain(19, products=4, skips=6)}
 
 
 @pytest.mark.parametrize("given", PROGRAMS.values(), ids=PROGRAMS)

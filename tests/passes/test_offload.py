@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from programs import (
@@ -166,7 +166,7 @@ def test_random_programs_keep_their_results_whatever_is_copied(source: random.Ra
     assert_same(step, made, arena)
 
 
-@thorough
+@settings(thorough, max_examples=80)
 @given(st.randoms(use_true_random=False), st.sampled_from([WAITED, BESIDE, Link(0.1, True), Link(1e-3, True)]))
 def test_random_programs_within_limits_are_proved_and_keep_their_results(source: random.Random, link: Link):
     step = Maker(source).made()
