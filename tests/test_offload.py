@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cuda_devices import new_device
 from nets import bits, state_of
 from random_graphs import compiled, random_batch, random_net
-from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer
+from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer, planned_net
 from singa_lite.budget_error import BudgetError
 from singa_lite.passes import offload, repeats
 from singa_lite.runtime.cuda import Cuda
@@ -104,8 +104,8 @@ def test_on_a_slow_link_values_are_made_again_instead(tmp_path):
     assert plan.recomputed > 0 == plan.offloaded
 
 
-@settings(many, max_examples=5)
-@given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.sampled_from([QUICK, BESIDE, Link(0.05, True)]))
+@settings(many, max_examples=8)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 7), st.sampled_from([QUICK, BESIDE, Link(0.05, True)]))
 def test_random_nets_train_to_equal_bits(tmp_path_factory, seed, length, link):
     folder = tmp_path_factory.getbasetemp()
 
@@ -119,6 +119,7 @@ def test_random_nets_train_to_equal_bits(tmp_path_factory, seed, length, link):
         patch.setattr(repeats, "LEAST_GAP", 2)
         patch.setattr(offload, "LEAST_BYTES", 1)
         patch.setattr(Host, "link", link)
+        patch.setattr(planned_net, "remedies", lambda *_: [])  # a search of its own, which other tests judge
         wanted = run()
         free = compiled(random_net(seed, length), seed, graph=True).plan_batch(4).total_bytes
         try:
