@@ -43,9 +43,11 @@ def _smaller_batch(error: BudgetError, size: int, plan_of: Callable[[int], Memor
             return False
         return True
 
-    most = bisected(fits, 0, size, guess)
-    if not most:
-        return ["no smaller batch, not even one sample fits"] if size > 1 else []
+    if size == 1:
+        return []
+    if not fits(1):  # asked first: otherwise each size on the way down would be searched in vain
+        return ["no smaller batch, not even one sample fits"]
+    most = bisected(fits, 1, size, guess)
     return [f"a batch of {most} in the place of {size}, the largest that fits, takes {totals[most]:,} bytes"]
 
 
