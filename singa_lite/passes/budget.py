@@ -139,23 +139,23 @@ class Search:
 
     @cached_property
     def least(self) -> Choice:
-        """The choice of the lowest floor that was found, whatever the limit is: by rungs, and then by small steps."""
-        lowest = min(self._cuts, key=_by_floor, default=self.free)
-        found = [self._lowest_from(lowest.levels, WIDTHS[0])]
+        """The choice of the lowest floor that small steps reach, or of a cheaper one within it."""
+        cut = min(self._cuts, key=_by_floor, default=self.free)
+        found = [self._lowest_from(cut.levels, WIDTHS[0])]
         if self._at_once == 1:
             every = (dict.fromkeys(self._repeater.candidates, level) for level in (PER_CHAIN, PER_READER))
             found += [self._lowest_from(start, WIDTHS[0]) for start in ({}, *every)]
         best = min(found, key=_by_floor)
-        while self._at_once == 1 and best.floor and (lower := self._solved(int(best.floor * STEP_DOWN))) is not None:
-            best = min(lower, self._lowest_from(lower.levels, WIDTHS[0]), key=_by_floor)
         self._begin(best.levels)
         self._take_back(best.floor)
-        return self._choice()
+        lowest = self._choice()
+        cheaper = self._solved(lowest.floor) if self._at_once == 1 else None
+        return min(lowest, cheaper or lowest, key=_by_time)
 
     def _lowest_from(self, start: Mapping[int, int], widths: Sequence[int]) -> Choice:
         self._begin(start)
         best = self._choice()
-        while best.floor and self._lower(int(best.floor * STEP_DOWN), widths):
+        while best.floor and self._lower(int(best.floor * STEP_DOWN), widths, cuts=False):
             best = self._choice()
         return best
 
@@ -176,7 +176,7 @@ class Search:
         found, fits = list[Choice](), [cut for cut in self._cuts if cut.floor <= limit]
         for widths in self._widths(limit, bool(fits)):
             self._begin({})
-            if self._lower(limit, widths):
+            if self._lower(limit, widths, cuts=widths == WIDTHS[-1]):
                 self._take_back(limit)
                 found.append(self._choice())
         for cut in fits[:2]:
@@ -240,9 +240,18 @@ class Search:
     # ---- down to a limit
 
     def _lower(
-        self, limit: int, widths: Sequence[int], but: int = -1, bound: int | None = None, turns: int = -1
+        self,
+        limit: int,
+        widths: Sequence[int],
+        but: int = -1,
+        bound: int | None = None,
+        turns: int = -1,
+        cuts: bool = True,
     ) -> bool:
-        """Drop values until the limit holds; whether it does. but: not this one; bound: of the cost; turns: at most."""
+        """Drop values until the limit holds; whether it does. but: not this one; bound: of the cost; turns: at most.
+
+        cuts: whether to cut long chains where nothing more can be dropped, if the cost is not bounded.
+        """
         sketch, strikes = self._sketch, dict[tuple[int, int], int]()
         turns = turns if turns >= 0 else MOST_TURNS * len(self._repeater.candidates) // self._at_once
         while sketch.floor > limit:
@@ -251,8 +260,8 @@ class Search:
                 return False
             turns -= 1
             best = self._best_of(groups, limit, bound, strikes)
-            if not groups and bound is None:
-                best = self._best_of(self._otherwise(), limit, bound, {})
+            if not groups and bound is None and cuts:
+                best = self._best_of(self._otherwise(limit), limit, bound, {})
             if best is not None:
                 self._tried(best)
             elif bound is not None or not groups:
@@ -272,13 +281,16 @@ class Search:
                 groups += [dict.fromkeys(group, level)] if group else []
         return groups
 
-    def _otherwise(self) -> list[Levels]:
-        """What is left to try where nothing more can be dropped: each dropped value is held otherwise, or kept.
+    def _otherwise(self, limit: int) -> list[Levels]:
+        """What is left to try where nothing more can be dropped: dropped values are held otherwise, or kept.
 
-        To make a long chain again takes many bytes at once, and a value that is kept cuts it.
+        To make a long chain again takes many bytes at once, and a value of it that is kept cuts it.
         """
-        now = self._sketch.levels if self._at_once == 1 else {}
-        return [{b: level} for b, of in sorted(now.items()) for level in EVERY if level != of]
+        now, inserts = self._sketch.levels, self._sketch.schedule.inserts
+        steps: list[int] = self._sketch.over(limit).nonzero()[0].tolist() if self._at_once == 1 else []
+        repeats = {one for step in steps if step in inserts for one in inserts[step].repeats}
+        blocks = sorted({block for one in repeats for block in self._repeater.written[one] if block in now})
+        return [{block: level} for block in blocks for level in EVERY if level != now[block]]
 
     def _best_of(
         self, groups: Sequence[Levels], limit: int, bound: int | None, strikes: dict[tuple[int, int], int]

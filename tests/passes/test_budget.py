@@ -9,6 +9,7 @@ import pytest
 from programs import Call, add, assert_same, copy, matmul, program, subtract, tanh, whole
 from singa_lite.passes.budget import Search, within_limit
 from singa_lite.passes.in_place import in_place
+from singa_lite.passes.lower import LimitError, Lowering, lower
 from singa_lite.passes.program import Program, floor
 from singa_lite.passes.time_model import slowdown
 
@@ -97,3 +98,30 @@ def test_a_long_chain_is_cut_in_two_levels():
     again = [i for i in search.program(choice.levels).instructions if i.repeats is not None]
     assert choice.floor <= search.free.floor // 16
     assert len(again) < 3 * 405
+
+
+def test_one_lowering_gives_each_limit_what_it_would_get_alone():
+    """In any order of asking: the same instructions and offsets; and the same error where the limit is too small."""
+    given = PROGRAMS["skips"]
+    lowering = Lowering(given)
+    free = lowering.within(None)
+    least = least_of(lowering, 0)
+    for limit in (free.arena_bytes // 2, least, free.arena_bytes * 3 // 4, free.arena_bytes):
+        shared, alone = lowering.within(limit), lower(limited(given, limit))
+        assert shared.arena_bytes <= limit
+        assert shared.planned == alone.planned
+        assert (shared.offsets, shared.scratch, shared.gains) == (alone.offsets, alone.scratch, alone.gains)
+    assert lowering.within(None).planned == free.planned
+    with pytest.raises(LimitError) as error:
+        lower(limited(given, least - 1))
+    assert error.value.least.arena_bytes == least == least_of(lowering, least - 1)
+
+
+def least_of(lowering: Lowering, limit: int) -> int:
+    with pytest.raises(LimitError) as error:
+        lowering.within(limit)
+    return error.value.least.arena_bytes
+
+
+def limited(given: Program, limit: int) -> Program:
+    return replace(given, target=replace(given.target, limit=limit))

@@ -161,7 +161,7 @@ def test_a_planted_fault_in_a_parallel_plan_is_found(monkeypatch):
     from singa_lite.passes import lower as module
 
     honest = module.plan
-    monkeypatch.setattr(module, "plan", lambda wanted, *, conflicts, **limits: honest(wanted, **limits))
+    monkeypatch.setattr(module, "plan", lambda wanted, *, conflicts=None, **limits: honest(wanted, **limits))
     made = program(*BRANCHES[:2], tanh(A, C), copy(C, SECOND), tanh(B, D), copy(D, RESULT), held=HELD)
     with pytest.raises(PlanError, match="overlap"):
         lower(made, parallel=True)
