@@ -11,7 +11,7 @@ from programs import part, permuted, reshaped, thorough, turned, whole
 from singa_lite.operation import Operand
 from singa_lite.passes.boxes import Box
 from singa_lite.passes.contents import Contents, Piece, are_same, renamed
-from singa_lite.passes.read_from import boxes
+from singa_lite.passes.footprint import boxes
 from test_boxes import numbers
 
 #: The same bytes as images in both orders, and as a matrix.

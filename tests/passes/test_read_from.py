@@ -44,9 +44,10 @@ from singa_lite.passes import contents
 from singa_lite.passes.boxes import Box, cut
 from singa_lite.passes.dead import without_dead
 from singa_lite.passes.dependencies import ancestors, predecessors
+from singa_lite.passes.footprint import axis_order, boxes
 from singa_lite.passes.lower import lower
 from singa_lite.passes.program import Program, requests
-from singa_lite.passes.read_from import axis_order, boxes, check_reads
+from singa_lite.passes.read_from import check_reads
 
 INPUT, RESULT, WEIGHT = whole(0, 3, 4), whole(1, 3, 8), whole(2, 3, 4)
 HELD = [0, 1, 2]

@@ -19,6 +19,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
         activation,
         batch_norm,
         batch_norm_activation,
+        batch_norm_gradients,
         convolution,
         elementwise,
         layer_norm,
@@ -34,7 +35,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
     from singa_lite.kernels.onednn_kernels.routine import collect
 
     load()
-    norms = batch_norm, batch_norm_activation, layer_norm
+    norms = batch_norm, batch_norm_activation, batch_norm_gradients, layer_norm
     kernels = collect(activation, *norms, convolution, elementwise, linear, loss, pooling, reduction, update)
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
     return KernelSet(

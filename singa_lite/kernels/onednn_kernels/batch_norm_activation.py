@@ -16,17 +16,11 @@ from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import memory_descs
-from singa_lite.kernels.onednn_kernels.batch_norm import (
-    SHORT,
-    add_gradients,
-    add_scale,
-    add_statistics,
-    columns_of,
-    fit,
-    propagate,
-)
+from singa_lite.kernels.onednn_kernels.batch_norm import add_scale
+from singa_lite.kernels.onednn_kernels.batch_norm_gradients import add_gradients, propagate
+from singa_lite.kernels.onednn_kernels.batch_statistics import add_statistics, columns_of, fit
 from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
-from singa_lite.kernels.onednn_kernels.columns import Activations, Columns
+from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations, Columns
 from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.line import add_bound
 from singa_lite.kernels.onednn_kernels.normalized import Normalized

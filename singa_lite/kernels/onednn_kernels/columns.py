@@ -20,6 +20,8 @@ from singa_lite.kernels.onednn_kernels.work import Work
 
 #: The fewest columns, if the number of pixels has such a divisor; there are at most twice as many.
 COLUMNS = 1 << 12
+#: Columns of the matrix in a pass over activations: several vectors of this length must stay in the first cache.
+SHORT = 1 << 9
 
 
 #: Activations: without gaps, or some channels of a larger tensor.

@@ -1,0 +1,147 @@
+"""Gradients of batch normalization, from exact sums, and its derivative in one more pass over activations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from singa_lite.array_types import Array
+from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.onednn_kernels import algorithms as a
+from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels.batch_statistics import NEAR, columns_of, far_from_zero, fit
+from singa_lite.kernels.onednn_kernels.channel_sums import Before, ChannelSums
+from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations, Columns
+from singa_lite.kernels.onednn_kernels.images import Images
+from singa_lite.kernels.onednn_kernels.pitched import Pitched
+from singa_lite.kernels.onednn_kernels.primitive import Primitive
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
+
+#: Algorithms of post-ops, and whether their operand is a whole tensor, not a vector.
+Links = Sequence[tuple[int, bool]]
+_DERIVATIVE: Links = (a.MULTIPLY, False), (a.ADD, False), (a.ADD, True), (a.MULTIPLY, False)
+
+
+def batch_norm_derivative(
+    dy: TensorSpec,
+    x: TensorSpec,
+    gamma: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    dx: TensorSpec,
+    dgamma: TensorSpec,
+    dbeta: TensorSpec,
+) -> Routine | None:
+    """The sums, then dx = scale * (dy + offset + slope * (x - mean)), one primitive with a row of post-ops."""
+    if not fit((dy, x, dx), gamma, mean, inv_std, dgamma, dbeta):
+        return None
+    images = Images(dy, x, dx)
+    sums = ChannelSums(columns_of(images, x))
+    source, derivative = images.source(x), images.source(dy)
+    add_gradients(sums, source, derivative, mean, inv_std, dgamma, dbeta)
+    with images.sink(dx) as target:
+        propagate(sums, source, derivative, target, (gamma, mean, inv_std))
+    return images
+
+
+def propagate(
+    sums: ChannelSums,
+    source: Activations,
+    derivative: Activations,
+    target: Activations,
+    vectors: tuple[TensorSpec, TensorSpec, TensorSpec],
+) -> None:
+    """Add steps: dx into the target, from x, dy and their sums. vectors: gamma, mean, inv_std."""
+    gamma, mean, inv_std = vectors
+    work, count = sums.work, sums.columns.pixels
+    scale, slope, offset = (work.temporary(mean.shape, "float32") for _ in range(3))
+
+    def finish(products: Array, total: Array, *vectors: Array) -> None:
+        gamma, inv_std, scale, slope, offset = vectors
+        np.multiply(products, inv_std, out=products)
+        np.divide(products, -count, out=slope)
+        np.divide(total, -count, out=offset)
+        np.multiply(gamma, inv_std, out=scale)
+
+    work.call(finish, *sums.totals, gamma, inv_std, scale, slope, offset)
+    columns = sums.columns.at_least(SHORT)
+    before, after = [columns.vector(v) for v in (mean, slope, offset)], columns.vector(scale)
+    _chain(columns, target, source, (*before, derivative, after), _DERIVATIVE)
+
+
+def _chain(
+    columns: Columns, target: Activations, source: Activations, operands: Sequence[Activations], links: Links
+) -> None:
+    """Add steps: target = source - operands[0], a vector; then each link with its operand, in order."""
+    given = list(zip((f.SRC_1, *map(f.post_op, range(len(links)))), operands, strict=True))
+    wholes = [f.post_op(index) for index, (_, is_whole) in enumerate(links) if is_whole]
+    vectors = {at: view for at, view in given if at not in wholes and not isinstance(view, Pitched)}
+
+    @cache
+    def made(pixels: int) -> Primitive:
+        line, vector = columns.part_desc(pixels), columns.vector_desc
+        others = [("binary", algorithm, line if is_whole else vector) for algorithm, is_whole in links]
+        return columns.work.make("binary", a.SUBTRACT, line, vector, line, post_ops=others)
+
+    def add(pixels: int, reads: Sequence[BufferView], target: BufferView) -> None:
+        activations = dict(zip([f.SRC, *wholes], reads, strict=True))
+        columns.work.run(made(pixels), {**activations, f.DST: target, **vectors})
+
+    columns.each([source, *(view for at, view in given if at in wholes)], target, add)
+
+
+def batch_norm_gradient(
+    dy: TensorSpec, x: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, dgamma: TensorSpec, dbeta: TensorSpec
+) -> Routine | None:
+    """dgamma and dbeta alone."""
+    if not fit((dy, x), mean, inv_std, dgamma, dbeta):
+        return None
+    images = Images(dy, x)
+    if not images.lie(dy, x):
+        return None
+    columns = columns_of(images, x)
+    sums = ChannelSums(columns)
+    add_gradients(sums, images.source(x), images.source(dy), mean, inv_std, dgamma, dbeta)
+    return images
+
+
+def add_gradients(
+    sums: ChannelSums,
+    x: Activations,
+    dy: Activations,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    dgamma: TensorSpec,
+    dbeta: TensorSpec,
+    before: Before | None = None,
+) -> None:
+    """Add steps: both gradients, which `sums.totals` have in float64. x is shifted by its mean where that is large.
+
+    before: as of `ChannelSums.add`.
+    """
+    images = sums.work
+    is_far, is_near = (images.temporary((1,), "bool") for _ in range(2))
+    spare, limit = (images.temporary(mean.shape, "float64") for _ in range(2))
+
+    def choose(mean: Array, inv_std: Array, spare: Array, limit: Array, is_far: Array, is_near: Array) -> None:
+        np.divide(NEAR, np.square(inv_std, dtype=np.float64, out=limit), out=limit)
+        is_far[0] = far_from_zero(mean, limit, spare)
+        is_near[0] = not is_far[0]
+
+    def centre(products: Array, total: Array, mean: Array, spare: Array) -> None:
+        np.subtract(products, np.multiply(total, mean, out=spare), out=products)
+
+    def finish(products: Array, total: Array, inv_std: Array, dgamma: Array, dbeta: Array) -> None:
+        np.multiply(products, inv_std, out=products)
+        np.copyto(dgamma, products, casting="same_kind")
+        np.copyto(dbeta, total, casting="same_kind")
+
+    images.call(choose, mean, inv_std, spare, limit, is_far, is_near)
+    with images.only_if(is_near):
+        sums.add(x, dy, before=before)
+        images.call(centre, *sums.totals, mean, spare)
+    with images.only_if(is_far):
+        sums.add(x, dy, sums.less(mean), before)
+    images.call(finish, *sums.totals, inv_std, dgamma, dbeta)
