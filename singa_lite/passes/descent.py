@@ -1,0 +1,186 @@
+"""The moves of the search for repeats: down to a limit, values kept again within it, and values exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from singa_lite.passes.ranking import Ranking
+from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT, Repeater
+from singa_lite.passes.sketch import Mark, Sketch
+from singa_lite.passes.time_model import Cost
+
+#: Trials that gained nothing, after which a value is left as it is.
+STRIKES = 3
+#: Values dropped at once: one for every so many candidates.
+CANDIDATES_AT_ONCE = 400
+#: How many of the costliest values are exchanged, by how many turns each.
+EXCHANGED, TURNS = 24, 6
+#: Turns of a greedy attempt for each candidate.
+MOST_TURNS = 3
+#: Rounded costs are whole picoseconds, which sum up to the same in any order.
+SECOND = 1e12
+#: All levels.
+EVERY = (KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT)
+
+Levels = dict[int, int]
+
+
+class Choice(NamedTuple):
+    """What is dropped, and what comes of it: the seconds of all repeats, and the largest of the live bytes."""
+
+    seconds: float
+    floor: int
+    levels: Levels
+
+
+class Descent:
+    """One program's repeats as they are chosen now, and moves that change them for the better.
+
+    cost: seconds of a call; at_once: how many values a move drops together, more than one in large programs alone.
+    """
+
+    def __init__(self, repeater: Repeater, cost: Cost) -> None:
+        self._repeater = repeater
+        self.sketch = Sketch(repeater, {step: round(SECOND * cost(i)) for step, i in repeater.repeats.items()})
+        self._ranking = Ranking(self.sketch)
+        self.at_once = 1 + len(repeater.candidates) // CANDIDATES_AT_ONCE
+
+    def choice(self) -> Choice:
+        """What is chosen now."""
+        return Choice(self.sketch.cost / SECOND, self.sketch.floor, dict(self.sketch.levels))
+
+    def begin(self, levels: Mapping[int, int]) -> None:
+        """Drop these and nothing else; where one of them could not be made again, that is kept."""
+        now = self.sketch.levels
+        self._tried({block: KEPT for block in now if block not in levels})
+        self._drop([(block, level) for block, level in levels.items() if now.get(block) != level])
+
+    def _drop(self, levels: Sequence[tuple[int, int]]) -> None:
+        if levels and self._tried(dict(levels)) is None and len(levels) > 1:
+            middle = len(levels) // 2
+            self._drop(levels[:middle])
+            self._drop(levels[middle:])
+
+    def _tried(self, levels: Mapping[int, int]) -> Mark | None:
+        """Set levels; how to go back. None where a block could not be made again: nothing is changed then."""
+        mark = self.sketch.mark()
+        if self.sketch.change(levels):
+            return mark
+        self.sketch.back_to(mark)
+        return None
+
+    def lower(
+        self,
+        limit: int,
+        widths: Sequence[int],
+        but: int = -1,
+        bound: int | None = None,
+        turns: int = -1,
+        cuts: bool = True,
+    ) -> bool:
+        """Drop values until the limit holds; whether it does. but: not this one; bound: of the cost; turns: at most.
+
+        cuts: whether to cut long chains where nothing more can be dropped, if the cost is not bounded.
+        """
+        sketch, strikes = self.sketch, dict[tuple[int, int], int]()
+        turns = turns if turns >= 0 else MOST_TURNS * len(self._repeater.candidates) // self.at_once
+        while sketch.floor > limit:
+            groups = list(self._groups(limit, widths, {but}, strikes))
+            if turns == 0:
+                return False
+            turns -= 1
+            best = self._best_of(groups, limit, bound, strikes)
+            if not groups and bound is None and cuts:
+                best = self._best_of(self._otherwise(limit), limit, bound, {})
+            if best is not None:
+                self._tried(best)
+            elif bound is not None or not groups:
+                return False
+        return True
+
+    def _groups(
+        self, limit: int, widths: Sequence[int], others: set[int], strikes: Mapping[tuple[int, int], int]
+    ) -> list[Levels]:
+        """What a turn tries, of each level the best that have not failed too often."""
+        groups: list[Levels] = []
+        for level, width in zip((ONCE, PER_CHAIN, PER_READER), widths, strict=True):
+            out = {block for block, of in strikes if of == level and strikes[block, of] >= STRIKES}
+            ranked = self._ranking.best(level, limit, others | out)
+            for at in range(width):
+                group = ranked[at * self.at_once : (at + 1) * self.at_once]
+                groups += [dict.fromkeys(group, level)] if group else []
+        return groups
+
+    def _otherwise(self, limit: int) -> list[Levels]:
+        """What is left to try where nothing more can be dropped: dropped values are held otherwise, or kept.
+
+        To make a long chain again takes many bytes at once, and a value of it that is kept cuts it.
+        """
+        now, inserts = self.sketch.levels, self.sketch.schedule.inserts
+        steps: list[int] = self.sketch.over(limit).nonzero()[0].tolist() if self.at_once == 1 else []
+        repeats = {one for step in steps if step in inserts for one in inserts[step].repeats}
+        blocks = sorted({block for one in repeats for block in self._repeater.written[one] if block in now})
+        return [{block: level} for block in blocks for level in EVERY if level != now[block]]
+
+    def _best_of(
+        self, groups: Sequence[Levels], limit: int, bound: int | None, strikes: dict[tuple[int, int], int]
+    ) -> Levels | None:
+        """The group that takes most of the excess a second; None where none takes any within the bound of the cost."""
+        sketch, best, most = self.sketch, None, 0.0
+        excess, cost = sketch.excess(limit), sketch.cost
+        for group in groups:
+            mark = self._tried(group)
+            gain = excess - sketch.excess(limit) if mark is not None else 0
+            if mark is not None:
+                score = gain / max(sketch.cost - cost, 1)
+                if score > most and (bound is None or sketch.cost < bound):
+                    best, most = group, score
+                sketch.back_to(mark)
+            if gain <= 0:
+                for one in group.items():
+                    strikes[one] = strikes.get(one, 0) + (STRIKES if mark is None and len(group) == 1 else 1)
+        return best
+
+    def take_back(self, limit: int) -> None:
+        """Values are kept after all where the limit holds without, costliest first, in groups that halve."""
+        blocks = self._ranking.by_cost()
+        size = max(1, len(blocks) // 4)
+        while blocks:
+            failed: list[int] = []
+            for start in range(0, len(blocks), size):
+                group = blocks[start : start + size]
+                if not self._cheaper(dict.fromkeys(group, KEPT), limit):
+                    failed += group
+            if size == 1:
+                return
+            blocks, size = failed, max(1, size // 2)
+
+    def _cheaper(self, levels: Mapping[int, int], limit: int) -> bool:
+        """Set levels, if the limit holds then and the cost is lower; whether it is so."""
+        sketch, cost = self.sketch, self.sketch.cost
+        mark = self._tried(levels)
+        if mark is None:
+            return False
+        if sketch.floor <= limit and sketch.cost < cost:
+            return True
+        sketch.back_to(mark)
+        return False
+
+    def exchange(self, limit: int) -> None:
+        """The costliest values are held otherwise, or kept and others dropped in their place, if that is cheaper."""
+        for block in self._ranking.by_cost()[: EXCHANGED if self.at_once == 1 else 0]:
+            for level in (ONCE, PER_CHAIN, PER_READER, KEPT):
+                if self.sketch.levels.get(block, KEPT) not in (KEPT, level):
+                    self._cheaper({block: level}, limit)
+            if block in self.sketch.levels:
+                self._exchange_one(block, limit)
+
+    def _exchange_one(self, block: int, limit: int) -> None:
+        before, cost = dict(self.sketch.levels), self.sketch.cost
+        if self._tried({block: KEPT}) is None:
+            return
+        if self.lower(limit, (8, 3, 1), block, cost, TURNS):
+            self.take_back(limit)
+        if self.sketch.floor > limit or self.sketch.cost >= cost:
+            self.begin(before)
