@@ -46,34 +46,48 @@ WIDTHS = ((1, 1, 1), (3, 1, 1), (12, 6, 3))
 
 
 class Searches:
-    """The search of a program that is asked for several limits, kept meanwhile; any other program gets its own.
+    """The searches of a program and its rivals, which are asked for several limits, kept meanwhile.
 
-    program: the one, whatever its limit is.
+    Any other program gets its own. program: the one, whatever its limit is.
     """
 
     def __init__(self, program: Program) -> None:
-        self._program = program
+        self._programs = (program, *program.rivals)
+        self._kept: dict[int, Search] = {}
 
     def of(self, program: Program) -> Search:
         """The search of a program, kept if it has the same instructions."""
-        return self._kept if program.instructions is self._program.instructions else _search(program)
-
-    @cached_property
-    def _kept(self) -> Search:
-        return _search(self._program)
+        for number, one in enumerate(self._programs):
+            if one.instructions is program.instructions:
+                if number not in self._kept:
+                    self._kept[number] = Search(one, one.target.cost)
+                return self._kept[number]
+        return Search(program, program.target.cost)
 
 
 def within_limit(program: Program, searches: Searches | None = None) -> Program:
-    """The program with so many repeats that its live bytes stay within the target's limit, or as near as was found."""
-    limit = program.target.limit
-    if limit is None or floor(in_place(program)) <= limit:
-        return program
-    search = (searches or Searches(program)).of(program)
-    return replace(search.program(search.within(limit).levels), target=program.target)
+    """The program with so many repeats that its live bytes stay within the target's limit, or as near as was found.
+
+    Or one of its rivals, if that takes less time: values in one block, as concatenations in place leave them, can only
+    be dropped together.
+    """
+    limit, alone = program.target.limit, replace(program, rivals=())
+    if limit is None or floor(in_place(alone)) <= limit:
+        return alone
+    searches = searches or Searches(program)
+    made = [_repeated(one, limit, searches) for one in (program, *program.rivals)]
+    fitting = [one for one in made if floor(in_place(one)) <= limit]
+    best = min(fitting, key=_seconds) if fitting else min(made, key=lambda one: floor(in_place(one)))
+    return replace(best, target=program.target, rivals=())
 
 
-def _search(program: Program) -> Search:
-    return Search(program, program.target.cost)
+def _repeated(program: Program, limit: int, searches: Searches) -> Program:
+    search = searches.of(program)
+    return search.program(search.within(limit).levels)
+
+
+def _seconds(program: Program) -> float:
+    return sum(map(program.target.cost, program.instructions))
 
 
 def _by_time(choice: Choice) -> tuple[float, int]:

@@ -37,14 +37,18 @@ Priority = Callable[[int], float]
 
 
 def in_least_order(program: Program) -> Program:
-    """The order whose floor after in-place writing is lowest, of the program and its rivals; the one given in a tie."""
-    candidates = [
-        replace(candidate, order=f"{name}{one.order.removeprefix(program.order)}")
-        for one in (program, *program.rivals)
-        for name, candidate in orders(one)
-    ]
-    least = min(candidates, key=lambda candidate: floor(in_place(candidate)))
-    return replace(least, rivals=())
+    """The order whose floor after in-place writing is lowest, of the program and its rivals; the one given in a tie.
+
+    The others, each in its own best order, stay its rivals: within a limit of the arena another one may take less time.
+    """
+    best = [_in_least_order(one, f"{one.order.removeprefix(program.order)}") for one in (program, *program.rivals)]
+    least = min(best, key=lambda one: floor(in_place(one)))
+    return replace(least, rivals=tuple(one for one in best if one is not least))
+
+
+def _in_least_order(program: Program, form: str) -> Program:
+    candidates = [replace(candidate, order=f"{name}{form}", rivals=()) for name, candidate in orders(program)]
+    return min(candidates, key=lambda candidate: floor(in_place(candidate)))
 
 
 def orders(program: Program) -> Iterator[tuple[str, Program]]:
