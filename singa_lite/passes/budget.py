@@ -71,7 +71,7 @@ def within_limit(program: Program, searches: Searches | None = None) -> Program:
     Or one of its rivals, if that takes less time: values in one block, as concatenations in place leave them, can only
     be dropped together.
     """
-    limit, alone = program.target.limit, replace(program, rivals=())
+    limit, alone = program.target.limit, replace(program, rivals=()) if program.rivals else program
     if limit is None or floor(in_place(alone)) <= limit:
         return alone
     searches = searches or Searches(program)
