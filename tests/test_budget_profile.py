@@ -13,7 +13,7 @@ from singa_lite import device, optimizer, profiled_costs
 from test_memory_budget import COUNT, SETS, convolutional, data, trained
 
 #: Of the free plan's total.
-SHARE = 0.75
+SHARE = 0.85
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import skips
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, autograd, device, initializer, layers, loss, metric, optimizer, tensor
 from singa_lite.layer import Layer
@@ -85,8 +86,9 @@ def test_a_step_is_that_of_the_whole_batch_in_float64():
     assert_close(cut, whole, 1e-12)
 
 
+@pytest.mark.peer
 def test_a_step_is_that_of_pytorch_over_the_whole_batch():
-    torch = pytest.importorskip("torch")
+    torch = skips.library("torch")
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels="numpy"), seed=2)
     net.add(layers.Dense("a", 7, input_sample_shape=(5,)))
     net.add(layers.Activation("t", "tanh"))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import skips
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, autograd, device, layers, loss, metric, optimizer, snapshots, tensor
 from singa_lite.errors import SnapshotError
@@ -109,9 +110,10 @@ def test_a_plan_counts_the_bytes_that_state_really_has(opt):
         assert plans[None].by_role["state"] - plans[kind].by_role["state"] == saved
 
 
+@pytest.mark.peer
 def test_values_of_the_first_steps_are_those_of_pytorch():
     """The first update of each kind has no rounded state behind it yet."""
-    torch = pytest.importorskip("torch")
+    torch = skips.library("torch")
     makers = {
         "momentum": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9),
         "rms_prop": lambda p: torch.optim.RMSprop(p, 0.001, alpha=0.99),

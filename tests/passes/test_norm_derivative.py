@@ -15,6 +15,7 @@ from singa_lite.passes.norm_derivative import masked_within
 from singa_lite.passes.program import Program
 from singa_lite.passes.read_from import check_reads
 from singa_lite.passes.repeats import ONCE, Repeater
+from singa_lite.passes.schedule import Schedule
 
 SHAPE, C = (5, 3, 4, 2), 3
 X, DY, OTHER = (whole(block, *SHAPE) for block in (0, 1, 2))
@@ -128,10 +129,9 @@ def step_with_a_repeat(monkeypatch) -> tuple[Program, Program]:
     """A program behind the passes, and the same with y made again where it is read last."""
     monkeypatch.setattr("singa_lite.passes.repeats.LEAST_GAP", 1)
     made = after(norm(), relu(Z, Y), copy(Y, OTHER), fill(OTHER), fill(OTHER), copy(Y, whole(20, *SHAPE)))
-    repeater = Repeater(made)
-    schedule = repeater.schedule({Y.block: ONCE})
-    assert schedule is not None
-    return made, repeater.rewritten(schedule)
+    schedule = Schedule(Repeater(made))
+    assert schedule.changed({Y.block: ONCE}) is not None
+    return made, schedule.program()
 
 
 def changed(given: Program, position: int, **fields: object) -> Program:
