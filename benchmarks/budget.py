@@ -11,7 +11,7 @@ median over the rounds. Memory is VmHWM over what the process had after importin
 the whole process, planning and the batch included; of torch-compile's of the timed steps alone, without its compiler's
 work. Linux only.
 
---quick: four budgets, two segments, one share, one round. --minutes M: rounds are begun as long as they should end
+--quick: three budgets, two segments, one share, one round. --minutes M: rounds are begun as long as they should end
 within M minutes from the start, and cases left out beyond it; the first round is of all nets in turn, so that
 `--quick --minutes 15` has all four. Rows taken beside other work are not printed, and the exit status is 4, unless
 --anyway is given (quiet.py).
@@ -40,7 +40,8 @@ from peers.process import environment
 
 BATCHES = {"resnet50": 16, "mobilenet_v2": 32, "unet": 8, "densenet121": 16, "lenet": 64}
 USUAL = tuple(BATCHES)[:4]
-SHARES = (0.8, 0.7, 0.6, 0.5, 0.45, 0.4, 0.35, 0.3, 0.25)
+#: Of our free plan's total; 0 is the least there is.
+SHARES = (0.8, 0.7, 0.6, 0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.0)
 #: Numbers of segments; of a U-Net's stages.
 SEGMENTS, STAGES = (2, 4, 8, 16), (2, 4, 7)
 #: Shares of PyTorch's `activation_memory_budget`.

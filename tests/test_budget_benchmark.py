@@ -48,7 +48,7 @@ def test_a_value_costs_what_it_is_made_of(load):
 
 def test_no_plan_is_below_its_bound(load):
     skips.library("scipy")
-    task = load("peers.budget_task").BudgetTask("plan", "unet", 2, 16, shares=(0.95,))
+    task = load("peers.budget_task").BudgetTask("plan", "unet", 2, 16, shares=(0.95, 0.0))
     points = load("peers.budget_side").plans(task)["points"]
     assert points[0]["budget"] is None
     assert points[-1]["least"]
@@ -137,7 +137,7 @@ def test_a_whole_run(tmp_path):
 
 def test_training_within_a_budget_takes_what_the_plan_says(load):
     process = load("peers.budget_task")
-    plan = load("budget").in_process(process.BudgetTask("plan", "unet", 2, 32, shares=(), bound=False))
+    plan = load("budget").in_process(process.BudgetTask("plan", "unet", 2, 32, shares=(0.0,), bound=False))
     free, least = plan["points"]
     assert least["planned"] < free["planned"]
     done = load("budget").in_process(process.BudgetTask("singa_lite", "unet", 2, 32, least["budget"], steps=1))

@@ -29,13 +29,16 @@ def built(task: BudgetTask, budget: int | None = None) -> FeedForwardNet:
 
 
 def plans(task: BudgetTask) -> dict[str, Any]:
-    """What the plans say, nothing is run: {"points": of the free plan, of each share, and of the least}."""
+    """What the plans say, nothing is run: {"points": of the free plan, of each share, and of the least below these}.
+
+    A share of 0 asks for the least.
+    """
     net = built(task)
     free = net.plan_batch(task.batch)
     of = problem(_before_repeats(free)) if task.bound and importlib.util.find_spec("scipy") else None
     points = [_point(free, 0, 1.0, None)]
-    for share in (*task.shares, 0.0):  # of no bytes at all: the error names the least
-        budget = max(1, int(free.total_bytes * share))
+    for share in task.shares:
+        budget = max(1, int(free.total_bytes * share))  # of 1 byte the error names the least
         try:
             plan, total = net.plan_batch(task.batch, memory_budget=budget), 0
         except BudgetError as error:
