@@ -95,4 +95,5 @@ def _check_call(original: Instruction, planned: Instruction, offsets: Mapping[in
 
 
 def called(instruction: Instruction) -> str:
+    """An instruction as errors name it."""
     return f"instruction {instruction.number} ({instruction.kernel}, layer {instruction.layer!r})"
