@@ -75,15 +75,14 @@ def within_limit(program: Program, searches: Searches | None = None) -> Program:
     if limit is None or floor(in_place(alone)) <= limit:
         return alone
     searches = searches or Searches(program)
-    made = [_repeated(one, limit, searches) for one in (program, *program.rivals)]
-    fitting = [one for one in made if floor(in_place(one)) <= limit]
-    best = min(fitting, key=_seconds) if fitting else min(made, key=lambda one: floor(in_place(one)))
-    return replace(best, target=program.target, rivals=())
-
-
-def _repeated(program: Program, limit: int, searches: Searches) -> Program:
-    search = searches.of(program)
-    return search.program(search.within(limit).levels)
+    forms = [(one, searches.of(one)) for one in (program, *program.rivals)]
+    found = [(search.within(limit), one, search) for one, search in forms]
+    fitting = [entry for entry in found if entry[0].floor <= limit]
+    if fitting:
+        choice, _, search = min(fitting, key=lambda entry: entry[0].seconds + _seconds(entry[1]))
+    else:
+        choice, _, search = min(found, key=lambda entry: entry[0].floor)
+    return replace(search.program(choice.levels), target=program.target, rivals=())
 
 
 def _seconds(program: Program) -> float:
