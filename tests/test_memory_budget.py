@@ -230,11 +230,12 @@ def test_steps_that_do_not_fit_beside_each_other_follow_each_other():
     wanted = seen(images_to_images(), 10**9)
     net = images_to_images(memory_budget=least)
     assert seen(net, least) == wanted
-    assert len(net.recorded_forms) < 7, "or all of them fit, and nothing was shown"
+    assert len(net.recorded_forms) < 5, "or all of them fit, and nothing was shown"
 
 
-def test_a_budget_of_the_free_total_repeats_nothing():
+def test_a_budget_of_the_free_total_gives_the_free_plan():
     net = compiled(random_net(6, 9), 6, graph=True)
     for count in (5, 32):
         free = net.plan_batch(count)
-        assert net.plan_batch(count, memory_budget=free.total_bytes).recomputed == 0
+        within = net.plan_batch(count, memory_budget=free.total_bytes)
+        assert (within.recomputed, within.estimated_slowdown) == (free.recomputed, free.estimated_slowdown)
