@@ -64,10 +64,23 @@ class BatchPlanner:
         batch needs more only where the kernels ask for more scratch; where the number of samples is not known, sizes
         near this one and its halves are looked at.
         """
-        plan, scratch, bound = self._record(
-            "train", size, lambda graph: (graph.memory_plan, graph.scratch_bytes(), graph.bound), budget
-        )
+        try:
+            plan, scratch, bound = self._record(
+                "train", size, lambda graph: (graph.memory_plan, graph.scratch_bytes(), graph.bound), budget
+            )
+        except BudgetError as error:
+            raise self._of_fit(error, size) from None
         return self._whole(plan, scratch, bound, size, budget)
+
+    def _of_fit(self, error: BudgetError, size: int) -> BudgetError:
+        """The error of a training step, or that of its evaluation where this needs more than the least of the step."""
+        if error.bound.device:
+            return error
+        try:
+            self._record("evaluate", size, lambda graph: graph.memory_plan, error.total_bytes)
+        except BudgetError as other:
+            return BudgetError(error.bound, other.total_bytes, other.plan)
+        return error
 
     def curve(self, size: int) -> list[Point]:
         """(total bytes, estimated slowdown) of the plans of falling budgets, all made of one record; see `curve`."""
@@ -77,7 +90,11 @@ class BatchPlanner:
 
             def within(budget: int | None) -> MemoryPlan:
                 bound = None if budget is None else Bound(budget)
-                return self._whole(graph.plan_within(bound), scratch, bound, size, budget)
+                try:
+                    plan = graph.plan_within(bound)
+                except BudgetError as error:
+                    raise BudgetError(error.bound, self._of_fit(error, size).total_bytes, error.plan) from None
+                return self._whole(plan, scratch, bound, size, budget)
 
             return curve(within)
 
