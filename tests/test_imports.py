@@ -30,6 +30,7 @@ FLOORS = (
     ("bound_transfers", "checked_launches", "reports"),
     ("arena", "memory_plan"),
     ("budget_error", "profiled_costs"),
+    ("peaks",),
     ("feed_buffer", "graph"),
     ("device",),
     ("ops",),
