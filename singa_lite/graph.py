@@ -21,7 +21,7 @@ from singa_lite.passes.lower import LimitError, Lowering, Placed, lower, prove, 
 from singa_lite.passes.pipeline import rewriting, through
 from singa_lite.passes.program import Program
 from singa_lite.passes.repeats import Repeater
-from singa_lite.passes.target import Target
+from singa_lite.passes.target import Narrow, Target
 from singa_lite.passes.time_model import Cost, seconds
 from singa_lite.peaks import peaks_of
 from singa_lite.record import Record
@@ -55,6 +55,8 @@ class Graph(Record):
         self.bound = None if budget is None else Bound(budget)
         #: Of its calls, by which repeats are chosen.
         self.cost: Cost = seconds
+        #: How activations are stored; None: as they were recorded.
+        self.narrow: Narrow | None = None
         #: Called before each run: whoever fills the inputs raises there if they are not filled.
         self.check_inputs: Callable[[], None] | None = None
         self._placed: dict[str, Placed] = {}
@@ -85,10 +87,11 @@ class Graph(Record):
         return self._plan_of(self._lowered("recorded", bound=bound))
 
     def _plan_of(self, placed: Placed) -> MemoryPlan:
+        sizes = placed.rewritten.sizes
         rows = [
-            Row(self._name(number), block.layer, self.role(number), block.nbytes, number)
+            Row(self._name(number), block.layer, self.role(number), sizes.get(number, block.nbytes), number)
             for number, block in enumerate(self.blocks)
-            if number in placed.rewritten.sizes or self.role(number) is not Role.INTERMEDIATE
+            if number in sizes or self.role(number) is not Role.INTERMEDIATE
         ]
         return MemoryPlan(placed, [*rows, *self._made_rows(placed)], self.eager_bytes)
 
@@ -184,7 +187,9 @@ class Graph(Record):
         """The record as a program for the device."""
         runtime = self.device.runtime
         link = runtime.link if self.arena.offload else None
-        return self._program(Target.of(self.device.kernels, runtime.alignment, link=link, cost=self.cost))
+        return self._program(
+            Target.of(self.device.kernels, runtime.alignment, link=link, cost=self.cost, narrow=self.narrow)
+        )
 
     # ---- running
 

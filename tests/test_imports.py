@@ -45,7 +45,7 @@ FLOORS = (
     ("budget_curve", "recorded_steps"),
     ("batch_plan",),
     ("training",),
-    ("compile_checks", "walked_net"),
+    ("compile_checks", "mixed_precision", "walked_net"),
     ("planned_net",),
     ("fit",),
     ("net",),
@@ -54,14 +54,14 @@ FLOORS = (
     ("__main__",),
 )
 
-BESIDE = ("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.routine")
+BESIDE = ("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.routine", "kernels.widening")
 
 # Folders that can be read alone: all that they may import of the project from outside themselves.
 CLOSED = {
     "memory": ("errors", "unique"),
     "snapshots.readers": ("array_types", "errors"),
     "kernels.interface": ("errors",),
-    "kernels.numpy_kernels": ("array_types", "errors", "kernels.interface", "kernels.kernel_set"),
+    "kernels.numpy_kernels": ("array_types", "errors", "kernels.interface", "kernels.kernel_set", "kernels.widening"),
     "kernels.onednn_kernels": ("array_types", "errors", "strides", "unique", *BESIDE),
     "kernels.cuda_kernels": ("array_types", "errors", "strides", *BESIDE),
 }
