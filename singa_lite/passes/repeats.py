@@ -17,7 +17,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from singa_lite.operation import Instruction, again
+from singa_lite.operation import Instruction, Operand, again
+from singa_lite.passes.concat import are_apart
 from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
 
@@ -112,9 +113,19 @@ class Repeater:
         Until there it can be repeated.
         """
         written, whole = self.written[step], self.needs[step]
-        read = {o.block for o in repeat.reads if o.block not in written or o.block not in whole}
-        later = (w for block in read for w in self.writers[block] if w > step or (w == step and block in written))
+        read = [o for o in repeat.reads if o.block not in written or o.block not in whole]
+        later = (
+            writer
+            for operand in read
+            for writer in self.writers[operand.block]
+            if (writer > step or (writer == step and operand.block in written)) and self._overwrites(writer, operand)
+        )
         return min(later, default=len(self.program.instructions))
+
+    def _overwrites(self, step: int, operand: Operand) -> bool:
+        """Whether the instruction writes bytes of the operand: it may write other pieces of a concatenation alone."""
+        written = self.program.instructions[step].writes
+        return any(o.block == operand.block and not are_apart(o, operand) for o in written)
 
     def chain(self, blocks: Iterable[int], is_absent: Callable[[int], bool]) -> set[int]:
         """The steps to repeat so that these blocks are there. is_absent: of a block that one of them reads."""

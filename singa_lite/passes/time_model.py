@@ -8,6 +8,7 @@ with oneDNN's kernels; only their ratios decide which repeats are chosen.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import prod
 from typing import Any, Protocol, runtime_checkable
 
@@ -25,8 +26,10 @@ LANES = 8
 OF_GRADIENT = 0.6
 #: What a call takes for its bytes, in times of one that copies as many, by family. Random numbers are made one by one.
 PASSES = {"normalization": 4.0, "fused": 4.0, "pooling": 4.0, "reduction": 4.0, "random": 60.0}
-#: The same of an activation by exponentials.
-EXPONENTIAL = 20.0
+#: The same of an activation by exponentials, and of one that is bounded above and below.
+EXPONENTIAL, BOUNDED = 20.0, 2.0
+#: The same of kernels that give results again by statistics that were kept (`Facts.again`), which go over them once.
+AGAIN = 1.25
 
 
 #: Of a call, the seconds.
@@ -91,9 +94,23 @@ def _passes(instruction: Instruction) -> float:
     if signature.facts.multiplies:
         return 1.0
     is_forward = "x" in signature.tensors and "dy" not in signature.tensors
-    if signature.family == "activation" and is_forward and not signature.facts.commutes_with_max:
+    if signature.family == "activation" and is_forward:
+        return _passes_activating(instruction.kernel)
+    passes = AGAIN if instruction.kernel in _made_again() else PASSES.get(signature.family, 1.0)
+    activation = instruction.settings.get("activation")  # within the call the last pass rectifies besides
+    return passes + _passes_activating(str(activation)) - 1.0 if activation is not None and is_forward else passes
+
+
+def _passes_activating(activation: str) -> float:
+    if not SIGNATURES[activation].facts.commutes_with_max:
         return EXPONENTIAL
-    return PASSES.get(signature.family, 1.0)
+    return BOUNDED if activation == "relu6" else 1.0
+
+
+@cache
+def _made_again() -> frozenset[str]:
+    """Kernels that give again what another one gave."""
+    return frozenset(signature.facts.again for signature in SIGNATURES.values()) - {""}
 
 
 def _rate(instruction: Instruction) -> float:

@@ -62,3 +62,16 @@ def test_normalisation_exponentials_and_random_numbers_take_longer_a_byte():
     assert of(call("l2_norm", X, Y, norm, epsilon=1.0)) > 3 * plain
     assert of(tanh(X, Y)) > 5 * plain
     assert of(call("dropout", X, key, Y, p=0.5)) > of(tanh(X, Y))
+
+
+def test_a_normalisation_by_kept_statistics_takes_a_third_of_one_that_makes_them():
+    x, y = whole(0, 3, 50, 40), whole(1, 3, 50, 40)
+    gamma, beta, running_mean, running_var, mean, inv_std = (whole(number, 50) for number in range(2, 8))
+    statistics = {"momentum": 0.1, "epsilon": 1e-5}
+    first = call("batch_norm", x, gamma, beta, running_mean, running_var, y, mean, inv_std, **statistics)
+    assert 2.5 < (of(first) - CALL) / (of(call("batch_normalize", x, gamma, beta, mean, inv_std, y)) - CALL) < 3.5
+    rectified = call("batch_normalize_activation", x, gamma, beta, mean, inv_std, y, activation="relu")
+    bounded = call("batch_normalize_activation", x, gamma, beta, mean, inv_std, y, activation="relu6")
+    assert of(rectified) == of(call("batch_normalize", x, gamma, beta, mean, inv_std, y))
+    assert of(bounded) - of(rectified) > 0.9 * (of(relu(x, y)) - CALL)
+    assert of(call("relu6", x, y)) - CALL == pytest.approx(2 * (of(relu(x, y)) - CALL))
