@@ -54,6 +54,8 @@ class Searches:
     def __init__(self, program: Program) -> None:
         self._programs = (program, *program.rivals)
         self._kept: dict[int, Search] = {}
+        #: What the program is without a limit; None until `paid_for` was asked.
+        self.free: Program | None = None
 
     def of(self, program: Program) -> Search:
         """The search of a program, kept if it has the same instructions."""

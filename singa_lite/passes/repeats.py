@@ -44,15 +44,17 @@ class Gap(NamedTuple):
 class Repeater:
     """What can be dropped of a program and made again.
 
-    repeats: {step: what makes its results again}, of those that can be. candidates: {block: its gap} of blocks that can
+    only: which calls may be done again, by default all that can be. repeats: {step: what makes its results again}, of
+    those that can be. candidates: {block: its gap} of blocks that can
     be dropped and made again. passing: all others that can be made again; they are, on the way to candidates, where a
     repeat reads one behind its last use: {block: its last use}. written, used: blocks of each repeat; needs: those that
     it reads and that can be made again; valid_until: the step until which it can be done. reading: {candidate: steps
     that use it behind its gap}; readers: the same the other way round.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, only: Callable[[Instruction], bool] | None = None) -> None:
         self.program = program
+        self._only = only
         uses = Uses(program.instructions)
         self.writers: Mapping[int, list[int]] = uses.writers
         self.steps: Mapping[int, list[int]] = uses.steps
@@ -72,7 +74,8 @@ class Repeater:
 
     def _repeatable(self) -> dict[int, Instruction]:
         """By step, all but copies to host memory and back, and what writes bytes that last: these must move once."""
-        made = {step: self._again(i) for step, i in enumerate(self.program.instructions) if i.transfer is None}
+        given = {step: i for step, i in enumerate(self.program.instructions) if i.transfer is None}
+        made = {step: self._again(i) for step, i in given.items() if self._only is None or self._only(i)}
         return {s: i for s, i in made.items() if all(operand.block in self.program.sizes for operand in i.writes)}
 
     def _again(self, original: Instruction) -> Instruction:

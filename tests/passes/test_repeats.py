@@ -132,7 +132,14 @@ def test_what_was_overwritten_since_is_not_read_again():
 def test_a_piece_is_read_again_though_another_piece_was_written_since():
     joined, other = whole(15, 3, 8), part(whole(15, 3, 8), 1, 4, 8)
     piece = part(joined, 1, 0, 4)
-    calls = double(INPUT, piece), tanh(piece, A), relu(A, B), copy(B, other), copy(A, FIRST), copy(joined, whole(5, 3, 8))
+    calls = (
+        double(INPUT, piece),
+        tanh(piece, A),
+        relu(A, B),
+        copy(B, other),
+        copy(A, FIRST),
+        copy(joined, whole(5, 3, 8)),
+    )
     given = program(*calls, held=HELD)
     made = repeated(given, {A.block: ONCE})
     assert kernels(made)[4:6] == ["tanh again", "copy"]
