@@ -84,7 +84,7 @@ def within_limit(program: Program, searches: Searches | None = None) -> Program:
         choice, _, search = min(fitting, key=lambda entry: entry[0].seconds + _seconds(entry[1]))
     else:
         choice, _, search = min(found, key=lambda entry: entry[0].floor)
-    return replace(search.program(choice.levels), target=program.target, rivals=())
+    return replace(search.program(choice.levels), target=program.target, rivals=(), free=program.free)
 
 
 def _seconds(program: Program) -> float:
