@@ -7,7 +7,7 @@ operand, and gives every kernel of a set in bfloat16.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from math import prod
 
@@ -16,7 +16,6 @@ import numpy as np
 from singa_lite.array_types import Array
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import (
-    Axes,
     Described,
     Kernel,
     KernelSet,
@@ -38,38 +37,19 @@ _ALIGNMENT = 64
 
 
 class WideningSet(KernelSet):
-    """A set of kernels over NumPy's arrays that serves calls with operands in bfloat16 by those in float32.
-
-    native: the names of its kernels that take bfloat16 themselves, and are asked first. The others: see `KernelSet`.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        kernels: Mapping[str, Kernel],
-        fallback: KernelSet | None = None,
-        layouts: Mapping[str, Axes] | None = None,
-        fusions: Collection[tuple[str, str]] = (),
-        strides_matter: Collection[str] = (),
-        any_strides: Mapping[str, Collection[str]] | None = None,
-        native: Collection[str] = (),
-    ) -> None:
-        super().__init__(name, kernels, fallback, layouts, fusions, strides_matter, any_strides)
-        self.native = frozenset(native)
+    """A set of kernels over NumPy's arrays that serves calls with operands in bfloat16 by those in float32."""
 
     def choose(self, name: str, specs: TensorSpecs, settings: Settings) -> Kernel:
-        """As `KernelSet.choose`; of a call in bfloat16 that no kernel takes itself, the one that widens."""
-        if not any(map(_is_narrow, specs)):
-            return super().choose(name, specs, settings)
-        if name in self.native and self.kernels[name].serves(specs, settings):
-            return self.kernels[name]
-        return WidenedKernel(name, self)
+        """As `KernelSet.choose`; of a call in bfloat16 the kernel that widens."""
+        return WidenedKernel(name, self) if any(map(_is_narrow, specs)) else super().choose(name, specs, settings)
+
+    def in_one_pass(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> bool:
+        """As `KernelSet.in_one_pass`."""
+        return super().in_one_pass(name, tuple(map(_wide, specs_of(tensors))), settings)
 
     def free_of_strides(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> Collection[str]:
         """As `KernelSet.free_of_strides`; what is widened is so from wherever it lies."""
         specs = specs_of(tensors)
-        if not any(map(_is_narrow, specs)) or not isinstance(self.choose(name, specs, settings), WidenedKernel):
-            return super().free_of_strides(name, specs, settings)
         wide = super().free_of_strides(name, tuple(map(_wide, specs)), settings)
         names = zip(SIGNATURES[name].tensors, specs, strict=True)
         return {*wide, *(name for name, spec in names if _is_narrow(spec))}
