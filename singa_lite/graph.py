@@ -171,6 +171,10 @@ class Graph(Record):
         kind = OverLimitError if bound.device else BudgetError
         return kind(bound, total, self._plan_of(least))
 
+    def has_room_beside(self, arena: int) -> bool:
+        """Whether its bound leaves room for all that it holds, with an arena that others need to be so large."""
+        return self.bound is None or self.bound.leaves(self._held(), arena, self.device.runtime.alignment)
+
     def blocks_with_bytes(self) -> list[Block]:
         """The blocks outside the arena that have their bytes: outputs have them once the step is bound."""
         held = [block.held for block in self.blocks if block.held is not None]
@@ -182,6 +186,11 @@ class Graph(Record):
         for block in self.blocks:
             block.held = None
         self._fresh.clear()
+
+    def retire(self) -> None:
+        """Hold no bytes any more, as the step is not to run again; its plan can still be asked for."""
+        self._executables.clear()
+        self.let_go()
 
     def _recorded(self) -> Program:
         """The record as a program for the device."""
