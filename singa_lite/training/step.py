@@ -19,6 +19,7 @@ from singa_lite.layer_graph import LayerGraph
 from singa_lite.machine import give_back
 from singa_lite.memory.bound import Bound
 from singa_lite.optimizer import Optimizer
+from singa_lite.passes.target import Narrow
 from singa_lite.profiled_costs import CallTimes, ProfiledCosts
 from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepForm, form_of
 from singa_lite.tensor import Block, Shape, Tensor
@@ -44,7 +45,7 @@ class Steps(Unique):
 
     layers: the net's; graph: record and replay, or do each operation at once; fuse, budget: see `Graph`; optimizer:
     the net's, whose state lies beside evaluations and predictions; offload: see `Arena`; profiled: whether repeats
-    are chosen by measured seconds.
+    are chosen by measured seconds; narrow: how activations are stored, None: in the net's dtype.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Steps(Unique):
         optimizer: Optimizer | None = None,
         offload: str = "",
         profiled: bool = False,
+        narrow: Narrow | None = None,
     ) -> None:
         self.layers = layers
         self.graph = graph
@@ -65,6 +67,7 @@ class Steps(Unique):
         self.arena = Arena(layers.device, offload)
         self.feeds = FeedBuffer(self.arena)
         self.profiled = profiled
+        self.narrow = narrow
         self._times = CallTimes(self.arena)
         self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
@@ -75,7 +78,9 @@ class Steps(Unique):
 
     def of(self, layers: LayerGraph, optimizer: Optimizer | None) -> Steps:
         """As these, of another net and its optimizer."""
-        return Steps(layers, self.graph, self.fuse, self.budget, optimizer, self.arena.offload, self.profiled)
+        return Steps(
+            layers, self.graph, self.fuse, self.budget, optimizer, self.arena.offload, self.profiled, self.narrow
+        )
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
@@ -150,6 +155,7 @@ class Steps(Unique):
             }
             results = step.operations(tensors)
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]
+        graph.narrow = self.narrow
         if budget == OWN:
             graph.bound = self._bound(step, graph, fed)
         elif budget is not None:
@@ -188,6 +194,7 @@ class Steps(Unique):
             recorded.results = step.operations(tensors)
         recorded.graph.check_inputs = feed.check
         step.settle(watch)
+        recorded.graph.narrow = self.narrow
         try:
             self._plan(step, recorded, fed, feeds)
             recorded.graph.prepare()
