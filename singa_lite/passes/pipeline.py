@@ -21,6 +21,7 @@ from singa_lite.passes.linear_gradient import joined
 from singa_lite.passes.norm_derivative import masked_within
 from singa_lite.passes.offload import offloaded
 from singa_lite.passes.order import in_least_order
+from singa_lite.passes.paid_for import paid_for
 from singa_lite.passes.parallel import in_waves
 from singa_lite.passes.pool_first import pool_first
 from singa_lite.passes.program import Program, floor
@@ -54,6 +55,7 @@ PASSES = (
     Pass("concat", assembled_in_place, "producers write straight into their piece of a concatenation"),
     Pass("waves", in_waves, "what may run at the same time stands together", parallel=True),
     Pass("order", in_least_order, "the order of lowest floor, of several", parallel=False),
+    Pass("paid_for", paid_for, "fused calls pay for repeats of what one cheap call makes again", False, False, True),
     Pass(
         "offload", offloaded, "values go to host memory and come back, where the arena is limited", False, False, True
     ),

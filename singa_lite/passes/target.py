@@ -14,6 +14,8 @@ from singa_lite.runtime.host_memory import Link
 ScratchRule = Callable[[str, Sequence[Operand | None], Settings], int]
 
 
+#: Whether a fused call spares a pass over memory, as `KernelSet.in_one_pass`.
+PassRule = Callable[[str, Sequence[Operand | None], Settings], bool]
 #: Operands of a call whose strides change no bit, by name, as `KernelSet.free_of_strides`.
 StridesRule = Callable[[str, Sequence[Operand | None], Settings], Collection[str]]
 
@@ -28,11 +30,17 @@ def _nothing(kernel: str, operands: Sequence[Operand | None], settings: Settings
     return ()
 
 
+def _never(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> bool:
+    """Kernels that spare no pass over memory."""
+    return False
+
+
 @dataclass(frozen=True)
 class Target:
     """Facts on a kernel set and on the memory of its device; by default kernels that fuse nothing, on a CPU.
 
-    fusions: (kernel, activation) that are done in one go, and `linear_gradient.PAIR`. scratch_bytes: the rule.
+    fusions: (kernel, activation) that are done in one go, and `linear_gradient.PAIR`. scratch_bytes: the rule;
+    in_one_pass: the one that says whether a fused call takes less time than the calls apart.
     strides_matter: kernels whose results may depend on any strides of their operands; inner_strides_matter: those, and
     those on any but that of axis 0. free_of_strides: the rule that says of which operands they do not depend on them.
     tile_bytes: of a large gradient that is made and applied at a time. alignment:
@@ -51,6 +59,7 @@ class Target:
     limit: int | None = None
     link: Link | None = None
     cost: Cost = seconds
+    in_one_pass: PassRule = _never
 
     @classmethod
     def of(
@@ -73,6 +82,7 @@ class Target:
             limit,
             link,
             cost,
+            kernels.in_one_pass,
         )
 
     def call(

@@ -28,8 +28,8 @@ OF_GRADIENT, OF_LARGER_GRADIENT = 0.7, 0.4
 PASSES = {"normalization": 4.0, "fused": 4.0, "pooling": 4.0, "reduction": 4.0, "random": 60.0}
 #: The same of a normalisation's derivative, and of what makes its result again, by statistics that are there.
 BY_STATISTICS, AGAIN = 2.0, 1.2
-#: The same of an activation by exponentials.
-EXPONENTIAL = 20.0
+#: The same of an activation by exponentials, and of one that is bounded above and below.
+EXPONENTIAL, BOUNDED = 20.0, 2.0
 
 
 #: Of a call, the seconds.
@@ -94,13 +94,21 @@ def _passes(instruction: Instruction) -> float:
     if signature.facts.multiplies:
         return 1.0
     is_forward = "x" in signature.tensors and "dy" not in signature.tensors
-    if signature.family == "activation" and is_forward and not signature.facts.commutes_with_max:
-        return EXPONENTIAL
+    if signature.family == "activation" and is_forward:
+        return _passes_of_activation(instruction.kernel)
+    activation = instruction.settings.get("activation")
+    beside = 0.0 if activation is None else _passes_of_activation(str(activation)) - 1.0  # the last pass rectifies
     if instruction.kernel in _makes_again():
-        return AGAIN
+        return AGAIN + beside
     if signature.family == "normalization" and {"dy", "mean", "inv_std"} <= set(signature.tensors):
         return BY_STATISTICS
-    return PASSES.get(signature.family, 1.0)
+    return PASSES.get(signature.family, 1.0) + (beside if is_forward else 0.0)
+
+
+def _passes_of_activation(activation: str) -> float:
+    if not SIGNATURES[activation].facts.commutes_with_max:
+        return EXPONENTIAL
+    return BOUNDED if activation == "relu6" else 1.0
 
 
 @cache

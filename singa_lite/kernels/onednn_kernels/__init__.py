@@ -46,4 +46,5 @@ def onednn(fallback: KernelSet) -> KernelSet:
         fusions=fusions + batch_norm_activation.FUSIONS,
         strides_matter=kernels.keys(),
         any_strides=ANY_STRIDES,
+        one_pass=True,
     )
