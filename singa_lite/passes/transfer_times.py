@@ -56,8 +56,8 @@ def estimated_slowdown(program: Program) -> float:
     if program.free:
         if is_free(program):
             return 0.0
-        computed = (cost(i) for i in program.instructions if i.transfer is None)
-        return (fsum(computed) + waiting(program)) / fsum(map(cost, program.free)) - 1.0
+        takes = fsum(cost(i) for i in program.instructions if i.transfer is None) + waiting(program)
+        return takes / fsum(map(cost, program.free)) - 1.0
     computed = [instruction for instruction in program.instructions if instruction.transfer is None]
     wait = waiting(program)
     return slowdown(computed, cost) + (wait / sum(cost(i) for i in computed if i.repeats is None) if wait else 0.0)
