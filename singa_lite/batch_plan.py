@@ -65,10 +65,23 @@ class BatchPlanner:
         batch needs more only where the kernels ask for more scratch; where the number of samples is not known, sizes
         near this one and its halves are looked at.
         """
-        plan, scratch, bound = self._record(
-            "train", size, lambda graph: (graph.memory_plan, graph.scratch_bytes(), graph.bound), budget
-        )
+        try:
+            plan, scratch, bound = self._record(
+                "train", size, lambda graph: (graph.memory_plan, graph.scratch_bytes(), graph.bound), budget
+            )
+        except BudgetError as error:
+            raise self._of_fit(error, size) from None
         return self._whole(plan, scratch, bound, size, budget)
+
+    def _of_fit(self, error: BudgetError, size: int) -> BudgetError:
+        """The error of a training step, or that of its evaluation where this needs more than the least of the step."""
+        least = error.total_bytes
+        if not error.bound.device:
+            try:
+                self._whole(error.plan, [], Bound(least, error.bound.taken), size, least)
+            except BudgetError as other:
+                return BudgetError(Bound(error.budget, other.bound.taken), other.total_bytes, other.plan)
+        return error
 
     def curve(self, size: int) -> list[Point]:
         """(total bytes, estimated slowdown) of the plans of falling budgets, all made of one record; see `curve`."""
@@ -78,7 +91,14 @@ class BatchPlanner:
 
             def within(budget: int | None) -> MemoryPlan:
                 bound = None if budget is None else Bound(budget)
-                return self._whole(graph.plan_within(bound), scratch, bound, size, budget)
+                try:
+                    plan = graph.plan_within(bound)
+                except BudgetError as error:
+                    raise BudgetError(error.bound, self._of_fit(error, size).total_bytes, error.plan) from None
+                try:
+                    return self._whole(plan, scratch, bound, size, budget)
+                except BudgetError as error:  # of an evaluation, whose time is not the step's
+                    raise BudgetError(error.bound, error.total_bytes, plan) from None
 
             return curve(within)
 
@@ -90,9 +110,25 @@ class BatchPlanner:
         """The plan with all that `fit` does beside. scratch: of its operations; bound: of its budget."""
         most = None if bound is None else bound.arena(plan.held_blocks, self._alignment)
         beside = self._beside(size, plan.arena_bytes, scratch, most, plan.recomputed > 0)
-        if most is not None and beside["evaluation"] > most:
-            beside["evaluation"] = self._record("evaluate", size, lambda graph: graph.memory_plan.arena_bytes, budget)
-        return plan.within_fit(beside, self._overhead(plan.held_blocks, plan.arena_bytes))
+        if bound is None or most is None or beside["evaluation"] <= most:
+            return plan.within_fit(beside, self._overhead(plan.held_blocks, plan.arena_bytes))
+        evaluation, taken = self._evaluation_within(size, budget)
+        beside["evaluation"] = evaluation.arena_bytes
+        whole = plan.within_fit(beside, self._overhead(plan.held_blocks, plan.arena_bytes))
+        if whole.total_bytes > bound.left:
+            raise BudgetError(Bound(bound.nbytes, taken), whole.total_bytes + bound.taken, evaluation)
+        return whole
+
+    def _evaluation_within(self, size: int, budget: int | None) -> tuple[MemoryPlan, int]:
+        """The plan of an evaluation within a budget, or the least one; and what is held beside it."""
+        try:
+            return self._record(
+                "evaluate", size, lambda graph: (graph.memory_plan, graph.bound.taken if graph.bound else 0), budget
+            )
+        except BudgetError as error:
+            if error.bound.device:
+                raise
+            return error.plan, error.bound.taken
 
     def largest(self, nbytes: int) -> int:
         """The largest batch size whose plan's total is at most `nbytes`; 0 if there is none.

@@ -254,3 +254,22 @@ def test_snapshots_know_no_budget(points, tmp_path: Path):
     other = convolutional(memory_budget=points[2][0])
     other.load(tmp_path / "budget.h5")
     assert trained(other) == trained(free)
+
+
+def test_the_least_of_the_curve_is_a_budget_that_will_do_where_evaluation_needs_most():
+    """Training goes by pieces of the batch, evaluation does not."""
+
+    def net() -> FeedForwardNet:
+        made = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(kernels="numpy"), seed=1)
+        made.add(layers.Conv2D("narrow", 2, 3, input_sample_shape=(5, 6, 7)))
+        made.add(layers.Activation("act"))
+        made.add(layers.Conv2D("wide", 9, 3, use_bias=False))
+        made.compile(optimizer.SGD(momentum=0.9), micro_batches=4)
+        return made
+
+    for nbytes, _ in net().budget_curve(32):
+        assert net().plan_batch(32, memory_budget=nbytes).total_bytes <= nbytes
+    with pytest.raises(BudgetError) as caught:
+        net().plan_batch(32, memory_budget=5000)
+    least = caught.value.total_bytes
+    assert net().plan_batch(32, memory_budget=least).total_bytes <= least
