@@ -38,7 +38,7 @@ class Measuring:
     end: float
     cache: str
     save: Callable[[], None]
-    session: int = field(default_factory=lambda: int(time.time()))
+    session: int = field(default_factory=time.time_ns)
 
     def net(self, found: Sequence[Case], share: float) -> None:
         """All groups of a net in turn, within a share of the time that is left. RuntimeError if our free plan fails."""
