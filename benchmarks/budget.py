@@ -1,7 +1,8 @@
 """What less memory costs in time: plans within budgets, measured, beside a lower bound and PyTorch's own means.
 
     pip install ".[onednn,peer]" scipy matplotlib
-    python benchmarks/budget.py --prepare curve.json                           # plans, and what PyTorch compiles
+    python benchmarks/budget.py --compile                                      # what PyTorch compiles; minutes a net
+    python benchmarks/budget.py --prepare curve.json                           # plans, nothing is run
     python benchmarks/budget.py --resume curve.json --minutes 40               # measures, on a machine that is quiet
     python benchmarks/budget.py --from-json curve.json --picture curve.png     # tables and picture, nothing is measured
     python benchmarks/budget.py --check [--net NET]                            # twenty budgets a net, nothing is run
@@ -29,19 +30,23 @@ import argparse
 import json
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import quiet
 from budgets import check, files
 from budgets.about import about, where
-from budgets.cases import cases
+from budgets.cases import Case, cases
 from budgets.figures import Figure, figures
 from budgets.options import arguments, tasks
 from budgets.picture import picture
 from budgets.report import ROWS, at_times, heading, row, summary, verdicts
 from budgets.turns import Measuring
 from peers.budget_task import BudgetTask, answers
-from peers.worker import Worker, asked_once
+from peers.worker import asked_once
+
+#: Seconds that the peer may take to compile a case, and a net to be planned for all budgets.
+COMPILING = PLANNING = 3600.0
 
 
 def run_task(task: BudgetTask) -> None:
@@ -65,26 +70,30 @@ def planned(options: argparse.Namespace) -> files.Nets:
     """The cases of each net."""
     nets = []
     for task in tasks(options, "plan"):
-        found = cases(task, asked_once(task)["points"], options.quick)
+        found = cases(task, asked_once(task, longest=PLANNING)["points"], options.quick)
         nets.append([case for case in found if case.ours or not options.no_peers])
     return nets
 
 
-def prepare(options: argparse.Namespace) -> int:
-    """Plan all, and let the peer's compiler fill its caches."""
-    nets, status = planned(options), 0
-    files.write(options.prepare, nets, about(options))
-    for case in (case for found in nets for case in found if case.task.way == "torch-compile" and case.able):
-        worker, start = Worker(case.task, options.cache), time.monotonic()
+def compiled(options: argparse.Namespace) -> int:
+    """Let the peer's compiler fill its caches, two cases at a time; 1 if one failed."""
+    found = [case for task in tasks(options, "plan") for case in cases(task, [], options.quick)]
+    wanted = [case for case in found if case.task.way == "torch-compile" and case.able]
+
+    def said(case: Case) -> str:
+        start = time.monotonic()
         try:
-            worker.answer()
-            said = f"compiled within {time.monotonic() - start:.0f} s"
+            asked_once(case.task, options.cache, COMPILING)
         except RuntimeError as error:
-            said, status = f"failed: {error}", 1
-        finally:
-            worker.close()
-        print(f"{case.task.net}, {case.setting}: {said}", flush=True)
-    return status
+            return f"failed: {error}"
+        return f"compiled within {time.monotonic() - start:.0f} s"
+
+    failed = False
+    with ThreadPoolExecutor(2) as pool:
+        for case, words in zip(wanted, pool.map(said, wanted), strict=True):
+            print(f"{case.task.net}, {case.setting}: {words}", flush=True)
+            failed |= words.startswith("failed")
+    return int(failed)
 
 
 def measure(options: argparse.Namespace) -> tuple[files.Nets, dict[str, Any]]:
@@ -138,7 +147,7 @@ def checked(options: argparse.Namespace) -> int:
     """Plan many budgets of each net; 1 if something is wrong."""
     status = 0
     for task in tasks(options, "check"):
-        told = asked_once(task, longest=3600.0)
+        told = asked_once(task, longest=PLANNING)
         found = check.breaches(told)
         status |= bool(found)
         print(f"{task.net}, {task.batch}\n")
@@ -154,8 +163,11 @@ def main() -> int:
         return 0
     if options.check:
         return checked(options)
+    if options.compile:
+        return compiled(options)
     if options.prepare:
-        return prepare(options)
+        files.write(options.prepare, planned(options), about(options))
+        return 0
     if options.from_json:
         read = [files.read(path) for path in options.from_json]
         nets, told = files.merged([found for found, _ in read]), read[-1][1]

@@ -57,7 +57,7 @@ def test_no_plan_is_below_its_bound(load):
     for point in points:
         assert point["bound"] <= point["estimated"] + 1e-9
         assert point["planned"] <= (point["budget"] or point["planned"])
-    assert points[0]["bound"] == pytest.approx(0.0, abs=1e-9)
+    assert -0.1 < points[0]["bound"] <= 1e-9  # below 0 where the free plan has repeats
 
 
 def test_points_are_those_nearest_to_the_targets_and_the_least(load):

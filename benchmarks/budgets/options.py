@@ -32,7 +32,8 @@ def arguments(words: str | None) -> argparse.Namespace:
     parser.add_argument("--no-peers", action="store_true", help="ours alone")
     parser.add_argument("--cache", default=CACHE, help="where the peer's compiler keeps what it made (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write all turns, the machine and the options there")
-    parser.add_argument("--prepare", metavar="FILE", help="as --json, but do only what need not be timed")
+    parser.add_argument("--prepare", metavar="FILE", help="as --json, but only plan")
+    parser.add_argument("--compile", action="store_true", help="only fill the caches of the peer's compiler")
     parser.add_argument("--resume", metavar="FILE", help="measure what is wanted there, and go on writing it")
     parser.add_argument("--from-json", metavar="FILE", action="append", help="measure nothing; may be repeated")
     parser.add_argument("--picture", metavar="FILE", help="draw bytes against time there")
@@ -40,8 +41,8 @@ def arguments(words: str | None) -> argparse.Namespace:
     parser.add_argument("--task", help=argparse.SUPPRESS)
     quiet.add_option(parser)
     options = parser.parse_args()
-    if sum(map(bool, (options.prepare, options.resume, options.from_json, options.check))) > 1:
-        parser.error("wanted one of --prepare, --resume, --from-json and --check")
+    if sum(map(bool, (options.compile, options.prepare, options.resume, options.from_json, options.check))) > 1:
+        parser.error("wanted one of --compile, --prepare, --resume, --from-json and --check")
     if options.picture and importlib.util.find_spec("matplotlib") is None:
         parser.error("--picture: wanted matplotlib, which is not installed")
     options.rounds = 1 if options.quick else options.rounds
