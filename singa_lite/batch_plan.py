@@ -31,7 +31,7 @@ class _Need(NamedTuple):
     """Bytes of a training step alone, from its rough plan. least, most: between which its arena is.
 
     held: of each block outside the arena. without_scratch: of the arena if no kernel needed any; scratch: of each
-    operation.
+    operation. repeats: whether the plan repeats any.
     """
 
     least: int
@@ -39,6 +39,7 @@ class _Need(NamedTuple):
     held: list[int]
     without_scratch: int
     scratch: list[int]
+    repeats: bool
 
 
 class BatchPlanner:
@@ -88,7 +89,7 @@ class BatchPlanner:
     ) -> MemoryPlan:
         """The plan with all that `fit` does beside. scratch: of its operations; bound: of its budget."""
         most = None if bound is None else bound.arena(plan.held_blocks, self._alignment)
-        beside = self._beside(size, plan.arena_bytes, scratch, most)
+        beside = self._beside(size, plan.arena_bytes, scratch, most, plan.recomputed > 0)
         if most is not None and beside["evaluation"] > most:
             beside["evaluation"] = self._record("evaluate", size, lambda graph: graph.memory_plan.arena_bytes, budget)
         return plan.within_fit(beside, self._overhead(plan.held_blocks, plan.arena_bytes))
@@ -161,7 +162,7 @@ class BatchPlanner:
         if need is None or not self._fits_alone(size, nbytes):
             return False
         arena = self._arena(size, need)
-        most = max(arena, *self._beside(size, arena, need.scratch).values())
+        most = max(arena, *self._beside(size, arena, need.scratch, None, need.repeats).values())
         return self._total(need.held, arena) + most - arena <= nbytes
 
     def _may_fit(self, size: int, nbytes: int) -> bool:
@@ -189,13 +190,16 @@ class BatchPlanner:
     def _measured(self, graph: Graph) -> _Need:
         plan = graph.rough_plan()
         sizes = plan.floor_bytes, plan.arena_bytes, plan.held_blocks
-        return _Need(*sizes, plan.floor_without_scratch_bytes, graph.scratch_bytes())
+        return _Need(*sizes, plan.floor_without_scratch_bytes, graph.scratch_bytes(), plan.recomputed > 0)
 
-    def _beside(self, size: int, arena: int, scratch: list[int], bound: int | None = None) -> dict[str, int]:
+    def _beside(
+        self, size: int, arena: int, scratch: list[int], bound: int | None = None, repeats: bool = False
+    ) -> dict[str, int]:
         """What other steps of `fit` need of the arena. arena, scratch: what the training step of this size needs.
 
         bound: of the arena, by a budget. Within one a shorter batch may take more than this one, as it repeats less, up
-        to what the budget leaves.
+        to what the budget leaves. repeats: whether this one repeats something: without a bound a shorter one may
+        repeat others, and so is planned.
         """
         needs = {"evaluation": self._evaluation(size)}
         for shorter in self._shorter(size):
@@ -206,8 +210,10 @@ class BatchPlanner:
                 continue
             if bound is not None:
                 needs[f"last batch of {shorter}"] = min(most, bound)
-            elif _exceeds(asked, scratch) and (need := self._need(shorter)) is not None and need.most > arena:
-                needs[f"last batch of {shorter}"] = self._arena(shorter, need)
+            elif repeats or _exceeds(asked, scratch):
+                need = self._need(shorter)
+                if need is not None and need.most > arena:
+                    needs[f"last batch of {shorter}"] = self._arena(shorter, need)
         return needs
 
     def _evaluation(self, size: int) -> int:

@@ -31,7 +31,7 @@ def curve(plan_within: Callable[[int | None], MemoryPlan]) -> list[Point]:
         except BudgetError as error:
             points.append((error.total_bytes, error.plan.estimated_slowdown))
             break
-        points.append((plan.total_bytes, plan.estimated_slowdown))
+        points.append((plan.total_bytes, max(0.0, plan.estimated_slowdown)))
     return _best(points[0], points[1:])
 
 

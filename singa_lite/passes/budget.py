@@ -54,6 +54,8 @@ class Searches:
     def __init__(self, program: Program) -> None:
         self._programs = (program, *program.rivals)
         self._kept: dict[int, Search] = {}
+        #: What the program is without a limit; None until `paid_for` was asked.
+        self.free: Program | None = None
 
     def of(self, program: Program) -> Search:
         """The search of a program, kept if it has the same instructions."""
@@ -81,7 +83,7 @@ def within_limit(program: Program, searches: Searches | None = None) -> Program:
         choice, _, search = min(fitting, key=lambda entry: entry[0].seconds + _seconds(entry[1]))
     else:
         choice, _, search = min(found, key=lambda entry: entry[0].floor)
-    return replace(search.program(choice.levels), target=program.target, rivals=())
+    return replace(search.program(choice.levels), target=program.target, rivals=(), free=program.free)
 
 
 def _found(program: Program, searches: Searches, limit: int) -> Iterator[tuple[Choice, Program, Search]]:

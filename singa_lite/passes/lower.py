@@ -12,6 +12,7 @@ from singa_lite.memory.check import check
 from singa_lite.memory.planner import plan
 from singa_lite.memory.problem import Plan, PlanError
 from singa_lite.passes.budget import Searches
+from singa_lite.passes.in_place import in_place
 from singa_lite.passes.parallel import conflicts
 from singa_lite.passes.pipeline import parted, planning, rewriting, searching, through
 from singa_lite.passes.program import Program, floor, host_requests, requests
@@ -21,6 +22,8 @@ from singa_lite.passes.read_from import check_reads
 MOST_NODES, NODES_TIMES_BLOCKS = 8000, 4_000_000
 #: How often the limit is tightened where the placement leaves a gap.
 MOST_LIMITS = 4
+#: Moves of single instructions lower a floor by less than what is beyond this share of it.
+LEAST_MOVED = 0.75
 #: A plan that takes longer than any that was seen ends here, at the cost of depending on the machine.
 MOST_SECONDS = 20.0
 
@@ -123,15 +126,30 @@ class Lowering:
             self._program = through(self.rewritten, shared, self._gains)
         self._limited = searching(limited, Searches(self._program))
         self._least: dict[bool, Placed] = {}
+        self._free: dict[bool, Placed] = {}
+        self._floor: int | None = None
         self._seconds = time.perf_counter() - start
 
     def within(self, limit: int | None, search: bool = True) -> Placed:
         """The plan of an arena of at most `limit` bytes; None: of as many as it takes. LimitError as for `lower`."""
         with _collector_paused():
-            return self._placed(None, search) if limit is None else self._within(limit, search)
+            return self._unlimited(search) if limit is None else self._within(limit, search)
+
+    def _unlimited(self, search: bool) -> Placed:
+        if search not in self._free:
+            self._free[search] = self._placed(None, search)
+        return self._free[search]
+
+    def _may_do_as_it_is(self, limit: int) -> bool:
+        """Whether moves behind the limited passes might bring the program within, with nothing made again."""
+        if self._floor is None:
+            self._floor = floor(in_place(self._program))
+        return limit >= LEAST_MOVED * self._floor
 
     def _within(self, limit: int, search: bool) -> Placed:
         """A placement may miss the floor by some bytes: then the passes are given as many less."""
+        if self._may_do_as_it_is(limit) and self._unlimited(search).arena_bytes <= limit:
+            return self._unlimited(search)
         aim = limit
         for _ in range(MOST_LIMITS):
             placed = self._placed(aim, search)
