@@ -81,14 +81,32 @@ def within_limit(program: Program, searches: Searches | None = None) -> Program:
     if limit is None or floor(in_place(alone)) <= limit:
         return alone
     searches = searches or Searches(program)
-    forms = [(one, searches.of(one)) for one in (program, *program.rivals)]
-    found = [(search.within(limit), one, search) for one, search in forms]
+    found = list(_found(program, searches, limit))
     fitting = [entry for entry in found if entry[0].floor <= limit]
     if fitting:
         choice, _, search = min(fitting, key=lambda entry: entry[0].seconds + _seconds(entry[1]))
     else:
         choice, _, search = min(found, key=lambda entry: entry[0].floor)
     return replace(search.program(choice.levels), target=program.target, rivals=(), free=program.free)
+
+
+def _found(program: Program, searches: Searches, limit: int) -> Iterator[tuple[Choice, Program, Search]]:
+    """What is found for one form of the program after the other, up to one that is no better than that before it.
+
+    Rivals stand in the order of what they have in common with the program. The last one is asked in any case where
+    nothing fits yet, or there is time for it.
+    """
+    forms, before = [program, *program.rivals], (True, float("inf"))
+    while forms:
+        one = forms.pop(0)
+        search = searches.of(one)
+        choice = search.within(limit)
+        yield choice, one, search
+        fits = choice.floor <= limit
+        now = not fits, choice.seconds + _seconds(one) if fits else choice.floor
+        before, is_better = min(now, before), now < before
+        if not is_better:
+            forms = forms[-1:] if search.is_small or before[0] else []
 
 
 def _seconds(program: Program) -> float:
@@ -112,6 +130,8 @@ class Search:
         self._rungs: dict[int, Choice | None] = {}
         self._lows: list[Choice] = []
         self.free = self._descent.choice()
+        #: Whether there is time to look at more limits and forms than the one.
+        self.is_small = len(self._repeater.candidates) <= MOST_WITH_RUNGS
 
     def within(self, limit: int) -> Choice:
         """The cheapest choice whose live bytes are at most `limit`; where none was found, `least`."""
@@ -120,7 +140,7 @@ class Search:
         rung = 0
         while (nbytes := int(self.free.floor * RUNG**rung)) > limit and nbytes > 0:
             rung += 1
-        rungs = range(rung, rung + (RUNGS if len(self._repeater.candidates) <= MOST_WITH_RUNGS else 0))
+        rungs = range(rung, rung + (RUNGS if self.is_small else 0))
         found = [self._solved(limit), *(self._rung(one) for one in rungs)]
         fitting = [choice for choice in found if choice is not None]
         if not fitting:
