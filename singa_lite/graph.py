@@ -16,7 +16,8 @@ from singa_lite.memory_plan import MemoryPlan, Row
 from singa_lite.operation import Instruction, Role
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
-from singa_lite.passes.lower import LimitError, Lowering, Placed, lower, prove, unshared
+from singa_lite.passes.carry import Chosen
+from singa_lite.passes.lower import LimitError, Lowering, Placed, Sketched, lower, prove, unshared
 from singa_lite.passes.pipeline import rewriting, through
 from singa_lite.passes.program import Program
 from singa_lite.passes.repeats import Repeater
@@ -75,12 +76,18 @@ class Graph(Record):
         """As `memory_plan`, but without exact search: the real arena lies between the floor and this one."""
         return self._plan_of(self._placed.get("recorded") or self._lowered("recorded", search=False))
 
-    def plan_within(self, bound: Bound | None) -> MemoryPlan:
+    def plan_within(self, bound: Bound | None, on_rung: bool = False) -> MemoryPlan:
         """The plan that a graph of this bound would have, whatever its own is. Many may be asked, one after the other.
 
-        BudgetError where none is found. What they share is kept until `let_go`, or until the graph is to run.
+        on_rung: within somewhat less, for which a search takes half as long. BudgetError where none is found. What they
+        share is kept until `let_go`, or until the graph is to run.
         """
-        return self._plan_of(self._lowered("recorded", bound=bound))
+        return self._plan_of(self._lowered("recorded", bound=bound, on_rung=on_rung))
+
+    def sketched_within(self, bound: Bound, start: Chosen | None, thrifty: bool = True) -> Sketched | None:
+        """What the plan of a bound would be, from levels of another size of the batch; see `Lowering.sketched`."""
+        self._hold()
+        return self._lower().sketched(bound.arena(self._held(), self.device.runtime.alignment), start, thrifty)
 
     def _plan_of(self, placed: Placed) -> MemoryPlan:
         rows = [
@@ -123,12 +130,9 @@ class Graph(Record):
             self._placed[order] = self._lowered(order, bound=self.bound)
         return self._placed[order]
 
-    def _lowered(self, order: str, search: bool = True, bound: Bound | None = None) -> Placed:
-        """bound: which the plan keeps; never without exact search."""
-        self._check_whole()
-        if not self._placed:
-            self._hold_outputs()
-        self._check_written()
+    def _lowered(self, order: str, search: bool = True, bound: Bound | None = None, on_rung: bool = False) -> Placed:
+        """bound: which the plan keeps; never without exact search. on_rung: see `plan_within`."""
+        self._hold()
         asked_for = bound is not None and not bound.device
         if os.environ.get("SINGA_LITE_PLAN", "") == "off":
             if asked_for:
@@ -140,19 +144,29 @@ class Graph(Record):
             )
         if order == "dependencies":
             return lower(self._recorded(), fuse=self.fuse, parallel=True)
-        return self._lower().within(None, search) if bound is None else self._within(bound)
+        return self._lower().within(None, search) if bound is None else self._within(bound, on_rung)
+
+    def _hold(self) -> None:
+        """Hold the outputs of a whole record."""
+        self._check_whole()
+        if not self._placed:
+            self._hold_outputs()
+        self._check_written()
 
     def _lower(self) -> Lowering:
         if self._lowering is None:
             self._lowering = Lowering(self._recorded(), fuse=self.fuse)
         return self._lowering
 
-    def _within(self, bound: Bound) -> Placed:
+    def _within(self, bound: Bound, on_rung: bool) -> Placed:
         """A plan within the bound. BudgetError where none is found."""
         held, alignment = self._held(), self.device.runtime.alignment
+        arena = bound.arena(held, alignment)
         try:
-            return self._lower().within(bound.arena(held, alignment))
+            return self._lower().within(self._lower().rung(arena) if on_rung else arena)
         except LimitError as error:
+            if error.least.arena_bytes <= arena:
+                return error.least
             if bound.may_hold(held, error.least.arena_bytes, alignment):  # what the pool adds is an estimate
                 return error.least
             raise self._budget_error(bound, error.least) from None

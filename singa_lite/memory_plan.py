@@ -40,7 +40,7 @@ class MemoryPlan:
     the arena. beside: {other step of `fit`: bytes of the arena that it needs}; overhead_bytes: what the pool adds; both
     of plans that `plan_batch` makes, which answer for `fit`. recomputed: how many operations are done again to stay
     within a memory budget; extra_flops: of the products among them; estimated_slowdown: the time that they add, and
-    what the step waits for copies of offloaded values, as a share of that of all others, by a rule
+    what the step waits for copies of offloaded values, as a share of the time of the plan without a budget, by a rule
     (`passes/time_model.py`) or, by `budget_profile`, as measured; costs: which of the two, in words. offloaded:
     how many values are copied to host memory in a step, and back; offloaded_bytes: their sum; host_bytes: of host
     memory, which no budget counts.
@@ -63,7 +63,7 @@ class MemoryPlan:
         repeats = [i for i in placed.planned.instructions if i.repeats is not None]
         self.recomputed = len(repeats)
         self.extra_flops = sum(map(flops, repeats))
-        self.estimated_slowdown = estimated_slowdown(placed.planned)
+        self.estimated_slowdown = estimated_slowdown(placed.planned, placed.free)
         self.costs = told(placed.planned.target.cost)
         self.offloaded = len(placed.planned.host_sizes)
         self.offloaded_bytes = sum(placed.planned.host_sizes.values())

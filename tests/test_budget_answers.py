@@ -120,7 +120,9 @@ def test_a_budget_too_small_says_what_would_help_and_changes_nothing(points):
     gc.collect()  # an error and the frames that it saw are a cycle
     assert (state_of(net), net.optimizer.step) == (before, 0)
     assert net.device.pool.used <= used + 64, "the learning rate lies there"
-    found = re.search(r"a batch of (\d+) in the place of 13, the largest that fits, takes ([\d,]+) bytes", text)
+    found = re.search(
+        r"a batch of (\d+) in the place of 13, the largest that was found to fit, takes ([\d,]+) bytes", text
+    )
     assert found is not None, text
     size = int(found[1])
     net.plan_batch(size)

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from singa_lite.passes.carry import Chosen
 from singa_lite.passes.descent import Choice, Descent
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.program import Program, floor
@@ -43,6 +44,10 @@ CUTS_WIN = 0.2
 STEP_DOWN = 0.98
 #: Trials of a turn: how many of the best to drop, to keep for a chain alone, and for a reader alone.
 WIDTHS = ((1, 1, 1), (3, 1, 1), (12, 6, 3))
+#: Share of the free floor below which it is asked first what the lowest floor is.
+SURELY = 0.25
+#: Turns that go on from levels of another size of the batch.
+REPAIRS = 40
 
 
 class Searches:
@@ -54,6 +59,8 @@ class Searches:
     def __init__(self, program: Program) -> None:
         self._programs = (program, *program.rivals)
         self._kept: dict[int, Search] = {}
+        #: What the last limit was kept by; None where nothing had to be dropped.
+        self.chosen: Chosen | None = None
 
     def of(self, program: Program) -> Search:
         """The search of a program, kept if it has the same instructions."""
@@ -72,20 +79,23 @@ def within_limit(program: Program, searches: Searches | None = None) -> Program:
     be dropped together.
     """
     limit, alone = program.target.limit, replace(program, rivals=()) if program.rivals else program
+    searches = searches or Searches(program)
+    searches.chosen = None
     if limit is None or floor(in_place(alone)) <= limit:
         return alone
-    searches = searches or Searches(program)
     forms = [(one, searches.of(one)) for one in (program, *program.rivals)]
     found = [(search.within(limit), one, search) for one, search in forms]
     fitting = [entry for entry in found if entry[0].floor <= limit]
     if fitting:
-        choice, _, search = min(fitting, key=lambda entry: entry[0].seconds + _seconds(entry[1]))
+        choice, _, search = min(fitting, key=lambda entry: entry[0].seconds + total_seconds(entry[1]))
     else:
         choice, _, search = min(found, key=lambda entry: entry[0].floor)
+    searches.chosen = Chosen(search.base, choice.levels)
     return replace(search.program(choice.levels), target=program.target, rivals=())
 
 
-def _seconds(program: Program) -> float:
+def total_seconds(program: Program) -> float:
+    """Of all its calls."""
     return sum(map(program.target.cost, program.instructions))
 
 
@@ -101,20 +111,21 @@ class Search:
     """One program's search, for any limits. What a limit gives does not depend on those that were asked before."""
 
     def __init__(self, program: Program, cost: Cost = seconds) -> None:
+        self.base = program
         self._repeater = Repeater(program)
         self._descent = Descent(self._repeater, cost)
-        self._rungs: dict[int, Choice | None] = {}
+        self._found: dict[int, Choice | None] = {}
         self.free = self._descent.choice()
 
     def within(self, limit: int) -> Choice:
         """The cheapest choice whose live bytes are at most `limit`; where none was found, `least`."""
         if self.free.floor <= limit:
             return self.free
-        rung = 0
-        while (nbytes := int(self.free.floor * RUNG**rung)) > limit and nbytes > 0:
-            rung += 1
+        if limit < SURELY * self.free.floor and limit < self._lowest.floor:
+            return self.least
+        rung = self._rung_within(limit)
         rungs = range(rung, rung + (RUNGS if len(self._repeater.candidates) <= MOST_WITH_RUNGS else 0))
-        found = [self._solved(limit), *(self._rung(one) for one in rungs)]
+        found = [self._solved(limit), *(self._solved(self._bytes_of(one)) for one in rungs)]
         fitting = [choice for choice in found if choice is not None]
         if not fitting:
             return self.least
@@ -125,17 +136,22 @@ class Search:
     @cached_property
     def least(self) -> Choice:
         """The choice of the lowest floor that small steps reach, or of a cheaper one within it."""
-        cut = min(self._cuts, key=_by_floor, default=self.free)
-        found = [self._lowest_from(cut.levels, WIDTHS[0])]
-        if self._descent.at_once == 1:
-            every = (dict.fromkeys(self._repeater.candidates, level) for level in (PER_CHAIN, PER_READER))
-            found += [self._lowest_from(start, WIDTHS[0]) for start in ({}, *every)]
-        best = min(found, key=_by_floor)
+        best = self._lowest
         self._descent.begin(best.levels)
         self._descent.take_back(best.floor)
         lowest = self._descent.choice()
         cheaper = self._solved(lowest.floor) if self._descent.at_once == 1 else None
         return min(lowest, cheaper or lowest, key=_by_time)
+
+    @cached_property
+    def _lowest(self) -> Choice:
+        """The choice of the lowest floor that small steps reach, whatever it costs."""
+        cut = min(self._cuts, key=_by_floor, default=self.free)
+        found = [self._lowest_from(cut.levels, WIDTHS[0])]
+        if self._descent.at_once == 1:
+            every = (dict.fromkeys(self._repeater.candidates, level) for level in (PER_CHAIN, PER_READER))
+            found += [self._lowest_from(start, WIDTHS[0]) for start in ({}, *every)]
+        return min(found, key=_by_floor)
 
     def _lowest_from(self, start: Mapping[int, int], widths: Sequence[int]) -> Choice:
         self._descent.begin(start)
@@ -149,15 +165,44 @@ class Search:
         self._descent.begin(levels)
         return self._descent.sketch.schedule.program()
 
-    def _rung(self, rung: int) -> Choice | None:
-        if rung not in self._rungs:
-            self._rungs[rung] = self._solved(int(self.free.floor * RUNG**rung))
-        return self._rungs[rung]
+    def from_levels(self, levels: Mapping[int, int], limit: int, thrifty: bool = True) -> Choice | None:
+        """The choice within a limit that few moves lead to from these levels; None where they do not reach it.
+
+        thrifty: take back what is needless; else the cost is of no interest.
+        """
+        if self.free.floor <= limit:
+            return self.free
+        self._descent.begin({block: level for block, level in levels.items() if block in self._repeater.candidates})
+        if not self._descent.lower(limit, WIDTHS[0], turns=REPAIRS, cuts=False):
+            return None
+        if thrifty:
+            self._descent.take_back(limit)
+        return self._descent.choice()
+
+    def rung(self, limit: int) -> int:
+        """The next limit of the ladder, not above this one: it takes half of the time of others."""
+        return self._bytes_of(self._rung_within(limit))
+
+    def _rung_within(self, limit: int) -> int:
+        rung = 0
+        while (nbytes := self._bytes_of(rung)) > limit and nbytes > 0:
+            rung += 1
+        return rung
+
+    def _bytes_of(self, rung: int) -> int:
+        return int(self.free.floor * RUNG**rung) // self.base.target.alignment * self.base.target.alignment
 
     def _solved(self, limit: int) -> Choice | None:
         """The cheapest choice found within a limit, from several starts; None where none was found."""
+        if limit not in self._found:
+            self._found[limit] = self._solve(limit)
+        return self._found[limit]
+
+    def _solve(self, limit: int) -> Choice | None:
         found, fits = list[Choice](), [cut for cut in self._cuts if cut.floor <= limit]
         for widths in self._widths(limit, bool(fits)):
+            if widths == WIDTHS[-1] and not found and limit <= self._lowest.floor:
+                break  # the many trials of a search in vain take longest
             self._descent.begin({})
             if self._descent.lower(limit, widths, cuts=widths == WIDTHS[-1]):
                 self._descent.take_back(limit)

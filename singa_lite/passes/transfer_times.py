@@ -6,6 +6,8 @@ one before it is done, and what waits for it is as late as its end.
 
 from __future__ import annotations
 
+from math import fsum
+
 from singa_lite.operation import Transfer
 from singa_lite.passes.program import Program
 from singa_lite.passes.time_model import BYTES, CALL, slowdown
@@ -39,9 +41,15 @@ def waiting(program: Program) -> float:
     return now - computing
 
 
-def estimated_slowdown(program: Program) -> float:
-    """The time of repeats and of waiting for copies, as a share of that of all else."""
-    cost = program.target.cost
+def estimated_slowdown(program: Program, free: Program | None = None) -> float:
+    """The time of repeats and of waiting for copies, as a share of that of all else.
+
+    free: the program without a limit, against which it is taken; another form of it may have been chosen, whose calls
+    without the repeats take longer. None: it is this one without its repeats.
+    """
+    cost, wait = program.target.cost, waiting(program)
     computed = [instruction for instruction in program.instructions if instruction.transfer is None]
-    wait = waiting(program)
+    if free is not None:
+        before = fsum(map(cost, free.instructions))
+        return (fsum(map(cost, computed)) + wait - before) / before
     return slowdown(computed, cost) + (wait / sum(cost(i) for i in computed if i.repeats is None) if wait else 0.0)
