@@ -34,7 +34,7 @@ class _Need(NamedTuple):
     """Bytes of a training step alone, from its rough plan. least, most: between which its arena is.
 
     held: of each block outside the arena. without_scratch: of the arena if no kernel needed any; scratch: of each
-    operation. eager: as each operation is done at once.
+    operation. eager: as each operation is done at once. repeats: whether the plan repeats any.
     """
 
     least: int
@@ -43,6 +43,7 @@ class _Need(NamedTuple):
     without_scratch: int
     scratch: list[int]
     eager: int
+    repeats: bool
 
 
 class BatchPlanner:
@@ -74,14 +75,17 @@ class BatchPlanner:
         return self._whole(plan, scratch, bound, size, budget)
 
     def curve(self, size: int) -> list[Point]:
-        """(total bytes, estimated slowdown) of the plans of falling budgets, all made of one record; see `curve`."""
+        """(bytes, estimated slowdown) of falling budgets, all made of one record; see `curve`."""
 
         def ask(graph: Graph) -> list[Point]:
             scratch = graph.scratch_bytes()
 
-            def within(budget: int | None) -> MemoryPlan:
+            def within(budget: int | None, exactly: bool = False) -> tuple[int, MemoryPlan]:
                 bound = None if budget is None else Bound(budget)
-                return self._whole(graph.plan_within(bound, on_rung=True), scratch, bound, size, budget)
+                bound = bound if bound is None or exactly else graph.on_rung(bound)
+                nbytes = None if bound is None else bound.nbytes
+                plan = self._whole(graph.plan_within(bound), scratch, bound, size, nbytes)
+                return plan.total_bytes if nbytes is None else nbytes, plan
 
             return curve(within)
 
@@ -92,7 +96,7 @@ class BatchPlanner:
     ) -> MemoryPlan:
         """The plan with all that `fit` does beside. scratch: of its operations; bound: of its budget."""
         most = None if bound is None else bound.arena(plan.held_blocks, self._alignment)
-        beside = self._beside(size, plan.arena_bytes, scratch, most)
+        beside = self._beside(size, plan.arena_bytes, scratch, most, plan.recomputed > 0)
         if most is not None and beside["evaluation"] > most:
             beside["evaluation"] = self._record("evaluate", size, lambda graph: graph.memory_plan.arena_bytes, budget)
         return plan.within_fit(beside, self._overhead(plan.held_blocks, plan.arena_bytes))
@@ -148,7 +152,8 @@ class BatchPlanner:
             return found.slowdown <= extra_time
 
         def guess() -> int | None:
-            return crossing(slowdowns, extra_time) if len(slowdowns) > 1 else known + max(1, known // 2)
+            crossed = crossing(slowdowns, extra_time)
+            return known + max(1, known // 2) if crossed is None else min(crossed, 2 * max(slowdowns))
 
         return bisected(keeps, known, None, guess)
 
@@ -192,7 +197,7 @@ class BatchPlanner:
         if need is None or not self._fits_alone(size, nbytes):
             return False
         arena = self._arena(size, need)
-        most = max(arena, *self._beside(size, arena, need.scratch).values())
+        most = max(arena, *self._beside(size, arena, need.scratch, None, need.repeats).values())
         return self._total(need.held, arena) + most - arena <= nbytes
 
     def _may_fit(self, size: int, nbytes: int) -> bool:
@@ -220,13 +225,17 @@ class BatchPlanner:
     def _measured(self, graph: Graph) -> _Need:
         plan = graph.rough_plan()
         sizes = plan.floor_bytes, plan.arena_bytes, plan.held_blocks
-        return _Need(*sizes, plan.floor_without_scratch_bytes, graph.scratch_bytes(), graph.eager_bytes)
+        repeats = plan.recomputed > 0
+        return _Need(*sizes, plan.floor_without_scratch_bytes, graph.scratch_bytes(), graph.eager_bytes, repeats)
 
-    def _beside(self, size: int, arena: int, scratch: list[int], bound: int | None = None) -> dict[str, int]:
+    def _beside(
+        self, size: int, arena: int, scratch: list[int], bound: int | None = None, repeats: bool = False
+    ) -> dict[str, int]:
         """What other steps of `fit` need of the arena. arena, scratch: what the training step of this size needs.
 
         bound: of the arena, by a budget. Within one a shorter batch may take more than this one, as it repeats less, up
-        to what the budget leaves.
+        to what the budget leaves. repeats: whether this one repeats something: without a bound a shorter one may
+        repeat others, and so is planned.
         """
         needs = {"evaluation": self._evaluation(size)}
         for shorter in self._shorter(size):
@@ -235,12 +244,10 @@ class BatchPlanner:
                 continue
             if bound is not None:
                 needs[f"last batch of {shorter}"] = min(most, bound)
-            elif (
-                _exceeds(self._scratch(shorter), scratch)
-                and (need := self._need(shorter)) is not None
-                and need.most > arena
-            ):
-                needs[f"last batch of {shorter}"] = self._arena(shorter, need)
+            elif repeats or _exceeds(self._scratch(shorter), scratch):
+                need = self._need(shorter)
+                if need is not None and need.most > arena:
+                    needs[f"last batch of {shorter}"] = self._arena(shorter, need)
         return needs
 
     def _eager(self, size: int) -> int:

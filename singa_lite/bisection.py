@@ -14,14 +14,15 @@ def bisected(
     """A size that fits while the next one does not.
 
     known: one that fits, or 0; too_many: one that does not, else sought by doubling; guess: what the answer may be,
-    asked anew each time. A good guess is tried, and its neighbour; every third try halves what is left all the same.
+    asked anew each time. A good guess is tried, and its neighbour; a guess beyond what is left is none, and every third
+    try halves what is left all the same.
     """
     tries = 0
     while too_many is None or too_many - known > 1:
         tries += 1
         guessed = guess() if guess is not None and tries % 3 else None
         tried = max(1, 2 * known) if too_many is None else (known + too_many) // 2
-        if guessed is not None:
+        if guessed is not None and known - 1 <= guessed and (too_many is None or guessed <= too_many + 1):
             most = FAR * max(1, known) if too_many is None else too_many - 1
             tried = max(known + 1, min(guessed, most))
         known, too_many = (tried, too_many) if fits(tried) else (known, tried)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 from singa_lite.budget_error import BudgetError
 from singa_lite.memory_plan import MemoryPlan
@@ -10,28 +10,32 @@ from singa_lite.memory_plan import MemoryPlan
 #: Budgets between the free total and none, as shares of the free one.
 SHARES = (0.94, 0.88, 0.82, 0.76, 0.7, 0.64, 0.58, 0.52, 0.47, 0.42, 0.37, 0.33, 0.29, 0.25, 0.2, 0.15, 0.1)
 
-#: (bytes in all, estimated slowdown)
+#: (bytes of a budget, estimated slowdown)
 Point = tuple[int, float]
 
 
-def curve(plan_within: Callable[[int | None], MemoryPlan]) -> list[Point]:
-    """(total bytes, estimated slowdown) of plans: ever less bytes, never for less time.
+class Within(Protocol):
+    """Plans for budgets."""
 
-    plan_within: the plan of a budget, None for as many bytes as it takes. A point is left out where a plan of fewer
-    bytes takes no more time, but for the first, that of the free plan.
+    def __call__(self, budget: int | None, exactly: bool = False, /) -> tuple[int, MemoryPlan]:
+        """A budget of so many bytes, or somewhat less if not exactly, and its plan; None: of as many as it takes."""
+
+
+def curve(plan_within: Within) -> list[Point]:
+    """(bytes, estimated slowdown) of budgets: ever less bytes, never for less time.
+
+    A point is left out where a plan of fewer bytes takes no more time, but for the first, that of the free plan.
     """
-    free = plan_within(None)
-    points = [(free.total_bytes, free.estimated_slowdown)]
+    total, free = plan_within(None)
+    points = [(total, free.estimated_slowdown)]
     for share in SHARES:
-        budget = int(free.total_bytes * share)
-        if points[-1][0] <= budget:  # the last plan is smaller than it had to be
-            continue
         try:
-            plan = plan_within(budget)
+            budget, plan = plan_within(int(total * share))
         except BudgetError as error:
-            points.append((error.total_bytes, error.plan.estimated_slowdown))
+            least, plan = plan_within(error.total_bytes, True)
+            points.append((least, plan.estimated_slowdown))
             break
-        points.append((plan.total_bytes, plan.estimated_slowdown))
+        points.append((budget, plan.estimated_slowdown))
     return _best(points[0], points[1:])
 
 

@@ -89,7 +89,7 @@ class PlannedNet(WalkedNet):
             raise self._with_remedies(error, size) from None
 
     def budget_curve(self, batch_size: int) -> list[tuple[int, float]]:
-        """What less memory costs: (total bytes, estimated slowdown), from the free plan down to the least found.
+        """What less memory costs: (bytes of a budget, estimated slowdown), from the free plan down to the least found.
 
         At most twenty points; bytes fall, the slowdown never does. It is the time of what is computed again as a share
         of the step's, by a rule (`plan_batch`). Nothing runs, but for single calls over scratch bytes where compile was

@@ -255,11 +255,12 @@ def pooled_net(kernels: str, fuse: bool, mode: str = "relu", **pooling: Any) -> 
 
 
 @every_set
-@pytest.mark.parametrize("mode", ["relu", "relu6"])
 @pytest.mark.parametrize(
-    "pooling", [{"kernel": 2, "stride": 2, "border_mode": "valid"}, {"kernel": 3, "stride": 2, "pad": 1}], ids=str
+    ("mode", "pooling"),
+    [("relu", {"kernel": 2, "stride": 2, "border_mode": "valid"}), ("relu6", {"kernel": 3, "stride": 2, "pad": 1})],
 )
 def test_pooling_before_the_activation_gives_equal_bits_and_needs_less(kernels, mode, pooling):
+    """What a window covers and which activation stands before it are apart: each is met once."""
     fused, whole = (pooled_net(kernels, fuse, mode, **pooling) for fuse in (True, False))
     assert trained(fused, (6, 3, 32, 20)) == trained(whole, (6, 3, 32, 20))
     for value, other in zip(fused.param_values(), whole.param_values(), strict=True):
@@ -267,7 +268,8 @@ def test_pooling_before_the_activation_gives_equal_bits_and_needs_less(kernels, 
     order = [kernel for kernel in kernels_of(fused) if kernel in (mode, "max_pool2d", f"{mode}_derivative")]
     assert order == ["max_pool2d", mode] * 2 + [f"{mode}_derivative"] * 2
     # A large batch: the scratch of a convolution does not grow with it.
-    assert fused.plan_batch(500).arena_bytes < 0.9 * whole.plan_batch(500).arena_bytes
+    needed, unfused = (net.plan_batch(500, samples=500).arena_bytes for net in (fused, whole))
+    assert needed < 0.9 * unfused
 
 
 @every_set

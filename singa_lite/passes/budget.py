@@ -61,6 +61,8 @@ class Searches:
         self._kept: dict[int, Search] = {}
         #: What the last limit was kept by; None where nothing had to be dropped.
         self.chosen: Chosen | None = None
+        #: What the program is without a limit; None until `paid_for` was asked.
+        self.free: Program | None = None
 
     def of(self, program: Program) -> Search:
         """The search of a program, kept if it has the same instructions."""
@@ -91,7 +93,7 @@ def within_limit(program: Program, searches: Searches | None = None) -> Program:
     else:
         choice, _, search = min(found, key=lambda entry: entry[0].floor)
     searches.chosen = Chosen(search.base, choice.levels)
-    return replace(search.program(choice.levels), target=program.target, rivals=())
+    return replace(search.program(choice.levels), target=program.target, rivals=(), free=program.free)
 
 
 def total_seconds(program: Program) -> float:

@@ -122,7 +122,7 @@ class _Assembly:
     def _is_alone(self, step: int, piece: Operand) -> bool:
         """Whether no other instruction writes bytes of the piece."""
         return all(
-            _are_apart(piece, operand)
+            are_apart(piece, operand)
             for writer in self.writers[piece.block] - {step}
             for operand in self._written(writer)
             if operand.block == piece.block
@@ -195,7 +195,7 @@ def _indices(operand: Operand, strides: Shape, order: Sequence[int]) -> list[int
     return indices
 
 
-def _are_apart(a: Operand, b: Operand) -> bool:
+def are_apart(a: Operand, b: Operand) -> bool:
     """Whether two views of a block share no byte; False where that is not easily seen."""
     if _end(a) <= b.offset or _end(b) <= a.offset:
         return True

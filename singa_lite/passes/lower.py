@@ -25,6 +25,8 @@ from singa_lite.passes.read_from import check_reads
 MOST_NODES, NODES_TIMES_BLOCKS = 8000, 4_000_000
 #: How often the limit is tightened where the placement leaves a gap.
 MOST_LIMITS = 4
+#: Moves of single instructions lower a floor by less than what is beyond this share of it.
+LEAST_MOVED = 0.75
 #: A plan that takes longer than any that was seen ends here, at the cost of depending on the machine.
 MOST_SECONDS = 20.0
 
@@ -140,12 +142,25 @@ class Lowering:
         self._searches = Searches(self._program)
         self._limited = searching(limited, self._searches)
         self._least: dict[bool, Placed] = {}
+        self._free: dict[bool, Placed] = {}
+        self._floor: int | None = None
         self._seconds = time.perf_counter() - start
 
     def within(self, limit: int | None, search: bool = True) -> Placed:
         """The plan of an arena of at most `limit` bytes; None: of as many as it takes. LimitError as for `lower`."""
         with _collector_paused():
-            return self._placed(None, search) if limit is None else self._within(limit, search)
+            return self._unlimited(search) if limit is None else self._within(limit, search)
+
+    def _unlimited(self, search: bool) -> Placed:
+        if search not in self._free:
+            self._free[search] = self._placed(None, search)
+        return self._free[search]
+
+    def _may_do_as_it_is(self, limit: int) -> bool:
+        """Whether moves behind the limited passes might bring the program within, with nothing made again."""
+        if self._floor is None:
+            self._floor = floor(in_place(self._program))
+        return limit >= LEAST_MOVED * self._floor
 
     def rung(self, limit: int) -> int:
         """A limit not above this one, for which a search takes half as long."""
@@ -158,7 +173,8 @@ class Lowering:
         thrifty: whether the cost is of interest, and not only that there is a plan.
         """
         with _collector_paused():
-            if floor(in_place(self._program)) <= limit:
+            unlimited = self._without_limit()
+            if floor(in_place(unlimited)) <= limit:
                 return Sketched(0.0, None)
             found = []
             for form in (self._program, *self._program.rivals):
@@ -169,18 +185,20 @@ class Lowering:
                     choice = search.from_levels(carried(start, form), limit, thrifty)
                 if choice is not None and choice.floor <= limit:
                     found.append((choice.seconds + total_seconds(form), Chosen(form, choice.levels)))
-            free = total_seconds(self._free())
+            free = total_seconds(unlimited)
         if not found:
             return None
         took, chosen = min(found, key=lambda entry: entry[0])
         return Sketched(took / free - 1, chosen)
 
-    def _free(self) -> Program:
+    def _without_limit(self) -> Program:
         """What it is without a limit, but for moves within it."""
         return through(_limited(self._program, None), (one for one in self._limited if one.limited))
 
     def _within(self, limit: int, search: bool) -> Placed:
         """A placement may miss the floor by some bytes: then the passes are given as many less."""
+        if self._may_do_as_it_is(limit) and self._unlimited(search).arena_bytes <= limit:
+            return self._unlimited(search)
         aim = limit
         for _ in range(MOST_LIMITS):
             placed = self._placed(aim, search)
@@ -201,7 +219,7 @@ class Lowering:
         start = time.perf_counter()
         program = through(_limited(self._program, limit), self._limited, gains)
         chosen = self._searches.chosen
-        free = None if chosen is None else self._free()
+        free = None if chosen is None else self._without_limit()
         passed = time.perf_counter()
         wanted = requests(program)
         pairs = conflicts(program, wanted) if self._parallel else None

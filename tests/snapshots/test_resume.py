@@ -38,8 +38,10 @@ def resumed(folder: Path, kind: str, compiled: str, *kills: int, every: int, **o
     return outcome(net, fit(net, kind, Checkpoint(folder, every_steps=every, **options), resume="auto", prefetch=2))
 
 
-@pytest.mark.parametrize("step", range(1, STEPS + 1))
+@pytest.mark.parametrize("step", [1, 2, 4, 5, 6, 8, 10, 11, 14, 15])
 def test_killed_at_any_step(tmp_path, step):
+    """At the first, the last, one of the middle, and around each epoch's end, which is every fifth."""
+    assert 1 <= step <= STEPS == 15
     assert resumed(tmp_path, "images", "Adam", step, every=1) == uninterrupted("images", "Adam")
 
 
