@@ -141,11 +141,12 @@ class BatchPlanner:
     def _sketched(self, nbytes: int, extra_time: float, known: int) -> int:
         """The largest size that is likely to keep to both. known: one that does."""
         start: Chosen | None = None
-        slowdowns = {known: 0.0}
+        slowdowns, is_on_line = {known: 0.0}, True
 
         def keeps(size: int) -> bool:
-            nonlocal start
+            nonlocal start, is_on_line
             found = self._sketch(size, nbytes, start)
+            is_on_line = found is not None
             if found is None:
                 return False
             start, slowdowns[size] = found.chosen or start, found.slowdown
@@ -153,6 +154,8 @@ class BatchPlanner:
 
         def guess() -> int | None:
             crossed = crossing(slowdowns, extra_time)
+            if not is_on_line:
+                return None
             return known + max(1, known // 2) if crossed is None else min(crossed, 2 * max(slowdowns))
 
         return bisected(keeps, known, None, guess)
