@@ -2,10 +2,11 @@
 
 The live bytes of a step that trains are a hill: they rise while the forward part runs and fall with the backward part.
 To drop a value lowers the hill between its last use in the forward part and the first one behind; to make it again
-costs what the chain of instructions back to values that are there costs. In three parts (`descent.py`):
+costs what the chain of instructions back to values that are there costs. In four parts (`descent.py`):
 
 - *Greedy*: of the best values to drop, or to keep for shorter, the one that takes most of the bytes above the limit a
   second, by trial; and so on until the limit holds. Begun with few and with many trials a turn, and from even cuts.
+- *Cheapened* (`cheapen.py`): where that ends above the limit, a choice of a low floor goes towards where it ended.
 - *Taken back*: values are kept after all where the limit holds without.
 - *Exchanged*: each of the costliest values is kept for once, and what is cheaper dropped in its place.
 
@@ -23,6 +24,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from singa_lite.passes.carry import Chosen
+from singa_lite.passes.cheapen import held_otherwise, towards
 from singa_lite.passes.descent import Choice, Descent
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.program import Program, floor
@@ -40,12 +42,12 @@ WORTH = 4
 CUTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 #: In large programs, the share of the free floor below which cuts beat what else there is time for.
 CUTS_WIN = 0.2
-#: By which the lowest floor is sought.
-STEP_DOWN = 0.98
+#: By which the lowest floor is sought, and below which no limit is kept where the least is named.
+STEP_DOWN, NAMED = 0.98, 0.97
+#: Greedy attempts that end above a limit, after which no other is made.
+ATTEMPTS = 2
 #: Trials of a turn: how many of the best to drop, to keep for a chain alone, and for a reader alone.
 WIDTHS = ((1, 1, 1), (3, 1, 1), (12, 6, 3))
-#: Share of the free floor below which it is asked first what the lowest floor is.
-SURELY = 0.25
 #: Turns that go on from levels of another size of the batch.
 REPAIRS = 40
 
@@ -117,14 +119,13 @@ class Search:
         self._repeater = Repeater(program)
         self._descent = Descent(self._repeater, cost)
         self._found: dict[int, Choice | None] = {}
+        self._lows: list[Choice] = []
         self.free = self._descent.choice()
 
     def within(self, limit: int) -> Choice:
         """The cheapest choice whose live bytes are at most `limit`; where none was found, `least`."""
         if self.free.floor <= limit:
             return self.free
-        if limit < SURELY * self.free.floor and limit < self._lowest.floor:
-            return self.least
         rung = self._rung_within(limit)
         rungs = range(rung, rung + (RUNGS if len(self._repeater.candidates) <= MOST_WITH_RUNGS else 0))
         found = [self._solved(limit), *(self._solved(self._bytes_of(one)) for one in rungs)]
@@ -138,27 +139,31 @@ class Search:
     @cached_property
     def least(self) -> Choice:
         """The choice of the lowest floor that small steps reach, or of a cheaper one within it."""
-        best = self._lowest
-        self._descent.begin(best.levels)
-        self._descent.take_back(best.floor)
-        lowest = self._descent.choice()
-        cheaper = self._solved(lowest.floor) if self._descent.at_once == 1 else None
-        return min(lowest, cheaper or lowest, key=_by_time)
+        best = min(self._lowest(), key=_by_floor)
+        if self._descent.at_once > 1:
+            self._descent.begin(best.levels)
+            self._descent.take_back(best.floor)
+            return self._descent.choice()
+        cheaper = self._solved(best.floor)
+        while (lower := self._solved(int(NAMED * best.floor))) is not None:
+            best = cheaper = lower
+        return min(best, cheaper or best, key=_by_time)
 
-    @cached_property
-    def _lowest(self) -> Choice:
-        """The choice of the lowest floor that small steps reach, whatever it costs."""
-        cut = min(self._cuts, key=_by_floor, default=self.free)
-        found = [self._lowest_from(cut.levels, WIDTHS[0])]
+    def _lowest(self) -> Iterator[Choice]:
+        """Choices of low floors, each from another start; what they cost is not asked. Each is sought once."""
+        candidates = self._repeater.candidates
+        starts: list[Mapping[int, int]] = [min(self._cuts, key=_by_floor, default=self.free).levels]
         if self._descent.at_once == 1:
-            every = (dict.fromkeys(self._repeater.candidates, level) for level in (PER_CHAIN, PER_READER))
-            found += [self._lowest_from(start, WIDTHS[0]) for start in ({}, *every)]
-        return min(found, key=_by_floor)
+            starts = [{}, *(dict.fromkeys(candidates, level) for level in (PER_READER, PER_CHAIN)), *starts]
+        for at, start in enumerate(starts):
+            if at == len(self._lows):
+                self._lows.append(self._lowest_from(start, WIDTHS[0]))
+            yield self._lows[at]
 
     def _lowest_from(self, start: Mapping[int, int], widths: Sequence[int]) -> Choice:
         self._descent.begin(start)
         best = self._descent.choice()
-        while best.floor and self._descent.lower(int(best.floor * STEP_DOWN), widths, cuts=False):
+        while best.floor and self._descent.lower(int(best.floor * STEP_DOWN), widths):
             best = self._descent.choice()
         return best
 
@@ -175,7 +180,7 @@ class Search:
         if self.free.floor <= limit:
             return self.free
         self._descent.begin({block: level for block, level in levels.items() if block in self._repeater.candidates})
-        if not self._descent.lower(limit, WIDTHS[0], turns=REPAIRS, cuts=False):
+        if not self._descent.lower(limit, WIDTHS[0], turns=REPAIRS):
             return None
         if thrifty:
             self._descent.take_back(limit)
@@ -202,13 +207,18 @@ class Search:
 
     def _solve(self, limit: int) -> Choice | None:
         found, fits = list[Choice](), [cut for cut in self._cuts if cut.floor <= limit]
+        missed: list[Choice] = []
         for widths in self._widths(limit, bool(fits)):
-            if widths == WIDTHS[-1] and not found and limit <= self._lowest.floor:
-                break  # the many trials of a search in vain take longest
+            if len(missed) == ATTEMPTS:
+                break
             self._descent.begin({})
-            if self._descent.lower(limit, widths, cuts=widths == WIDTHS[-1]):
+            if self._descent.lower(limit, widths):
                 self._descent.take_back(limit)
                 found.append(self._descent.choice())
+            else:
+                missed.append(self._descent.choice())
+        if not found and self._descent.at_once == 1:
+            found += self._cheapened(limit, missed)
         for cut in fits[:2]:
             if not found or cut.seconds < WORTH * min(found, key=_by_time).seconds:
                 self._descent.begin(cut.levels)
@@ -219,6 +229,17 @@ class Search:
         self._descent.begin(min(found, key=_by_time).levels)
         self._descent.exchange(limit)
         return self._descent.choice()
+
+    def _cheapened(self, limit: int, missed: Sequence[Choice]) -> Iterator[Choice]:
+        """From a choice of a low floor towards each of those that missed the limit."""
+        start = next((lowest for lowest in self._lowest() if lowest.floor <= limit), None)
+        if start is None:
+            return
+        for choice in missed:
+            self._descent.begin(start.levels)
+            towards(self._descent, choice.levels, limit)
+            held_otherwise(self._descent, limit)
+            yield self._descent.choice()
 
     def _widths(self, limit: int, has_cuts: bool) -> Sequence[Sequence[int]]:
         """Trials of a turn of each greedy attempt; fewer in large programs, none where even cuts win there."""
