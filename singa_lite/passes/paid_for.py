@@ -54,7 +54,7 @@ def _bought(program: Program) -> Program:
         return program
     descent = Descent(Repeater(program, _is_cheap), seconds)
     best = free = descent.choice()
-    while descent.lower(int(best.floor * STEP_DOWN), WIDTHS, bound=means, cuts=False):
+    while descent.lower(int(best.floor * STEP_DOWN), WIDTHS, bound=means):
         best = descent.choice()
     if best.floor >= free.floor:
         return program
