@@ -44,6 +44,9 @@ CUTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 CUTS_WIN = 0.2
 #: By which the lowest floor is sought, and below which no limit is kept where the least is named.
 STEP_DOWN, NAMED = 0.98, 0.97
+#: Times the lowest floor that is reached from nothing dropped, below which a limit gets what the least is, if that is
+#: cheaper.
+NEAR = 1.05
 #: Greedy attempts that end above a limit, after which no other is made.
 ATTEMPTS = 2
 #: Trials of a turn: how many of the best to drop, to keep for a chain alone, and for a reader alone.
@@ -149,12 +152,18 @@ class Search:
         rung = self._rung_within(limit)
         rungs = range(rung, rung + (RUNGS if self.is_small else 0))
         found = [self._solved(limit), *(self._solved(self._bytes_of(one)) for one in rungs)]
-        fitting = [choice for choice in found if choice is not None]
+        if self._is_near_the_least(limit):
+            found.append(self.least)
+        fitting = [choice for choice in found if choice is not None and choice.floor <= limit]
         if not fitting:
             return self.least
         self._descent.begin(min(fitting, key=_by_time).levels)
         self._descent.take_back(limit)
         return self._descent.choice()
+
+    def _is_near_the_least(self, limit: int) -> bool:
+        """Whether the least may be cheaper than what is found for a limit: it is sought harder."""
+        return self._descent.at_once == 1 and limit < NEAR * next(self._lowest()).floor
 
     @cached_property
     def least(self) -> Choice:
