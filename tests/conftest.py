@@ -27,15 +27,23 @@ sys.dont_write_bytecode = False
 #: Files of few tests that take long. Each is one worker's; by the number of tests, as pytest-xdist has it, they would
 #: come last, and one worker would wait for the other.
 LONG = (
-    "test_random_graphs.py",
-    "test_interrupts.py",
     "test_examples.py",
+    "test_batch_plan.py",
+    "test_random_graphs.py",
+    "test_peer_nets.py",
+    "test_interrupts.py",
     "test_write_errors.py",
-    "test_random_nets.py",
-    "test_checkpoint_memory.py",
-    "test_mutations.py",
-    "test_wheel.py",
+    "test_budget.py",
     "test_cuda_sanitized.py",
+    "test_memory_budget.py",
+    "test_offload.py",
+    "test_fusion.py",
+    "test_micro_batches.py",
+    "test_checkpoint_memory.py",
+    "test_random_nets.py",
+    "test_mutations.py",
+    "test_budget_benchmark.py",
+    "test_wheel.py",
     "test_cuda_barriers.py",
 )
 
