@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 from singa_lite import threads
 from singa_lite.arena import Arena, Executable
@@ -17,7 +18,8 @@ from singa_lite.memory_plan import MemoryPlan, Row
 from singa_lite.operation import Instruction, Role
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
-from singa_lite.passes.lower import LimitError, Lowering, Placed, lower, prove, unshared
+from singa_lite.passes.carry import Chosen
+from singa_lite.passes.lower import LimitError, Lowering, Placed, Sketched, lower, prove, unshared
 from singa_lite.passes.pipeline import rewriting, through
 from singa_lite.passes.program import Program
 from singa_lite.passes.repeats import Repeater
@@ -86,6 +88,18 @@ class Graph(Record):
         """
         return self._plan_of(self._lowered("recorded", bound=bound))
 
+    def on_rung(self, bound: Bound) -> Bound:
+        """A bound not above this one, within which a search takes half as long."""
+        self._hold()
+        held, alignment = self._held(), self.device.runtime.alignment
+        rung = self._lower().rung(bound.arena(held, alignment))
+        return replace(bound, nbytes=min(bound.nbytes, bound.total(held, rung, alignment)))
+
+    def sketched_within(self, bound: Bound, start: Chosen | None, thrifty: bool = True) -> Sketched | None:
+        """What the plan of a bound would be, from levels of another size of the batch; see `Lowering.sketched`."""
+        self._hold()
+        return self._lower().sketched(bound.arena(self._held(), self.device.runtime.alignment), start, thrifty)
+
     def _plan_of(self, placed: Placed) -> MemoryPlan:
         sizes = placed.rewritten.sizes
         rows = [
@@ -130,10 +144,7 @@ class Graph(Record):
 
     def _lowered(self, order: str, search: bool = True, bound: Bound | None = None) -> Placed:
         """bound: which the plan keeps; never without exact search."""
-        self._check_whole()
-        if not self._placed:
-            self._hold_outputs()
-        self._check_written()
+        self._hold()
         asked_for = bound is not None and not bound.device
         if os.environ.get("SINGA_LITE_PLAN", "") == "off":
             if asked_for:
@@ -146,6 +157,13 @@ class Graph(Record):
         if order == "dependencies":
             return lower(self._recorded(), fuse=self.fuse, parallel=True)
         return self._lower().within(None, search) if bound is None else self._within(bound)
+
+    def _hold(self) -> None:
+        """Hold the outputs of a whole record."""
+        self._check_whole()
+        if not self._placed:
+            self._hold_outputs()
+        self._check_written()
 
     def _lower(self) -> Lowering:
         if self._lowering is None:

@@ -64,7 +64,7 @@ class MemoryPlan:
         repeats = [i for i in placed.planned.instructions if i.repeats is not None]
         self.recomputed = len(repeats)
         self.extra_flops = sum(map(flops, repeats))
-        self.estimated_slowdown = estimated_slowdown(placed.planned)
+        self.estimated_slowdown = estimated_slowdown(placed.planned, placed.free)
         self.repeats_are_paid_for = self.recomputed > 0 and is_free(placed.planned)
         self.costs = told(placed.planned.target.cost)
         self.offloaded = len(placed.planned.host_sizes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction
@@ -53,7 +54,7 @@ def _bought(program: Program) -> Program:
         return program
     descent = Descent(Repeater(program, _is_cheap), seconds)
     best = free = descent.choice()
-    while descent.lower(int(best.floor * STEP_DOWN), WIDTHS, bound=means, cuts=False):
+    while descent.lower(int(best.floor * STEP_DOWN), WIDTHS, bound=means):
         best = descent.choice()
     if best.floor >= free.floor:
         return program
@@ -64,13 +65,20 @@ def _bought(program: Program) -> Program:
 
 
 def _is_cheap(instruction: Instruction) -> bool:
-    """Whether a call goes over its tensors once to give its result again: by statistics that were kept."""
-    return bool(SIGNATURES[instruction.kernel].facts.again)
+    """Whether a call goes over its tensors once to give its result again: by statistics that were kept, or a sum."""
+    facts = SIGNATURES[instruction.kernel].facts
+    return bool(facts.again) or (instruction.kernel in _plain() and not facts.multiplies)
+
+
+@cache
+def _plain() -> dict[str, str]:
+    """{kernel that applies an activation besides: the one that does not}."""
+    return {one.facts.activated: name for name, one in SIGNATURES.items() if one.facts.activated}
 
 
 def _saved(program: Program) -> Iterator[float]:
     """Seconds that each fused call takes less than the calls apart, where the kernels spare a pass over memory."""
-    plain = {s.facts.activated: name for name, s in SIGNATURES.items() if s.facts.activated}
+    plain = _plain()
     for i in program.instructions:
         if i.kernel in plain and i.repeats is None and program.target.in_one_pass(i.kernel, i.operands, i.settings):
             settings = {name: value for name, value in i.settings.items() if name != "activation"}

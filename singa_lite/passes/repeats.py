@@ -23,9 +23,25 @@ from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
 
 #: How a value is held: kept as it is; dropped, and kept from when it is first made again; kept only where it was made
-#: for a reader of backward, not on the way to another value; made again for each reader. SEGMENT: kept where it was
-#: made for a reader, and behind the last value on the way to one that is held by ONCE.
+#: for a reader of backward, not on the way to another value; made again for each reader. SEGMENT and above are depths
+#: from 2 on: kept where it was made for a reader, and behind the last value of a smaller depth on the way there, of
+#: which ONCE has 1. So what is between two cuts of a chain is cut again when it is made again, in any number of levels.
 KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT = range(5)
+#: Beyond any depth: of what is never kept on the way.
+DEEPEST = 1 << 30
+
+
+def depth_of(level: int) -> int:
+    """Of a level: 1 of ONCE, from 2 on of SEGMENT and above."""
+    if level >= SEGMENT:
+        return level - SEGMENT + 2
+    return 1 if level == ONCE else DEEPEST
+
+
+def level_of(depth: int) -> int:
+    """Of a value that is kept when it is made again for the `depth`-th time: the level; KEPT of 0."""
+    return depth if depth <= ONCE else SEGMENT + depth - 2
+
 
 #: Steps without a use, below which nothing is dropped.
 LEAST_GAP = 8

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
-from singa_lite.passes.repeats import KEPT, ONCE, PER_READER, SEGMENT, Repeater
+from singa_lite.passes.repeats import DEEPEST, KEPT, PER_READER, Repeater, depth_of
 
 _ABSENT = object()
 
@@ -148,11 +148,15 @@ class Schedule:
 
     def _staying(self, step: int, made: Insert) -> set[int]:
         """The copies of an insert that are there for those behind."""
-        wanted, levels, writers = self.wanted(step), self.levels, self.of.writers
-        once = {block for block in made.whole if levels.get(block) == ONCE}
-        cut = max((writers[block][-1] for block in once), default=-1)
-        last = {block for block in made.whole if levels.get(block) == SEGMENT and writers[block][-1] > cut}
-        return once | last | made.whole.intersection(wanted)
+        staying, least, levels = set(made.whole.intersection(self.wanted(step))), DEEPEST, self.levels
+        if len(made.whole) == len(staying):
+            return staying
+        for block in sorted(made.whole, key=lambda block: -self.of.writers[block][-1]):
+            depth = depth_of(levels.get(block, KEPT))
+            if depth <= least and depth < DEEPEST:
+                staying.add(block)
+                least = depth
+        return staying
 
     def _stayed(self, step: int, insert: Insert) -> set[int]:
         return {block for block in insert.whole if self.users[block][step].stays}

@@ -47,17 +47,19 @@ def is_free(program: Program) -> bool:
     return made == free and not program.host_sizes
 
 
-def estimated_slowdown(program: Program) -> float:
+def estimated_slowdown(program: Program, free: Program | None = None) -> float:
     """The time by which a program takes longer than without a limit: repeats and waiting for copies; as a share.
 
-    Costs are asked for only where it differs from that one.
+    free: the program without a limit, against which it is taken; another form of it may have been chosen, whose calls
+    without the repeats take longer. None: it is this one without its repeats. Costs are asked for only where the
+    program differs from the free one.
     """
-    cost = program.target.cost
-    if program.free:
-        if is_free(program):
-            return 0.0
-        takes = fsum(cost(i) for i in program.instructions if i.transfer is None) + waiting(program)
-        return takes / fsum(map(cost, program.free)) - 1.0
+    if program.free and is_free(program):
+        return 0.0
+    cost, wait = program.target.cost, waiting(program)
+    before = program.free if free is None else free.instructions
+    if before:
+        takes = fsum(cost(i) for i in program.instructions if i.transfer is None) + wait
+        return takes / fsum(map(cost, before)) - 1.0
     computed = [instruction for instruction in program.instructions if instruction.transfer is None]
-    wait = waiting(program)
     return slowdown(computed, cost) + (wait / sum(cost(i) for i in computed if i.repeats is None) if wait else 0.0)

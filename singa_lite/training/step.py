@@ -24,7 +24,7 @@ from singa_lite.profiled_costs import CallTimes, ProfiledCosts
 from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepForm, form_of
 from singa_lite.tensor import Block, Shape, Tensor
 from singa_lite.training.batch import Shaped, as_tensors, untaped
-from singa_lite.training.bound import held_by, state_to_come, tightest, within_budget, within_limit
+from singa_lite.training.bound import held_by, state_bytes, state_to_come, tightest, within_budget, within_limit
 from singa_lite.training.objective import MetricValues
 from singa_lite.training.step_functions import StepFunction, TrainStep, Values
 from singa_lite.unique import Unique
@@ -159,7 +159,7 @@ class Steps(Unique):
         if budget == OWN:
             graph.bound = self._bound(step, graph, fed)
         elif budget is not None:
-            graph.bound = Bound(budget, self._to_come(step))
+            graph.bound = Bound(budget, self._state_beside(step))
         self._profile(step, graph, fed)
         try:
             seen = ask(graph)
@@ -263,6 +263,12 @@ class Steps(Unique):
     def _to_come(self, step: StepFunction[object]) -> int:
         """Bytes of the optimizer's state that will lie beside the step, which makes none itself."""
         return 0 if isinstance(step, TrainStep) else state_to_come(self.optimizer, self.layers.parameters())
+
+    def _state_beside(self, step: StepFunction[object]) -> int:
+        """Bytes of the optimizer's state beside a step that does not use it, whether it is there yet or not."""
+        if isinstance(step, TrainStep) or self.optimizer is None:
+            return 0
+        return state_bytes(self.optimizer, (p for p in self.layers.parameters().values() if p.stores_grad))
 
     def _tensors(self, feeds: Feeds) -> dict[str, dict[str, Tensor]]:
         return {kind: untaped(as_tensors(arrays, self.layers.device)) for kind, arrays in feeds.items()}

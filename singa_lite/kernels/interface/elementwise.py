@@ -19,9 +19,17 @@ def fill(y: Write, *, value: float) -> None:
     """y = value everywhere."""
 
 
-@kernel(OF_TWO, y="a b")
+@kernel(Facts(activated="add_activation", by_samples=("a", "b", "y")), y="a b")
 def add(a: Read, b: Read, y: Write) -> None:
     """y = a + b. a, b: broadcast to the shape of y."""
+
+
+@kernel(OF_TWO, y="a b")
+def add_activation(a: Read, b: Read, y: Write, *, activation: str) -> None:
+    """y = activation(a + b), what `passes/fuse.py` puts in the place of the two. activation: as in `fused.py`.
+
+    To the bit what the two give; where b is minus infinity and a is not NaN, a set may give NaN instead.
+    """
 
 
 @kernel(OF_TWO, y="a b")

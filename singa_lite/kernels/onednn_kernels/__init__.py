@@ -44,7 +44,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
         kernels,
         fallback,
         layouts={"image": layouts.CHANNELS_LAST, "filters": layouts.KERNELS_LAST},
-        fusions=fusions + batch_norm_activation.FUSIONS,
+        fusions=fusions + batch_norm_activation.FUSIONS + elementwise.FUSIONS,
         strides_matter=kernels.keys(),
         any_strides=ANY_STRIDES,
         one_pass=True,
