@@ -24,6 +24,7 @@ from functools import cached_property
 
 from singa_lite.passes.descent import Choice, Descent
 from singa_lite.passes.in_place import in_place
+from singa_lite.passes.large import Large
 from singa_lite.passes.program import Program, floor
 from singa_lite.passes.repeats import ONCE, PER_CHAIN, PER_READER, SEGMENT, Repeater
 from singa_lite.passes.time_model import Cost, seconds
@@ -37,8 +38,6 @@ MOST_WITH_RUNGS = 200
 WORTH = 4
 #: One of so many values is kept by even cuts, in one level, or in two of its square and itself.
 CUTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
-#: In large programs, the share of the free floor below which cuts beat what else there is time for.
-CUTS_WIN = 0.2
 #: By which the lowest floor is sought.
 STEP_DOWN = 0.98
 #: Trials of a turn: how many of the best to drop, to keep for a chain alone, and for a reader alone.
@@ -103,6 +102,7 @@ class Search:
     def __init__(self, program: Program, cost: Cost = seconds) -> None:
         self._repeater = Repeater(program)
         self._descent = Descent(self._repeater, cost)
+        self._large = Large(self._repeater, self._descent) if self._descent.at_once > 1 else None
         self._rungs: dict[int, Choice | None] = {}
         self.free = self._descent.choice()
 
@@ -118,23 +118,26 @@ class Search:
         fitting = [choice for choice in found if choice is not None]
         if not fitting:
             return self.least
-        self._descent.begin(min(fitting, key=_by_time).levels)
+        best = min(fitting, key=_by_time)
+        if self._large is not None:
+            return best
+        self._descent.begin(best.levels)
         self._descent.take_back(limit)
         return self._descent.choice()
 
     @cached_property
     def least(self) -> Choice:
         """The choice of the lowest floor that small steps reach, or of a cheaper one within it."""
+        if self._large is not None:
+            return self._large.lowest
         cut = min(self._cuts, key=_by_floor, default=self.free)
-        found = [self._lowest_from(cut.levels, WIDTHS[0])]
-        if self._descent.at_once == 1:
-            every = (dict.fromkeys(self._repeater.candidates, level) for level in (PER_CHAIN, PER_READER))
-            found += [self._lowest_from(start, WIDTHS[0]) for start in ({}, *every)]
+        every = (dict.fromkeys(self._repeater.candidates, level) for level in (PER_CHAIN, PER_READER))
+        found = [self._lowest_from(start, WIDTHS[0]) for start in (cut.levels, {}, *every)]
         best = min(found, key=_by_floor)
         self._descent.begin(best.levels)
         self._descent.take_back(best.floor)
         lowest = self._descent.choice()
-        cheaper = self._solved(lowest.floor) if self._descent.at_once == 1 else None
+        cheaper = self._solved(lowest.floor)
         return min(lowest, cheaper or lowest, key=_by_time)
 
     def _lowest_from(self, start: Mapping[int, int], widths: Sequence[int]) -> Choice:
@@ -156,8 +159,10 @@ class Search:
 
     def _solved(self, limit: int) -> Choice | None:
         """The cheapest choice found within a limit, from several starts; None where none was found."""
+        if self._large is not None:
+            return self._large.within(limit)
         found, fits = list[Choice](), [cut for cut in self._cuts if cut.floor <= limit]
-        for widths in self._widths(limit, bool(fits)):
+        for widths in WIDTHS:
             self._descent.begin({})
             if self._descent.lower(limit, widths, cuts=widths == WIDTHS[-1]):
                 self._descent.take_back(limit)
@@ -172,12 +177,6 @@ class Search:
         self._descent.begin(min(found, key=_by_time).levels)
         self._descent.exchange(limit)
         return self._descent.choice()
-
-    def _widths(self, limit: int, has_cuts: bool) -> Sequence[Sequence[int]]:
-        """Trials of a turn of each greedy attempt; fewer in large programs, none where even cuts win there."""
-        if self._descent.at_once == 1:
-            return WIDTHS
-        return () if has_cuts and limit < CUTS_WIN * self.free.floor else WIDTHS[:1]
 
     @cached_property
     def _cuts(self) -> list[Choice]:

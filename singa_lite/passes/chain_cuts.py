@@ -27,7 +27,9 @@ from singa_lite.passes.stages import Stage
 #: Groups of stages that are solved at once, and units into which a limit's bytes are parted, about.
 MOST, UNITS = 160, 240
 #: How often a group may be made that does not fit as a whole, before it is solved by itself.
-TIMES = (2, 3, 4, 6, 9)
+TIMES = (2, 3, 4, 6)
+#: Cuts that make all values more often than so many times are none, so that the search for the least comes to an end.
+MOST_TIMES = 7
 
 
 class Piece(NamedTuple):
@@ -141,8 +143,8 @@ class Table:
 
     @property
     def fits(self) -> bool:
-        """Whether all links can be gone back through within the limit."""
-        return bool(np.isfinite(self.costs[-1][0, self.units]))
+        """Whether all links can be gone back through within the limit, in a time that is worth it."""
+        return bool(self.costs[-1][0, self.units] <= MOST_TIMES * self.made[-1])
 
     def _fill(self, count: int) -> None:
         starts = len(self.links) - count + 1
