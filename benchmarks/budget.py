@@ -1,201 +1,183 @@
 """What less memory costs in time: plans within budgets, measured, beside a lower bound and PyTorch's own means.
 
-    pip install ".[onednn,peer]" scipy matplotlib && python benchmarks/budget.py [--net NET] [--quick] [--picture FILE]
+    pip install ".[onednn,peer]" scipy matplotlib
+    python benchmarks/budget.py --compile                                      # what PyTorch compiles; minutes a net
+    python benchmarks/budget.py --prepare curve.json                           # plans, nothing is run
+    python benchmarks/budget.py --resume curve.json --minutes 40               # measures, on a machine that is quiet
+    python benchmarks/budget.py --from-json curve.json --picture curve.png     # tables and picture, nothing is measured
+    python benchmarks/budget.py --check [--net NET]                            # twenty budgets a net, nothing is run
 
-First each net is planned for budgets from the free plan down to the least: planned bytes, estimated time, and what a
-linear program (bound.py, with scipy) says that no schedule can do better. Then rounds: in each, every case trains in a
-process of its own, ours free and within the budgets and PyTorch's in turn: the usual loop, `torch.utils.checkpoint` in
-so many segments (of a U-Net: so many stages, the largest first), and `torch.compile` with an
-`activation_memory_budget`. Time is the median of the timed steps as a ratio to our free plan's in the same round, the
-median over the rounds. Memory is VmHWM over what the process had after importing its framework and using it once: of
-the whole process, planning and the batch included; of torch-compile's of the timed steps alone, without its compiler's
-work. Linux only.
+Ours are the free plan, those nearest to some estimated slowdowns, and the least; a linear program (bound.py, with
+scipy) says what no schedule can do better. PyTorch's are the usual loop, `torch.utils.checkpoint` in so many segments
+(of a U-Net: so many stages, the largest first), and `torch.compile` with an `activation_memory_budget`; images channels
+last, the usual loop also contiguous. What the compiler makes is kept for later processes (--cache).
 
---quick: three budgets, two segments, one share, one round. --minutes M: rounds are begun as long as they should end
-within M minutes from the start, and cases left out beyond it; the first round is of all nets in turn, so that
-`--quick --minutes 15` has all four. Rows taken beside other work are not printed, and the exit status is 4, unless
---anyway is given (quiet.py).
+Each case has a process of its own, which stays while its group is measured: they take turns, a turn is a step (shorter
+ones are repeated), a round a turn of each. Time is the ratio to our free plan's turn of the same round, of these the
+median. A turn that was taken beside other work or a hypervisor's is done again, and left out if no quiet one comes; so
+is a round in which our free plan's step is far from its fastest (quiet.py); --anyway counts them too, and says so.
+Memory is VmHWM over what the process had after importing its framework and using it once: of the whole process,
+planning and the batch included; of torch-compile's of the timed steps alone, without its compiler's work. Linux only.
+
+The file of --prepare, --json or --resume is written after every round, and --resume goes on with it. --from-json puts
+several together, such as of nets measured one at a time. Exit status: 1 if a case failed or --check found a breach, 4
+if something that was wanted has no quiet round.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
-import os
-import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import quiet
-from budget_report import Case, heading, key, picture, rows, steps_of
-from compare import machine
-from peers.budget_task import BudgetTask
-from peers.process import environment
+from budgets import check, files
+from budgets.about import about, where
+from budgets.cases import Case, cases
+from budgets.figures import Figure, figures
+from budgets.options import arguments, tasks
+from budgets.picture import picture
+from budgets.report import ROWS, at_times, heading, row, summary, verdicts
+from budgets.turns import Measuring
+from peers.budget_task import BudgetTask, answers
+from peers.worker import asked_once
 
-BATCHES = {"resnet50": 16, "mobilenet_v2": 32, "unet": 8, "densenet121": 16, "lenet": 64}
-USUAL = tuple(BATCHES)[:4]
-#: Of our free plan's total; 0 is the least there is.
-SHARES = (0.8, 0.7, 0.6, 0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.0)
-#: Numbers of segments; of a U-Net's stages.
-SEGMENTS, STAGES = (2, 4, 8, 16), (2, 4, 7)
-#: Shares of PyTorch's `activation_memory_budget`.
-COMPILED = (1.0, 0.8, 0.5, 0.2, 0.0)
-#: The same under --quick.
-FEW_SHARES, FEW_SEGMENTS, FEW_STAGES, FEW_COMPILED = (0.6, 0.45), (4, 8), (2, 7), (0.5,)
-#: Seconds that a process may take.
-LONGEST = 900.0
+#: Seconds that the peer may take to compile a case, and a net to be planned for all budgets.
+COMPILING = PLANNING = 3600.0
 
 
-def run_task(task: BudgetTask) -> dict[str, Any]:
-    """Do a task in this process."""
-    if task.way in ("plan", "singa_lite"):
+def run_task(task: BudgetTask) -> None:
+    """Do a task in this process, and tell."""
+    told = answers()
+    if task.way == "singa_lite":
         from peers import budget_side
 
-        return budget_side.plans(task) if task.way == "plan" else budget_side.run(task)
-    from peers import torch_budget
+        budget_side.run(task, told)
+    elif task.way in ("plan", "check"):
+        from peers import budget_side
 
-    return torch_budget.run(task)
+        print(json.dumps(budget_side.plans(task) if task.way == "plan" else budget_side.check(task)), file=told)
+    else:
+        from peers import torch_budget
 
-
-def in_process(task: BudgetTask) -> dict[str, Any]:
-    """Do a task in a process of its own. RuntimeError, with the last line it wrote, if it fails or takes too long."""
-    command = [sys.executable, __file__, "--task", task.to_json()]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, env=environment(task.threads), timeout=LONGEST)
-    except subprocess.TimeoutExpired:
-        raise RuntimeError(f"{task.way}: took longer than {LONGEST:.0f} s") from None
-    if done.returncode:
-        last = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1]
-        raise RuntimeError(f"{task.way}: {last}")
-    return json.loads(done.stdout.splitlines()[-1])
+        torch_budget.run(task, told)
 
 
-def obstacle(way: str) -> str:
-    """Why the peer cannot run here; "" if it can."""
-    if importlib.util.find_spec("torch") is None:
-        return "not installed"
-    if way == "torch-compile" and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "clang++"))):
-        return "no C++ compiler, which the compiler's default backend needs"
-    return ""
+def planned(options: argparse.Namespace) -> files.Nets:
+    """The cases of each net."""
+    nets = []
+    for task in tasks(options, "plan"):
+        found = cases(task, asked_once(task, longest=PLANNING)["points"], options.quick)
+        nets.append([case for case in found if case.ours or not options.no_peers])
+    return nets
 
 
-def cases(task: BudgetTask, points: list[dict[str, Any]], quick: bool) -> Iterator[Case]:
-    """All cases of a net, ours first, the free plan before all others."""
-    for point in points:
-        name = "free" if not point["budget"] else f"{point['share']:.2f} of free"
-        name += ", the least" if point.get("least") else ""
-        yield Case(replace(task, way="singa_lite", value=float(point["budget"] or 0)), name, point=point)
-    segments = (FEW_STAGES if quick else STAGES) if task.net == "unet" else FEW_SEGMENTS if quick else SEGMENTS
-    word = "stages" if task.net == "unet" else "segments"
-    peers = [("torch", 0.0, "the usual loop")]
-    peers += [("torch-segments", float(n), f"checkpoint, {n} {word}") for n in segments]
-    peers += [("torch-compile", b, f"compiled, budget {b:g}") for b in (FEW_COMPILED if quick else COMPILED)]
-    for way, value, name in peers:
-        yield Case(replace(task, way=way, value=value), name, why=obstacle(way))
+def compiled(options: argparse.Namespace) -> int:
+    """Let the peer's compiler fill its caches, two cases at a time; 1 if one failed."""
+    found = [case for task in tasks(options, "plan") for case in cases(task, [], options.quick)]
+    wanted = [case for case in found if case.task.way == "torch-compile" and case.able]
 
-
-def planned(task: BudgetTask, quick: bool) -> list[Case]:
-    """Plan a net for its budgets, and list its cases."""
-    points = in_process(replace(task, way="plan", shares=FEW_SHARES if quick else SHARES))["points"]
-    return list(cases(task, points, quick))
-
-
-def one_round(found: list[Case], end: float) -> None:
-    """Every case that can run once more, until the time is over. RuntimeError if our free plan's fails."""
-    for case in found:
-        if case.why:
-            continue
-        if time.monotonic() > end and case is not found[0]:
-            case.why = "" if case.runs else "no time was left"
-            continue
+    def said(case: Case) -> str:
+        start = time.monotonic()
         try:
-            case.runs.append(in_process(case.task))
+            asked_once(case.task, options.cache, COMPILING)
         except RuntimeError as error:
-            if case is found[0]:
-                raise
-            case.why = f"failed: {error}"
+            return f"failed: {error}"
+        return f"compiled within {time.monotonic() - start:.0f} s"
+
+    failed = False
+    with ThreadPoolExecutor(2) as pool:
+        for case, words in zip(wanted, pool.map(said, wanted), strict=True):
+            print(f"{case.task.net}, {case.setting}: {words}", flush=True)
+            failed |= words.startswith("failed")
+    return int(failed)
 
 
-def arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--net", action="append", choices=list(BATCHES), help=f"may be repeated; default {USUAL}")
-    parser.add_argument("--batch", type=int, help="default that of the net")
-    parser.add_argument("--image", type=int, default=0, help="height and width; default the net's own")
-    parser.add_argument("--threads", type=int, default=2, help="of each process")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warmup", type=int, default=1, help="steps that are not timed")
-    parser.add_argument("--steps", type=int, default=3, help="steps that are")
-    parser.add_argument("--quick", action="store_true", help="fewer cases, one round")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="no round or case is begun later")
-    parser.add_argument("--no-bound", action="store_true", help="without the linear program")
-    parser.add_argument("--json", metavar="FILE", help="write all runs, the machine and the options there")
-    parser.add_argument("--picture", metavar="FILE", help="draw bytes against time there")
-    parser.add_argument("--task", help=argparse.SUPPRESS)
-    quiet.add_option(parser)
-    options = parser.parse_args()
-    if options.picture and importlib.util.find_spec("matplotlib") is None:
-        parser.error("--picture: wanted matplotlib, which is not installed")
-    if options.quick:
-        options.rounds, options.steps = 1, 2
-    return options
+def measure(options: argparse.Namespace) -> tuple[files.Nets, dict[str, Any]]:
+    """All nets, as long as there is time."""
+    end = time.monotonic() + 60 * options.minutes
+    watch, told = quiet.Watch(options.anyway), about(options)
+    path = options.resume or options.json
+    nets = files.read(options.resume)[0] if options.resume else planned(options)
+    print(where(told), flush=True)
+
+    def save() -> None:
+        if path:
+            files.write(path, nets, told)
+
+    measuring = Measuring(watch, options.rounds, options.steps, end, options.cache, save)
+    for index, found in enumerate(nets):
+        try:
+            measuring.net(found, 1 / (len(nets) - index))
+        except RuntimeError as error:
+            found[0].why = f"failed: {error}"
+        save()
+        print(f"{found[0].task.net}: {len(found[0].turns)} turns of our free plan", file=sys.stderr, flush=True)
+    return nets, told
 
 
-def tasks(options: argparse.Namespace) -> list[BudgetTask]:
-    """What is asked for, a task a net."""
-    return [
-        BudgetTask(
-            "plan", net, options.batch or BATCHES[net], options.image, warmup=options.warmup, steps=options.steps,
-            threads=options.threads, bound=not options.no_bound,
-        )
-        for net in options.net or USUAL
-    ]  # fmt: skip
+def tell(nets: files.Nets, anyway: bool) -> tuple[list[list[Figure]], int]:
+    """Print the tables; the figures, and the exit status."""
+    known = [figures(found, anyway) for found in nets]
+    for lines in _tables(nets, known):
+        print("\n".join([*lines, ""]))
+    print(summary(known), flush=True)
+    disturbed = sorted({one.disturbed for found in known for one in found if one.disturbed})
+    if disturbed:
+        print(f"(turns were taken on a busy machine: {disturbed[0]})")
+    every = [case for found in nets for case in found]
+    if any(case.why.startswith("failed") for case in every):
+        return known, 1
+    missing = sum(bool(case.turns) for case in every) > sum(map(len, known))
+    return known, quiet.BUSY if missing else 0
 
 
-def write(watch: quiet.Watch, found: list[Case], why: str) -> None:
-    """Print the rows of a net."""
-    for line in rows(found):
-        watch.write(line, why)
+def _tables(nets: files.Nets, known: list[list[Figure]]) -> list[list[str]]:
+    by_case = {id(one.case): one for found in known for one in found}
+    tables = [[*heading(ROWS), *(row(case, by_case.get(id(case))) for found in nets for case in found)]]
+    for found, own in zip(nets, known, strict=True):
+        tables += [at_times(found, own), verdicts(own)] if own else []
+    return tables
+
+
+def checked(options: argparse.Namespace) -> int:
+    """Plan many budgets of each net; 1 if something is wrong."""
+    status = 0
+    for task in tasks(options, "check"):
+        told = asked_once(task, longest=PLANNING)
+        found = check.breaches(told)
+        status |= bool(found)
+        print(f"{task.net}, {task.batch}\n")
+        print("\n".join([*check.table(told), "", check.summary(told, found), ""]), flush=True)
+    return status
 
 
 def main() -> int:
-    """Plan, measure, print, draw."""
-    options = arguments()
+    """Plan, measure, print, draw; or a part of it."""
+    options = arguments(__doc__)
     if options.task:
-        print(json.dumps(run_task(BudgetTask.from_json(options.task))))
+        run_task(BudgetTask.from_json(options.task))
         return 0
-    watch, start = quiet.Watch(options.anyway), time.monotonic()
-    end, where = start + 60 * options.minutes, machine()
-    print(f"{where['date']}, {where['cpu']}, {options.threads} of {where['cores']} cores, {where['system']}")
-    print(f"{options.rounds} rounds of {options.warmup} + {options.steps} steps\n\n{heading()}", flush=True)
-    nets = [planned(task, options.quick) for task in tasks(options)]
-    troubles = [""] * len(nets)
-    for number in range(options.rounds):
-        begun = time.monotonic()
-        for index, found in enumerate(nets):
-            left = (end - time.monotonic()) / (len(nets) - index)
-            one_round(found, time.monotonic() + left)
-            troubles[index] = troubles[index] or watch.trouble()
-        now = time.monotonic()
-        if number + 1 < options.rounds and now + (now - begun) > end:
-            break
-    for found, trouble in zip(nets, troubles, strict=True):
-        apart = quiet.unsteady([min(steps_of(run)) for run in found[0].runs])
-        write(watch, found, ", ".join(filter(None, [trouble, apart])))
-    if options.json:
-        results = [[{**key(case), "runs": case.runs} for case in found] for found in nets]
-        text = json.dumps({"machine": where, "options": vars(options), "results": results}, indent=1, default=str)
-        Path(options.json).write_text(text)
+    if options.check:
+        return checked(options)
+    if options.compile:
+        return compiled(options)
+    if options.prepare:
+        files.write(options.prepare, planned(options), about(options))
+        return 0
+    if options.from_json:
+        read = [files.read(path) for path in options.from_json]
+        nets, told = files.merged([found for found, _ in read]), read[-1][1]
+        print(where(told))
+    else:
+        nets, told = measure(options)
+    known, status = tell(nets, options.anyway)
     if options.picture:
-        picture(nets, options.picture)
-    failed = any(case.why.startswith("failed") for found in nets for case in found)
-    return int(failed) or watch.status
+        picture(known, where(told), options.picture)
+    return status
 
 
 if __name__ == "__main__":

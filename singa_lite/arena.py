@@ -71,10 +71,17 @@ class Arena(Unique):
         self.settle()
         if self.block is not None and self.nbytes >= nbytes:
             return self.block
+        self._give_back()
+        return self.device.new_block(nbytes)
+
+    def shrink(self) -> None:
+        """Give the span back; programs make room again when they next run."""
+        self.turn.run(self._give_back)
+
+    def _give_back(self) -> None:
         self.release()
         self.block = None
         self.device.pool.release_free()
-        return self.device.new_block(nbytes)
 
     def copying(self, run: Callable[[], object]) -> None:
         """Run a program. Where that ends early, its copies to host memory and back end before anything else runs."""
@@ -99,9 +106,7 @@ class Arena(Unique):
         self.host = self.device.runtime.host_memory(self.offload, nbytes)
 
     def _grow(self, nbytes: int) -> None:
-        self.release()
-        self.block = None  # give the old span back before taking the larger one
-        self.device.pool.release_free()  # or the system would count both
+        self._give_back()  # the old span before taking the larger one, or the system would count both
         self.block = self.device.new_block(nbytes)
 
     def release(self) -> None:

@@ -31,7 +31,7 @@ class BudgetError(PlanError):
 
     def __str__(self) -> str:
         """What was wanted, what the least is, of what it is made, and what would help."""
-        least = f"the least found is {self.total_bytes:,} ({_mib(self.total_bytes)})"
+        least = f"the least found is {self.total_bytes:,} bytes ({self.total_bytes / 2**20:.2f} MiB)"
         would_help = f". What would help: {'; '.join(self.remedies)}" if self.remedies else ""
         return f"{self._wanted()}, {least}: {self._made_of()}{would_help}"
 
@@ -69,4 +69,4 @@ def _in_words(row: PlacedRow) -> str:
 
 
 def _mib(nbytes: int) -> str:
-    return f"{nbytes / 2**20:.2f} MiB"
+    return f"{nbytes / 2**20:.2f} MiB" if nbytes >= 2**20 // 100 else f"{nbytes:,} bytes"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 from singa_lite import threads
 from singa_lite.arena import Arena, Executable
 from singa_lite.arena import Pause as Pause
 from singa_lite.budget_error import BudgetError, OverLimitError
+from singa_lite.checks import flag, whole
 from singa_lite.errors import GraphError
 from singa_lite.memory.bound import Bound
 from singa_lite.memory.problem import PlanError
@@ -16,15 +18,17 @@ from singa_lite.memory_plan import MemoryPlan, Row
 from singa_lite.operation import Instruction, Role
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
-from singa_lite.passes.lower import LimitError, Lowering, Placed, lower, prove, unshared
+from singa_lite.passes.carry import Chosen
+from singa_lite.passes.lower import LimitError, Lowering, Placed, Sketched, lower, prove, unshared
 from singa_lite.passes.pipeline import rewriting, through
 from singa_lite.passes.program import Program
 from singa_lite.passes.repeats import Repeater
-from singa_lite.passes.target import Target
+from singa_lite.passes.target import Narrow, Target
 from singa_lite.passes.time_model import Cost, seconds
+from singa_lite.peaks import peaks_of
 from singa_lite.record import Record
 from singa_lite.reports.dot import to_dot
-from singa_lite.reports.profile import Profile, measure
+from singa_lite.reports.profile import Peaks, Profile, measure
 from singa_lite.step_device import StepDevice
 from singa_lite.tensor import Block
 
@@ -53,6 +57,8 @@ class Graph(Record):
         self.bound = None if budget is None else Bound(budget)
         #: Of its calls, by which repeats are chosen.
         self.cost: Cost = seconds
+        #: How activations are stored; None: as they were recorded.
+        self.narrow: Narrow | None = None
         #: Called before each run: whoever fills the inputs raises there if they are not filled.
         self.check_inputs: Callable[[], None] | None = None
         self._placed: dict[str, Placed] = {}
@@ -82,11 +88,24 @@ class Graph(Record):
         """
         return self._plan_of(self._lowered("recorded", bound=bound))
 
+    def on_rung(self, bound: Bound) -> Bound:
+        """A bound not above this one, within which a search takes half as long."""
+        self._hold()
+        held, alignment = self._held(), self.device.runtime.alignment
+        rung = self._lower().rung(bound.arena(held, alignment))
+        return replace(bound, nbytes=min(bound.nbytes, bound.total(held, rung, alignment)))
+
+    def sketched_within(self, bound: Bound, start: Chosen | None, thrifty: bool = True) -> Sketched | None:
+        """What the plan of a bound would be, from levels of another size of the batch; see `Lowering.sketched`."""
+        self._hold()
+        return self._lower().sketched(bound.arena(self._held(), self.device.runtime.alignment), start, thrifty)
+
     def _plan_of(self, placed: Placed) -> MemoryPlan:
+        sizes = placed.rewritten.sizes
         rows = [
-            Row(self._name(number), block.layer, self.role(number), block.nbytes, number)
+            Row(self._name(number), block.layer, self.role(number), sizes.get(number, block.nbytes), number)
             for number, block in enumerate(self.blocks)
-            if number in placed.rewritten.sizes or self.role(number) is not Role.INTERMEDIATE
+            if number in sizes or self.role(number) is not Role.INTERMEDIATE
         ]
         return MemoryPlan(placed, [*rows, *self._made_rows(placed)], self.eager_bytes)
 
@@ -125,10 +144,7 @@ class Graph(Record):
 
     def _lowered(self, order: str, search: bool = True, bound: Bound | None = None) -> Placed:
         """bound: which the plan keeps; never without exact search."""
-        self._check_whole()
-        if not self._placed:
-            self._hold_outputs()
-        self._check_written()
+        self._hold()
         asked_for = bound is not None and not bound.device
         if os.environ.get("SINGA_LITE_PLAN", "") == "off":
             if asked_for:
@@ -141,6 +157,13 @@ class Graph(Record):
         if order == "dependencies":
             return lower(self._recorded(), fuse=self.fuse, parallel=True)
         return self._lower().within(None, search) if bound is None else self._within(bound)
+
+    def _hold(self) -> None:
+        """Hold the outputs of a whole record."""
+        self._check_whole()
+        if not self._placed:
+            self._hold_outputs()
+        self._check_written()
 
     def _lower(self) -> Lowering:
         if self._lowering is None:
@@ -166,6 +189,10 @@ class Graph(Record):
         kind = OverLimitError if bound.device else BudgetError
         return kind(bound, total, self._plan_of(least))
 
+    def has_room_beside(self, arena: int) -> bool:
+        """Whether its bound leaves room for all that it holds, with an arena that others need to be so large."""
+        return self.bound is None or self.bound.leaves(self._held(), arena, self.device.runtime.alignment)
+
     def blocks_with_bytes(self) -> list[Block]:
         """The blocks outside the arena that have their bytes: outputs have them once the step is bound."""
         held = [block.held for block in self.blocks if block.held is not None]
@@ -178,11 +205,18 @@ class Graph(Record):
             block.held = None
         self._fresh.clear()
 
+    def retire(self) -> None:
+        """Hold no bytes any more, as the step is not to run again; its plan can still be asked for."""
+        self._executables.clear()
+        self.let_go()
+
     def _recorded(self) -> Program:
         """The record as a program for the device."""
         runtime = self.device.runtime
         link = runtime.link if self.arena.offload else None
-        return self._program(Target.of(self.device.kernels, runtime.alignment, link=link, cost=self.cost))
+        return self._program(
+            Target.of(self.device.kernels, runtime.alignment, link=link, cost=self.cost, narrow=self.narrow)
+        )
 
     # ---- running
 
@@ -204,20 +238,27 @@ class Graph(Record):
             executable = self._executable(order)
         executable.run(pause)
 
-    def profile(self, runs: int = 10) -> Profile:
+    def profile(self, runs: int = 10, *, peaks: bool = True) -> Profile:
         """Time each operation of the planned step by itself: the median over `runs`, at least 1, in seconds.
 
-        This really runs the step: its parameters and state move `runs` times.
+        This really runs the step: its parameters and state move `runs` times. peaks: measure what a product of matrices
+        and a copy reach here, too, which takes some tenths of a second the first time; each operation is then told as a
+        share of both.
         """
+        runs = whole("profile: runs", runs, 1)
+        peaks = flag("profile: peaks", peaks)
         if self.check_inputs is not None:
             self.check_inputs()
         executable = self._executable("recorded")
         threads.settle()
-        return self.arena.turn.run(self._measured, executable, runs)
+        found = peaks_of(self.arena) if peaks else None
+        return self.arena.turn.run(self._measured, executable, runs, found)
 
-    def _measured(self, executable: Executable, runs: int) -> Profile:
+    def _measured(self, executable: Executable, runs: int, peaks: Peaks | None) -> Profile:
+        self.arena.reserve(executable.placed)  # the peaks may have been measured in its place
+        instructions = executable.placed.planned.instructions
         with self.device.runtime.here():
-            return measure(executable.placed.planned.instructions, executable.launches(), runs, self.device.synchronize)
+            return measure(instructions, executable.launches(), runs, self.device.synchronize, peaks)
 
     def _executable(self, order: str) -> Executable:
         if not self.recording and self.device.graph is not None:

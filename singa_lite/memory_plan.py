@@ -13,7 +13,7 @@ from singa_lite.passes.lower import Placed
 from singa_lite.passes.program import host_requests, lifespans, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
 from singa_lite.passes.time_model import flops, told
-from singa_lite.passes.transfer_times import estimated_slowdown
+from singa_lite.passes.transfer_times import estimated_slowdown, is_free
 from singa_lite.placed_row import PlacedRow as PlacedRow
 from singa_lite.repeat_row import AGAIN, RepeatRow, repeat_rows
 from singa_lite.reports import plan_page
@@ -38,9 +38,10 @@ class MemoryPlan:
     eager_bytes: the high water of doing each operation at once. by_role: {role: bytes}, of the blocks outside the arena
     as they are, of the intermediates their sum. gains: {pass: bytes by which it lowered the floor}. rows: what lies in
     the arena. beside: {other step of `fit`: bytes of the arena that it needs}; overhead_bytes: what the pool adds; both
-    of plans that `plan_batch` makes, which answer for `fit`. recomputed: how many operations are done again to stay
-    within a memory budget; extra_flops: of the products among them; estimated_slowdown: the time that they add, and
-    what the step waits for copies of offloaded values, as a share of that of all others, by a rule
+    of plans that `plan_batch` makes, which answer for `fit`. recomputed: how many operations are done again, to
+    stay within a memory budget or, without one, because fused operations save as much time (repeats_are_paid_for);
+    extra_flops: of the products among them; estimated_slowdown: the time that they add to that of the plan without a
+    budget, and what the step waits for copies of offloaded values, as a share of that, by a rule
     (`passes/time_model.py`) or, by `budget_profile`, as measured; costs: which of the two, in words. offloaded:
     how many values are copied to host memory in a step, and back; offloaded_bytes: their sum; host_bytes: of host
     memory, which no budget counts.
@@ -63,7 +64,8 @@ class MemoryPlan:
         repeats = [i for i in placed.planned.instructions if i.repeats is not None]
         self.recomputed = len(repeats)
         self.extra_flops = sum(map(flops, repeats))
-        self.estimated_slowdown = estimated_slowdown(placed.planned)
+        self.estimated_slowdown = estimated_slowdown(placed.planned, placed.free)
+        self.repeats_are_paid_for = self.recomputed > 0 and is_free(placed.planned)
         self.costs = told(placed.planned.target.cost)
         self.offloaded = len(placed.planned.host_sizes)
         self.offloaded_bytes = sum(placed.planned.host_sizes.values())
@@ -174,10 +176,11 @@ class MemoryPlan:
         return [title, *(_repeat_line(row) for row in sorted(rows, key=lambda row: row.step))]
 
     def _repeated(self) -> str:
-        return (
-            f"{self.recomputed} operations, {self.extra_flops / 1e9:.2f} GFLOP, estimated "
-            f"{self.estimated_slowdown:.1%} of the step's time ({self.costs})"
-        )
+        done = f"{self.recomputed} operations, {self.extra_flops / 1e9:.2f} GFLOP, estimated "
+        if self.repeats_are_paid_for:
+            took = sum(row.seconds for row in self.repeats)
+            return f"{done}{took * 1e3:.2f} ms, no more than fused operations save"
+        return f"{done}{self.estimated_slowdown:.1%} of the step's time ({self.costs})"
 
     def _offloaded(self) -> str:
         return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from copy import deepcopy
 from os import PathLike
 
@@ -19,6 +19,7 @@ from singa_lite.layer_rows import layer_rows
 from singa_lite.layer_walk import LayerGradients as LayerGradients
 from singa_lite.loss import Loss
 from singa_lite.metric import Metric
+from singa_lite.mixed_precision import storage_by
 from singa_lite.optimizer import Optimizer
 from singa_lite.planned_net import PlannedNet
 from singa_lite.reports import summary
@@ -104,6 +105,8 @@ class FeedForwardNet(PlannedNet, Unique):
         state_dtype: str | None = None,
         offload: str | PathLike[str] | None = None,
         budget_profile: bool = False,
+        precision: str = "float32",
+        float32_layers: Collection[str] = (),
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor.
 
@@ -135,6 +138,10 @@ class FeedForwardNet(PlannedNet, Unique):
         the step. Equal to the whole batch's step to rounding, but for dropout's numbers; GraphError for layers that
         work on a batch's statistics. state_dtype: how the optimizer's state is kept, see `Optimizer.keep_state_as`:
         "bfloat16" or "int8", which change results; None: in the parameters' dtype.
+
+        precision: "bfloat16" stores activations and their derivatives in 16 bits, in recorded steps alone: sums are in
+        float32, and so are parameters, gradients, the optimizer's state, statistics, losses, metrics, outputs, and what
+        the layers named in float32_layers give and take. ValueError where the net has another dtype than float32.
         """
         compile_checks.check_optimizer(optimizer)
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
@@ -149,7 +156,8 @@ class FeedForwardNet(PlannedNet, Unique):
         bound = self.device.pool.limit if graph and budget is None else budget
         where = compile_checks.offload_of(offload, bound, self.device)
         profiled = compile_checks.profile(budget_profile, graph, bound, self.device)
-        steps = Steps(self, graph, fuse, budget, optimizer, where, profiled)
+        narrow = storage_by(precision, float32_layers, graph, [node.layer for node in self.ordered()], self.device)
+        steps = Steps(self, graph, fuse, budget, optimizer, where, profiled, narrow)
         optimizer.serve(self)
         optimizer.keep_state_as(state_dtype)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled

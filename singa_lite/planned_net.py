@@ -10,6 +10,7 @@ from singa_lite.checks import at_least_zero, flag, whole
 from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
 from singa_lite.loss import Loss
+from singa_lite.memory.bound import Bound
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.metric import Metric
 from singa_lite.optimizer import Optimizer
@@ -88,7 +89,7 @@ class PlannedNet(WalkedNet):
             raise self._with_remedies(error, size) from None
 
     def budget_curve(self, batch_size: int) -> list[tuple[int, float]]:
-        """What less memory costs: (total bytes, estimated slowdown), from the free plan down to the least found.
+        """What less memory costs: (bytes of a budget, estimated slowdown), from the free plan down to the least found.
 
         At most twenty points; bytes fall, the slowdown never does. It is the time of what is computed again as a share
         of the step's, by a rule (`plan_batch`). Nothing runs, but for single calls over scratch bytes where compile was
@@ -136,7 +137,11 @@ class PlannedNet(WalkedNet):
         def plan_of(smaller: int) -> MemoryPlan:
             return runs.look("train", smaller, lambda graph: graph.memory_plan, error.bound.left)
 
-        return error.with_remedies(remedies(error, size, plan_of, self.optimizer, self._trained_values()))
+        def fits(smaller: int) -> bool:
+            bound, start = Bound(error.bound.left), error.plan.placed.chosen
+            return runs.look("train", smaller, lambda graph: graph.sketched_within(bound, start, False)) is not None
+
+        return error.with_remedies(remedies(error, size, plan_of, fits, self.optimizer, self._trained_values()))
 
     def _trained_values(self) -> list[Tensor]:
         """The parameters that training moves."""

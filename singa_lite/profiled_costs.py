@@ -18,7 +18,7 @@ from singa_lite.kernels.kernel_set import Launch, SpecKey
 from singa_lite.memory.out_of_memory import OutOfMemoryError
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.time_model import seconds
-from singa_lite.reports.profile import timed
+from singa_lite.reports.profile import timed, waited
 from singa_lite.strides import span
 from singa_lite.tensor import Block
 from singa_lite.unique import Unique
@@ -64,7 +64,7 @@ class CallTimes(Unique):
 
     def _least(self, call: Instruction, block: Block) -> float:
         """The least time of a few runs. block: bytes for the operands and the scratch."""
-        launch = self._bound(call, block)
+        launch = waited(self._bound(call, block), self._arena.device.synchronize)
         with np.errstate(all="ignore"):  # 1 and 0 are good numbers for time, and for nothing else
             times = [timed(launch) for _ in range(LEAST_RUNS)]
             while len(times) < MOST_RUNS and sum(times) < SHORT:

@@ -61,6 +61,12 @@ class RecordedStep:
                 device_of(tensor).feed(tensor, array)
         self.feed.buffer.holder = self.feed.mark
 
+    def retire(self) -> None:
+        """Hold no bytes any more, as the step is not to run again."""
+        self.graph.device.synchronize()  # a GPU may still run it
+        self.feed.buffer.drop(self.feed)
+        self.graph.retire()
+
     def holds(self, nodes: list[Node]) -> bool:
         """Whether the net, whose layers these are, would do the same step again."""
         return self.nodes is nodes and self.watch.holds()
@@ -90,6 +96,12 @@ class RecordedSteps:
                 return
             step.graph.device.synchronize()  # a GPU may still run it
             del self._steps[oldest]
+
+    def clear(self) -> None:
+        """Let all of them go, with the bytes that they hold."""
+        steps, self._steps = list(self._steps.values()), {}
+        for step in steps:
+            step.retire()
 
     def graphs(self) -> list[Graph]:
         """Of all of them."""

@@ -33,12 +33,13 @@ def tensor_bytes(shape: Sequence[int], dtype: DType) -> int:
     return nbytes
 
 
-def memory_size(where: str, given: object) -> int:
+def memory_size(where: str, given: object, least: int = 0) -> int:
     """Bytes as an int, from a whole number or from text with a unit: "4 GiB" (1024**3), "1.5GB" (1000**3), "512 MiB".
 
     Letters' case does not matter. TypeError for what is neither, ValueError for what makes no number of bytes of at
-    least 0; a fraction of a byte is left out.
+    least 0; a fraction of a byte is left out. least: what an error says is wanted.
     """
+    given = given[()] if isinstance(given, np.ndarray) and not given.ndim else given
     if isinstance(given, str):
         nbytes = _from_text(given)
     elif isinstance(given, bool) or not isinstance(given, int | float | np.integer | np.floating):
@@ -47,15 +48,15 @@ def memory_size(where: str, given: object) -> int:
         nbytes = int(given) if isfinite(given) and given == int(given) and given >= 0 else None
     if nbytes is None:
         raise ValueError(
-            f'{where}: wanted bytes, a whole number of at least 0 or text such as "4 GiB", "1.5 GB" or "512 MiB", '
-            f"received {given!r}"
+            f'{where}: wanted bytes, a whole number of at least {least} or text such as "4 GiB", "1.5 GB" or '
+            f'"512 MiB", received {given!r}'
         )
     return nbytes
 
 
 def budget_size(where: str, given: object) -> int:
     """As `memory_size`, but at least 1."""
-    nbytes = memory_size(where, given)
+    nbytes = memory_size(where, given, 1)
     if not nbytes:
         raise ValueError(f"{where}: wanted at least 1 byte, received {given!r}")
     return nbytes

@@ -107,9 +107,9 @@ def test_the_pool_holds_what_was_predicted_after_fit_validation_and_other_sizes(
 
 @each_set
 @each_net
-@pytest.mark.parametrize("mib", [8, 13])
-def test_fit_runs_under_the_limit_that_largest_batch_was_asked_for(make, kernels, mib):
-    limit = mib * 2**20
+def test_fit_runs_under_the_limit_that_largest_batch_was_asked_for(make, kernels):
+    """Each net under both limits, one with each set of kernels."""
+    limit = (8 if (kernels == "onednn") == (make is convolutional) else 13) * 2**20
     size = make(kernels=kernels).largest_batch(limit)
     assert size > 3
     for last in (size // 2 + 1, size - 1):
@@ -195,7 +195,7 @@ JAGGED: dict[str, Callable[[int], int]] = {
     "stairs": lambda size: 2600 * (size // 6 % 3),
     "odd ones": lambda size: 4000 if size % 2 else 0,
 }
-MOST = 100  # beyond what any limit below lets through
+MOST = 50  # beyond what any limit below lets through
 
 
 @pytest.mark.parametrize("falls", JAGGED.values(), ids=JAGGED.keys())
@@ -203,11 +203,11 @@ MOST = 100  # beyond what any limit below lets through
 def test_the_largest_batch_is_that_of_trying_all(falls, samples):
     net = jagged(falls)
     totals = {size: net.plan_batch(size, samples=samples).total_bytes for size in range(1, MOST)}
-    assert min(totals[size] for size in range(MOST - 7, MOST)) > totals[20]
-    for size in (13, 20, 21):
-        for limit in (totals[size], totals[size] - 1):
-            wanted = max((n for n, total in totals.items() if total <= limit), default=0)
-            assert net.largest_batch(limit, samples=samples) == wanted
+    limits = totals[13], totals[20] - 1, totals[21]
+    assert min(totals[size] for size in range(MOST - 7, MOST)) > max(limits)
+    for limit in limits:
+        wanted = max((n for n, total in totals.items() if total <= limit), default=0)
+        assert net.largest_batch(limit, samples=samples) == wanted
 
 
 def test_totals_are_jagged():
@@ -259,7 +259,7 @@ HUGE = """
 import sys
 from singa_lite.errors import ShapeError
 from test_batch_plan import convolutional, perceptron
-for make in (convolutional, perceptron):
+for make, room, samples, least in ((convolutional, 40 * 2**30, 2**40, 1000), (perceptron, "8 PiB", 1, 10**9)):
     net = make(kernels=sys.argv[1])
     for size in (2**31 - 1, 2**31, 2**32, 2**32 + 1, 2**33):
         assert net.plan_batch(size, samples=size).total_bytes > size
@@ -270,8 +270,7 @@ for make in (convolutional, perceptron):
             assert "2**63" in str(error), error
         else:
             raise AssertionError(size)
-    assert net.largest_batch(40 * 2**30, samples=2**40) > 1000
-    assert net.largest_batch("8 PiB", samples=1) > 10**9
+    assert net.largest_batch(room, samples=samples) > least
 print("done")
 """
 

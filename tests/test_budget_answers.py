@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 import re
-from itertools import pairwise
+from collections.abc import Callable
+from itertools import count, pairwise
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from nets import bits, state_of
 from singa_lite import FeedForwardNet, OutOfMemoryError, device, layers, loss, metric, optimizer, tensor
 from singa_lite.budget_error import BudgetError
 from singa_lite.memory.problem import PlanError
+from singa_lite.passes.sketch import Sketch
 from singa_lite.snapshots import Checkpoint
 
 RNG = np.random.default_rng(31)
@@ -120,7 +122,9 @@ def test_a_budget_too_small_says_what_would_help_and_changes_nothing(points):
     gc.collect()  # an error and the frames that it saw are a cycle
     assert (state_of(net), net.optimizer.step) == (before, 0)
     assert net.device.pool.used <= used + 64, "the learning rate lies there"
-    found = re.search(r"a batch of (\d+) in the place of 13, the largest that fits, takes ([\d,]+) bytes", text)
+    found = re.search(
+        r"a batch of (\d+) in the place of 13, the largest that was found to fit, takes ([\d,]+) bytes", text
+    )
     assert found is not None, text
     size = int(found[1])
     net.plan_batch(size)
@@ -148,6 +152,36 @@ def test_parameters_that_alone_exceed_the_budget():
         lambda: convolutional(memory_budget=5000).plan_batch(COUNT), BudgetError, "the parameters alone take"
     )
     assert "a batch of" not in text
+
+
+@pytest.mark.parametrize("at", [1, 60])
+@pytest.mark.parametrize("what", ["train", "plan", "curve", "largest", "remedies"])
+def test_an_interrupt_during_a_search_leaves_the_net_as_it_was(points, what, at, monkeypatch):
+    net = convolutional(memory_budget=points[3][0])
+    asked: dict[str, Callable[[], object]] = {
+        "train": lambda: net.train_one_batch(X[:COUNT], Y[:COUNT]),
+        "plan": lambda: net.plan_batch(COUNT),
+        "curve": lambda: net.budget_curve(COUNT),
+        "largest": lambda: net.largest_batch(points[3][0], 0.2),
+        "remedies": lambda: net.plan_batch(COUNT, memory_budget=points[-1][0] // 2),
+    }
+    before, used, trials, change = state_of(net), net.device.pool.used, count(1), Sketch.change
+
+    def interrupted(sketch: Sketch, levels: Any) -> bool:
+        if next(trials) == at:
+            raise KeyboardInterrupt
+        return change(sketch, levels)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Sketch, "change", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            asked[what]()
+    gc.collect()
+    assert (state_of(net), net.optimizer.step, net.recorded_forms) == (before, 0, [])
+    fed = 0 if what != "train" else X[:COUNT].nbytes + 2**10
+    assert net.device.pool.used <= used + 64 + fed, "the learning rate lies there, and a batch has its place"
+    assert trained(net) == trained(convolutional())
+    assert net.memory_plan.recomputed
 
 
 # --- a device's limit ---------------------------------------------------------------------------------------
@@ -254,3 +288,22 @@ def test_snapshots_know_no_budget(points, tmp_path: Path):
     other = convolutional(memory_budget=points[2][0])
     other.load(tmp_path / "budget.h5")
     assert trained(other) == trained(free)
+
+
+def test_the_least_of_the_curve_is_a_budget_that_will_do_where_evaluation_needs_most():
+    """Training goes by pieces of the batch, evaluation does not."""
+
+    def net() -> FeedForwardNet:
+        made = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(kernels="numpy"), seed=1)
+        made.add(layers.Conv2D("narrow", 2, 3, input_sample_shape=(5, 6, 7)))
+        made.add(layers.Activation("act"))
+        made.add(layers.Conv2D("wide", 9, 3, use_bias=False))
+        made.compile(optimizer.SGD(momentum=0.9), micro_batches=4)
+        return made
+
+    for nbytes, _ in net().budget_curve(32):
+        assert net().plan_batch(32, memory_budget=nbytes).total_bytes <= nbytes
+    with pytest.raises(BudgetError) as caught:
+        net().plan_batch(32, memory_budget=5000)
+    least = caught.value.total_bytes
+    assert net().plan_batch(32, memory_budget=least).total_bytes <= least

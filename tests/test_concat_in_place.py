@@ -8,6 +8,8 @@ import pytest
 from kernel_sets import kernel_sets
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, Layer, device, layers, loss, optimizer
+from singa_lite.operation import Instruction
+from singa_lite.passes.time_model import seconds
 
 every_set = pytest.mark.parametrize("kernels", [kernels.name for kernels in kernel_sets()])
 N, HEIGHT, WIDTH, CLASSES = 5, 24, 40, 3
@@ -114,3 +116,10 @@ def test_within_a_budget_the_form_with_copies_competes(monkeypatch):
     assert state_of(free) == state_of(within)
     assert "with copies" not in free.memory_plan.order
     assert "with copies" in within.memory_plan.order
+    took = [sum(map(seconds, net.memory_plan.placed.planned.instructions)) for net in (free, within)]
+    assert within.memory_plan.estimated_slowdown == pytest.approx(took[1] / took[0] - 1), "the copies count too"
+    assert sum(map(seconds, _without_repeats(within))) > took[0], "or the test would show nothing"
+
+
+def _without_repeats(net: FeedForwardNet) -> list[Instruction]:
+    return [one for one in net.memory_plan.placed.planned.instructions if one.repeats is None]

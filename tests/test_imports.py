@@ -20,7 +20,7 @@ from package_source import PACKAGE, module_files
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
     ("array_types", "errors", "checks", "contexts", "machine", "names", "notice", "unique"),
-    ("arrays", "fences", "memory", "sizes", "strides", "table", "threads"),
+    ("arrays", "bisection", "fences", "memory", "sizes", "strides", "table", "threads"),
     ("kernels",),
     ("runtime",),
     ("tensor",),
@@ -30,6 +30,7 @@ FLOORS = (
     ("bound_transfers", "checked_launches", "reports"),
     ("arena", "memory_plan"),
     ("budget_error", "profiled_costs"),
+    ("peaks",),
     ("feed_buffer", "graph"),
     ("device",),
     ("ops",),
@@ -44,7 +45,7 @@ FLOORS = (
     ("budget_curve", "recorded_steps"),
     ("batch_plan",),
     ("training",),
-    ("compile_checks", "walked_net"),
+    ("compile_checks", "mixed_precision", "walked_net"),
     ("planned_net",),
     ("fit",),
     ("net",),
@@ -53,14 +54,14 @@ FLOORS = (
     ("__main__",),
 )
 
-BESIDE = ("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.routine")
+BESIDE = ("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.routine", "kernels.widening")
 
 # Folders that can be read alone: all that they may import of the project from outside themselves.
 CLOSED = {
     "memory": ("errors", "unique"),
     "snapshots.readers": ("array_types", "errors"),
     "kernels.interface": ("errors",),
-    "kernels.numpy_kernels": ("array_types", "errors", "kernels.interface", "kernels.kernel_set"),
+    "kernels.numpy_kernels": ("array_types", "errors", "kernels.interface", "kernels.kernel_set", "kernels.widening"),
     "kernels.onednn_kernels": ("array_types", "errors", "strides", "unique", *BESIDE),
     "kernels.cuda_kernels": ("array_types", "errors", "strides", *BESIDE),
 }

@@ -78,7 +78,8 @@ def test_every_budget_of_the_curve_is_kept_and_gives_equal_bits(kernels):
         plan.check()
         assert net.device.pool.total <= nbytes
         assert plan.estimated_slowdown <= slowdown + 1e-12
-        assert (plan.recomputed > 0) == (slowdown > 0)
+        assert plan.repeats_are_paid_for or (plan.recomputed > 0) >= (slowdown > 0)
+        assert plan.repeats_are_paid_for <= (slowdown == 0)
 
 
 def test_less_memory_never_takes_less_time_by_the_curve():
@@ -199,3 +200,43 @@ def test_the_arena_within_a_budget_is_the_largest_that_fits(budget, held):
     if arena > 2**21:  # below, the pool's own bytes rise and fall with the arena
         larger = arena + 64 - arena % 64 + 64
         assert sum(held) + larger + overhead(held, larger, 64) > budget
+
+
+def images_to_images(**compiling: Any) -> FeedForwardNet:
+    """A net whose predictions take as much as a few of its activations, and whose batch counts."""
+    net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(kernels="numpy"), seed=1)
+    end = net.add(layers.Conv2D("conv0", 4, 3, input_sample_shape=(8, 32, 40)))
+    for number in range(1, 4):
+        act = net.add(layers.Activation(f"act{number}", "tanh"), end)
+        end = net.add(layers.Conv2D(f"conv{number}", 16 if number == 3 else 4, 3), act)
+    net.compile(optimizer.SGD(lr=0.01), **compiling)
+    return net
+
+
+def test_steps_that_do_not_fit_beside_each_other_follow_each_other():
+    """The first one's arena, a longer batch behind it, and what predictions give are more than the budget together."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((48, 8, 32, 40), dtype="f"), rng.standard_normal((48, 16, 32, 40), dtype="f")
+
+    def seen(net: FeedForwardNet, budget: int) -> Any:
+        found: list[Any] = []
+        for count in (32, 48, 32):
+            found += [bits(net.train_one_batch(x[:count], y[:count])[0]), bits(net.predict_one_batch(x))]
+            found += [bits(net.evaluate_one_batch(x[:count], y[:count])[0])]
+            assert net.memory_plan.total_bytes > 0
+            assert max(net.device.pool.high_water, net.device.pool.total) <= budget
+        return [*found, state_of(net)]
+
+    least = images_to_images().budget_curve(48)[-1][0]
+    wanted = seen(images_to_images(), 10**9)
+    net = images_to_images(memory_budget=least)
+    assert seen(net, least) == wanted
+    assert len(net.recorded_forms) < 5, "or all of them fit, and nothing was shown"
+
+
+def test_a_budget_of_the_free_total_gives_the_free_plan():
+    net = compiled(random_net(6, 9), 6, graph=True)
+    for count in (5, 32):
+        free = net.plan_batch(count)
+        within = net.plan_batch(count, memory_budget=free.total_bytes)
+        assert (within.recomputed, within.estimated_slowdown) == (free.recomputed, free.estimated_slowdown)

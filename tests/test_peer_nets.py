@@ -1,4 +1,4 @@
-"""Random nets trained here and in PyTorch: 200 by default, SINGA_LITE_TEST_NETS=3000 of them on demand.
+"""Random nets trained here and in PyTorch: 120 by default, SINGA_LITE_TEST_NETS=3000 of them on demand.
 
 SINGA_LITE_TEST_SEED=n begins at another seed. A net that fails prints a script that shows the difference by itself.
 """
@@ -19,7 +19,7 @@ from peer_nets import text
 
 pytestmark = pytest.mark.peer
 
-COUNT = int(os.environ.get("SINGA_LITE_TEST_NETS", "200"))
+COUNT = int(os.environ.get("SINGA_LITE_TEST_NETS", "120"))
 FIRST = int(os.environ.get("SINGA_LITE_TEST_SEED", "0"))
 #: Nets a test, so that one that fails names a few seeds, and thousands are not listed one by one.
 PIECE = 20

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from singa_lite import device, tensor
+from singa_lite import peaks as peaks_module
 from singa_lite.operation import Instruction, Operand, Phase
 from singa_lite.reports import profile as profile_module
-from singa_lite.reports.profile import Profile, measure
+from singa_lite.reports.profile import Peaks, Profile, measure
+from singa_lite.strides import laid_out
 
 # (kernel, shape of each operand, phase, layer)
 STEPS = [
@@ -22,6 +24,15 @@ STEPS = [
 
 # Seconds of each launch in three runs; powers of two, so that sums are exact.
 SECONDS = [(0.5, 8.0, 0.25), (2.0, 1.0, 4.0), (1.0, 1.0, 1.0), (0.5, 0.5, 16.0)]
+
+
+def call(kernel: str, shapes: list[tuple[int, ...]], settings: dict[str, object]) -> Instruction:
+    """A call over float32 operands, which have no bytes."""
+    operands = tuple(
+        Operand(block, shape, np.dtype("f4"), laid_out(shape, range(len(shape)), 4), 0)
+        for block, shape in enumerate(shapes)
+    )
+    return Instruction(0, kernel, operands, settings, Phase.FORWARD, "", 0)
 
 
 def instructions() -> list[Instruction]:
@@ -85,19 +96,19 @@ def test_what_is_updated_counts_as_read_and_as_written():
 
 def test_sums_by_layer_phase_and_kernel(measured):
     assert measured.by_layer() == [
-        ("two", 1, 2.0, 0.5, 168, 84),
-        ("one", 2, 1.5, 0.375, 180, 120),
-        ("", 1, 0.5, 0.125, 8, 8),
+        ("two", 1, 2.0, 0.5, 168, 84, 0),
+        ("one", 2, 1.5, 0.375, 180, 120, 0),
+        ("", 1, 0.5, 0.125, 8, 8, 0),
     ]
     assert measured.by_phase() == [
-        ("forward", 2, 2.5, 0.625, 228, 144),
-        ("derivative", 1, 1.0, 0.25, 120, 60),
-        ("update", 1, 0.5, 0.125, 8, 8),
+        ("forward", 2, 2.5, 0.625, 228, 144, 0),
+        ("derivative", 1, 1.0, 0.25, 120, 60, 0),
+        ("update", 1, 0.5, 0.125, 8, 8, 0),
     ]
     assert measured.by_kernel() == [
-        ("add", 1, 2.0, 0.5, 168, 84),
-        ("relu", 2, 1.0, 0.25, 68, 68),
-        ("relu_derivative", 1, 1.0, 0.25, 120, 60),
+        ("add", 1, 2.0, 0.5, 168, 84, 0),
+        ("relu", 2, 1.0, 0.25, 68, 68, 0),
+        ("relu_derivative", 1, 1.0, 0.25, 120, 60, 0),
     ]
 
 
@@ -106,13 +117,39 @@ def test_the_text(measured):
     assert head == "4 operations, 4000.000 ms, medians over 3 runs"
     assert [table.split()[0] for table in tables] == ["phase", "kernel", "layer", "slowest"]
     assert tables[2].splitlines() == [
-        "layer   operations        ms  share  bytes read  bytes written",
-        "──────  ──────────  ────────  ─────  ──────────  ─────────────",
-        "two     1           2000.000  50.0%         168             84",
-        "one     2           1500.000  37.5%         180            120",
-        "(none)  1            500.000  12.5%           8              8",
+        "layer   operations        ms  share  GFLOP/s  bytes read  bytes written  GB/s",
+        "──────  ──────────  ────────  ─────  ───────  ──────────  ─────────────  ────",
+        "two     1           2000.000  50.0%                  168             84   0.0",
+        "one     2           1500.000  37.5%                  180            120   0.0",
+        "(none)  1            500.000  12.5%                    8              8   0.0",
     ]
     assert [line.split()[0] for line in tables[3].splitlines()[2:]] == ["11", "12", "10", "13"]
+
+
+def test_rates_and_shares_of_the_peaks(monkeypatch):
+    """A product of 3 x 400 and 400 x 500 000 (1.2 GFLOP, 0.806 GB) in half a second, a copy of 0.25 GB in a quarter."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(profile_module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+
+    def takes(seconds: float):
+        def run() -> None:
+            clock.now += seconds
+
+        return run
+
+    product = call("matmul", [(3, 400), (400, 500_000), (3, 500_000)], {"transpose_a": False, "transpose_b": False})
+    copy = call("copy", [(62_500_000 // 2,)] * 2, {})
+    peaks = Peaks(flops=4e9, nbytes=2e9)
+    profile = measure([product, copy], [takes(0.5), takes(0.25)], 1, peaks=peaks)
+    assert [o.flops for o in profile.operations] == [1_200_000_000, 0]
+    head, _, kernels, *_ = str(profile).split("\n\n")
+    assert head.endswith("; peaks: 4.0 GFLOP/s in float32, 2.0 GB/s")
+    wanted = "kernel operations ms share GFLOP/s of peak bytes read bytes written GB/s of peak"
+    assert " ".join(kernels.splitlines()[0].split()) == wanted
+    assert [line.split() for line in kernels.splitlines()[2:]] == [
+        ["matmul", "1", "500.000", "66.7%", "2.4", "60%", "800,004,800", "6,000,000", "1.6", "81%"],
+        ["copy", "1", "250.000", "33.3%", "125,000,000", "125,000,000", "1.0", "50%"],
+    ]
 
 
 def test_the_text_lists_the_twenty_slowest():
@@ -132,9 +169,9 @@ def test_runs_below_one_or_broken(runs):
         measure([], [], runs)
 
 
-def growing() -> tuple:
+def growing(limit: int | None = None) -> tuple:
     """A recorded step that doubles two numbers in place, by way of an intermediate."""
-    cpu = device.new_cpu()
+    cpu = device.new_cpu(limit=limit)
     value = tensor.from_numpy(np.array([1.0, 3.0], np.float32), cpu)
     with cpu.recording() as graph, cpu.scope(layer="grow"):
         doubled = cpu.empty((2,))
@@ -161,3 +198,44 @@ def test_a_graph_runs_ten_times_unless_told():
     graph, value = growing()
     assert graph.profile().runs == 10
     assert tensor.to_numpy(value).tolist() == [2.0**10, 3 * 2.0**10]
+
+
+@pytest.fixture
+def small_peaks(monkeypatch):
+    """A calibration by small products and copies."""
+    monkeypatch.setattr(peaks_module, "ORDERS", (16, 32))
+    monkeypatch.setattr(peaks_module, "COPIES", (2**12, 2**14))
+
+
+def test_a_graph_measures_the_peaks_once_for_a_device(small_peaks):
+    graph, value = growing()
+    peaks = graph.profile(1).peaks
+    assert peaks is not None and peaks.flops > 0 and peaks.nbytes > 0
+    assert graph.profile(1).peaks is peaks
+    assert graph.profile(1, peaks=False).peaks is None
+    assert tensor.to_numpy(value).tolist() == [8.0, 24.0], "a calibration moves nothing"
+
+
+def test_the_peaks_of_other_threads_are_others(small_peaks, monkeypatch):
+    graph, _ = growing()
+    before = graph.profile(1).peaks
+    with monkeypatch.context() as patch:
+        patch.setattr(peaks_module.threads, "threads", lambda: 97)
+        assert graph.profile(1).peaks is not before
+    assert graph.profile(1).peaks is before
+
+
+def test_the_peaks_keep_to_the_limit_of_the_device(small_peaks):
+    graph, value = growing(limit=2**21)
+    assert graph.profile(1).peaks is not None
+    graph, value = growing(limit=1536)
+    assert graph.profile(1).peaks is None, "there is no room for any of its calls"
+    graph.run()
+    assert tensor.to_numpy(value).tolist() == [4.0, 12.0]
+
+
+@pytest.mark.parametrize("peaks", [1, "yes", None])
+def test_peaks_is_a_flag(peaks):
+    graph, _ = growing()
+    with pytest.raises(TypeError, match="profile: peaks: wanted True or False"):
+        graph.profile(1, peaks=peaks)

@@ -1,11 +1,12 @@
-"""Our side of `budget.py`: the plans of budgets and their lower bounds, and training within one."""
+"""Our side of `budget.py`: training within a budget, the points of its curve, and many budgets looked at."""
 
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TextIO
 
-from bound import extra_time, problem
+from bound import Problem, extra_time, problem
 from nets import NETS
 from peak_memory import high_water
 from singa_lite import FeedForwardNet, device, optimizer
@@ -13,64 +14,103 @@ from singa_lite.budget_error import BudgetError
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.passes.pipeline import planning, through
 from singa_lite.passes.program import Program
+from singa_lite.passes.time_model import seconds
 
-from .budget_task import BudgetTask, batch, measured, shape
+from .budget_task import BudgetTask, batch, serve, shape
 from .singa_side import use_once
 
 
 def built(task: BudgetTask, budget: int | None = None) -> FeedForwardNet:
     """The net, compiled."""
     sizes: dict[str, Any] = {}
-    if task.image:
+    if task.image and task.net != "lenet":
         sizes = {"shape": shape(task)} if task.net == "unet" else {"image": task.image}
     net = NETS[task.net].build(device.new_cpu(), **sizes)
     net.compile(optimizer.SGD(0.001, momentum=0.9), memory_budget=budget)
     return net
 
 
-def plans(task: BudgetTask) -> dict[str, Any]:
-    """What the plans say, nothing is run: {"points": of the free plan, of each share, and of the least below these}.
-
-    A share of 0 asks for the least.
-    """
-    net = built(task)
-    free = net.plan_batch(task.batch)
-    of = problem(_before_repeats(free)) if task.bound and importlib.util.find_spec("scipy") else None
-    points = [_point(free, 0, 1.0, None)]
-    for share in task.shares:
-        budget = max(1, int(free.total_bytes * share))  # of 1 byte the error names the least
-        try:
-            plan, total = net.plan_batch(task.batch, memory_budget=budget), 0
-        except BudgetError as error:
-            plan, total = error.plan, error.total_bytes
-            points.append({**_point(plan, total, total / free.total_bytes, total), "least": True})
-            break
-        points.append(_point(plan, 0, share, budget))
-    for point in points:
-        point["bound"] = None if of is None else extra_time(of, point["arena"])
-    return {"points": points}
-
-
-def _point(plan: MemoryPlan, total: int, share: float, budget: int | None) -> dict[str, Any]:
-    planned = total or plan.total_bytes
-    estimated = plan.estimated_slowdown
-    return {
-        "share": share, "budget": budget, "planned": planned, "arena": plan.arena_bytes,
-        "estimated": estimated, "recomputed": plan.recomputed,
-    }  # fmt: skip
-
-
-def _before_repeats(plan: MemoryPlan) -> Program:
-    """The program as the search is given it."""
-    passes = planning()
-    names = [one.name for one in passes]
-    return through(plan.placed.rewritten, passes[: names.index("repeat")])
-
-
-def run(task: BudgetTask) -> dict[str, Any]:
+def run(task: BudgetTask, told: TextIO) -> None:
     """Train within `value` bytes, 0 for no budget, and measure."""
     use_once()
     level = high_water()
     x, y = batch(task)
     net = built(task, int(task.value) or None)
-    return measured(task, level, lambda: float(net.train_one_batch(x, y)[0]))
+    serve(task, level, lambda: float(net.train_one_batch(x, y)[0]), told)
+
+
+def plans(task: BudgetTask) -> dict[str, Any]:
+    """What the plans say, nothing is run: {"points": the free plan, those nearest to the targets, and the least}."""
+    net = built(task)
+    free = net.plan_batch(task.batch)
+    of = problem(_before_repeats(free)) if task.bound and importlib.util.find_spec("scipy") else None
+    points = [_point(free, None)]
+    for budget in nearest(net.budget_curve(task.batch), task.targets):
+        try:
+            points.append(_point(net.plan_batch(task.batch, memory_budget=budget), budget))
+        except BudgetError as error:  # which the curve did not say
+            points.append({**_point(error.plan, error.total_bytes), "planned": error.total_bytes})
+    points[-1]["least"] = True
+    for point in points:
+        point["share"] = point["planned"] / free.total_bytes
+        point["bound"] = None if of is None else _beside(free, of, point["arena"])
+    return {"points": points}
+
+
+def _beside(free: MemoryPlan, of: Problem, arena: int) -> float | None:
+    """The bound as a share of the free plan's time, which has repeats of its own where fusion paid for them."""
+    extra = extra_time(of, arena)
+    whole = sum(seconds(instruction) for instruction in free.placed.planned.instructions)
+    return None if extra is None else (1 + extra) * of.whole / whole - 1
+
+
+def nearest(curve: Sequence[tuple[int, float]], targets: Sequence[float]) -> list[int]:
+    """Bytes of the points of a curve that lie nearest to these slowdowns, without the free one, and of the least."""
+    points = list(curve[1:])
+    chosen = {min(points, key=lambda point: abs(point[1] - target))[0] for target in targets if points}
+    return sorted({*chosen, *(nbytes for nbytes, _ in points[-1:])}, reverse=True)
+
+
+def _point(plan: MemoryPlan, budget: int | None) -> dict[str, Any]:
+    return {
+        "budget": budget, "planned": plan.total_bytes, "arena": plan.arena_bytes,
+        "estimated": plan.estimated_slowdown, "recomputed": plan.recomputed,
+    }  # fmt: skip
+
+
+def _before_repeats(plan: MemoryPlan) -> Program:
+    """The program in its order, without any repeats."""
+    passes = planning()
+    names = [one.name for one in passes]
+    return through(plan.placed.rewritten, passes[: names.index("paid_for")])
+
+
+def check(task: BudgetTask) -> dict[str, Any]:
+    """Budgets from the free total to the least, nothing is run: {"least": that is stated, "below": what an error says
+    at 0.97 of it, None if it was planned, "rows": a budget's, its plan's or why there is none}.
+    """
+    net = built(task)
+    free = net.plan_batch(task.batch).total_bytes
+    least = _stated(net, task.batch, 1) or free
+    steps = max(1, task.budgets - 1)
+    rows = [_checked(net, task.batch, free - (free - least) * number // steps) for number in range(task.budgets)]
+    return {"free": free, "least": least, "below": _stated(net, task.batch, int(0.97 * least)), "rows": rows}
+
+
+def _stated(net: FeedForwardNet, size: int, budget: int) -> int | None:
+    """The least that the error of a budget names; None if it is planned."""
+    try:
+        net.plan_batch(size, memory_budget=budget)
+    except BudgetError as error:
+        return error.total_bytes
+    return None
+
+
+def _checked(net: FeedForwardNet, size: int, budget: int) -> dict[str, Any]:
+    try:
+        plan = net.plan_batch(size, memory_budget=budget)
+    except BudgetError as error:
+        return {"budget": budget, "why": str(error).split(":")[0] + f": the least is {error.total_bytes:,}"}
+    plan.check()
+    held = plan.total_bytes - plan.arena_bytes
+    return {**_point(plan, budget), "held": held}

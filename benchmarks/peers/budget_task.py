@@ -1,12 +1,18 @@
-"""What a process of `budget.py` is told and tells: a case, its batch, and how time and memory are measured."""
+"""What a process of `budget.py` is told and tells: a case, its batch, and how time and memory are measured.
+
+A process sets up and warms up, tells so, and waits. For each line that it reads it does a turn of steps and tells how
+long they took: so the cases of a net are there at once, and take turns step by step.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -14,12 +20,17 @@ from peak_memory import high_water
 
 Array = np.ndarray[Any, Any]
 
+#: Seconds that a turn takes at least: shorter steps are repeated.
+TURN = 0.3
+
 
 @dataclass(frozen=True)
 class BudgetTask:
-    """A case. way: "plan", "singa_lite" or a peer's name; value: bytes of the budget, segments, or the peer's share.
+    """A case. way: "plan", "check", "singa_lite" or a peer's name; value: bytes of the budget, segments, or the peer's
+    share.
 
-    shares: for "plan", the budgets as shares of the free total. image: extents of the images, 0 for the net's own.
+    targets: for "plan", the estimated slowdowns near which points are wanted; budgets: for "check", how many are tried.
+    image: extents of the images, 0 for the net's own. channels_last: how the peer's images lie.
     """
 
     way: str
@@ -27,17 +38,22 @@ class BudgetTask:
     batch: int
     image: int = 0
     value: float = 0.0
+    channels_last: bool = False
     warmup: int = 1
-    steps: int = 3
     threads: int = 2
-    shares: tuple[float, ...] = ()
+    targets: tuple[float, ...] = ()
+    budgets: int = 0
     bound: bool = True
+
+    @staticmethod
+    def of(given: dict[str, Any]) -> BudgetTask:
+        """The task of these fields, as JSON has them."""
+        return BudgetTask(**{**given, "targets": tuple(given["targets"])})
 
     @staticmethod
     def from_json(text: str) -> BudgetTask:
         """The task that `to_json` wrote."""
-        given = json.loads(text)
-        return BudgetTask(**{**given, "shares": tuple(given["shares"])})
+        return BudgetTask.of(json.loads(text))
 
     def to_json(self) -> str:
         """As one line of text."""
@@ -47,7 +63,7 @@ class BudgetTask:
 def shape(task: BudgetTask) -> tuple[int, ...]:
     """Of a sample."""
     own = (3, 128, 160) if task.net == "unet" else (1, 28, 28) if task.net == "lenet" else (3, 224, 224)
-    return (own[0], task.image, task.image) if task.image else own
+    return (own[0], task.image, task.image) if task.image and task.net != "lenet" else own
 
 
 def batch(task: BudgetTask) -> tuple[Array, Array]:
@@ -58,17 +74,37 @@ def batch(task: BudgetTask) -> tuple[Array, Array]:
     return x, random.integers(0, 5 if task.net == "unet" else 10, targets)
 
 
-def measured(task: BudgetTask, level: int, step: Callable[[], float]) -> dict[str, Any]:
-    """Do the steps: losses, seconds of those behind the warm-up, peak over `level`, and of the timed steps alone."""
-    losses, seconds = [step() for _ in range(task.warmup)], []
-    peak = high_water()
+def answers() -> TextIO:
+    """Where answers are written; what else writes to the standard output goes to the standard error."""
+    kept = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    return kept
+
+
+def serve(task: BudgetTask, level: int, step: Callable[[], float], told: TextIO) -> None:
+    """Warm up, then do a turn for each line of the standard input, which says how many steps at least.
+
+    Told are bytes over `level`, of all that was done and of the turns alone; losses; and of a turn the seconds of each
+    step, and of all cores for a step.
+    """
+
+    def tell(answer: dict[str, Any]) -> None:
+        print(json.dumps(answer), file=told, flush=True)
+
+    losses = [step() for _ in range(task.warmup)]
+    whole = high_water()
     _reset_high_water()
-    for _ in range(task.steps):
-        start = time.perf_counter()
-        losses.append(step())
-        seconds.append(time.perf_counter() - start)
-    later = high_water()
-    return {"losses": losses, "seconds": seconds, "peak": max(peak, later) - level, "steps_peak": later - level}
+    tell({"losses": losses, "peak": whole - level})
+    for line in sys.stdin:
+        seconds: list[float] = []
+        used, losses = time.process_time(), []
+        while len(seconds) < int(line) or sum(seconds) < TURN:
+            start = time.perf_counter()
+            losses.append(step())
+            seconds.append(time.perf_counter() - start)
+        used, now = time.process_time() - used, high_water()
+        sizes = {"peak": max(whole, now) - level, "steps_peak": now - level}
+        tell({"losses": losses, "seconds": seconds, "cores": used / len(seconds), **sizes})
 
 
 def _reset_high_water() -> None:

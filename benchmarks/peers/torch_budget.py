@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TextIO
 
 import torch
 from torch.nn.functional import cross_entropy
 
 from peak_memory import high_water
 
-from .budget_task import BudgetTask, batch, measured
+from .budget_task import BudgetTask, batch, serve
 from .torch_segments import built
 from .torch_side import use_once
 
 
-def run(task: BudgetTask) -> dict[str, Any]:
+def run(task: BudgetTask, told: TextIO) -> None:
     """Train and measure. The compiler's work is done in the warm-up: `steps_peak` is without it."""
     torch.set_num_threads(task.threads)
     use_once(task.way)
@@ -26,6 +26,8 @@ def run(task: BudgetTask) -> dict[str, Any]:
     x, y = (torch.from_numpy(array) for array in batch(task))
     torch.manual_seed(0)
     net = built(task.net, int(task.value) if task.way == "torch-segments" else 0)
+    if task.channels_last:
+        net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
     forward = torch.compile(net) if task.way == "torch-compile" else net
     optimizer = torch.optim.SGD(net.parameters(), 0.001, momentum=0.9)
 
@@ -36,4 +38,4 @@ def run(task: BudgetTask) -> dict[str, Any]:
         optimizer.zero_grad()
         return loss.item()
 
-    return {**measured(task, level, step), "version": torch.__version__}
+    serve(task, level, step, told)

@@ -119,7 +119,7 @@ class KernelSet:
     strides_matter: kernels of this set whose results any stride may change, beside those of which the interface says so
     and those of the fallback. any_strides: {kernel of this set: those of its tensors that may lie with gaps all the
     same}. tile_bytes: of the gradient of a large weight that is made and applied at a time, what a
-    cache of the processor holds.
+    cache of the processor holds. one_pass: whether its fused calls go over memory less often than the calls apart.
     """
 
     def __init__(
@@ -132,6 +132,7 @@ class KernelSet:
         strides_matter: Collection[str] = (),
         any_strides: Mapping[str, Collection[str]] | None = None,
         tile_bytes: int = 1 << 20,
+        one_pass: bool = False,
     ) -> None:
         self.name = name
         self.kernels = dict(kernels)
@@ -143,6 +144,7 @@ class KernelSet:
         self.inner_strides_matter = self.strides_matter | _named(lambda facts: facts.inner_strides_matter)
         self.any_strides = {name: frozenset(tensors) for name, tensors in (any_strides or {}).items()}
         self.tile_bytes = tile_bytes
+        self.one_pass = one_pass
 
     def __getitem__(self, name: str) -> Kernel:
         """The kernel of that name, here or further down. KeyError names it."""
@@ -163,6 +165,13 @@ class KernelSet:
         """Bytes of scratch that `prepare` must be given for tensors of these shapes, dtypes and strides."""
         specs = specs_of(tensors)
         return self.choose(name, specs, settings).scratch_bytes(specs, settings)
+
+    def in_one_pass(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> bool:
+        """Whether a fused call of these tensors goes over memory less often than the calls apart."""
+        below = self.fallback
+        if below is None or (name in self.kernels and self.kernels[name].serves(specs_of(tensors), settings)):
+            return self.one_pass
+        return below.in_one_pass(name, tensors, settings)
 
     def free_of_strides(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> Collection[str]:
         """Those of a call's tensors that may get gaps without changing a bit, of a kernel whose strides matter here."""

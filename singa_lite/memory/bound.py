@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .total import arena_within, overhead
+from .total import arena_within, least_total, overhead
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,10 @@ class Bound:
         """All that is held with an arena of so many bytes: the step, what the pool adds, and what others hold."""
         everything = self._with_taken(held)
         return sum(everything) + arena + overhead(everything, arena, alignment)
+
+    def leaves(self, held: Sequence[int], arena: int, alignment: int) -> bool:
+        """Whether a step has room beside an arena of so many bytes, which others may have made larger than it needs."""
+        return least_total(self._with_taken(held), arena, alignment) <= self.nbytes
 
     def may_hold(self, held: Sequence[int], arena: int, alignment: int) -> bool:
         """Whether a pool with this limit holds the step where regions lie in its segments without a gap."""

@@ -33,6 +33,13 @@ def arena_within(budget: int, held: Sequence[int], alignment: int) -> int:
     return 0
 
 
+def least_total(held: Sequence[int], arena: int, alignment: int) -> int:
+    """All of it without what may come on top: results, and what a bad order of regions leaves free in segments."""
+    regions = [nbytes + -nbytes % alignment for nbytes in (*held, arena)]
+    free = _free_of_shared(regions) if sum(regions) > SEGMENT_BYTES else 0
+    return sum(regions) + free
+
+
 def _free_of_shared(regions: list[int]) -> int:
     """Bytes left over in segments that small regions share, each in the first where it fits, largest first."""
     left: list[int] = []

@@ -2,10 +2,11 @@
 
 The live bytes of a step that trains are a hill: they rise while the forward part runs and fall with the backward part.
 To drop a value lowers the hill between its last use in the forward part and the first one behind; to make it again
-costs what the chain of instructions back to values that are there costs. In three parts (`descent.py`):
+costs what the chain of instructions back to values that are there costs. In four parts (`descent.py`):
 
 - *Greedy*: of the best values to drop, or to keep for shorter, the one that takes most of the bytes above the limit a
   second, by trial; and so on until the limit holds. Begun with few and with many trials a turn, and from even cuts.
+- *Cheapened* (`cheapen.py`): where that ends above the limit, a choice of a low floor goes towards where it ended.
 - *Taken back*: values are kept after all where the limit holds without.
 - *Exchanged*: each of the costliest values is kept for once, and what is cheaper dropped in its place.
 
@@ -22,6 +23,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from singa_lite.passes.carry import Chosen
+from singa_lite.passes.cheapen import held_otherwise, towards
 from singa_lite.passes.descent import Choice, Descent
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.large import Large
@@ -38,10 +41,14 @@ MOST_WITH_RUNGS = 200
 WORTH = 4
 #: One of so many values is kept by even cuts, in one level, or in two of its square and itself.
 CUTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
-#: By which the lowest floor is sought.
-STEP_DOWN = 0.98
+#: By which the lowest floor is sought, and below which no limit is kept where the least is named.
+STEP_DOWN, NAMED = 0.98, 0.97
+#: Greedy attempts that end above a limit, after which no other is made.
+ATTEMPTS = 2
 #: Trials of a turn: how many of the best to drop, to keep for a chain alone, and for a reader alone.
 WIDTHS = ((1, 1, 1), (3, 1, 1), (12, 6, 3))
+#: Turns that go on from levels of another size of the batch.
+REPAIRS = 40
 
 
 class Searches:
@@ -53,6 +60,10 @@ class Searches:
     def __init__(self, program: Program) -> None:
         self._programs = (program, *program.rivals)
         self._kept: dict[int, Search] = {}
+        #: What the last limit was kept by; None where nothing had to be dropped.
+        self.chosen: Chosen | None = None
+        #: What the program is without a limit; None until `paid_for` was asked.
+        self.free: Program | None = None
 
     def of(self, program: Program) -> Search:
         """The search of a program, kept if it has the same instructions."""
@@ -71,20 +82,41 @@ def within_limit(program: Program, searches: Searches | None = None) -> Program:
     be dropped together.
     """
     limit, alone = program.target.limit, replace(program, rivals=()) if program.rivals else program
+    searches = searches or Searches(program)
+    searches.chosen = None
     if limit is None or floor(in_place(alone)) <= limit:
         return alone
-    searches = searches or Searches(program)
-    forms = [(one, searches.of(one)) for one in (program, *program.rivals)]
-    found = [(search.within(limit), one, search) for one, search in forms]
+    found = list(_found(program, searches, limit))
     fitting = [entry for entry in found if entry[0].floor <= limit]
     if fitting:
-        choice, _, search = min(fitting, key=lambda entry: entry[0].seconds + _seconds(entry[1]))
+        choice, _, search = min(fitting, key=lambda entry: entry[0].seconds + total_seconds(entry[1]))
     else:
         choice, _, search = min(found, key=lambda entry: entry[0].floor)
-    return replace(search.program(choice.levels), target=program.target, rivals=())
+    searches.chosen = Chosen(search.base, choice.levels)
+    return replace(search.program(choice.levels), target=program.target, rivals=(), free=program.free)
 
 
-def _seconds(program: Program) -> float:
+def _found(program: Program, searches: Searches, limit: int) -> Iterator[tuple[Choice, Program, Search]]:
+    """What is found for one form of the program after the other, up to one that is no better than that before it.
+
+    Rivals stand in the order of what they have in common with the program. The last one is asked in any case where
+    nothing fits yet, or there is time for it.
+    """
+    forms, before = [program, *program.rivals], (True, float("inf"))
+    while forms:
+        one = forms.pop(0)
+        search = searches.of(one)
+        choice = search.within(limit)
+        yield choice, one, search
+        fits = choice.floor <= limit
+        now = not fits, choice.seconds + total_seconds(one) if fits else choice.floor
+        before, is_better = min(now, before), now < before
+        if not is_better:
+            forms = forms[-1:] if search.is_small or before[0] else []
+
+
+def total_seconds(program: Program) -> float:
+    """Of all its calls."""
     return sum(map(program.target.cost, program.instructions))
 
 
@@ -100,28 +132,29 @@ class Search:
     """One program's search, for any limits. What a limit gives does not depend on those that were asked before."""
 
     def __init__(self, program: Program, cost: Cost = seconds) -> None:
+        self.base = program
         self._repeater = Repeater(program)
         self._descent = Descent(self._repeater, cost)
         self._large = Large(self._repeater, self._descent) if self._descent.at_once > 1 else None
-        self._rungs: dict[int, Choice | None] = {}
+        self._found: dict[int, Choice | None] = {}
+        self._lows: list[Choice] = []
         self.free = self._descent.choice()
+        #: Whether there is time to look at more limits and forms than the one.
+        self.is_small = len(self._repeater.candidates) <= MOST_WITH_RUNGS
 
     def within(self, limit: int) -> Choice:
         """The cheapest choice whose live bytes are at most `limit`; where none was found, `least`."""
         if self.free.floor <= limit:
             return self.free
-        rung = 0
-        while (nbytes := int(self.free.floor * RUNG**rung)) > limit and nbytes > 0:
-            rung += 1
-        rungs = range(rung, rung + (RUNGS if len(self._repeater.candidates) <= MOST_WITH_RUNGS else 0))
-        found = [self._solved(limit), *(self._rung(one) for one in rungs)]
+        rung = self._rung_within(limit)
+        rungs = range(rung, rung + (RUNGS if self.is_small else 0))
+        found = [self._solved(limit), *(self._solved(self._bytes_of(one)) for one in rungs)]
         fitting = [choice for choice in found if choice is not None]
         if not fitting:
             return self.least
-        best = min(fitting, key=_by_time)
         if self._large is not None:
-            return best
-        self._descent.begin(best.levels)
+            return fitting[0]
+        self._descent.begin(min(fitting, key=_by_time).levels)
         self._descent.take_back(limit)
         return self._descent.choice()
 
@@ -130,20 +163,26 @@ class Search:
         """The choice of the lowest floor that small steps reach, or of a cheaper one within it."""
         if self._large is not None:
             return self._large.lowest
-        cut = min(self._cuts, key=_by_floor, default=self.free)
-        every = (dict.fromkeys(self._repeater.candidates, level) for level in (PER_CHAIN, PER_READER))
-        found = [self._lowest_from(start, WIDTHS[0]) for start in (cut.levels, {}, *every)]
-        best = min(found, key=_by_floor)
-        self._descent.begin(best.levels)
-        self._descent.take_back(best.floor)
-        lowest = self._descent.choice()
-        cheaper = self._solved(lowest.floor)
-        return min(lowest, cheaper or lowest, key=_by_time)
+        best = min(self._lowest(), key=_by_floor)
+        cheaper = self._solved(best.floor)
+        while (lower := self._solved(int(NAMED * best.floor))) is not None:
+            best = cheaper = lower
+        return min(best, cheaper or best, key=_by_time)
+
+    def _lowest(self) -> Iterator[Choice]:
+        """Choices of low floors, each from another start; what they cost is not asked. Each is sought once."""
+        candidates = self._repeater.candidates
+        cut = min(self._cuts, key=_by_floor, default=self.free).levels
+        starts = [{}, *(dict.fromkeys(candidates, level) for level in (PER_READER, PER_CHAIN)), cut]
+        for at, start in enumerate(starts):
+            if at == len(self._lows):
+                self._lows.append(self._lowest_from(start, WIDTHS[0]))
+            yield self._lows[at]
 
     def _lowest_from(self, start: Mapping[int, int], widths: Sequence[int]) -> Choice:
         self._descent.begin(start)
         best = self._descent.choice()
-        while best.floor and self._descent.lower(int(best.floor * STEP_DOWN), widths, cuts=False):
+        while best.floor and self._descent.lower(int(best.floor * STEP_DOWN), widths):
             best = self._descent.choice()
         return best
 
@@ -152,21 +191,55 @@ class Search:
         self._descent.begin(levels)
         return self._descent.sketch.schedule.program()
 
-    def _rung(self, rung: int) -> Choice | None:
-        if rung not in self._rungs:
-            self._rungs[rung] = self._solved(int(self.free.floor * RUNG**rung))
-        return self._rungs[rung]
+    def from_levels(self, levels: Mapping[int, int], limit: int, thrifty: bool = True) -> Choice | None:
+        """The choice within a limit that few moves lead to from these levels; None where they do not reach it.
+
+        thrifty: take back what is needless; else the cost is of no interest.
+        """
+        if self.free.floor <= limit:
+            return self.free
+        self._descent.begin({block: level for block, level in levels.items() if block in self._repeater.candidates})
+        if not self._descent.lower(limit, WIDTHS[0], turns=REPAIRS):
+            return None
+        if thrifty:
+            self._descent.take_back(limit)
+        return self._descent.choice()
+
+    def rung(self, limit: int) -> int:
+        """The next limit of the ladder, not above this one: it takes half of the time of others."""
+        return self._bytes_of(self._rung_within(limit))
+
+    def _rung_within(self, limit: int) -> int:
+        rung = 0
+        while (nbytes := self._bytes_of(rung)) > limit and nbytes > 0:
+            rung += 1
+        return rung
+
+    def _bytes_of(self, rung: int) -> int:
+        return int(self.free.floor * RUNG**rung) // self.base.target.alignment * self.base.target.alignment
 
     def _solved(self, limit: int) -> Choice | None:
         """The cheapest choice found within a limit, from several starts; None where none was found."""
+        if limit not in self._found:
+            self._found[limit] = self._solve(limit)
+        return self._found[limit]
+
+    def _solve(self, limit: int) -> Choice | None:
         if self._large is not None:
             return self._large.within(limit)
         found, fits = list[Choice](), [cut for cut in self._cuts if cut.floor <= limit]
+        missed: list[Choice] = []
         for widths in WIDTHS:
+            if len(missed) == ATTEMPTS:
+                break
             self._descent.begin({})
-            if self._descent.lower(limit, widths, cuts=widths == WIDTHS[-1]):
+            if self._descent.lower(limit, widths):
                 self._descent.take_back(limit)
                 found.append(self._descent.choice())
+            else:
+                missed.append(self._descent.choice())
+        if not found:
+            found += self._cheapened(limit, missed)
         for cut in fits[:2]:
             if not found or cut.seconds < WORTH * min(found, key=_by_time).seconds:
                 self._descent.begin(cut.levels)
@@ -177,6 +250,17 @@ class Search:
         self._descent.begin(min(found, key=_by_time).levels)
         self._descent.exchange(limit)
         return self._descent.choice()
+
+    def _cheapened(self, limit: int, missed: Sequence[Choice]) -> Iterator[Choice]:
+        """From a choice of a low floor towards each of those that missed the limit."""
+        start = next((lowest for lowest in self._lowest() if lowest.floor <= limit), None)
+        if start is None:
+            return
+        for choice in missed:
+            self._descent.begin(start.levels)
+            towards(self._descent, choice.levels, limit)
+            held_otherwise(self._descent, limit)
+            yield self._descent.choice()
 
     @cached_property
     def _cuts(self) -> list[Choice]:

@@ -36,6 +36,7 @@ def check_calls(rewritten: Program, planned: Program, offsets: Mapping[int, int]
             raise PlanError(f"{called(instruction)}: wanted a number of its own for a repeat")
         _check_call(original if instruction.repeats is None else again(original), instruction, offsets)
         if original is not instruction:
+            _check_scratch(original, instruction)
             _check_within(instruction, planned.sizes)
     return left
 
@@ -67,6 +68,16 @@ def _check_within(instruction: Instruction, sizes: Mapping[int, int]) -> None:
                 f"{called(instruction)}: wanted {operand} within its block of {sizes[operand.block]} bytes, "
                 f"received bytes up to {stop}"
             )
+
+
+def _check_scratch(original: Instruction, planned: Instruction) -> None:
+    """PlanError where the very call, over the same strides, has less scratch than it had."""
+    strides = [[o and o.strides for o in i.operands] for i in (original, planned)]
+    is_less = planned.scratch_bytes < original.scratch_bytes
+    if is_less and original.kernel == planned.kernel and strides[0] == strides[1]:
+        raise PlanError(
+            f"{called(planned)}: wanted {original.scratch_bytes} bytes of scratch, received {planned.scratch_bytes}"
+        )
 
 
 def _check_call(original: Instruction, planned: Instruction, offsets: Mapping[int, int]) -> None:

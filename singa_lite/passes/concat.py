@@ -17,8 +17,10 @@ Why so many conditions: who used the block now uses a view with other strides. T
 block reshaped), must change no bit (a library may sum in another order for other strides, so the target is asked), and
 must keep every read (each byte of the whole has one writer).
 
-Why the program with the copies stays as a rival: the whole is there from its first piece on, perhaps long before all
-are, and then copies may cost less. Which it is depends on the order, so `order` decides.
+Why forms with copies stay as rivals: the whole is there from its first piece on, perhaps long before all are, and
+then copies may cost less. Which it is depends on the order, so `order` decides. And values that lie in one block can
+only be dropped together, so within a limit copies may take less time. So some of the wholes are left to copies: first
+the largest alone, as it holds most bytes, then the next one too, and so on to all of them.
 
 Inference engines do this too, for the forward pass (OpenVINO calls it in-place concat).
 """
@@ -36,6 +38,10 @@ from singa_lite.passes.program import Program
 from singa_lite.strides import laid_out, memory_order
 from singa_lite.tensor import Shape
 
+#: Forms of a program at most, from all concatenations in place to all by copies, and its length above which there are
+#: these two alone.
+FORMS, MOST_INSTRUCTIONS = 5, 4000
+
 
 def assembled_in_place(program: Program) -> Program:
     """Leave out each copy of a whole block into a piece of another; the first block becomes that piece.
@@ -48,21 +54,48 @@ def assembled_in_place(program: Program) -> Program:
 
     The target says which kernels' results may depend on any strides, so that no operand of theirs moves but those that
     it names, and which may where other strides change than that of axis 0. What has moved asks it again for scratch. A
-    whole that is there from its first piece on may cost more than the copies: the program as it was is a rival of the
-    result.
+    whole that is there from its first piece on may cost more than the copies: forms in which the largest wholes are
+    left to copies are rivals of the result, with ever more of them; the last one is the program as it was.
     """
-    return _Assembly(program).result()
+    assembly = _Assembly(program)
+    if not assembly.taken:
+        return program
+    wholes = sorted(assembly.taken.items(), key=lambda entry: (-program.sizes[entry[0]], entry[0]))
+    some = []
+    for count in _rungs(program, len(wholes)):
+        steps = [step for _, taken in wholes[:count] for step in taken]
+        some.append(replace(_Assembly(program, assembly.free, steps).result(), order=_named(program, "with some")))
+    rivals = (*program.rivals, *some, replace(program, order=_named(program, "with")))
+    return replace(assembly.result(), rivals=rivals)
+
+
+def _rungs(program: Program, wholes: int) -> list[int]:
+    """How many of the wholes are left to copies, in each form but the first and the last."""
+    count = min(wholes, FORMS - 1) if len(program.instructions) <= MOST_INSTRUCTIONS else 1
+    return [wholes * rung // count for rung in range(1, count)]
+
+
+def _named(program: Program, which: str) -> str:
+    return f"{program.order}, {which} copies"
 
 
 class _Assembly:
-    def __init__(self, program: Program) -> None:
+    """A program whose copies are left out. but: steps of copies that stay; free: what the target said before.
+
+    taken: {block of a whole: the copies that became pieces of it}.
+    """
+
+    def __init__(
+        self, program: Program, free: dict[int, Collection[str]] | None = None, but: Collection[int] = ()
+    ) -> None:
         self.program = program
         self.target = program.target
         self.instructions: list[Instruction | None] = list(program.instructions)
         self.uses: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self.writers: dict[int, set[int]] = defaultdict(set)
         self.allowed: dict[int, set[int]] = defaultdict(set)
-        self.free: dict[int, Collection[str]] = {}
+        self.free: dict[int, Collection[str]] = {} if free is None else free
+        self.taken: dict[int, list[int]] = {}
         for step, instruction in enumerate(program.instructions):
             for index, operand in enumerate(instruction.operands):
                 if operand is not None:
@@ -71,16 +104,14 @@ class _Assembly:
                 self.writers[operand.block].add(step)
             if instruction.kernel == "copy":
                 self.allowed[instruction.writes[0].block].add(step)
+        for step, instruction in enumerate(program.instructions):
+            if instruction.kernel == "copy" and step not in but:
+                self._try(step)
 
     def result(self) -> Program:
-        for step, instruction in enumerate(self.program.instructions):
-            if instruction.kernel == "copy":
-                self._try(step)
-        if None not in self.instructions:
-            return self.program
+        """The program without them, and without rivals."""
         kept = tuple(self._asked(step, i) for step, i in enumerate(self.instructions) if i is not None)
-        copying = replace(self.program, order=f"{self.program.order}, with copies")
-        return replace(self.program, instructions=kept, rivals=(*self.program.rivals, copying))
+        return replace(self.program, instructions=kept, rivals=())
 
     def _try(self, step: int) -> None:
         instruction = self.instructions[step]
@@ -89,6 +120,7 @@ class _Assembly:
             return
         self.instructions[step] = None
         whole = piece.block
+        self.taken.setdefault(whole, []).extend([*self.taken.pop(source.block, []), step])
         self.writers[whole].discard(step)
         for user, index in self.uses.pop(source.block):
             if user != step:
@@ -122,7 +154,7 @@ class _Assembly:
     def _is_alone(self, step: int, piece: Operand) -> bool:
         """Whether no other instruction writes bytes of the piece."""
         return all(
-            _are_apart(piece, operand)
+            are_apart(piece, operand)
             for writer in self.writers[piece.block] - {step}
             for operand in self._written(writer)
             if operand.block == piece.block
@@ -195,7 +227,7 @@ def _indices(operand: Operand, strides: Shape, order: Sequence[int]) -> list[int
     return indices
 
 
-def _are_apart(a: Operand, b: Operand) -> bool:
+def are_apart(a: Operand, b: Operand) -> bool:
     """Whether two views of a block share no byte; False where that is not easily seen."""
     if _end(a) <= b.offset or _end(b) <= a.offset:
         return True

@@ -37,11 +37,12 @@ class Choice(NamedTuple):
 class Descent:
     """One program's repeats as they are chosen now, and moves that change them for the better.
 
-    cost: seconds of a call; at_once: how many values a move drops together, more than one in large programs alone.
+    repeater: what can be dropped; cost: seconds of a call; at_once: how many values a move drops together, more than
+    one in large programs alone.
     """
 
     def __init__(self, repeater: Repeater, cost: Cost) -> None:
-        self._repeater = repeater
+        self.repeater = repeater
         self.sketch = Sketch(repeater, {step: round(SECOND * cost(i)) for step, i in repeater.repeats.items()})
         self._ranking = Ranking(self.sketch)
         self.at_once = 1 + len(repeater.candidates) // CANDIDATES_AT_ONCE
@@ -71,28 +72,17 @@ class Descent:
         return None
 
     def lower(
-        self,
-        limit: int,
-        widths: Sequence[int],
-        but: int = -1,
-        bound: int | None = None,
-        turns: int = -1,
-        cuts: bool = True,
+        self, limit: int, widths: Sequence[int], but: int = -1, bound: int | None = None, turns: int = -1
     ) -> bool:
-        """Drop values until the limit holds; whether it does. but: not this one; bound: of the cost; turns: at most.
-
-        cuts: whether to cut long chains where nothing more can be dropped, if the cost is not bounded.
-        """
+        """Drop values until the limit holds; whether it does. but: not this one; bound: of the cost; turns: at most."""
         sketch, strikes = self.sketch, dict[tuple[int, int], int]()
-        turns = turns if turns >= 0 else MOST_TURNS * len(self._repeater.candidates) // self.at_once
+        turns = turns if turns >= 0 else MOST_TURNS * len(self.repeater.candidates) // self.at_once
         while sketch.floor > limit:
             groups = list(self._groups(limit, widths, {but}, strikes))
             if turns == 0:
                 return False
             turns -= 1
             best = self._best_of(groups, limit, bound, strikes)
-            if not groups and bound is None and cuts:
-                best = self._best_of(self._otherwise(limit), limit, bound, {})
             if best is not None:
                 self._tried(best)
             elif bound is not None or not groups:
@@ -111,17 +101,6 @@ class Descent:
                 group = ranked[at * self.at_once : (at + 1) * self.at_once]
                 groups += [dict.fromkeys(group, level)] if group else []
         return groups
-
-    def _otherwise(self, limit: int) -> list[Levels]:
-        """What is left to try where nothing more can be dropped: dropped values are held otherwise, or kept.
-
-        To make a long chain again takes many bytes at once, and a value of it that is kept cuts it.
-        """
-        now, inserts = self.sketch.levels, self.sketch.schedule.inserts
-        steps: list[int] = self.sketch.over(limit).nonzero()[0].tolist() if self.at_once == 1 else []
-        repeats = {one for step in steps if step in inserts for one in inserts[step].repeats}
-        blocks = sorted({block for one in repeats for block in self._repeater.written[one] if block in now})
-        return [{block: level} for block in blocks for level in EVERY if level != now[block]]
 
     def _best_of(
         self, groups: Sequence[Levels], limit: int, bound: int | None, strikes: dict[tuple[int, int], int]
@@ -142,21 +121,25 @@ class Descent:
                     strikes[one] = strikes.get(one, 0) + (STRIKES if mark is None and len(group) == 1 else 1)
         return best
 
+    def by_cost(self) -> list[int]:
+        """The values that are dropped, the costliest first."""
+        return self._ranking.by_cost()
+
     def take_back(self, limit: int) -> None:
         """Values are kept after all where the limit holds without, costliest first, in groups that halve."""
-        blocks = self._ranking.by_cost()
+        blocks = self.by_cost()
         size = max(1, len(blocks) // 4)
         while blocks:
             failed: list[int] = []
             for start in range(0, len(blocks), size):
                 group = blocks[start : start + size]
-                if not self._cheaper(dict.fromkeys(group, KEPT), limit):
+                if not self.cheaper(dict.fromkeys(group, KEPT), limit):
                     failed += group
             if size == 1:
                 return
             blocks, size = failed, max(1, size // 2)
 
-    def _cheaper(self, levels: Mapping[int, int], limit: int) -> bool:
+    def cheaper(self, levels: Mapping[int, int], limit: int) -> bool:
         """Set levels, if the limit holds then and the cost is lower; whether it is so."""
         sketch, cost = self.sketch, self.sketch.cost
         mark = self._tried(levels)
@@ -169,10 +152,10 @@ class Descent:
 
     def exchange(self, limit: int) -> None:
         """The costliest values are held otherwise, or kept and others dropped in their place, if that is cheaper."""
-        for block in self._ranking.by_cost()[: EXCHANGED if self.at_once == 1 else 0]:
-            for level in (ONCE, PER_CHAIN, PER_READER, KEPT):
+        for block in self.by_cost()[: EXCHANGED if self.at_once == 1 else 0]:
+            for level in (ONCE, PER_CHAIN, PER_READER, SEGMENT, KEPT):
                 if self.sketch.levels.get(block, KEPT) not in (KEPT, level):
-                    self._cheaper({block: level}, limit)
+                    self.cheaper({block: level}, limit)
             if block in self.sketch.levels:
                 self._exchange_one(block, limit)
 

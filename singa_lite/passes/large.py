@@ -95,7 +95,7 @@ class Large:
     def _greedy(self, limit: int) -> Choice:
         """Values dropped one group after the other; as near to the limit as so many turns come."""
         self._descent.begin({})
-        self._descent.lower(limit, WIDTHS, turns=TURNS, cuts=False)
+        self._descent.lower(limit, WIDTHS, turns=TURNS)
         return self._descent.choice()
 
     @cached_property

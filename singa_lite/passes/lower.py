@@ -7,11 +7,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from singa_lite.memory.check import check
 from singa_lite.memory.planner import plan
 from singa_lite.memory.problem import Plan, PlanError
-from singa_lite.passes.budget import Searches
+from singa_lite.passes.budget import Searches, total_seconds
+from singa_lite.passes.carry import Chosen, carried
+from singa_lite.passes.descent import Choice
+from singa_lite.passes.in_place import in_place
 from singa_lite.passes.parallel import conflicts
 from singa_lite.passes.pipeline import parted, planning, rewriting, searching, through
 from singa_lite.passes.program import Program, floor, host_requests, requests
@@ -21,8 +25,19 @@ from singa_lite.passes.read_from import check_reads
 MOST_NODES, NODES_TIMES_BLOCKS = 8000, 4_000_000
 #: How often the limit is tightened where the placement leaves a gap.
 MOST_LIMITS = 4
+#: Moves of single instructions lower a floor by less than what is beyond this share of it.
+LEAST_MOVED = 0.75
 #: A plan that takes longer than any that was seen ends here, at the cost of depending on the machine.
 MOST_SECONDS = 20.0
+
+
+class Sketched(NamedTuple):
+    """What a plan within a limit would be, neither placed nor proved. slowdown: see `MemoryPlan.estimated_slowdown`;
+    chosen: None where nothing has to be dropped.
+    """
+
+    slowdown: float
+    chosen: Chosen | None
 
 
 class LimitError(PlanError):
@@ -45,6 +60,7 @@ class Placed:
     offsets: {block: offset in the arena}. scratch: {number of an instruction: offset of its scratch}.
     recorded_floor: the floor of `recorded`. gains: {pass: bytes by which it lowered the floor}.
     seconds: {stage: time it took}. host_offsets: {block of host memory: offset there}; host_bytes: of host memory.
+    chosen: how values are held so that the limit is kept, and free: the program without one; None where nothing is.
     """
 
     recorded: Program
@@ -58,6 +74,8 @@ class Placed:
     seconds: dict[str, float]
     host_offsets: dict[int, int] = field(default_factory=dict)
     host_bytes: int = 0
+    chosen: Chosen | None = None
+    free: Program | None = None
 
     @classmethod
     def of(
@@ -121,17 +139,66 @@ class Lowering:
         with _collector_paused():
             self.rewritten = through(recorded, rewriting(fuse), self._gains)
             self._program = through(self.rewritten, shared, self._gains)
-        self._limited = searching(limited, Searches(self._program))
+        self._searches = Searches(self._program)
+        self._limited = searching(limited, self._searches)
         self._least: dict[bool, Placed] = {}
+        self._free: dict[bool, Placed] = {}
+        self._floor: int | None = None
         self._seconds = time.perf_counter() - start
 
     def within(self, limit: int | None, search: bool = True) -> Placed:
         """The plan of an arena of at most `limit` bytes; None: of as many as it takes. LimitError as for `lower`."""
         with _collector_paused():
-            return self._placed(None, search) if limit is None else self._within(limit, search)
+            return self._unlimited(search) if limit is None else self._within(limit, search)
+
+    def _unlimited(self, search: bool) -> Placed:
+        if search not in self._free:
+            self._free[search] = self._placed(None, search)
+        return self._free[search]
+
+    def _may_do_as_it_is(self, limit: int) -> bool:
+        """Whether moves behind the limited passes might bring the program within, with nothing made again."""
+        if self._floor is None:
+            self._floor = floor(in_place(self._program))
+        return limit >= LEAST_MOVED * self._floor
+
+    def rung(self, limit: int) -> int:
+        """A limit not above this one, for which a search takes half as long."""
+        return self._searches.of(self._program).rung(limit) if self._program.sizes else limit
+
+    def sketched(self, limit: int, start: Chosen | None, thrifty: bool = True) -> Sketched | None:
+        """What a plan within a limit would be, without copies to host memory; None where none was found.
+
+        start: levels of another size of the batch, from which few moves are made; None: as a plan's are searched for.
+        thrifty: whether the cost is of interest, and not only that there is a plan.
+        """
+        with _collector_paused():
+            unlimited = self._without_limit()
+            if floor(in_place(unlimited)) <= limit:
+                return Sketched(0.0, None)
+            found = []
+            for form in (self._program, *self._program.rivals):
+                search = self._searches.of(form)
+                if start is None:
+                    choice: Choice | None = search.within(limit)
+                else:
+                    choice = search.from_levels(carried(start, form), limit, thrifty)
+                if choice is not None and choice.floor <= limit:
+                    found.append((choice.seconds + total_seconds(form), Chosen(form, choice.levels)))
+            free = total_seconds(unlimited)
+        if not found:
+            return None
+        took, chosen = min(found, key=lambda entry: entry[0])
+        return Sketched(took / free - 1, chosen)
+
+    def _without_limit(self) -> Program:
+        """What it is without a limit, but for moves within it."""
+        return through(_limited(self._program, None), (one for one in self._limited if one.limited))
 
     def _within(self, limit: int, search: bool) -> Placed:
         """A placement may miss the floor by some bytes: then the passes are given as many less."""
+        if self._may_do_as_it_is(limit) and self._unlimited(search).arena_bytes <= limit:
+            return self._unlimited(search)
         aim = limit
         for _ in range(MOST_LIMITS):
             placed = self._placed(aim, search)
@@ -151,6 +218,8 @@ class Lowering:
         gains = dict(self._gains)
         start = time.perf_counter()
         program = through(_limited(self._program, limit), self._limited, gains)
+        chosen = self._searches.chosen
+        free = None if chosen is None else self._without_limit()
         passed = time.perf_counter()
         wanted = requests(program)
         pairs = conflicts(program, wanted) if self._parallel else None
@@ -163,7 +232,8 @@ class Lowering:
         check(on_host, host.offsets, host.arena)
         checked = time.perf_counter()
         seconds = {"passes": self._seconds + passed - start, "placement": planned - passed, "check": checked - planned}
-        return Placed.of(self._recorded, self.rewritten, program, placed, gains, seconds, host)
+        made = Placed.of(self._recorded, self.rewritten, program, placed, gains, seconds, host)
+        return replace(made, chosen=chosen, free=free)
 
 
 def _limited(program: Program, limit: int | None) -> Program:

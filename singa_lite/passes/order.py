@@ -39,11 +39,17 @@ Priority = Callable[[int], float]
 def in_least_order(program: Program) -> Program:
     """The order whose floor after in-place writing is lowest, of the program and its rivals; the one given in a tie.
 
-    The others, each in its own best order, stay its rivals: within a limit of the arena another one may take less time.
+    Of forms of one floor it is the one that takes least time. The others, each in its own best order, stay its rivals,
+    those first that stood next to it: within a limit of the arena another one may take less time.
     """
+    if not program.rivals:
+        return _in_least_order(program, "")
     best = [_in_least_order(one, f"{one.order.removeprefix(program.order)}") for one in (program, *program.rivals)]
-    least = min(best, key=lambda one: floor(in_place(one)))
-    return replace(least, rivals=tuple(one for one in best if one is not least))
+    floors = [floor(in_place(one)) for one in best]
+    ties = [at for at, nbytes in enumerate(floors) if nbytes == min(floors)]
+    least = min(ties, key=lambda at: sum(map(program.target.cost, best[at].instructions))) if ties[1:] else ties[0]
+    others = sorted(range(len(best)), key=lambda at: abs(at - least))[1:]
+    return replace(best[least], rivals=tuple(best[at] for at in others))
 
 
 def _in_least_order(program: Program, form: str) -> Program:

@@ -18,9 +18,11 @@ from singa_lite.passes.fuse import fused
 from singa_lite.passes.improve import improved
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.linear_gradient import joined
+from singa_lite.passes.narrow import narrowed
 from singa_lite.passes.norm_derivative import masked_within
 from singa_lite.passes.offload import offloaded
 from singa_lite.passes.order import in_least_order
+from singa_lite.passes.paid_for import paid_for
 from singa_lite.passes.parallel import in_waves
 from singa_lite.passes.pool_first import pool_first
 from singa_lite.passes.program import Program, floor
@@ -32,7 +34,8 @@ class Pass(NamedTuple):
 
     rewrites: whether it replaces recorded calls by others. parallel: True where only those plans go through it whose
     instructions may run at the same time, False where only the others do, None where all do. limited: whether it goes
-    by the target's limit; it then takes `Searches` too, which remember what was found for other limits.
+    by the target's limit; it then takes `Searches` too, which remember what was found for other limits. always: whether
+    a pass that rewrites is gone through also where nothing is to be fused.
     """
 
     name: str
@@ -41,10 +44,18 @@ class Pass(NamedTuple):
     rewrites: bool = False
     parallel: bool | None = None
     limited: bool = False
+    always: bool = False
 
 
 #: In this order. Those that rewrite stand first.
 PASSES = (
+    Pass(
+        "narrow",
+        narrowed,
+        "activations and derivatives take 16 bits, where that is asked for",
+        rewrites=True,
+        always=True,
+    ),
     Pass("pool_first", pool_first, "what goes into a max pooling is not kept for its activation", rewrites=True),
     Pass("fuse", fused, "an activation is applied within the operation before it", rewrites=True),
     Pass("norm_derivative", masked_within, "an activation's mask is made again, not kept", rewrites=True),
@@ -54,6 +65,7 @@ PASSES = (
     Pass("concat", assembled_in_place, "producers write straight into their piece of a concatenation"),
     Pass("waves", in_waves, "what may run at the same time stands together", parallel=True),
     Pass("order", in_least_order, "the order of lowest floor, of several", parallel=False),
+    Pass("paid_for", paid_for, "fused calls pay for repeats of what one cheap call makes again", False, False, True),
     Pass(
         "offload", offloaded, "values go to host memory and come back, where the arena is limited", False, False, True
     ),
@@ -64,8 +76,8 @@ PASSES = (
 
 
 def rewriting(fuse: bool = True) -> list[Pass]:
-    """The passes that rewrite, none where nothing is to be fused."""
-    return [one for one in _switched_on() if one.rewrites and fuse]
+    """The passes that rewrite; where nothing is to be fused, those that are gone through always."""
+    return [one for one in _switched_on() if one.rewrites and (fuse or one.always)]
 
 
 def planning(parallel: bool = False) -> list[Pass]:

@@ -17,7 +17,8 @@ class Program:
 
     target: the kernels and the memory that it is for. blocks: all blocks of the record have lower numbers, those that
     no instruction uses too. order: the name of the order. rivals: other forms of the program, which compete with it
-    when an order is chosen. host_sizes: {block of host memory: bytes}, of values that are offloaded.
+    when an order is chosen. host_sizes: {block of host memory: bytes}, of values that are offloaded. free: what runs
+    without a limit, where that has repeats; else nothing.
     """
 
     instructions: tuple[Instruction, ...]
@@ -27,6 +28,7 @@ class Program:
     order: str = "recorded"
     rivals: tuple[Program, ...] = ()
     host_sizes: dict[int, int] = field(default_factory=dict)
+    free: tuple[Instruction, ...] = ()
 
     @property
     def next_block(self) -> int:

@@ -17,7 +17,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from singa_lite.operation import Instruction, again
+from singa_lite.operation import Instruction, Operand, again
+from singa_lite.passes.concat import are_apart
 from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
 
@@ -59,15 +60,17 @@ class Gap(NamedTuple):
 class Repeater:
     """What can be dropped of a program and made again.
 
-    repeats: {step: what makes its results again}, of those that can be. candidates: {block: its gap} of blocks that can
+    only: which calls may be done again, by default all that can be. repeats: {step: what makes its results again}, of
+    those that can be. candidates: {block: its gap} of blocks that can
     be dropped and made again. passing: all others that can be made again; they are, on the way to candidates, where a
     repeat reads one behind its last use: {block: its last use}. written, used: blocks of each repeat; needs: those that
     it reads and that can be made again; valid_until: the step until which it can be done. reading: {candidate: steps
     that use it behind its gap}; readers: the same the other way round.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, only: Callable[[Instruction], bool] | None = None) -> None:
         self.program = program
+        self._only = only
         uses = Uses(program.instructions)
         self.writers: Mapping[int, list[int]] = uses.writers
         self.steps: Mapping[int, list[int]] = uses.steps
@@ -87,7 +90,8 @@ class Repeater:
 
     def _repeatable(self) -> dict[int, Instruction]:
         """By step, all but copies to host memory and back, and what writes bytes that last: these must move once."""
-        made = {step: self._again(i) for step, i in enumerate(self.program.instructions) if i.transfer is None}
+        given = {step: i for step, i in enumerate(self.program.instructions) if i.transfer is None}
+        made = {step: self._again(i) for step, i in given.items() if self._only is None or self._only(i)}
         return {s: i for s, i in made.items() if all(operand.block in self.program.sizes for operand in i.writes)}
 
     def _again(self, original: Instruction) -> Instruction:
@@ -128,9 +132,19 @@ class Repeater:
         Until there it can be repeated.
         """
         written, whole = self.written[step], self.needs[step]
-        read = {o.block for o in repeat.reads if o.block not in written or o.block not in whole}
-        later = (w for block in read for w in self.writers[block] if w > step or (w == step and block in written))
+        read = [o for o in repeat.reads if o.block not in written or o.block not in whole]
+        later = (
+            writer
+            for operand in read
+            for writer in self.writers[operand.block]
+            if (writer > step or (writer == step and operand.block in written)) and self._overwrites(writer, operand)
+        )
         return min(later, default=len(self.program.instructions))
+
+    def _overwrites(self, step: int, operand: Operand) -> bool:
+        """Whether the instruction writes bytes of the operand: it may write other pieces of a concatenation alone."""
+        written = self.program.instructions[step].writes
+        return any(o.block == operand.block and not are_apart(o, operand) for o in written)
 
     def chain(self, blocks: Iterable[int], is_absent: Callable[[int], bool]) -> set[int]:
         """The steps to repeat so that these blocks are there. is_absent: of a block that one of them reads."""

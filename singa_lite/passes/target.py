@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from singa_lite.array_types import DType
 from singa_lite.kernels.kernel_set import KernelSet, Settings
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.time_model import Cost, seconds
@@ -14,6 +16,8 @@ from singa_lite.runtime.host_memory import Link
 ScratchRule = Callable[[str, Sequence[Operand | None], Settings], int]
 
 
+#: Whether a fused call spares a pass over memory, as `KernelSet.in_one_pass`.
+PassRule = Callable[[str, Sequence[Operand | None], Settings], bool]
 #: Operands of a call whose strides change no bit, by name, as `KernelSet.free_of_strides`.
 StridesRule = Callable[[str, Sequence[Operand | None], Settings], Collection[str]]
 
@@ -28,17 +32,32 @@ def _nothing(kernel: str, operands: Sequence[Operand | None], settings: Settings
     return ()
 
 
+def _never(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> bool:
+    """Kernels that spare no pass over memory."""
+    return False
+
+
+class Narrow(NamedTuple):
+    """How activations are stored. dtype: in the place of `wide`; wide_layers: names of those that keep theirs."""
+
+    dtype: DType
+    wide: DType
+    wide_layers: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True)
 class Target:
     """Facts on a kernel set and on the memory of its device; by default kernels that fuse nothing, on a CPU.
 
-    fusions: (kernel, activation) that are done in one go, and `linear_gradient.PAIR`. scratch_bytes: the rule.
+    fusions: (kernel, activation) that are done in one go, and `linear_gradient.PAIR`. scratch_bytes: the rule;
+    in_one_pass: the one that says whether a fused call takes less time than the calls apart.
     strides_matter: kernels whose results may depend on any strides of their operands; inner_strides_matter: those, and
     those on any but that of axis 0. free_of_strides: the rule that says of which operands they do not depend on them.
     tile_bytes: of a large gradient that is made and applied at a time. alignment:
     bytes, which divides all offsets in the arena; by default a cache line, and the widest vector register.
     limit: bytes that the arena may have at most; None: as many as it takes. link: to host memory, where values may be
-    offloaded to it so that the limit holds; None: they may not. cost: of what is done again, the seconds.
+    offloaded to it so that the limit holds; None: they may not. cost: of what is done again, the seconds. narrow: how
+    activations are stored; None: as they were recorded.
     """
 
     fusions: Collection[tuple[str, str]] = frozenset()
@@ -51,6 +70,8 @@ class Target:
     limit: int | None = None
     link: Link | None = None
     cost: Cost = seconds
+    in_one_pass: PassRule = _never
+    narrow: Narrow | None = None
 
     @classmethod
     def of(
@@ -60,6 +81,7 @@ class Target:
         limit: int | None = None,
         link: Link | None = None,
         cost: Cost = seconds,
+        narrow: Narrow | None = None,
     ) -> Target:
         """That of a device with these kernels, whose arena has this alignment, and at most so many bytes."""
         return cls(
@@ -73,6 +95,8 @@ class Target:
             limit,
             link,
             cost,
+            kernels.in_one_pass,
+            narrow,
         )
 
     def call(

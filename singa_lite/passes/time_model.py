@@ -1,13 +1,14 @@
 """Estimated seconds of a kernel call, by a rule for its class: what a repeat costs is weighed against what it frees.
 
-Products go by their multiply-adds, everything else by the bytes that it reads and writes, as often as its family goes
-over them. The rates stand for a few cores of a CPU, as read from ResNet-50, MobileNetV2, U-Net, DenseNet-121 and VGG16
-with oneDNN's kernels; only their ratios decide which repeats are chosen.
+A call takes as long as its multiply-adds and the bytes that it reads and writes, these as often as its family goes over
+them, one after the other. The rates stand for one core of a CPU with AVX2, as read call by call from ResNet-50,
+MobileNetV2, U-Net and DenseNet-121 with oneDNN's kernels; only their ratios decide which repeats are chosen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import prod
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,14 +20,16 @@ from singa_lite.operation import Instruction
 FLOPS = 80e9
 BYTES = 14e9
 CALL = 3e-6
-#: Channels of a group that fill a vector register: a convolution by fewer is slower by as much.
-LANES = 8
-#: Of the rate, what a gradient by filters reaches, which sums over all images and windows.
-OF_GRADIENT = 0.6
+#: Channels of a group that a convolution does at once: by fewer it is slower by as much.
+LANES = 4
+#: Of the rate, what a gradient by filters reaches, which sums over all images: of filters of one element, and larger.
+OF_GRADIENT, OF_LARGER_GRADIENT = 0.7, 0.4
 #: What a call takes for its bytes, in times of one that copies as many, by family. Random numbers are made one by one.
 PASSES = {"normalization": 4.0, "fused": 4.0, "pooling": 4.0, "reduction": 4.0, "random": 60.0}
-#: The same of an activation by exponentials.
-EXPONENTIAL = 20.0
+#: The same of a normalisation's derivative, and of what makes its result again, by statistics that are there.
+BY_STATISTICS, AGAIN = 2.0, 1.2
+#: The same of an activation by exponentials, and of one that is bounded above and below.
+EXPONENTIAL, BOUNDED = 20.0, 2.0
 
 
 #: Of a call, the seconds.
@@ -49,9 +52,9 @@ class Shaped(Protocol):
 
 
 def seconds(instruction: Instruction) -> float:
-    """Of one call. A roofline (Williams and others, CACM 2009): the slower of computing and of reading and writing."""
+    """Of one call. What is read is computed with soon after, so the two hardly overlap on one core."""
     moved = sum(operand.nbytes for operand in instruction.operands if operand is not None)
-    return CALL + max(_passes(instruction) * moved / BYTES, flops(instruction) / _rate(instruction))
+    return CALL + _passes(instruction) * moved / BYTES + flops(instruction) / _rate(instruction)
 
 
 def told(cost: Cost) -> str:
@@ -91,9 +94,27 @@ def _passes(instruction: Instruction) -> float:
     if signature.facts.multiplies:
         return 1.0
     is_forward = "x" in signature.tensors and "dy" not in signature.tensors
-    if signature.family == "activation" and is_forward and not signature.facts.commutes_with_max:
+    if signature.family == "activation" and is_forward:
+        return _passes_of_activation(instruction.kernel)
+    activation = instruction.settings.get("activation")
+    beside = 0.0 if activation is None else _passes_of_activation(str(activation)) - 1.0  # the last pass rectifies
+    if instruction.kernel in _makes_again():
+        return AGAIN + beside
+    if signature.family == "normalization" and {"dy", "mean", "inv_std"} <= set(signature.tensors):
+        return BY_STATISTICS
+    return PASSES.get(signature.family, 1.0) + (beside if is_forward else 0.0)
+
+
+def _passes_of_activation(activation: str) -> float:
+    if not SIGNATURES[activation].facts.commutes_with_max:
         return EXPONENTIAL
-    return PASSES.get(signature.family, 1.0)
+    return BOUNDED if activation == "relu6" else 1.0
+
+
+@cache
+def _makes_again() -> frozenset[str]:
+    """Kernels that give another one's result again, from what it kept."""
+    return frozenset(signature.facts.again for signature in SIGNATURES.values()) - {""}
 
 
 def _rate(instruction: Instruction) -> float:
@@ -103,4 +124,6 @@ def _rate(instruction: Instruction) -> float:
     filters = weight or dweight
     is_grouped = filters is not None and instruction.settings.get("groups", 1) != 1
     rate = FLOPS * min(1.0, filters.shape[1] / LANES) if is_grouped and filters is not None else FLOPS
-    return rate * OF_GRADIENT if dweight is not None and len(dweight.shape) > 2 else rate
+    if dweight is None or len(dweight.shape) <= 2:
+        return rate
+    return rate * (OF_GRADIENT if prod(dweight.shape[2:]) == 1 else OF_LARGER_GRADIENT)

@@ -6,6 +6,8 @@ one before it is done, and what waits for it is as late as its end.
 
 from __future__ import annotations
 
+from math import fsum
+
 from singa_lite.operation import Transfer
 from singa_lite.passes.program import Program
 from singa_lite.passes.time_model import BYTES, CALL, slowdown
@@ -39,9 +41,25 @@ def waiting(program: Program) -> float:
     return now - computing
 
 
-def estimated_slowdown(program: Program) -> float:
-    """The time of repeats and of waiting for copies, as a share of that of all else."""
-    cost = program.target.cost
+def is_free(program: Program) -> bool:
+    """Whether it is what runs without a limit: the same repeats, and no copies to host memory."""
+    made, free = (sorted(i.repeats for i in of if i.repeats is not None) for of in (program.instructions, program.free))
+    return made == free and not program.host_sizes
+
+
+def estimated_slowdown(program: Program, free: Program | None = None) -> float:
+    """The time by which a program takes longer than without a limit: repeats and waiting for copies; as a share.
+
+    free: the program without a limit, against which it is taken; another form of it may have been chosen, whose calls
+    without the repeats take longer. None: it is this one without its repeats. Costs are asked for only where the
+    program differs from the free one.
+    """
+    if program.free and is_free(program):
+        return 0.0
+    cost, wait = program.target.cost, waiting(program)
+    before = program.free if free is None else free.instructions
+    if before:
+        takes = fsum(cost(i) for i in program.instructions if i.transfer is None) + wait
+        return takes / fsum(map(cost, before)) - 1.0
     computed = [instruction for instruction in program.instructions if instruction.transfer is None]
-    wait = waiting(program)
     return slowdown(computed, cost) + (wait / sum(cost(i) for i in computed if i.repeats is None) if wait else 0.0)

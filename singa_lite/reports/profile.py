@@ -1,4 +1,4 @@
-"""Where a recorded step spends its time, and how many bytes its operations touch."""
+"""Where a recorded step spends its time, what its operations compute and touch, and how near to the peaks that is."""
 
 from __future__ import annotations
 
@@ -11,17 +11,25 @@ from typing import NamedTuple
 from singa_lite.checks import whole
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.operation import Instruction, Operand
+from singa_lite.passes.time_model import flops
+from singa_lite.reports.profile_tables import profile_tables
 
-Columns = tuple[str, ...]
+#: The slowest operations that the text lists.
+SLOWEST = 20
 
-_SUM_HEAD = ("operations", "ms", "share", "bytes read", "bytes written")
-_ROW_HEAD = ("layer", "phase", "ms", "share", "bytes read", "bytes written")
+
+class Peaks(NamedTuple):
+    """What a device reaches alone, a second. flops: of a float32 product; nbytes: of a copy, read and written."""
+
+    flops: float
+    nbytes: float
 
 
 class OperationCost(NamedTuple):
     """One operation. number: its index in the record; seconds: median over the runs; share: of all seconds.
 
-    bytes_read, bytes_written: of the elements of its operands; what it updates counts in both.
+    bytes_read, bytes_written: of the elements of its operands; what it updates counts in both. flops: two for each
+    multiply-add of a convolution or a product of matrices, 0 of all else.
     """
 
     number: int
@@ -32,6 +40,7 @@ class OperationCost(NamedTuple):
     share: float
     bytes_read: int
     bytes_written: int
+    flops: int
 
 
 class Cost(NamedTuple):
@@ -43,17 +52,21 @@ class Cost(NamedTuple):
     share: float
     bytes_read: int
     bytes_written: int
+    flops: int
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What `graph.profile(runs)` measured. operations: in the order of running.
+    """What `graph.profile(runs)` measured. operations: in the order of running. peaks: None if they were not measured.
 
-    The text (`str(profile)`) has a table by phase, by kernel, by layer, and one of the 20 slowest operations.
+    The text (`str(profile)`) has a table by phase, by kernel, by layer, and one of the 20 slowest operations: time, and
+    beside it the rate of multiply-adds and of bytes, each also as a share of its peak. What is near to neither peak has
+    something to gain; bytes that lie in a cache may pass theirs.
     """
 
     operations: tuple[OperationCost, ...]
     runs: int
+    peaks: Peaks | None = None
 
     @property
     def seconds(self) -> float:
@@ -79,15 +92,12 @@ class Profile:
         return sorted((_sum(name, group) for name, group in groups.items()), key=lambda c: (-c.seconds, c.name))
 
     def __str__(self) -> str:
-        slowest = sorted(self.operations, key=lambda o: (-o.seconds, o.number))[:20]
-        head = f"{len(self.operations)} operations, {_ms(self.seconds)} ms, medians over {self.runs} runs"
-        tables = [
-            _table(("phase", *_SUM_HEAD), [_sum_cells(cost) for cost in self.by_phase()]),
-            _table(("kernel", *_SUM_HEAD), [_sum_cells(cost) for cost in self.by_kernel()]),
-            _table(("layer", *_SUM_HEAD), [_sum_cells(cost) for cost in self.by_layer()]),
-            _table(("slowest operations", *_ROW_HEAD), [_operation_cells(cost) for cost in slowest]),
-        ]
-        return "\n\n".join([head, *tables])
+        head = f"{len(self.operations)} operations, {self.seconds * 1e3:.3f} ms, medians over {self.runs} runs"
+        if self.peaks is not None:
+            head += f"; peaks: {self.peaks.flops / 1e9:.1f} GFLOP/s in float32, {self.peaks.nbytes / 1e9:.1f} GB/s"
+        sums = {"phase": self.by_phase(), "kernel": self.by_kernel(), "layer": self.by_layer()}
+        slowest = sorted(self.operations, key=lambda o: (-o.seconds, o.number))[:SLOWEST]
+        return "\n\n".join([head, *profile_tables(sums, slowest, self.peaks)])
 
 
 def measure(
@@ -95,23 +105,26 @@ def measure(
     launches: Sequence[Launch],
     runs: int = 10,
     wait: Callable[[], None] | None = None,
+    peaks: Peaks | None = None,
 ) -> Profile:
     """Do the launches in order `runs` times, each timed alone. launches: one an instruction.
 
     wait: returns when all launches are done, where they are done later; each is waited for, so that one counts with
     what a launch and a wait cost. Without it, a launch counts with the clock's own cost, some 0.1 microseconds.
-    ValueError unless runs is at least 1.
+    peaks: what the figures are told as shares of. ValueError unless runs is at least 1.
     """
     runs = whole("profile: runs", runs, 1)
-    waited = launches if wait is None else [_waited(launch, wait) for launch in launches]
-    times = [[timed(launch) for launch in waited] for _ in range(runs)]
+    ready = launches if wait is None else [waited(launch, wait) for launch in launches]
+    times = [[timed(launch) for launch in ready] for _ in range(runs)]
     medians = [median(of_one) for of_one in zip(*times, strict=True)]
     total = sum(medians)
     costs = [_cost(i, seconds, total) for i, seconds in zip(instructions, medians, strict=True)]
-    return Profile(tuple(costs), runs)
+    return Profile(tuple(costs), runs, peaks)
 
 
-def _waited(launch: Launch, wait: Callable[[], None]) -> Launch:
+def waited(launch: Launch, wait: Callable[[], None]) -> Launch:
+    """The launch, and a wait until it is done."""
+
     def run() -> None:
         launch()
         wait()
@@ -136,6 +149,7 @@ def _cost(instruction: Instruction, seconds: float, total: float) -> OperationCo
         seconds / total if total else 0.0,
         _bytes(instruction.reads),
         _bytes(instruction.writes),
+        flops(instruction),
     )
 
 
@@ -144,33 +158,12 @@ def _bytes(operands: Sequence[Operand]) -> int:
 
 
 def _sum(name: str, group: Sequence[OperationCost]) -> Cost:
-    seconds, share = sum(o.seconds for o in group), sum(o.share for o in group)
-    return Cost(name, len(group), seconds, share, sum(o.bytes_read for o in group), sum(o.bytes_written for o in group))
-
-
-def _sum_cells(cost: Cost) -> Columns:
-    return (cost.name or "(none)", str(cost.operations), *_numbers(cost))
-
-
-def _operation_cells(cost: OperationCost) -> Columns:
-    return (f"{cost.number} {cost.kernel}", cost.layer or "(none)", cost.phase, *_numbers(cost))
-
-
-def _numbers(cost: Cost | OperationCost) -> Columns:
-    return _ms(cost.seconds), f"{cost.share:.1%}", f"{cost.bytes_read:,}", f"{cost.bytes_written:,}"
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3f}"
-
-
-def _table(head: Columns, rows: Sequence[Columns]) -> str:
-    """Columns as wide as their widest cell; the last four hold numbers and stand right."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    texts = len(head) - 4
-
-    def line(cells: Columns) -> str:
-        padded = [c.ljust(w) if i < texts else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))]
-        return "  ".join(padded).rstrip()
-
-    return "\n".join([line(head), "  ".join("─" * width for width in widths), *map(line, rows)])
+    return Cost(
+        name,
+        len(group),
+        sum(o.seconds for o in group),
+        sum(o.share for o in group),
+        sum(o.bytes_read for o in group),
+        sum(o.bytes_written for o in group),
+        sum(o.flops for o in group),
+    )

@@ -42,6 +42,12 @@ def within_limit(
     return Bound(limit, others + _longer(fed, feeds) + coming, device.name)
 
 
+def held_by(graphs: Iterable[Graph], feeds: FeedBuffer) -> int:
+    """Bytes of a net's steps: the arena, the place of the batch, and all else that they hold."""
+    blocks = {id(b): b.nbytes for graph in graphs for b in graph.blocks_with_bytes() if not feeds.has(b)}
+    return feeds.arena.nbytes + feeds.nbytes + sum(map(feeds.rounded, blocks.values()))
+
+
 def _longer(fed: Collection[Block], feeds: FeedBuffer) -> int:
     """What the place of a longer batch has beyond this one."""
     return max(0, feeds.nbytes - sum(feeds.rounded(block.nbytes) for block in fed))

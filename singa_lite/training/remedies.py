@@ -7,7 +7,7 @@ from copy import copy
 
 import numpy as np
 
-from singa_lite.budget_curve import bisected
+from singa_lite.bisection import bisected
 from singa_lite.budget_error import BudgetError
 from singa_lite.errors import ShapeError
 from singa_lite.memory_plan import MemoryPlan
@@ -21,34 +21,36 @@ def remedies(
     error: BudgetError,
     size: int,
     plan_of: Callable[[int], MemoryPlan],
+    fits: Callable[[int], bool],
     optimizer: Optimizer,
     trained: Collection[Tensor],
 ) -> list[str]:
-    """In words, each with its bytes. size: of the batch; plan_of: the plan of another within the same budget."""
+    """In words, each with its bytes. size: of the batch; plan_of: the plan of another within the same budget; fits:
+    whether there is likely to be one."""
     left, held = error.bound.left, sum(value.nbytes for value in trained)
     if held > left:
         return [f"nothing but a larger budget, as the parameters alone take {held:,} bytes"]
-    return [*_smaller_batch(error, size, plan_of), *_less_state(error, optimizer, trained)]
+    return [*_smaller_batch(error, size, plan_of, fits), *_less_state(error, optimizer, trained)]
 
 
-def _smaller_batch(error: BudgetError, size: int, plan_of: Callable[[int], MemoryPlan]) -> list[str]:
-    fixed = error.plan.by_role["parameter"] + error.plan.by_role["state"] + error.bound.taken
-    guess = size * (error.budget - fixed) // max(1, error.total_bytes - fixed)  # as the rest grows with the batch
-    totals: dict[int, int] = {}
-
-    def fits(tried: int) -> bool:
-        try:
-            totals[tried] = plan_of(tried).total_bytes
-        except (BudgetError, ShapeError):
-            return False
-        return True
-
+def _smaller_batch(
+    error: BudgetError, size: int, plan_of: Callable[[int], MemoryPlan], fits: Callable[[int], bool]
+) -> list[str]:
+    """The largest that the choice of values of the least found leads to, planned as a step of that size would be."""
     if size == 1:
         return []
-    if not fits(1):  # asked first: otherwise each size on the way down would be searched in vain
-        return ["no smaller batch, not even one sample fits"]
-    most = bisected(fits, 1, size, guess)
-    return [f"a batch of {most} in the place of {size}, the largest that fits, takes {totals[most]:,} bytes"]
+    too_many = error.total_bytes - error.budget
+    guess = size - max(1, size * too_many // max(1, error.plan.arena_bytes))  # as the arena grows with the batch
+    most = bisected(fits, 0, size, lambda: guess)
+    while most:
+        try:
+            return [
+                f"a batch of {most} in the place of {size}, the largest that was found to fit, takes "
+                f"{plan_of(most).total_bytes:,} bytes"
+            ]
+        except (BudgetError, ShapeError):
+            most -= 1
+    return ["no smaller batch, not even one sample fits"]
 
 
 def _less_state(error: BudgetError, optimizer: Optimizer, trained: Collection[Tensor]) -> list[str]:

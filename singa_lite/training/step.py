@@ -13,17 +13,18 @@ from singa_lite.budget_error import BudgetError
 from singa_lite.contexts import in_own_context
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
-from singa_lite.feed_buffer import FeedBuffer
+from singa_lite.feed_buffer import Feed, FeedBuffer
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.machine import give_back
 from singa_lite.memory.bound import Bound
 from singa_lite.optimizer import Optimizer
+from singa_lite.passes.target import Narrow
 from singa_lite.profiled_costs import CallTimes, ProfiledCosts
 from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepForm, form_of
 from singa_lite.tensor import Block, Shape, Tensor
 from singa_lite.training.batch import Shaped, as_tensors, untaped
-from singa_lite.training.bound import state_to_come, tightest, within_budget, within_limit
+from singa_lite.training.bound import held_by, state_bytes, state_to_come, tightest, within_budget, within_limit
 from singa_lite.training.objective import MetricValues
 from singa_lite.training.step_functions import StepFunction, TrainStep, Values
 from singa_lite.unique import Unique
@@ -44,7 +45,7 @@ class Steps(Unique):
 
     layers: the net's; graph: record and replay, or do each operation at once; fuse, budget: see `Graph`; optimizer:
     the net's, whose state lies beside evaluations and predictions; offload: see `Arena`; profiled: whether repeats
-    are chosen by measured seconds.
+    are chosen by measured seconds; narrow: how activations are stored, None: in the net's dtype.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Steps(Unique):
         optimizer: Optimizer | None = None,
         offload: str = "",
         profiled: bool = False,
+        narrow: Narrow | None = None,
     ) -> None:
         self.layers = layers
         self.graph = graph
@@ -65,6 +67,7 @@ class Steps(Unique):
         self.arena = Arena(layers.device, offload)
         self.feeds = FeedBuffer(self.arena)
         self.profiled = profiled
+        self.narrow = narrow
         self._times = CallTimes(self.arena)
         self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
@@ -75,7 +78,9 @@ class Steps(Unique):
 
     def of(self, layers: LayerGraph, optimizer: Optimizer | None) -> Steps:
         """As these, of another net and its optimizer."""
-        return Steps(layers, self.graph, self.fuse, self.budget, optimizer, self.arena.offload, self.profiled)
+        return Steps(
+            layers, self.graph, self.fuse, self.budget, optimizer, self.arena.offload, self.profiled, self.narrow
+        )
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
@@ -150,10 +155,11 @@ class Steps(Unique):
             }
             results = step.operations(tensors)
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]
+        graph.narrow = self.narrow
         if budget == OWN:
             graph.bound = self._bound(step, graph, fed)
         elif budget is not None:
-            graph.bound = Bound(budget, self._to_come(step))
+            graph.bound = Bound(budget, self._state_beside(step))
         self._profile(step, graph, fed)
         try:
             seen = ask(graph)
@@ -179,6 +185,7 @@ class Steps(Unique):
         }
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]
         feed = self.feeds.feed(fed)
+        self._make_room(feed)
         watch = step.watch()
         graph = Graph(device, self.arena, self.fuse)
         recorded = RecordedStep(graph, tensors, feed, None, layers.ordered(), watch, step.criteria)
@@ -187,9 +194,9 @@ class Steps(Unique):
             recorded.results = step.operations(tensors)
         recorded.graph.check_inputs = feed.check
         step.settle(watch)
-        recorded.graph.bound = self._bound(step, recorded.graph, fed)
-        self._profile(step, recorded.graph, fed)
+        recorded.graph.narrow = self.narrow
         try:
+            self._plan(step, recorded, fed, feeds)
             recorded.graph.prepare()
         except BudgetError:
             recorded.graph.let_go()
@@ -197,6 +204,37 @@ class Steps(Unique):
             raise
         self._recorded.keep(_key(step, feeds), recorded, self._trained)
         return recorded
+
+    def _make_room(self, feed: Feed) -> None:
+        """For a batch that is longer than any before: the other steps go where the arena leaves too little for it."""
+        more, limit = feed.nbytes - self.feeds.nbytes, self.layers.device.pool.limit
+        over = self.budget is not None and held_by(self._recorded.graphs(), self.feeds) + more > self.budget
+        over = over or (limit is not None and self.layers.device.pool.used + more > limit)
+        if more > 0 and over:
+            self._let_go_of_others()
+
+    def _plan(self, step: StepFunction[object], recorded: RecordedStep, fed: list[Block], feeds: Feeds) -> None:
+        """Plan a step beside the others, or, where there is no room for that, in their place.
+
+        They are recorded anew when they come back.
+        """
+        graph = recorded.graph
+        graph.bound = self._bound(step, graph, fed)
+        self._profile(step, graph, fed)
+        if graph.bound is None or not len(self._recorded):
+            return
+        try:
+            if graph.has_room_beside(max(self.arena.nbytes, graph.memory_plan.arena_bytes)):
+                return
+        except BudgetError:
+            pass
+        self._let_go_of_others()
+        recorded.put_in(feeds)
+        graph.bound = self._bound(step, graph, fed)
+
+    def _let_go_of_others(self) -> None:
+        self._recorded.clear()
+        self.arena.shrink()
 
     def _bound(self, step: StepFunction[object], graph: Graph, fed: list[Block]) -> Bound | None:
         """Within which this step of the net is planned, by its budget and by its device's limit."""
@@ -225,6 +263,12 @@ class Steps(Unique):
     def _to_come(self, step: StepFunction[object]) -> int:
         """Bytes of the optimizer's state that will lie beside the step, which makes none itself."""
         return 0 if isinstance(step, TrainStep) else state_to_come(self.optimizer, self.layers.parameters())
+
+    def _state_beside(self, step: StepFunction[object]) -> int:
+        """Bytes of the optimizer's state beside a step that does not use it, whether it is there yet or not."""
+        if isinstance(step, TrainStep) or self.optimizer is None:
+            return 0
+        return state_bytes(self.optimizer, (p for p in self.layers.parameters().values() if p.stores_grad))
 
     def _tensors(self, feeds: Feeds) -> dict[str, dict[str, Tensor]]:
         return {kind: untaped(as_tensors(arrays, self.layers.device)) for kind, arrays in feeds.items()}

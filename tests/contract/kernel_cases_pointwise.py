@@ -216,6 +216,7 @@ CASES: dict[str, Case] = {
     "copy:integers": conversion(np.int32, 0, 1, 2),
     "fill": Case(build_fill),
     "add": binary(),
+    "add_activation": binary(activation="relu"),
     "add:broadcast": binary(b_axes="c1"),
     "add:outer": binary(a_axes="n11", b_axes="ch"),
     "subtract": binary(),

@@ -21,7 +21,10 @@ from singa_lite.kernels.numpy_kernels import NUMPY
 #: said. What only moves or chooses numbers is exact.
 ROUNDINGS = {
     **dict.fromkeys(("copy", "fill", "max_pool2d", "draw_key", "dropout", "uniform", "normal", "truncated_normal"), 0),
-    **dict.fromkeys(("add", "subtract", "multiply", "divide", "scale", "add_bias", "squared_error", "add_scaled"), 1),
+    **dict.fromkeys(
+        ("add", "add_activation", "subtract", "multiply", "divide", "scale", "add_bias", "squared_error", "add_scaled"),
+        1,
+    ),
     **dict.fromkeys(("in_top_k", "precision_at_k", "recall_at_k"), 4),
     **{name + tail: 8 for tail in ("", "_derivative") for name in ("relu", "relu6", "leaky_relu", "elu", "sigmoid")},
     **{name + tail: 8 for tail in ("", "_derivative") for name in ("tanh", "gelu", "silu", "softplus")},

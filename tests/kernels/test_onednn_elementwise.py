@@ -158,3 +158,34 @@ def test_one_operand_in_other_forms(onednn, name, settings):
 
 def test_what_is_left_to_the_next_set(onednn):
     assert not {"log", "fill"} & onednn.kernels.keys()
+
+
+# A sum and its activation
+
+
+@pytest.mark.parametrize("lay", [channels_last, np.ascontiguousarray], ids=["channels_last", "c_order"])
+@pytest.mark.parametrize("over", [None, 0, 1], ids=["apart", "over a", "over b"])
+def test_a_sum_is_rectified_to_the_bits_of_the_two_kernels(onednn, lay, over):
+    edges = np.array([0.0, -0.0, np.nan, np.inf, 1e-45, -1e-45, 3e38, -3e38, 1, -1, 2e-38], np.float32)
+    a, b = lay(normal(*IMAGES)), lay(normal(*IMAGES, seed=4))
+    a[0, 0, 0, : len(edges)], b[0, 0, 0, : len(edges)] = -np.inf, edges
+    for row, edge in enumerate(edges, 1):
+        a[0, 0, row, : len(edges)], b[0, 0, row, : len(edges)] = edge, edges
+    apart = lay(garbage(IMAGES, np.float32))
+    run(onednn, "add", [a, b, apart], {})
+    run(onednn, "relu", [apart, apart], {})
+    given = [a.copy(order="K"), b.copy(order="K")]
+    y = lay(garbage(IMAGES, np.float32)) if over is None else given[over]
+    assert serves(onednn, "add_activation", *given, y, activation="relu")
+    run(onednn, "add_activation", [*given, y], {"activation": "relu"})
+    assert bits(y) == bits(apart)
+    assert np.isnan(y).sum() == 2 * len(edges) + 1, "of each NaN, and of infinity less infinity"
+
+
+def test_sums_with_other_activations_or_of_other_operands_are_left_to_the_next_set(onednn):
+    plain, piece = normal(*IMAGES), np.concatenate([normal(*IMAGES)] * 2, 1)[:, 20:60]
+    assert serves(onednn, "add_activation", plain, piece, plain, activation="relu"), "channels of a larger tensor"
+    assert not serves(onednn, "add_activation", plain, plain, plain, activation="relu6")
+    assert not serves(onednn, "add_activation", plain, channels_last(plain), plain, activation="relu")
+    assert not serves(onednn, "add_activation", plain[0], plain[0], plain[0], activation="relu")
+    assert not serves(onednn, "add_activation", plain, normal(40, 1, 1), plain, activation="relu")

@@ -349,4 +349,4 @@ def factors(count: int) -> list[tuple[int, int]]:
 #: Valid programs of a `Maker`.
 random_programs = st.integers(0, 2**32 - 1).map(lambda seed: Maker(random.Random(seed)).made())
 #: How many of them a property is tried on.
-thorough = settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

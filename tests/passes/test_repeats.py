@@ -21,6 +21,7 @@ from programs import (
     draw,
     dropout,
     moved,
+    part,
     program,
     relu,
     run,
@@ -126,6 +127,26 @@ def test_a_key_is_drawn_once_and_its_mask_repeated():
 def test_what_was_overwritten_since_is_not_read_again():
     step = program(add(INPUT, WEIGHT, A), tanh(A, B), update(B, WEIGHT), copy(A, SECOND), held=HELD)
     assert Schedule(Repeater(step)).changed({A.block: ONCE}) is None
+
+
+def test_a_piece_is_read_again_though_another_piece_was_written_since():
+    joined, other = whole(15, 3, 8), part(whole(15, 3, 8), 1, 4, 8)
+    piece = part(joined, 1, 0, 4)
+    calls = (
+        double(INPUT, piece),
+        tanh(piece, A),
+        relu(A, B),
+        copy(B, other),
+        copy(A, FIRST),
+        copy(joined, whole(5, 3, 8)),
+    )
+    given = program(*calls, held=HELD)
+    made = repeated(given, {A.block: ONCE})
+    assert kernels(made)[4:6] == ["tanh again", "copy"]
+    assert_same(given, made, placed(made))
+    check_reads(given, made, placed(made))
+    overwritten = program(*calls[:3], copy(B, part(joined, 1, 3, 7)), *calls[4:], held=HELD)
+    assert Schedule(Repeater(overwritten)).changed({A.block: ONCE}) is None
 
 
 def test_what_lasts_is_not_repeated():

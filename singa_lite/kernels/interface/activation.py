@@ -7,9 +7,14 @@ a kernel set that has others.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
 
-COMMUTES_WITH_MAX = Facts(commutes_with_max=True)
+EACH = Facts(by_samples=("x", "y"))
+COMMUTES_WITH_MAX = replace(EACH, commutes_with_max=True)
+BY_RESULT = Facts(by_samples=("dy", "y", "dx"))
+BY_INPUT = Facts(by_samples=("dy", "x", "dx"))
 
 
 @kernel(COMMUTES_WITH_MAX, y="x")
@@ -17,7 +22,7 @@ def relu(x: Read, y: Write) -> None:
     """y = max(x, 0), NaN for NaN and 0.0 for -0.0, so that what is fused gives equal bits. Equal shapes."""
 
 
-@kernel(dx="dy")
+@kernel(BY_RESULT, dx="dy")
 def relu_derivative(dy: Read, y: Read, dx: Write) -> None:
     """dx = dy where y > 0, else 0, also where y is NaN or dy is not finite.
 
@@ -30,52 +35,52 @@ def relu6(x: Read, y: Write) -> None:
     """y = min(max(x, 0), 6), NaN for NaN and 0.0 for -0.0."""
 
 
-@kernel(dx="dy")
+@kernel(BY_RESULT, dx="dy")
 def relu6_derivative(dy: Read, y: Read, dx: Write) -> None:
     """dx = dy where 0 < y < 6, else 0, as in `relu_derivative` also where y is NaN or dy is not finite."""
 
 
-@kernel(y="x")
+@kernel(EACH, y="x")
 def leaky_relu(x: Read, y: Write, *, slope: float) -> None:
     """y = x where x > 0, else slope * x. slope > 0, so that y has the sign of x."""
 
 
-@kernel(dx="dy")
+@kernel(BY_RESULT, dx="dy")
 def leaky_relu_derivative(dy: Read, y: Read, dx: Write, *, slope: float) -> None:
     """dx = dy where y > 0, else slope * dy."""
 
 
-@kernel(y="x")
+@kernel(EACH, y="x")
 def elu(x: Read, y: Write, *, alpha: float) -> None:
     """y = x where x > 0, else alpha * (e**x - 1). alpha > 0."""
 
 
-@kernel(dx="dy")
+@kernel(BY_RESULT, dx="dy")
 def elu_derivative(dy: Read, y: Read, dx: Write, *, alpha: float) -> None:
     """dx = dy where y > 0, else dy * (y + alpha)."""
 
 
-@kernel(y="x")
+@kernel(EACH, y="x")
 def sigmoid(x: Read, y: Write) -> None:
     """y = 1 / (1 + e**-x), without overflow for any x."""
 
 
-@kernel(dx="dy")
+@kernel(BY_RESULT, dx="dy")
 def sigmoid_derivative(dy: Read, y: Read, dx: Write) -> None:
     """dx = dy * y * (1 - y)."""
 
 
-@kernel(y="x")
+@kernel(EACH, y="x")
 def tanh(x: Read, y: Write) -> None:
     """y = tanh(x)."""
 
 
-@kernel(dx="dy")
+@kernel(BY_RESULT, dx="dy")
 def tanh_derivative(dy: Read, y: Read, dx: Write) -> None:
     """dx = dy * (1 - y**2)."""
 
 
-@kernel(y="x")
+@kernel(EACH, y="x")
 def gelu(x: Read, y: Write) -> None:
     """y = x * (1 + erf(x / sqrt 2)) / 2, the exact form (Hendrycks and Gimpel, arXiv 1606.08415).
 
@@ -83,27 +88,27 @@ def gelu(x: Read, y: Write) -> None:
     """
 
 
-@kernel(dx="dy")
+@kernel(BY_INPUT, dx="dy")
 def gelu_derivative(dy: Read, x: Read, dx: Write) -> None:
     """dx = dy * (Phi(x) + x * phi(x)), Phi and phi of the standard normal distribution."""
 
 
-@kernel(y="x")
+@kernel(EACH, y="x")
 def silu(x: Read, y: Write) -> None:
     """y = x * sigmoid(x), without overflow for any x. NaN for minus infinity, which is infinity times 0."""
 
 
-@kernel(dx="dy")
+@kernel(BY_INPUT, dx="dy")
 def silu_derivative(dy: Read, x: Read, dx: Write) -> None:
     """dx = dy * s * (1 + x * (1 - s)), s = sigmoid(x)."""
 
 
-@kernel(y="x")
+@kernel(EACH, y="x")
 def softplus(x: Read, y: Write) -> None:
     """y = log(1 + e**x), without overflow for any x."""
 
 
-@kernel(dx="dy")
+@kernel(BY_RESULT, dx="dy")
 def softplus_derivative(dy: Read, y: Read, dx: Write) -> None:
     """dx = dy * (1 - e**-y)."""
 

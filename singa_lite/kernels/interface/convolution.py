@@ -9,12 +9,12 @@ from singa_lite.kernels.interface.window import Window
 # ow), oh and ow being its positions over (h, w). Its padding is of zeros; groups divides c and k.
 
 
-@kernel(Facts(inner_strides_matter=True, multiplies="patches", activated="conv2d_activation"))
+@kernel(Facts(inner_strides_matter=True, multiplies="patches", activated="conv2d_activation", by_samples=("x", "y")))
 def conv2d(x: Read, weight: Read, bias: Read | None, y: Write, *, window: Window, groups: int) -> None:
     """y = x convolved with weight, plus bias (k,)."""
 
 
-@kernel(Facts(inner_strides_matter=True, multiplies="patches"))
+@kernel(Facts(inner_strides_matter=True, multiplies="patches", by_samples=("dy", "dx")))
 def conv2d_derivative(dy: Read, weight: Read, dx: Write, *, window: Window, groups: int) -> None:
     """dx = derivative of sum(dy * y) by x."""
 

@@ -9,14 +9,14 @@ from singa_lite.kernels.interface.signature import Facts, Read, Update, Write, k
 from singa_lite.kernels.interface.window import Window
 
 
-@kernel(Facts(inner_strides_matter=True, multiplies="patches"))
+@kernel(Facts(inner_strides_matter=True, multiplies="patches", by_samples=("x", "y")))
 def conv2d_activation(
     x: Read, weight: Read, bias: Read | None, y: Write, *, window: Window, groups: int, activation: str
 ) -> None:
     """y = activation(conv2d)."""
 
 
-@kernel(Facts(strides_matter=True, multiplies="tensors"))
+@kernel(Facts(strides_matter=True, multiplies="tensors", by_samples=("x", "y")))
 def linear_activation(x: Read, weight: Read, bias: Read | None, y: Write, *, activation: str) -> None:
     """y = activation(x @ weight + bias)."""
 
@@ -53,7 +53,7 @@ def batch_norm_activation(
     """y = activation(batch_norm)."""
 
 
-@kernel(y="x")
+@kernel(Facts(by_samples=("x", "y")), y="x")
 def batch_normalize_activation(
     x: Read, gamma: Read, beta: Read, mean: Read, inv_std: Read, y: Write, *, activation: str
 ) -> None:

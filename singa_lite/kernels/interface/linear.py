@@ -13,7 +13,7 @@ def matmul(a: Read, b: Read, y: Write, *, transpose_a: bool, transpose_b: bool) 
     """
 
 
-@kernel(Facts(strides_matter=True, multiplies="tensors", activated="linear_activation"))
+@kernel(Facts(strides_matter=True, multiplies="tensors", activated="linear_activation", by_samples=("x", "y")))
 def linear(x: Read, weight: Read, bias: Read | None, y: Write) -> None:
     """y = x @ weight + bias. x: (n, in); weight: (in, out); bias: (out,); y: (n, out)."""
 

@@ -32,12 +32,12 @@ def batch_norm(
     """
 
 
-@kernel(y="x")
+@kernel(Facts(by_samples=("x", "y")), y="x")
 def batch_normalize(x: Read, gamma: Read, beta: Read, mean: Read, inv_std: Read, y: Write) -> None:
     """y of `batch_norm` by the statistics that it kept, to the bit."""
 
 
-@kernel(y="x")
+@kernel(Facts(by_samples=("x", "y")), y="x")
 def batch_norm_inference(
     x: Read, gamma: Read, beta: Read, running_mean: Read, running_var: Read, y: Write, *, epsilon: float
 ) -> None:
@@ -60,12 +60,12 @@ def batch_norm_gradient(dy: Read, x: Read, mean: Read, inv_std: Read, dgamma: Wr
     """dgamma and dbeta of `batch_norm_derivative` alone, where dx is not needed."""
 
 
-@kernel(y="x")
+@kernel(Facts(by_samples=("x", "y", "mean", "inv_std")), y="x")
 def layer_norm(x: Read, gamma: Read, beta: Read, y: Write, mean: Write, inv_std: Write, *, epsilon: float) -> None:
     """y = gamma * (x - mean) / sqrt(var + epsilon) + beta, statistics of each row (arXiv 1607.06450)."""
 
 
-@kernel(dx="dy")
+@kernel(Facts(by_samples=("dy", "x", "mean", "inv_std", "dx")), dx="dy")
 def layer_norm_derivative(dy: Read, x: Read, gamma: Read, mean: Read, inv_std: Read, dx: Write) -> None:
     """dx = inv_std * (g - mean(g) - xhat * mean(g * xhat)), g = dy * gamma, means of each row."""
 
@@ -75,7 +75,7 @@ def layer_norm_gradient(dy: Read, x: Read, mean: Read, inv_std: Read, dgamma: Wr
     """dgamma = sum over rows of dy * xhat; dbeta = sum over rows of dy."""
 
 
-@kernel()
+@kernel(Facts(by_samples=("x", "y", "scale")))
 def lrn(x: Read, y: Write, scale: Write, *, size: int, alpha: float, beta: float, k: float) -> None:
     """y = x * scale**-beta, scale = k + alpha / size * sum of x**2 over `size` neighbouring channels.
 
@@ -84,12 +84,12 @@ def lrn(x: Read, y: Write, scale: Write, *, size: int, alpha: float, beta: float
     """
 
 
-@kernel()
+@kernel(Facts(by_samples=("dy", "x", "scale", "dx")))
 def lrn_derivative(dy: Read, x: Read, scale: Read, dx: Write, *, size: int, alpha: float, beta: float) -> None:
     """dx = dy * scale**-beta - 2 * alpha * beta / size * x * windowsum(dy * x * scale**(-beta - 1))."""
 
 
-@kernel(y="x")
+@kernel(Facts(by_samples=("x", "y", "norm")), y="x")
 def l2_norm(x: Read, y: Write, norm: Write, *, epsilon: float) -> None:
     """y = x / norm, norm = sqrt(sum of x**2 over the sample + epsilon). x, y: (n, ...); norm: (n,).
 
@@ -97,6 +97,6 @@ def l2_norm(x: Read, y: Write, norm: Write, *, epsilon: float) -> None:
     """
 
 
-@kernel(dx="dy")
+@kernel(Facts(by_samples=("dy", "y", "norm", "dx")), dx="dy")
 def l2_norm_derivative(dy: Read, y: Read, norm: Read, dx: Write) -> None:
     """dx = (dy - y * sum of dy * y over the sample) / norm."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Read, Write, kernel
+from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
 from singa_lite.kernels.interface.window import Window
 
 # Shapes of all: x (n, c, h, w); y (n, c, oh, ow), oh and ow being the window's positions over (h, w).
 # The window has dilation 1 and pads less than its extents, so it holds at least one element of x everywhere.
 
 
-@kernel()
+@kernel(Facts(by_samples=("x", "y", "index")))
 def max_pool2d(x: Read, y: Write, index: Write | None, *, window: Window) -> None:
     """y = the largest element of each window; padding never wins, not even against minus infinity; the first NaN wins.
 
@@ -18,16 +18,16 @@ def max_pool2d(x: Read, y: Write, index: Write | None, *, window: Window) -> Non
     """
 
 
-@kernel()
+@kernel(Facts(by_samples=("dy", "index", "dx")))
 def max_pool2d_derivative(dy: Read, index: Read, dx: Write, *, window: Window) -> None:
     """dx = dy added at each window's winner, 0 elsewhere, also where dy is infinite."""
 
 
-@kernel()
+@kernel(Facts(by_samples=("x", "y")))
 def avg_pool2d(x: Read, y: Write, *, window: Window, count_pad: bool) -> None:
     """y = sum of each window / its count: all its taps if count_pad, else the elements of x in it."""
 
 
-@kernel()
+@kernel(Facts(by_samples=("dy", "dx")))
 def avg_pool2d_derivative(dy: Read, dx: Write, *, window: Window, count_pad: bool) -> None:
     """dx = each dy / count added to its whole window."""

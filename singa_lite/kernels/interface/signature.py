@@ -33,6 +33,8 @@ class Facts:
     else "". commutes_with_max: an activation f with max(f(a), f(b)) = f(max(a, b)), to the bit, that is flat only where
     it passes nothing back. again: the kernel that gives y again from what this one kept, to the bit, where this one
     moves state that must move once; its tensors and settings have the names that they have here. "": the kernel itself.
+    by_samples: names of the tensors whose axis 0 are samples that are done each by itself, so that pieces of a batch
+    give what the batch gives; all others are the same for all samples. (): samples are not done by themselves.
     """
 
     strides_matter: bool = False
@@ -42,6 +44,7 @@ class Facts:
     multiplies: Literal["", "tensors", "patches"] = ""
     commutes_with_max: bool = False
     again: str = ""
+    by_samples: tuple[str, ...] = ()
 
 
 #: Of most kernels.

@@ -1,6 +1,6 @@
-"""The reference kernel set: plain NumPy, always there, every dtype NumPy has, imports numpy only."""
+"""The reference kernel set: plain NumPy, always there, every dtype NumPy has and bfloat16, imports numpy only."""
 
-from singa_lite.kernels.kernel_set import KernelSet, collect
+from singa_lite.kernels.kernel_set import collect
 from singa_lite.kernels.numpy_kernels import (
     activation,
     batch_norm_activation,
@@ -17,8 +17,9 @@ from singa_lite.kernels.numpy_kernels import (
     update,
 )
 from singa_lite.kernels.numpy_kernels.scratch import RULES
+from singa_lite.kernels.widening import WideningSet
 
-NUMPY = KernelSet(
+NUMPY = WideningSet(
     "numpy",
     collect(
         (

@@ -6,6 +6,7 @@ from singa_lite.array_types import Array
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.numpy_kernels import activation as activations
 from singa_lite.kernels.numpy_kernels.convolution import conv2d
+from singa_lite.kernels.numpy_kernels.elementwise import add
 from singa_lite.kernels.numpy_kernels.linear import linear, matmul
 from singa_lite.kernels.numpy_kernels.reduction import bias_gradient
 from singa_lite.kernels.numpy_kernels.scratch import RULES, Bytes, Shaped, scratch
@@ -32,6 +33,13 @@ def _conv2d_bytes(
 
 def _linear_bytes(x: Shaped, weight: Shaped, bias: Shaped | None, y: Shaped, *, activation: str) -> int:
     return _activation_bytes(y, activation)
+
+
+@scratch(lambda a, b, y, *, activation: _activation_bytes(y, activation))
+def add_activation(a: Array, b: Array, y: Array, *, activation: str, scratch: Bytes) -> None:
+    """y = activation(a + b), the activation in place."""
+    add(a, b, y)
+    _activated(y, activation, scratch)
 
 
 @scratch(_conv2d_bytes)

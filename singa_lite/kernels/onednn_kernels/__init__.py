@@ -6,6 +6,7 @@ from functools import cache
 
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.onednn_kernels.library import load
+from singa_lite.kernels.widening import WideningSet
 
 
 @cache
@@ -38,12 +39,13 @@ def onednn(fallback: KernelSet) -> KernelSet:
     norms = batch_norm, batch_norm_activation, batch_norm_gradients, layer_norm
     kernels = collect(activation, *norms, convolution, elementwise, linear, loss, pooling, reduction, update)
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
-    return KernelSet(
+    return WideningSet(
         "onednn",
         kernels,
         fallback,
         layouts={"image": layouts.CHANNELS_LAST, "filters": layouts.KERNELS_LAST},
-        fusions=fusions + batch_norm_activation.FUSIONS,
+        fusions=fusions + batch_norm_activation.FUSIONS + elementwise.FUSIONS,
         strides_matter=kernels.keys(),
         any_strides=ANY_STRIDES,
+        one_pass=True,
     )

@@ -11,7 +11,7 @@ import numpy as np
 from singa_lite.array_types import Array
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels.batch_statistics import add_statistics, columns_of, fit
-from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations
+from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations, read_through
 from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.normalized import Normalized
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
@@ -31,14 +31,17 @@ def batch_norm(
     momentum: float,
     epsilon: float,
 ) -> Routine | None:
-    """Sums of x, shifted where its mean is large, give the statistics; then x is normalized by them."""
+    """Sums of x, shifted where its mean is large, give the statistics; then x is normalized by them.
+
+    x with gaps is read once: for its sums a piece is copied to where y will be, and normalized there.
+    """
     if not fit((x, y), gamma, beta, running_mean, running_var, mean, inv_std):
         return None
     images = Images(x, y)
-    source = images.source(x)
+    source = images.source(x, copy=y)
     vectors = gamma, running_mean, running_var, mean, inv_std
     scale = add_statistics(images, x, source, vectors, momentum, epsilon)
-    return _normalized(images, source, y, mean, scale, beta)
+    return _normalized(images, read_through(source), y, mean, scale, beta)
 
 
 def batch_normalize(

@@ -20,7 +20,7 @@ from singa_lite.kernels.onednn_kernels.batch_norm import add_scale
 from singa_lite.kernels.onednn_kernels.batch_norm_gradients import add_gradients, propagate
 from singa_lite.kernels.onednn_kernels.batch_statistics import add_statistics, columns_of, fit
 from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
-from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations, Columns
+from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations, Columns, read_through
 from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.line import add_bound
 from singa_lite.kernels.onednn_kernels.normalized import Normalized
@@ -60,10 +60,10 @@ def batch_norm_activation(
     if not fit((x, y), gamma, beta, running_mean, running_var, mean, inv_std):
         return None
     images = Images(x, y)
-    source = images.source(x)
+    source = images.source(x, copy=y)
     vectors = gamma, running_mean, running_var, mean, inv_std
     scale = add_statistics(images, x, source, vectors, momentum, epsilon)
-    return _activated(images, source, y, (mean, scale, beta), inv_std, activation)
+    return _activated(images, read_through(source), y, (mean, scale, beta), inv_std, activation)
 
 
 def batch_normalize_activation(

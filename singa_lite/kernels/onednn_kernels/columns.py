@@ -52,10 +52,11 @@ class Columns:
     def near(self, tensor: Activations, span: Span) -> tuple[BufferView, Span]:
         """Where these pixels stand without gaps: a buffer, and which ones of it. Adds a step that copies them, if any.
 
-        The copy is there until the next one is made. A span is at most `RunningSums.piece` long.
+        The copy is there until the next one is made, unless the tensor says where copies stay. A span is at most
+        `RunningSums.piece` long.
         """
         if isinstance(tensor, Pitched):
-            return tensor.read(span), Span(0, span.length)
+            return tensor.read(span)
         return tensor, span
 
     def each(
@@ -115,6 +116,11 @@ class Columns:
         """The descriptor of one number for each channel, for such primitives."""
         extent = self.unit * self.channels if self.lie_last else self.channels
         return memory_descs.dense((1, extent, 1, 1), axes=layouts.CHANNELS_LAST)
+
+
+def read_through(tensor: Activations) -> Activations:
+    """What to read once all pixels of a tensor were: its copy, if they were left in one."""
+    return tensor.copy if isinstance(tensor, Pitched) and tensor.copy is not None else tensor
 
 
 def _side_by_side(pixels: int, channels: int, least: int) -> int:

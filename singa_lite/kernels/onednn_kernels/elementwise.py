@@ -17,6 +17,8 @@ from singa_lite.strides import ordered_strides
 
 #: Elements from which on sums, products and copies are served: they move 2 MiB and more.
 _LARGE = 1 << 18
+#: What is done in one go.
+FUSIONS = [("add", "relu")]
 #: Powers that the library has instructions for: (algorithm, alpha, beta).
 _POWERS = {0.5: (algorithms.SQRT, 0.0, 0.0), 2.0: (algorithms.SQUARE, 0.0, 0.0), -1.0: (algorithms.POWER, 1.0, -1.0)}
 
@@ -37,6 +39,23 @@ def copy(x: TensorSpec, y: TensorSpec) -> Routine | None:
 def add(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
     """Large tensors; a or b may broadcast."""
     return _two_operands(algorithms.ADD, a, b, y) or _two_operands(algorithms.ADD, b, a, y)
+
+
+def add_activation(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, activation: str) -> Routine | None:
+    """Large tensors that lie alike: the larger of a and -b, and b added, which is a + b rounded once, or 0.
+
+    So NaN stays NaN: of two numbers of which one is NaN the library takes the second, and its own relu gives 0. The
+    last link makes 0.0 of -0.0.
+    """
+    if activation != "relu" or y.size < _LARGE or not in_one_order(y, a, b):
+        return None
+
+    def fill(steps: Steps, b: TensorSpec) -> None:
+        minus, same = (Eltwise(algorithms.LINEAR, factor) for factor in (-1.0, 1.0))
+        larger, sum_ = Binary(algorithms.MAXIMUM, a), Binary(algorithms.ADD, b)
+        steps.chain(y, b, Binary(algorithms.MAXIMUM, b), minus, larger, sum_, same)
+
+    return along(y, b, a, add=fill)
 
 
 def subtract(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:

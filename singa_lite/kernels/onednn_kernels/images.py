@@ -53,9 +53,13 @@ class Images(Work):
         """Whether all lie in the order in which the primitives are given them, perhaps with gaps."""
         return all(layouts.lies_in_order(_as_image(tensor), self.axes) for tensor in tensors)
 
-    def source(self, tensor: TensorSpec) -> BufferView | Pitched:
-        """What to give to steps that read the tensor as `Columns` has it: a piece of a larger one stays where it is."""
-        pitched = self._pitched(tensor)
+    def source(self, tensor: TensorSpec, copy: TensorSpec | None = None) -> BufferView | Pitched:
+        """What to give to steps that read the tensor as `Columns` has it: a piece of a larger one stays where it is.
+
+        copy: a result of the same shape, written behind these steps, where such a piece may be left without gaps for
+        others to read; that is not done if it has gaps itself.
+        """
+        pitched = self._pitched(tensor, copy if copy is not None and self.keep(copy) else None)
         return self.read(tensor) if pitched is None else pitched
 
     @contextmanager
@@ -68,12 +72,12 @@ class Images(Work):
         with self.written(tensor) as target:
             yield target
 
-    def _pitched(self, tensor: TensorSpec) -> Pitched | None:
+    def _pitched(self, tensor: TensorSpec, copy: TensorSpec | None = None) -> Pitched | None:
         """The tensor with a scratch for a cacheful of it; None where the pixels lie otherwise, or without gaps."""
         if self.axes != layouts.CHANNELS_LAST or self.keep(tensor):
             return None
         pitch = layouts.pitch_of(_as_image(tensor))
-        return None if pitch is None else Pitched(self, tensor, self.shape(tensor), pitch)
+        return None if pitch is None else Pitched(self, tensor, self.shape(tensor), pitch, copy)
 
     def read(self, tensor: TensorSpec) -> BufferView:
         """What to give to a primitive that reads the tensor."""

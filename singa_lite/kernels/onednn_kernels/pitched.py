@@ -9,6 +9,7 @@ caches, and the primitive works there; what it does with each number, and in whi
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -32,23 +33,34 @@ class Span(NamedTuple):
 
 
 class Pitched:
-    """Images (n, c, h, w), channels last, whose pixels have a pitch; `layouts.pitch_of` says which."""
+    """Images (n, c, h, w), channels last, whose pixels have a pitch; `layouts.pitch_of` says which.
 
-    def __init__(self, work: Work, tensor: TensorSpec, shape: tuple[int, ...], pitch: int) -> None:
-        self.work, self.tensor, self.pitch = work, tensor, pitch
+    copy: a tensor of the same images without gaps, for the pixels that are read; None: the scratch is.
+    """
+
+    def __init__(
+        self, work: Work, tensor: TensorSpec, shape: tuple[int, ...], pitch: int, copy: TensorSpec | None = None
+    ) -> None:
+        self.work, self.tensor, self.pitch, self.copy = work, tensor, pitch, copy
         samples, self.channels, height, width = shape
         self.most = min(samples * height * width, max(1, SCRATCH // self.channels, -(-(1 << 13) // self.channels)))
-        self.scratch: Temporary = work.temporary((self.most * self.channels,), FLOAT)
         self._reorders: dict[tuple[int, bool], p.Reorder] = {}
 
-    def read(self, span: Span) -> BufferView:
-        """Add a step that copies these pixels into the scratch, which is returned."""
-        self.work.run(self._reorder(span.length, True), {f.SRC: self._rows(span), f.DST: self.dense(span)})
-        return self.dense(span)
+    def read(self, span: Span) -> tuple[BufferView, Span]:
+        """Add a step that copies these pixels. Returns what to, and which ones of it they are there."""
+        near, there = (self.scratch, Span(0, span.length)) if self.copy is None else (self.copy, span)
+        target = self.work.part(near, there.start * self.channels, there.length * self.channels)
+        self.work.run(self._reorder(span.length, True), {f.SRC: self._rows(span), f.DST: target})
+        return near, there
 
     def write(self, span: Span) -> None:
         """Add a step that copies the scratch to these pixels."""
         self.work.run(self._reorder(span.length, False), {f.SRC: self.dense(span), f.DST: self._rows(span)})
+
+    @cached_property
+    def scratch(self) -> Temporary:
+        """For a span of pixels."""
+        return self.work.temporary((self.most * self.channels,), FLOAT)
 
     def dense(self, span: Span) -> BufferView:
         """Where so many pixels stand in the scratch."""

@@ -1,0 +1,1 @@
+"""What `budget.py` is made of: cases, turns that are measured, the file of them, figures, tables, picture, check."""

@@ -1,0 +1,131 @@
+"""Kernels over bfloat16 by those over float32: what is read is widened into scratch, what is written is rounded.
+
+A bfloat16 is the upper half of a float32, so reading is exact; a result is rounded to the nearest, to even in between,
+and NaN and infinity stay what they are. On a CPU without instructions for it this costs a pass over memory for each
+operand, and gives every kernel of a set in bfloat16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from singa_lite.array_types import Array
+from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.kernel_set import (
+    Described,
+    Kernel,
+    KernelSet,
+    Launch,
+    Settings,
+    TensorSpec,
+    TensorSpecs,
+    specs_of,
+)
+from singa_lite.kernels.pieces import Arrays, cut_arrays, cut_specs, pieces
+from singa_lite.strides import laid_out, memory_order
+
+NARROW = "bfloat16"
+_WIDE = np.dtype(np.float32)
+#: What the float32 buffers of a piece take together, where a call can be done in pieces: what a core's caches hold.
+PIECE_BYTES = 1 << 21
+#: Of the buffers in the scratch, and what the kernel asks for lies behind them.
+_ALIGNMENT = 64
+
+
+class WideningSet(KernelSet):
+    """A set of kernels over NumPy's arrays that serves calls with operands in bfloat16 by those in float32."""
+
+    def choose(self, name: str, specs: TensorSpecs, settings: Settings) -> Kernel:
+        """As `KernelSet.choose`; of a call in bfloat16 the kernel that widens."""
+        return WidenedKernel(name, self) if any(map(_is_narrow, specs)) else super().choose(name, specs, settings)
+
+    def in_one_pass(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> bool:
+        """As `KernelSet.in_one_pass`."""
+        return super().in_one_pass(name, tuple(map(_wide, specs_of(tensors))), settings)
+
+    def free_of_strides(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> Collection[str]:
+        """As `KernelSet.free_of_strides`; what is widened is so from wherever it lies."""
+        specs = specs_of(tensors)
+        wide = super().free_of_strides(name, tuple(map(_wide, specs)), settings)
+        names = zip(SIGNATURES[name].tensors, specs, strict=True)
+        return {*wide, *(name for name, spec in names if _is_narrow(spec))}
+
+
+class WidenedKernel:
+    """A kernel over operands of which some are in bfloat16. name: of the kernel; kernels: whose float32 ones do it.
+
+    Where samples are done by themselves (`Facts.by_samples`), as many at a time as a cache holds.
+    """
+
+    def __init__(self, name: str, kernels: KernelSet) -> None:
+        self.name = name
+        self.kernels = kernels
+
+    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+        """It can do what the kernels can do in float32."""
+        return True
+
+    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
+        """A float32 buffer for each narrow operand, and what the kernel asks for over these; of the largest piece."""
+        cuts = {piece.stop - piece.start: piece for piece in pieces(self.name, specs, PIECE_BYTES)}
+        if not cuts:
+            return self._scratch_of(specs, settings)
+        return max(self._scratch_of(cut_specs(self.name, specs, piece), settings) for piece in cuts.values())
+
+    def _scratch_of(self, specs: TensorSpecs, settings: Settings) -> int:
+        buffers = sum(_buffer_bytes(spec.shape) for spec in specs if spec is not None and _is_narrow(spec))
+        return buffers + self.kernels.scratch_bytes(self.name, tuple(map(_wide, specs)), settings)
+
+    def prepare(self, arrays: tuple[Array | None, ...], scratch: Array | None, settings: Settings) -> Launch:
+        """Widen what is read, do it, and round what is written, piece by piece."""
+        cuts = pieces(self.name, specs_of(arrays), PIECE_BYTES)
+        parts = [cut_arrays(self.name, arrays, piece) for piece in cuts] or [arrays]
+        return partial(_in_turn, [launch for part in parts for launch in self._launches(part, scratch, settings)])
+
+    def _launches(self, arrays: Arrays, scratch: Array | None, settings: Settings) -> Iterator[Launch]:
+        narrow = {at: array for at, array in enumerate(arrays) if array is not None and _is_narrow(array)}
+        wide, start = dict[int, Array](), 0
+        for at, array in narrow.items():
+            wide[at] = _buffer(scratch, start, array)
+            start += _buffer_bytes(array.shape)
+        roles = SIGNATURES[self.name].roles
+        yield from (partial(np.copyto, wide[at], array) for at, array in narrow.items() if roles[at] != "Write")
+        over = tuple(wide.get(at, array) for at, array in enumerate(arrays))
+        yield self.kernels.prepare(self.name, over, None if scratch is None else scratch[start:], settings)
+        yield from (_rounding(wide[at], array) for at, array in narrow.items() if roles[at] != "Read")
+
+
+def _is_narrow(tensor: Described | None) -> bool:
+    return tensor is not None and tensor.dtype.name == NARROW
+
+
+def _wide(spec: TensorSpec | None) -> TensorSpec | None:
+    """The spec of the buffer of a narrow operand: without gaps, its axes in memory in the same order."""
+    if spec is None or not _is_narrow(spec):
+        return spec
+    return TensorSpec(spec.shape, _WIDE, laid_out(spec.shape, memory_order(spec.shape, spec.strides), _WIDE.itemsize))
+
+
+def _buffer_bytes(shape: Sequence[int]) -> int:
+    return -(-prod(shape) * _WIDE.itemsize // _ALIGNMENT) * _ALIGNMENT
+
+
+def _buffer(scratch: Array | None, start: int, narrow: Array) -> Array:
+    """In the scratch, from there on, the float32 array that lies as the narrow one."""
+    strides = laid_out(narrow.shape, memory_order(narrow.shape, narrow.strides), _WIDE.itemsize)
+    return np.ndarray(
+        narrow.shape, _WIDE, None if scratch is None else scratch, start if scratch is not None else 0, strides
+    )
+
+
+def _rounding(wide: Array, narrow: Array) -> Launch:
+    return partial(np.copyto, narrow, wide, casting="unsafe")
+
+
+def _in_turn(launches: Sequence[Launch]) -> None:
+    for launch in launches:
+        launch()

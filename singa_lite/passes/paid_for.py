@@ -1,0 +1,87 @@
+"""Repeats that fusion has paid for: in a plan without a limit too, values are dropped that one cheap call makes again.
+
+An activation within the call of the normalisation before it saves a pass over memory. To normalise by the statistics
+that were kept, activation included, takes about one such pass. So as many of these values are dropped, and made again
+where backward reads them, as fusion has saved time for: the step needs less memory, and takes no longer than with the
+calls apart. By the rule of `time_model.py`, whatever costs are measured: so the plan is the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+
+from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.operation import Instruction
+from singa_lite.passes.budget import Searches
+from singa_lite.passes.descent import SECOND, Descent
+from singa_lite.passes.in_place import in_place
+from singa_lite.passes.program import Program, floor
+from singa_lite.passes.repeats import Repeater
+from singa_lite.passes.time_model import seconds
+
+#: By how much the floor is lowered at a time, and the trials of a turn.
+STEP_DOWN = 0.99
+WIDTHS = (1, 1, 1)
+
+
+def paid_for(program: Program, searches: Searches | None = None) -> Program:
+    """The program with these repeats, where that lowers its floor and it keeps the target's limit with them.
+
+    Where it does not, it is left to other repeats, from the beginning, and what it would be is noted as `Program.free`.
+    searches: remember what was found for another limit of the same program.
+    """
+    free = None if searches is None else searches.free
+    if free is None:
+        free = _bought(program)
+        if searches is not None:
+            searches.free = free
+    if free.instructions is program.instructions:
+        return program
+    limit = program.target.limit
+    if limit is None or floor(in_place(free)) <= limit:
+        return replace(free, target=program.target)
+    return replace(program, free=free.instructions)
+
+
+def _bought(program: Program) -> Program:
+    """The program with the repeats that its own fused calls pay for; the same one where there are none."""
+    if not any(_is_cheap(instruction) for instruction in program.instructions):
+        return program
+    means = round(SECOND * sum(_saved(program)))
+    if means <= 0:
+        return program
+    descent = Descent(Repeater(program, _is_cheap), seconds)
+    best = free = descent.choice()
+    while descent.lower(int(best.floor * STEP_DOWN), WIDTHS, bound=means):
+        best = descent.choice()
+    if best.floor >= free.floor:
+        return program
+    descent.begin(best.levels)
+    descent.take_back(best.floor)
+    made = replace(descent.sketch.schedule.program(), rivals=())
+    return replace(made, free=made.instructions)
+
+
+def _is_cheap(instruction: Instruction) -> bool:
+    """Whether a call goes over its tensors once to give its result again: by statistics that were kept, or a sum."""
+    facts = SIGNATURES[instruction.kernel].facts
+    return bool(facts.again) or (instruction.kernel in _plain() and not facts.multiplies)
+
+
+@cache
+def _plain() -> dict[str, str]:
+    """{kernel that applies an activation besides: the one that does not}."""
+    return {one.facts.activated: name for name, one in SIGNATURES.items() if one.facts.activated}
+
+
+def _saved(program: Program) -> Iterator[float]:
+    """Seconds that each fused call takes less than the calls apart, where the kernels spare a pass over memory."""
+    plain = _plain()
+    for i in program.instructions:
+        if i.kernel in plain and i.repeats is None and program.target.in_one_pass(i.kernel, i.operands, i.settings):
+            settings = {name: value for name, value in i.settings.items() if name != "activation"}
+            y = i.by_name["y"]
+            activation = replace(i, kernel=str(i.settings["activation"]), operands=(y, y), settings={})
+            yield seconds(replace(i, kernel=plain[i.kernel], settings=settings)) + seconds(activation) - seconds(i)

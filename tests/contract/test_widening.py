@@ -1,0 +1,119 @@
+"""Kernels over bfloat16 give what those over float32 give of the same numbers, rounded; pieces, what batches give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import skips
+from kernel_case import Tensors, garbage, run
+from kernel_cases import CASES
+from kernel_sets import kernel_sets
+from singa_lite.kernels import widening
+from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.kernel_set import specs_of
+from singa_lite.kernels.pieces import cut_arrays, pieces
+
+ml_dtypes = skips.library("ml_dtypes")
+NARROW = np.dtype(ml_dtypes.bfloat16)
+
+KEYS = sorted(CASES)
+SETS = pytest.mark.parametrize("kernels", kernel_sets(), ids=lambda kernels: kernels.name)
+
+
+def built(key: str, dtype: str = "float32") -> tuple[str, Tensors, dict[str, Any]]:
+    """(kernel, tensors, settings) of a small case, its numbers such as bfloat16 has."""
+    tensors, settings = CASES[key].build(np.random.default_rng(11), np.dtype(dtype), False)
+    rounded = [t.astype(NARROW).astype(t.dtype) if t is not None and t.dtype.kind == "f" else t for t in tensors]
+    return key.split(":")[0], rounded, settings
+
+
+def cut(key: str) -> list[slice]:
+    """Of a case, samples one by one; [] where it is to be done as a whole."""
+    name, tensors, _ = built(key)
+    return pieces(name, specs_of(tensors), 1)
+
+
+def narrow(tensors: Tensors) -> Tensors:
+    """The same, float32 ones in bfloat16."""
+    return [t.astype(NARROW) if t is not None and t.dtype == np.float32 else t for t in tensors]
+
+
+@SETS
+@pytest.mark.parametrize("key", KEYS)
+def test_a_call_in_bfloat16_is_the_one_in_float32_rounded(key, kernels):
+    name, tensors, settings = built(key)
+    given = narrow(tensors)
+    wanted = [None if t is None else t.copy() for t in tensors]
+    run(kernels, name, wanted, settings)
+    run(kernels, name, given, settings)
+    for role, got, right in zip(SIGNATURES[name].roles, given, wanted, strict=True):
+        if got is not None and right is not None and role != "Read":
+            np.testing.assert_array_equal(got, right.astype(got.dtype))
+
+
+@SETS
+@pytest.mark.parametrize("key", list(filter(cut, KEYS)))
+def test_samples_by_themselves_give_what_the_batch_gives(key, kernels):
+    """Of one sample at a time; to the roundings of long sums, which a library may take in another order."""
+    name, tensors, settings = built(key)
+    wanted = [None if t is None else t.copy() for t in tensors]
+    run(kernels, name, wanted, settings)
+    for piece in cut(key):
+        run(kernels, name, cut_arrays(name, tuple(tensors), piece), settings)
+    for got, right in zip(tensors, wanted, strict=True):
+        if got is not None:
+            np.testing.assert_allclose(got, right, rtol=2e-6, atol=2e-6 * max(1.0, float(np.abs(right).max(initial=0))))
+
+
+@SETS
+@pytest.mark.parametrize("piece_bytes", [1, 400, 2**30])
+def test_normalized_again_in_pieces_are_the_same_bits(kernels, piece_bytes, monkeypatch):
+    """A repeat gives what the batch norm gave as a whole, whatever pieces it is done in."""
+    monkeypatch.setattr(widening, "PIECE_BYTES", piece_bytes)
+    rng = np.random.default_rng(5)
+    x = rng.normal(2.0, 3.0, (5, 7, 3, 4)).astype(np.float32).astype(NARROW).transpose(0, 3, 1, 2)
+    c = x.shape[1]
+    gamma, beta = rng.normal(size=(2, c)).astype(np.float32)
+    running, y = [np.zeros(c, np.float32), np.ones(c, np.float32)], garbage((5, 7, 3, 4), NARROW).transpose(0, 3, 1, 2)
+    mean, inv_std, again = garbage((c,), np.float32), garbage((c,), np.float32), y.copy(order="K")
+    settings = {"momentum": 0.1, "epsilon": 1e-5}
+    run(kernels, "batch_norm", (x, gamma, beta, *running, y, mean, inv_std), settings)
+    run(kernels, "batch_normalize", (x, gamma, beta, mean, inv_std, again), {})
+    assert y.tobytes("A") == again.tobytes("A") and not np.isnan(y.astype(np.float32)).any()
+
+
+def test_rounding_is_to_the_nearest_and_keeps_nan_infinity_and_signs():
+    """1 + 2**-8 lies between 1 and 1 + 2**-7, and 1 has the even last bit; 1 + 3 * 2**-8 goes up to the even one."""
+    values = [1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -0.0, np.nan, np.inf, -np.inf, 3.4e38]
+    wanted = [1, 1 + 2**-6, 1 + 2**-7, -0.0, np.nan, np.inf, -np.inf, np.inf]
+    x, y = np.array(values, np.float32), garbage((8,), NARROW)
+    for kernels in kernel_sets():
+        run(kernels, "copy", (x, y), {})
+        np.testing.assert_array_equal(y.astype(np.float32), np.array(wanted, np.float32))
+        assert np.signbit(y[3])
+
+
+@pytest.mark.parametrize(
+    ("samples", "nbytes", "wanted"),
+    [
+        (5, 10**9, []),
+        (5, 8 * 6, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]),
+        (5, 8 * 6 * 2, [(0, 1), (1, 3), (3, 5)]),
+        (5, 1, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]),
+        (1, 1, []),
+        (0, 1, []),
+    ],
+)
+def test_pieces_are_as_even_as_can_be(samples, nbytes, wanted):
+    specs = specs_of([np.zeros((samples, 2, 3), np.float32)] * 2)
+    assert [(cut.start, cut.stop) for cut in pieces("relu", specs, nbytes)] == wanted
+
+
+def test_what_is_broadcast_is_done_whole():
+    a, row = np.zeros((5, 3), np.float32), np.zeros((3,), np.float32)
+    assert pieces("add", specs_of([a, row, a]), 1) == []
+    assert len(pieces("add", specs_of([a, a, a]), 1)) == 5
+    assert pieces("batch_norm_gradient", specs_of([a, a, row, row, row, row]), 1) == []
