@@ -109,13 +109,13 @@ class Link(NamedTuple):
     cost: int
     inner_cost: int
     work: int
-    count: int
+    number: int
     largest: int
 
     def needed(self, times: int) -> int:
         """About the bytes with which its values need to be made so many times: as for equal stages."""
-        values = next(n for n in range(1, self.count + 1) if comb(n + times, times) >= self.count)
-        return self.work + self.size + self.largest + self.inner * values // self.count
+        values = next(n for n in range(1, self.number + 1) if comb(n + times, times) >= self.number)
+        return self.work + self.size + self.largest + self.inner * values // self.number
 
 
 def _link(stages: Sequence[Stage]) -> Link:
@@ -185,7 +185,7 @@ class Table:
     def _cut_further(self, costs: np.ndarray) -> None:
         """The costs of single links that are several stages, about: they will be solved by themselves."""
         for at, link in enumerate(self.links):
-            for times in TIMES if link.count > 1 else ():
+            for times in TIMES if link.number > 1 else ():
                 fits = self._bytes >= link.needed(times)
                 costs[at, fits] = np.minimum(costs[at, fits], np.float32(times * link.cost))
 
