@@ -27,6 +27,7 @@ from singa_lite.passes.carry import Chosen
 from singa_lite.passes.cheapen import held_otherwise, towards
 from singa_lite.passes.descent import Choice, Descent
 from singa_lite.passes.in_place import in_place
+from singa_lite.passes.large import Large
 from singa_lite.passes.program import Program, floor
 from singa_lite.passes.repeats import ONCE, PER_CHAIN, PER_READER, SEGMENT, Repeater
 from singa_lite.passes.time_model import Cost, seconds
@@ -40,8 +41,6 @@ MOST_WITH_RUNGS = 200
 WORTH = 4
 #: One of so many values is kept by even cuts, in one level, or in two of its square and itself.
 CUTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
-#: In large programs, the share of the free floor below which cuts beat what else there is time for.
-CUTS_WIN = 0.2
 #: By which the lowest floor is sought, and below which no limit is kept where the least is named.
 STEP_DOWN, NAMED = 0.98, 0.97
 #: Times the lowest floor that is reached from nothing dropped, below which a limit gets what the least is, if that is
@@ -139,6 +138,7 @@ class Search:
         self.base = program
         self._repeater = Repeater(program)
         self._descent = Descent(self._repeater, cost)
+        self._large = Large(self._repeater, self._descent) if self._descent.at_once > 1 else None
         self._found: dict[int, Choice | None] = {}
         self._lows: list[Choice] = []
         self.free = self._descent.choice()
@@ -157,6 +157,8 @@ class Search:
         fitting = [choice for choice in found if choice is not None and choice.floor <= limit]
         if not fitting:
             return self.least
+        if self._large is not None:
+            return fitting[0]
         self._descent.begin(min(fitting, key=_by_time).levels)
         self._descent.take_back(limit)
         return self._descent.choice()
@@ -168,11 +170,9 @@ class Search:
     @cached_property
     def least(self) -> Choice:
         """The choice of the lowest floor that small steps reach, or of a cheaper one within it."""
+        if self._large is not None:
+            return self._large.lowest
         best = min(self._lowest(), key=_by_floor)
-        if self._descent.at_once > 1:
-            self._descent.begin(best.levels)
-            self._descent.take_back(best.floor)
-            return self._descent.choice()
         cheaper = self._solved(best.floor)
         while (lower := self._solved(int(NAMED * best.floor))) is not None:
             best = cheaper = lower
@@ -181,9 +181,8 @@ class Search:
     def _lowest(self) -> Iterator[Choice]:
         """Choices of low floors, each from another start; what they cost is not asked. Each is sought once."""
         candidates = self._repeater.candidates
-        starts: list[Mapping[int, int]] = [min(self._cuts, key=_by_floor, default=self.free).levels]
-        if self._descent.at_once == 1:
-            starts = [{}, *(dict.fromkeys(candidates, level) for level in (PER_READER, PER_CHAIN)), *starts]
+        cut = min(self._cuts, key=_by_floor, default=self.free).levels
+        starts = [{}, *(dict.fromkeys(candidates, level) for level in (PER_READER, PER_CHAIN)), cut]
         for at, start in enumerate(starts):
             if at == len(self._lows):
                 self._lows.append(self._lowest_from(start, WIDTHS[0]))
@@ -235,9 +234,11 @@ class Search:
         return self._found[limit]
 
     def _solve(self, limit: int) -> Choice | None:
+        if self._large is not None:
+            return self._large.within(limit)
         found, fits = list[Choice](), [cut for cut in self._cuts if cut.floor <= limit]
         missed: list[Choice] = []
-        for widths in self._widths(limit, bool(fits)):
+        for widths in WIDTHS:
             if len(missed) == ATTEMPTS:
                 break
             self._descent.begin({})
@@ -246,7 +247,7 @@ class Search:
                 found.append(self._descent.choice())
             else:
                 missed.append(self._descent.choice())
-        if not found and self._descent.at_once == 1:
+        if not found:
             found += self._cheapened(limit, missed)
         for cut in fits[:2]:
             if not found or cut.seconds < WORTH * min(found, key=_by_time).seconds:
@@ -269,12 +270,6 @@ class Search:
             towards(self._descent, choice.levels, limit)
             held_otherwise(self._descent, limit)
             yield self._descent.choice()
-
-    def _widths(self, limit: int, has_cuts: bool) -> Sequence[Sequence[int]]:
-        """Trials of a turn of each greedy attempt; fewer in large programs, none where even cuts win there."""
-        if self._descent.at_once == 1:
-            return WIDTHS
-        return () if has_cuts and limit < CUTS_WIN * self.free.floor else WIDTHS[:1]
 
     @cached_property
     def _cuts(self) -> list[Choice]:

@@ -4,7 +4,8 @@ To go back through the stages behind value i up to value j within so many bytes,
 or some value q between is made and kept; then all behind q is gone back through with what is left, and then all between
 i and q, with all of it again:
 
-    cost(i, j, m) = min(make(i .. j) if that fits, min over q: make(i .. q) + cost(q, j, m - bytes of q) + cost(i, q, m))
+    cost(i, j, m) = min(make(i .. j) if that fits,
+                        min over q: make(i .. q) + cost(q, j, m - bytes of q) + cost(i, q, m))
 
 For equal stages Griewank and Walther, "Algorithm 799: revolve" (ACM TOMS 2000), give the optimum; this is that of
 Beaumont and others, "Optimal checkpointing for heterogeneous chains" (arXiv 1911.13214), for values that stay until
@@ -27,7 +28,9 @@ from singa_lite.passes.stages import Stage
 #: Groups of stages that are solved at once, and units into which a limit's bytes are parted, about.
 MOST, UNITS = 160, 240
 #: How often a group may be made that does not fit as a whole, before it is solved by itself.
-TIMES = (2, 3, 4, 6, 9)
+TIMES = (2, 3, 4, 6)
+#: Cuts that make all values more often than so many times are none, so that the search for the least comes to an end.
+MOST_TIMES = 7
 
 
 class Piece(NamedTuple):
@@ -88,12 +91,17 @@ def _groups(chain: Sequence[Stage]) -> list[tuple[int, int]]:
     numbers = [min(int(weight * MOST / 2), MOST - 1) for weight in weights]
     stops = [at + 1 for at in range(len(chain) - 1) if numbers[at] != numbers[at + 1]]
     near = [range(max(stop - 1, 1), min(stop + 2, len(chain))) for stop in stops]
-    ends = sorted({min(places, key=lambda at: (chain[at - 1].cut, abs(at - stop))) for places, stop in zip(near, stops, strict=True)})
+    ends = sorted(
+        {
+            min(places, key=lambda at: (chain[at - 1].cut, abs(at - stop)))
+            for places, stop in zip(near, stops, strict=True)
+        }
+    )
     return list(pairwise([0, *ends, len(chain)]))
 
 
 class Link(NamedTuple):
-    """Stages that stand for one, as `Stage`, and their number."""
+    """Stages that stand for one, as `Stage`, their number, and the most bytes that are made in one of them."""
 
     cut: int
     size: int
@@ -101,12 +109,13 @@ class Link(NamedTuple):
     cost: int
     inner_cost: int
     work: int
-    count: int
+    number: int
+    largest: int
 
     def needed(self, times: int) -> int:
         """About the bytes with which its values need to be made so many times: as for equal stages."""
-        values = next(n for n in range(1, self.count + 1) if comb(n + times, times) >= self.count)
-        return self.work + self.size + self.inner * values // self.count
+        values = next(n for n in range(1, self.number + 1) if comb(n + times, times) >= self.number)
+        return self.work + self.size + self.largest + self.inner * values // self.number
 
 
 def _link(stages: Sequence[Stage]) -> Link:
@@ -114,7 +123,8 @@ def _link(stages: Sequence[Stage]) -> Link:
     inner = sum(stage.size + stage.inner for stage in others) + last.inner
     cost = sum(stage.cost for stage in others)
     work = max(stage.work for stage in stages)
-    return Link(last.cut, last.size, inner, cost + last.cost, cost + last.inner_cost, work, len(stages))
+    largest = max(stage.size + stage.inner for stage in stages)
+    return Link(last.cut, last.size, inner, cost + last.cost, cost + last.inner_cost, work, len(stages), largest)
 
 
 class Table:
@@ -141,8 +151,8 @@ class Table:
 
     @property
     def fits(self) -> bool:
-        """Whether all links can be gone back through within the limit."""
-        return bool(np.isfinite(self.costs[-1][0, self.units]))
+        """Whether all links can be gone back through within the limit, in a time that is worth it."""
+        return bool(self.costs[-1][0, self.units] <= MOST_TIMES * self.made[-1])
 
     def _fill(self, count: int) -> None:
         starts = len(self.links) - count + 1
@@ -175,7 +185,7 @@ class Table:
     def _cut_further(self, costs: np.ndarray) -> None:
         """The costs of single links that are several stages, about: they will be solved by themselves."""
         for at, link in enumerate(self.links):
-            for times in TIMES if link.count > 1 else ():
+            for times in TIMES if link.number > 1 else ():
                 fits = self._bytes >= link.needed(times)
                 costs[at, fits] = np.minimum(costs[at, fits], np.float32(times * link.cost))
 
@@ -204,7 +214,9 @@ class Table:
             if count == 1:
                 yield Piece(start, stop, depth, left, False)
                 return
-            by_first = [self._first[n][start, units] + self._behind[count - n][start + n, units] for n in range(1, count)]
+            by_first = [
+                self._first[n][start, units] + self._behind[count - n][start + n, units] for n in range(1, count)
+            ]
             cut = start + 1 + int(np.argmin(by_first))
             yield from self._before(start, cut, units, left, depth + 1, is_fine)
             units, left, start = units - self._slots[cut - 1], left - self.links[cut - 1].cut, cut

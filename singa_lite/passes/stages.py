@@ -21,9 +21,9 @@ from singa_lite.passes.sketch import Sketch
 class Stage(NamedTuple):
     """One link of a chain of stages.
 
-    ends: the values that go on behind it, none behind the last stage. own: those of them that are made in it; inside: what
-    else is. cut, size, inner: bytes of these three. cost: of all its repeats; inner_cost: without those that only what
-    goes on needs. work: the most bytes that are live beside all these values while backward is at this stage.
+    ends: the values that go on behind it, none behind the last stage. own: those of them that are made in it; inside:
+    what else is. cut, size, inner: bytes of these three. cost: of all its repeats; inner_cost: without those that
+    only what goes on needs. work: the most bytes that are live beside all these values while backward is here.
     """
 
     ends: tuple[int, ...]
