@@ -207,7 +207,7 @@ class Search:
         return self._descent.choice()
 
     def rung(self, limit: int) -> int:
-        """The next limit of the ladder, not above this one, if rungs are looked at: it takes half the time of others."""
+        """The next limit of the ladder, not above this one, which takes half the time; if rungs are looked at."""
         return self._bytes_of(self._rung_within(limit)) if self.is_small else limit
 
     def _rung_within(self, limit: int) -> int:
