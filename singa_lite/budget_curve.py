@@ -32,11 +32,19 @@ def curve(plan_within: Within) -> list[Point]:
         try:
             budget, plan = plan_within(int(total * share))
         except BudgetError as error:
-            least, plan = plan_within(error.total_bytes, True)
-            points.append((least, plan.estimated_slowdown))
+            points.append(_least(plan_within, error))
             break
         points.append((budget, plan.estimated_slowdown))
     return _best(points[0], points[1:])
+
+
+def _least(plan_within: Within, error: BudgetError) -> Point:
+    """The least budget, and what its own plan takes."""
+    try:
+        least, plan = plan_within(error.total_bytes, True)
+    except BudgetError:  # of what else `fit` does, which is counted as it is
+        return error.total_bytes, error.plan.estimated_slowdown
+    return least, plan.estimated_slowdown
 
 
 def _best(free: Point, points: list[Point]) -> list[Point]:

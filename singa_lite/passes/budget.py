@@ -215,8 +215,8 @@ class Search:
         return self._descent.choice()
 
     def rung(self, limit: int) -> int:
-        """The next limit of the ladder, not above this one: it takes half of the time of others."""
-        return self._bytes_of(self._rung_within(limit))
+        """The next limit of the ladder, not above this one, which takes half the time; if rungs are looked at."""
+        return self._bytes_of(self._rung_within(limit)) if self.is_small else limit
 
     def _rung_within(self, limit: int) -> int:
         rung = 0
