@@ -206,7 +206,7 @@ class Lowering:
                 return placed
             if placed.plan.floor > aim:
                 break
-            aim -= placed.arena_bytes - limit
+            aim = min(aim, placed.plan.floor) - (placed.arena_bytes - limit)
         if search not in self._least:
             self._least[search] = self._placed(0, search)
         if self._least[search].arena_bytes <= limit:

@@ -273,6 +273,19 @@ def test_chains_of_concatenations_are_one_block():
     assert made.sizes[seen.block] == 4 * 3 * 12
 
 
+def test_forms_between_leave_the_largest_wholes_to_copies():
+    """The copies into the larger of two wholes are numbers 2 and 3, those into the other one 7 and 8."""
+    c, d, narrow = whole(20, 3, 2), whole(21, 3, 3), whole(22, 3, 5)
+    made = program(
+        *TOGETHER, copy(WHOLE, whole(1, 3, 8)), double(part(INPUT, 1, 0, 2), c), tanh(part(INPUT, 1, 0, 3), d),
+        copy(c, part(narrow, 1, 0, 2)), copy(d, part(narrow, 1, 2, 5)), copy(narrow, whole(3, 3, 5)), held=[0, 1, 3],
+    )  # fmt: skip
+    result = assembled_in_place(made)
+    some, all_of_them = result.rivals
+    assert [copies_left(one) for one in (result, some, all_of_them)] == [[], [2, 3], [2, 3, 7, 8]]
+    assert_same(made, some)
+
+
 def test_chains_along_unequal_axes():
     above = whole(13, 5, 8)
     rows = whole(14, 2, 8)
