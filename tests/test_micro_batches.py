@@ -12,6 +12,7 @@ import pytest
 import skips
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, autograd, device, initializer, layers, loss, metric, optimizer, tensor
+from singa_lite.budget_error import BudgetError
 from singa_lite.layer import Layer
 from singa_lite.regularizer import L2Regularizer
 
@@ -124,17 +125,39 @@ def test_recorded_eager_planned_and_unplanned_give_equal_bits(kernels, monkeypat
 
 @pytest.mark.parametrize("kernels", SETS)
 def test_a_budget_gives_equal_bits_and_is_kept(kernels):
-    def made(**compiling: Any) -> FeedForwardNet:
-        return convolutional(kernels, drop=0.3, micro_batches=2, **compiling)
+    """Of a net whose activations outweigh the sums of its gradients, in pieces too."""
 
+    def made(**compiling: Any) -> FeedForwardNet:
+        net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=4)
+        end = net.add(layers.Conv2D("conv0", 8, 3, input_sample_shape=(3, 20, 24)))
+        for number in range(1, 9):
+            end = net.add(layers.Conv2D(f"conv{number}", 8, 3), net.add(layers.Activation(f"act{number}", "tanh"), end))
+        net.add(layers.Flatten("flat"), net.add(layers.Dropout("drop", 0.3), end))
+        net.add(layers.Dense("scores", 5))
+        net.compile(optimizer.SGD(lr=0.05, momentum=0.9), micro_batches=2, **compiling)
+        return net
+
+    def steps(net: FeedForwardNet) -> list[Any]:
+        return [bits(net.train_one_batch(x, y)[0]) for _ in range(3)] + [state_of(net)]
+
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((13, 3, 20, 24), dtype=np.float32), rng.integers(0, 5, 13)
     free = made()
-    wanted = trained(free), state_of(free)
-    curve = made().budget_curve(COUNT)
-    assert len(curve) >= 2
-    for nbytes, _ in {*curve[1:-1:4], curve[-1]}:
+    wanted = steps(free)
+    with pytest.raises(BudgetError) as error:
+        made(memory_budget=1).train_one_batch(x, y)
+    least, total = error.value.total_bytes, free.memory_plan.total_bytes
+    for nbytes in (least, (least + total) // 2):
         net = made(memory_budget=nbytes)
-        assert (trained(net), state_of(net)) == wanted
+        assert steps(net) == wanted
         assert net.memory_plan.total_bytes <= nbytes
+        assert net.memory_plan.recomputed > free.memory_plan.recomputed
+
+
+@pytest.mark.parametrize("kernels", SETS)
+def test_the_curve_s_budgets_do_for_fit_whose_evaluation_is_in_one_piece(kernels):
+    for nbytes, _ in convolutional(kernels, micro_batches=2).budget_curve(COUNT)[1:]:
+        convolutional(kernels, micro_batches=2, memory_budget=nbytes).plan_batch(COUNT)
 
 
 def test_dropout_draws_other_numbers_for_each_piece():

@@ -58,7 +58,7 @@ def part(net: FeedForwardNet, share: float = 0.7) -> int:
 def test_values_are_offloaded_within_the_budget_and_bits_are_equal(kernels, link, tmp_path, monkeypatch):
     monkeypatch.setattr(Host, "link", link)
     free = convolutional(kernels)
-    budget = part(free, 0.6)
+    budget = part(free, 0.8)
     net = convolutional(kernels, memory_budget=budget, offload=tmp_path)
     plan = net.plan_batch(COUNT)
     assert plan.offloaded > 0 == plan.recomputed

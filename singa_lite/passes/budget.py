@@ -165,7 +165,7 @@ class Search:
 
     def _is_near_the_least(self, limit: int) -> bool:
         """Whether the least may be cheaper than what is found for a limit: it is sought harder."""
-        return self._descent.at_once == 1 and limit < NEAR * next(self._lowest()).floor
+        return self._descent.at_once == 1 and limit < NEAR * min(self._lowest(), key=_by_floor).floor
 
     @cached_property
     def least(self) -> Choice:

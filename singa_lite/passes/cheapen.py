@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from singa_lite.passes.descent import EVERY, Descent
 from singa_lite.passes.repeats import KEPT
 
-#: How often all values are gone over, and by how much a round must lower the cost for another one.
-ROUNDS, WORTH_ANOTHER = 2, 0.99
+#: How often values are gone over, how many of the costliest, and by how much a round must lower the cost for another.
+ROUNDS, COSTLIEST, WORTH_ANOTHER = 2, 32, 0.99
 
 
 def towards(descent: Descent, levels: Mapping[int, int], limit: int) -> None:
@@ -35,10 +35,10 @@ def towards(descent: Descent, levels: Mapping[int, int], limit: int) -> None:
 
 
 def held_otherwise(descent: Descent, limit: int) -> None:
-    """Hold one value after the other, the costliest first, in each way that is cheaper within the limit."""
+    """Hold the costliest values, one after the other, in each way that is cheaper within the limit."""
     for _ in range(ROUNDS):
         before = descent.sketch.cost
-        for block in descent.by_cost():
+        for block in descent.by_cost()[:COSTLIEST]:
             for level in EVERY:
                 if descent.sketch.levels.get(block, KEPT) not in (KEPT, level):
                     descent.cheaper({block: level}, limit)
