@@ -202,6 +202,12 @@ def test_the_arena_within_a_budget_is_the_largest_that_fits(budget, held):
         assert sum(held) + larger + overhead(held, larger, 64) > budget
 
 
+@given(st.integers(0, 5 * 10**6), st.integers(0, 4 * 10**6), st.lists(st.integers(0, 10**6), max_size=9))
+def test_more_bytes_leave_no_smaller_arena(budget, more, held):
+    """Also where one segment of the pool is no longer enough, which it counts another one for."""
+    assert arena_within(budget + more, held, 64) >= arena_within(budget, held, 64)
+
+
 def images_to_images(**compiling: Any) -> FeedForwardNet:
     """A net whose predictions take as much as a few of its activations, and whose batch counts."""
     net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(kernels="numpy"), seed=1)

@@ -23,14 +23,23 @@ def overhead(held: Sequence[int], arena: int, alignment: int) -> int:
 
 
 def arena_within(budget: int, held: Sequence[int], alignment: int) -> int:
-    """The most bytes, a multiple of the alignment, of an arena with which the total is at most the budget; else 0."""
-    arena = (budget - sum(held)) // alignment * alignment
-    while arena > 0:
+    """The most bytes, a multiple of the alignment, of an arena with which the total is at most the budget; else 0.
+
+    The total leaps by more than a segment where one is no longer enough for all.
+    """
+    arena, in_one = (budget - sum(held)) // alignment * alignment, _arena_in_one_segment(budget, held, alignment)
+    while arena > in_one:
         excess = sum(held) + arena + overhead(held, arena, alignment) - budget
         if excess <= 0:
             return arena
         arena -= -(-excess // alignment) * alignment
-    return 0
+    return in_one
+
+
+def _arena_in_one_segment(budget: int, held: Sequence[int], alignment: int) -> int:
+    """Of an arena with which everything shares one segment; 0 if none does."""
+    regions = sum(nbytes + -nbytes % alignment for nbytes in held) + RESULTS * alignment
+    return max(0, (min(budget, SEGMENT_BYTES) - regions) // alignment * alignment)
 
 
 def least_total(held: Sequence[int], arena: int, alignment: int) -> int:
