@@ -12,7 +12,7 @@ from typing import NamedTuple
 from singa_lite.memory.check import check
 from singa_lite.memory.planner import plan
 from singa_lite.memory.problem import Plan, PlanError
-from singa_lite.passes.budget import Searches, total_seconds
+from singa_lite.passes.budget import NAMED, Searches, total_seconds
 from singa_lite.passes.carry import Chosen, carried
 from singa_lite.passes.descent import Choice
 from singa_lite.passes.in_place import in_place
@@ -208,10 +208,25 @@ class Lowering:
                 break
             aim = min(aim, placed.plan.floor) - (placed.arena_bytes - limit)
         if search not in self._least:
-            self._least[search] = self._placed(0, search)
+            self._least[search] = self._lowest(search)
         if self._least[search].arena_bytes <= limit:
             return self._least[search]
         raise LimitError(limit, self._least[search])
+
+    def _lowest(self, search: bool) -> Placed:
+        """The plan of the smallest arena found: no limit is kept that is a little lower.
+
+        Floors are compared before the passes behind the search, which lower one program's and not another's.
+        """
+        least = self._placed(0, search)
+        while least.arena_bytes:
+            chosen, limit = self._searches.chosen, int(NAMED * least.arena_bytes)
+            lower = self._placed(limit, search)
+            if lower.arena_bytes > limit:
+                self._searches.chosen = chosen
+                break
+            least = lower
+        return least
 
     def _placed(self, limit: int | None, search: bool) -> Placed:
         """The plan of what the passes make of a limit, whether the arena keeps it or not."""
