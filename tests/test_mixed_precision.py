@@ -20,6 +20,18 @@ X = np.random.default_rng(2).normal(size=(13, 3, 14, 10)).astype(np.float32)
 Y = np.random.default_rng(3).integers(0, 5, 13)
 
 
+def ended(net: FeedForwardNet, chosen: optimizer.Optimizer, **options: Any) -> FeedForwardNet:
+    """The net with its dense layers, compiled, without the warning that there are no kernels of its own."""
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("hidden", 11))
+    net.add(layers.Activation("tanh", "tanh"))
+    net.add(layers.Dense("scores", 5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        net.compile(chosen, **options)
+    return net
+
+
 def built(
     kernels: str = "numpy", lr: float = 0.05, momentum: float = 0.9, dropout: float = 0.25, **options: Any
 ) -> FeedForwardNet:
@@ -36,14 +48,7 @@ def built(
     net.add(layers.MaxPooling2D("pool", 3, 2))
     net.add(layers.Concat("both", 1), src=[net.layers["pool"], net.add(layers.Conv2D("conv3", 4, 1), src="pool")])
     net.add(layers.Dropout("drop", dropout))
-    net.add(layers.Flatten("flat"))
-    net.add(layers.Dense("hidden", 11))
-    net.add(layers.Activation("tanh", "tanh"))
-    net.add(layers.Dense("scores", 5))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        net.compile(optimizer.SGD(lr=lr, momentum=momentum), **options)
-    return net
+    return ended(net, optimizer.SGD(lr=lr, momentum=momentum), **options)
 
 
 def values_of(net: FeedForwardNet) -> dict[str, Tensor]:
@@ -69,14 +74,7 @@ def smooth(kernels: str, **options: Any) -> FeedForwardNet:
     net.add(layers.Activation("softplus", "softplus"))
     net.add(layers.AvgPooling2D("pool", 3, 2))
     net.add(layers.Concat("both", 1), src=[net.layers["pool"], net.add(layers.Conv2D("conv3", 4, 1), src="pool")])
-    net.add(layers.Flatten("flat"))
-    net.add(layers.Dense("hidden", 11))
-    net.add(layers.Activation("tanh", "tanh"))
-    net.add(layers.Dense("scores", 5))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        net.compile(optimizer.SGD(lr=1.0), **options)
-    return net
+    return ended(net, optimizer.SGD(lr=1.0), **options)
 
 
 def gradients_of_a_step(net: FeedForwardNet) -> dict[str, np.ndarray]:

@@ -27,9 +27,9 @@ from singa_lite.passes.carry import Chosen
 from singa_lite.passes.cheapen import held_otherwise, towards
 from singa_lite.passes.descent import Choice, Descent
 from singa_lite.passes.in_place import in_place
-from singa_lite.passes.large import Large
+from singa_lite.passes.large import Large, by_floor, evenly
 from singa_lite.passes.program import Program, floor
-from singa_lite.passes.repeats import ONCE, PER_CHAIN, PER_READER, SEGMENT, Repeater
+from singa_lite.passes.repeats import PER_CHAIN, PER_READER, Repeater
 from singa_lite.passes.time_model import Cost, seconds
 
 #: From one rung of the ladder of limits to the next, and how many rungs below a limit are looked at.
@@ -127,10 +127,6 @@ def _by_time(choice: Choice) -> tuple[float, int]:
     return choice.seconds, choice.floor
 
 
-def _by_floor(choice: Choice) -> tuple[int, float]:
-    return choice.floor, choice.seconds
-
-
 class Search:
     """One program's search, for any limits. What a limit gives does not depend on those that were asked before."""
 
@@ -165,14 +161,14 @@ class Search:
 
     def _is_near_the_least(self, limit: int) -> bool:
         """Whether the least may be cheaper than what is found for a limit: it is sought harder."""
-        return self._descent.at_once == 1 and limit < NEAR * min(self._lowest(), key=_by_floor).floor
+        return self._descent.at_once == 1 and limit < NEAR * min(self._lowest(), key=by_floor).floor
 
     @cached_property
     def least(self) -> Choice:
         """The choice of the lowest floor that small steps reach, or of a cheaper one within it."""
         if self._large is not None:
             return self._large.lowest
-        best = min(self._lowest(), key=_by_floor)
+        best = min(self._lowest(), key=by_floor)
         cheaper = self._solved(best.floor)
         while (lower := self._solved(int(NAMED * best.floor))) is not None:
             best = cheaper = lower
@@ -181,7 +177,7 @@ class Search:
     def _lowest(self) -> Iterator[Choice]:
         """Choices of low floors, each from another start; what they cost is not asked. Each is sought once."""
         candidates = self._repeater.candidates
-        cut = min(self._cuts, key=_by_floor, default=self.free).levels
+        cut = min(self._cuts, key=by_floor, default=self.free).levels
         starts = [{}, *(dict.fromkeys(candidates, level) for level in (PER_READER, PER_CHAIN)), cut]
         for at, start in enumerate(starts):
             if at == len(self._lows):
@@ -275,16 +271,10 @@ class Search:
     def _cuts(self) -> list[Choice]:
         """Even cuts through the program, the cheapest first: all but every so many values are dropped."""
         blocks = sorted(self._repeater.candidates, key=lambda block: self._repeater.writers[block][0])
-        cuts = [dict(self._cut(blocks, every, every)) for every in CUTS if every * every <= 4 * len(blocks)]
-        cuts += [dict(self._cut(blocks, every * every, every)) for every in CUTS if every**4 <= 4 * len(blocks) ** 2]
+        cuts = [dict(evenly(blocks, every, every)) for every in CUTS if every * every <= 4 * len(blocks)]
+        cuts += [dict(evenly(blocks, every * every, every)) for every in CUTS if every**4 <= 4 * len(blocks) ** 2]
         found = []
         for levels in cuts:
             self._descent.begin(levels)
             found.append(self._descent.choice())
         return sorted(found, key=_by_time)
-
-    def _cut(self, blocks: Sequence[int], outer: int, inner: int) -> Iterator[tuple[int, int]]:
-        """Every outer one is kept, every inner one kept from when it is first made again, in two levels."""
-        for at, block in enumerate(blocks):
-            if at % outer:
-                yield block, SEGMENT if at % inner or outer == inner else ONCE

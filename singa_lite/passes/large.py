@@ -59,10 +59,10 @@ class Large:
         while (choice := self._cut_to(aim)) is not None:
             found.append(choice)
             aim = int(aim * LOWER_CUTS)
-        best = min(found or self._even, key=_by_floor)
+        best = min(found or self._even, key=by_floor)
         if best.floor < CUTS_WIN * self._free:
             return best
-        return min(best, self._greedy(int(CUTS_WIN * self._free)), key=_by_floor)
+        return min(best, self._greedy(int(CUTS_WIN * self._free)), key=by_floor)
 
     @cached_property
     def _chain(self) -> Sequence[Stage]:
@@ -105,7 +105,7 @@ class Large:
         blocks = sorted(self._repeater.candidates, key=lambda block: writers[block][0])
         found = []
         for outer, inner in [*((every, every) for every in EVEN), *((every * every, every) for every in EVEN_IN_TWO)]:
-            self._descent.begin(dict(_evenly(blocks, outer, inner)))
+            self._descent.begin(dict(evenly(blocks, outer, inner)))
             found.append(self._descent.choice())
         return found
 
@@ -143,11 +143,12 @@ class Large:
         return False
 
 
-def _by_floor(choice: Choice) -> tuple[int, float]:
+def by_floor(choice: Choice) -> tuple[int, float]:
+    """A key by which the lowest floor comes first."""
     return choice.floor, choice.seconds
 
 
-def _evenly(blocks: Sequence[int], outer: int, inner: int) -> Iterator[tuple[int, int]]:
+def evenly(blocks: Sequence[int], outer: int, inner: int) -> Iterator[tuple[int, int]]:
     """Every outer one is kept, every inner one kept from when it is first made again, in two levels."""
     for at, block in enumerate(blocks):
         if at % outer:
