@@ -31,8 +31,8 @@ def linear_gradient(x: Read, dy: Read, dweight: Write, dbias: Write) -> None:
 
 # Batch normalisation with the activation behind it, "relu" or "relu6": shapes as in `normalization.py`. What the two
 # kernels do one after the other, to the bit, with NaN, infinities and at kinks too. The result before the activation is
-# stored nowhere: going back it is worked out again, from x, which is read anyway. x, y, dy and dx lie alike, as a set
-# may normalise images that lie otherwise by other arithmetic.
+# stored nowhere: going back it is worked out again, from x, which is read anyway, unless the activation's is there.
+# x, y, dy and dx lie alike, as a set may normalise images that lie otherwise by other arithmetic.
 
 
 @kernel(Facts(again="batch_normalize_activation"), y="x")
@@ -64,8 +64,9 @@ def batch_normalize_activation(
 def batch_norm_activation_derivative(
     dy: Read,
     x: Read,
+    y: Read | None,
     gamma: Read,
-    beta: Read,
+    beta: Read | None,
     mean: Read,
     inv_std: Read,
     dx: Write,
@@ -74,4 +75,59 @@ def batch_norm_activation_derivative(
     *,
     activation: str,
 ) -> None:
-    """dx, dgamma and dbeta of `batch_norm_derivative`, given the activation's derivative of dy."""
+    """dx, dgamma and dbeta of `batch_norm_derivative`, given the activation's derivative of dy.
+
+    Its mask is taken from y, the activation's result; where y is None it is worked out again, by beta, else None too.
+    """
+
+
+# Batch normalisation with the sum behind it, and the activation behind that, "relu" or "relu6", or none: "". So ends a
+# block of a residual net. other, y: as x, and lying as it does. To the bit what the kernels do one after the other; of
+# two numbers that are added, minus infinity and no NaN, a set may give NaN for what an activation bounds.
+
+
+@kernel(Facts(again="batch_normalize_add"), y="x other")
+def batch_norm_add(
+    x: Read,
+    gamma: Read,
+    beta: Read,
+    running_mean: Update,
+    running_var: Update,
+    other: Read,
+    y: Write,
+    mean: Write,
+    inv_std: Write,
+    *,
+    momentum: float,
+    epsilon: float,
+    activation: str,
+) -> None:
+    """y = activation(batch_norm + other)."""
+
+
+@kernel(Facts(by_samples=("x", "other", "y")), y="x other")
+def batch_normalize_add(
+    x: Read, gamma: Read, beta: Read, mean: Read, inv_std: Read, other: Read, y: Write, *, activation: str
+) -> None:
+    """y of `batch_norm_add` by the statistics that it kept, to the bit."""
+
+
+@kernel(dx="dy")
+def batch_norm_derivative_add(
+    dy: Read,
+    x: Read,
+    y: Read | None,
+    gamma: Read,
+    mean: Read,
+    inv_std: Read,
+    other: Read,
+    dx: Write,
+    dgamma: Write,
+    dbeta: Write,
+    *,
+    activation: str,
+) -> None:
+    """dx of `batch_norm_derivative` + other, and dgamma and dbeta, to the bit.
+
+    Given the activation's derivative of dy by its result y; of none, "", y is None. other: may have gaps.
+    """

@@ -20,6 +20,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
         activation,
         batch_norm,
         batch_norm_activation,
+        batch_norm_add,
         batch_norm_gradients,
         convolution,
         elementwise,
@@ -29,6 +30,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
         loss,
         pooling,
         reduction,
+        sum_derivative,
         update,
     )
     from singa_lite.kernels.onednn_kernels.any_strides import ANY_STRIDES
@@ -36,15 +38,19 @@ def onednn(fallback: KernelSet) -> KernelSet:
     from singa_lite.kernels.onednn_kernels.routine import collect
 
     load()
-    norms = batch_norm, batch_norm_activation, batch_norm_gradients, layer_norm
-    kernels = collect(activation, *norms, convolution, elementwise, linear, loss, pooling, reduction, update)
+    norms = batch_norm, batch_norm_activation, batch_norm_add, batch_norm_gradients, layer_norm
+    kernels = collect(
+        activation, *norms, convolution, elementwise, linear, loss, pooling, reduction, sum_derivative, update
+    )
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
+    for module in (batch_norm_activation, batch_norm_add, elementwise, sum_derivative):
+        fusions += module.FUSIONS
     return WideningSet(
         "onednn",
         kernels,
         fallback,
         layouts={"image": layouts.CHANNELS_LAST, "filters": layouts.KERNELS_LAST},
-        fusions=fusions + batch_norm_activation.FUSIONS + elementwise.FUSIONS,
+        fusions=fusions,
         strides_matter=kernels.keys(),
         any_strides=ANY_STRIDES,
         one_pass=True,
