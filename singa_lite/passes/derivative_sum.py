@@ -65,6 +65,6 @@ def _other(addition: Instruction, dx: Operand | None) -> Operand | None:
 
 def _one(program: Program, norm: Instruction, addition: Instruction) -> Instruction:
     """The derivative with the sum."""
-    named = norm.by_name | {"other": _other(addition, norm.by_name["dx"]), "y": None, "dx": addition.operands[2]}
+    named = norm.by_name | {"other": _other(addition, norm.by_name["dx"]), "dx": addition.operands[2]}
     operands = tuple(named[name] for name in SIGNATURES[FUSED].tensors)
-    return program.target.call(norm, FUSED, operands, {"activation": ""})
+    return program.target.call(norm, FUSED, operands, {})

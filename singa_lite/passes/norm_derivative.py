@@ -5,7 +5,7 @@
 
 What the activation was given is worked out again from x, by the same arithmetic, so that y need not be kept. That is
 done where nothing else of the backward part reads y. Where a convolution's gradient does, y is there anyway, and takes
-less time as a mask: that is done by `norm_mask.py`.
+less time as a mask.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def masked_within(program: Program) -> Program:
     instructions = program.instructions
     result: list[Instruction | None] = list(instructions)
     for step, norm in enumerate(instructions):
-        first = masking_of(program, uses, step) if norm.kernel == NORM else None
+        first = _masking(program, uses, step) if norm.kernel == NORM else None
         forward = None if first is None else _forward(program, uses, instructions[first])
         if first is not None and forward is not None and _may_join(program, uses, (forward, first, step)):
             result[first] = None
@@ -41,7 +41,7 @@ def masked_within(program: Program) -> Program:
     return program.with_instructions(kept) if len(kept) < len(result) else program
 
 
-def masking_of(program: Program, uses: Uses, step: int) -> int | None:
+def _masking(program: Program, uses: Uses, step: int) -> int | None:
     """The step of the activation's derivative whose result this normalisation's takes, and nothing else does."""
     dz = program.instructions[step].by_name["dy"]
     if dz is None or program.sizes.get(dz.block) != dz.nbytes or len(uses.steps[dz.block]) != 2:
@@ -93,6 +93,6 @@ def _is_behind(program: Program, step: int) -> bool:
 
 def _one(program: Program, forward: Instruction, masking: Instruction, norm: Instruction) -> Instruction:
     """Both derivatives in one."""
-    named = norm.by_name | {"dy": masking.operands[0], "y": None, "beta": forward.by_name["beta"]}
+    named = norm.by_name | {"dy": masking.operands[0], "beta": forward.by_name["beta"]}
     operands = tuple(named[name] for name in SIGNATURES[FUSED].tensors)
     return program.target.call(norm, FUSED, operands, {"activation": forward.settings["activation"]})

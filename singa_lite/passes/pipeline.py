@@ -21,7 +21,6 @@ from singa_lite.passes.in_place import in_place
 from singa_lite.passes.linear_gradient import joined
 from singa_lite.passes.narrow import narrowed
 from singa_lite.passes.norm_derivative import masked_within
-from singa_lite.passes.norm_mask import masked_by_result
 from singa_lite.passes.norm_sum import summed_within
 from singa_lite.passes.offload import offloaded
 from singa_lite.passes.order import in_least_order
@@ -29,7 +28,6 @@ from singa_lite.passes.paid_for import paid_for
 from singa_lite.passes.parallel import in_waves
 from singa_lite.passes.pool_first import pool_first
 from singa_lite.passes.program import Program, floor
-from singa_lite.passes.sum_derivative import masked_at_once
 from singa_lite.passes.tiles import tiled
 
 
@@ -64,9 +62,7 @@ PASSES = (
     Pass("fuse", fused, "an activation is applied within the operation before it", rewrites=True),
     Pass("norm_sum", summed_within, "a sum behind a normalisation is made within its call", rewrites=True),
     Pass("norm_derivative", masked_within, "an activation's mask is made again, not kept", rewrites=True),
-    Pass("sum_derivative", masked_at_once, "a sum of derivatives is masked as it is made", rewrites=True),
     Pass("derivative_sum", added_within, "a sum of derivatives is made where one of them is", rewrites=True),
-    Pass("norm_mask", masked_by_result, "an activation is masked where a normalisation sums", rewrites=True),
     Pass("tiles", tiled, "a large gradient never exists whole", rewrites=True),
     Pass("linear_gradient", joined, "gradients of weight and bias read the derivative once", rewrites=True),
     Pass("dead", without_dead, "nothing is done that nobody uses"),

@@ -28,9 +28,9 @@ OF_GRADIENT, OF_LARGER_GRADIENT = 0.7, 0.4
 PASSES = {"normalization": 4.0, "fused": 4.0, "pooling": 4.0, "reduction": 4.0, "random": 60.0}
 #: The same of a normalisation's derivative, and of what makes its result again, by statistics that are there.
 BY_STATISTICS, AGAIN = 2.0, 1.2
-#: The same of a normalisation with the sum behind it, whose other tensor is read once; and of a derivative that besides
-#: is masked by a result or added to another one.
-SUMMED, BESIDES = 3.0, 1.8
+#: The same of a normalisation with the sum behind it, whose other tensor is read once; and of its
+#: derivative, which is added to another one.
+SUMMED, SUMMED_BACK = 3.0, 1.8
 #: The same of an activation by exponentials, and of one that is bounded above and below.
 EXPONENTIAL, BOUNDED = 20.0, 2.0
 
@@ -114,8 +114,8 @@ def _passes(instruction: Instruction) -> float:
 def _passes_of_derivative(instruction: Instruction) -> float:
     """Of a normalisation."""
     family, named = SIGNATURES[instruction.kernel].family, instruction.by_name
-    if family == "fused" and (named.get("y") or named.get("other")):
-        return BESIDES
+    if "other" in named:
+        return SUMMED_BACK
     return BY_STATISTICS if family == "normalization" else PASSES[family]
 
 

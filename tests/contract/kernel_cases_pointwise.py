@@ -57,18 +57,6 @@ def binary(formula: Formula = same, a_axes: str = "nch", b_axes: str = "nch", **
     return Case(build)
 
 
-def masked_sum(largest: float, **settings: Any) -> Case:
-    """a, b, y, dx: y the result of an activation that is bounded so."""
-
-    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
-        shape = BIG if big else SMALL
-        a, b = normal(rng, shape, dtype), normal(rng, shape, dtype)
-        y = np.clip(5 * normal(rng, shape, dtype), 0, largest).astype(dtype)
-        return [a, b, y, garbage(shape, dtype)], settings
-
-    return Case(build)
-
-
 def long_rows(name: str) -> Case:
     """`softmax` or `softmax_derivative` along rows longer than a GPU's warp keeps: 32 numbers of 4 bytes a lane."""
 
@@ -229,8 +217,6 @@ CASES: dict[str, Case] = {
     "fill": Case(build_fill),
     "add": binary(),
     "add_activation": binary(activation="relu"),
-    "sum_activation_derivative": masked_sum(np.inf, activation="relu"),
-    "sum_activation_derivative:relu6": masked_sum(6, activation="relu6"),
     "add:broadcast": binary(b_axes="c1"),
     "add:outer": binary(a_axes="n11", b_axes="ch"),
     "subtract": binary(),

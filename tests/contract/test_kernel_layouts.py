@@ -26,7 +26,6 @@ ROUNDINGS = {
         1,
     ),
     **dict.fromkeys(("in_top_k", "precision_at_k", "recall_at_k"), 4),
-    "sum_activation_derivative": 8,
     **{name + tail: 8 for tail in ("", "_derivative") for name in ("relu", "relu6", "leaky_relu", "elu", "sigmoid")},
     **{name + tail: 8 for tail in ("", "_derivative") for name in ("tanh", "gelu", "silu", "softplus")},
     **dict.fromkeys(("sgd", "rms_prop", "ada_grad", "adam", "clip_elements", "clip_norm"), 8),

@@ -1,4 +1,4 @@
-"""A normalization with the sum behind it, and a sum of derivatives with its mask: the bits of the kernels apart."""
+"""A normalization with the sum behind it, and its derivative with one: the bits of the kernels apart."""
 
 from __future__ import annotations
 
@@ -22,9 +22,6 @@ def fusing(kernel: str) -> Any:
     rows = [(kernels, a) for kernels in WITHOUT_LIBRARIES for name, a in sorted(kernels.fusions) if name == kernel]
     assert {kernels.name for kernels, _ in rows} >= {"numpy"}
     return pytest.mark.parametrize("kernels, activation", [parameter(k, a, label=a or "sum") for k, a in rows])
-
-
-masking_sets = fusing("batch_norm_derivative")
 
 
 def activated(kernels: KernelSet, activation: str, y: Array) -> Array:
@@ -60,26 +57,6 @@ def test_a_normalization_with_its_sum_gives_the_bits_of_the_kernels(kernels, act
     assert np.isnan(y[:, 0]).all()
 
 
-@fusing("sum_activation_derivative")
-@LAYOUTS
-@pytest.mark.parametrize("shape", [(3, 16, 5, 7), (7, 24, 131, 97), (1, 2, 1, 1)], ids=str)
-@pytest.mark.parametrize("over", ["apart", "a", "b"])
-def test_a_sum_of_derivatives_is_masked_to_the_bits_of_the_kernels(kernels, activation, shape, lay, over):
-    """Infinities and NaN on either side, and where the unit is closed."""
-    a, b = lay(normal(*shape)), lay(normal(*shape, seed=4))
-    y = lay(np.clip(4 * normal(*shape, seed=5) + 2, 0, 6 if activation == "relu6" else np.inf))
-    edges = [np.nan, np.inf, -np.inf, -0.0][: a.shape[0]]
-    for index, edge in enumerate(edges):
-        a[index, 0, 0, 0], b[-1 - index, -1, 0, 0] = edge, edge
-    total = exact(kernels, "add", [a, b, np.empty_like(a)])[2]
-    wanted = exact(kernels, f"{activation}_derivative", [total, y, np.empty_like(a)])[2]
-    given = [np.copy(t, order="K") for t in (a, b)]
-    dx = np.empty_like(a) if over == "apart" else given["ab".index(over)]
-    with np.errstate(invalid="ignore"):
-        run(kernels, "sum_activation_derivative", [*given, y, dx], {"activation": activation})
-    assert_bits([dx], [wanted])
-
-
 def test_a_normalization_with_its_sum_by_hand():
     """Values 1, 3, 5, 7: mean 4, variance 5, so with epsilon 4 they are divided by 3; 1 is beta, and others are added.
 
@@ -93,14 +70,6 @@ def test_a_normalization_with_its_sum_by_hand():
     np.testing.assert_allclose([*mean, *inv_std], [4, 1 / 3])
     run(NUMPY, "batch_normalize_add", [x, one, one, mean, inv_std, other, y], {"activation": ""})
     np.testing.assert_allclose(y.reshape(-1), [-1, 5 / 3, -2 / 3, 5], atol=1e-15)
-
-
-def test_a_sum_of_derivatives_is_masked_by_hand():
-    a, b, y = np.array([1.0, 2, 3, 4]), np.array([10.0, 20, 30, 40]), np.array([0.0, 6, 2, 7])
-    dx = np.empty(4)
-    for activation, wanted in (("relu", [0, 22, 33, 44]), ("relu6", [0, 0, 33, 0])):
-        run(NUMPY, "sum_activation_derivative", [a, b, y, dx], {"activation": activation})
-        np.testing.assert_array_equal(dx, wanted)
 
 
 @pytest.mark.parametrize("lay", [channels_last], ids=["channels last"])
@@ -130,32 +99,6 @@ def test_a_derivative_with_its_sum_gives_the_bits_of_the_two(kernels, shape, lay
     wanted = [exact(kernels, "add", [dx, other, np.empty_like(x)])[2], *gradients]
     target = np.copy(dy, order="K") if form == "over dy" else np.empty_like(x)
     got = [target, empty(c), empty(c)]
-    tensors = [target if form == "over dy" else dy, x, None, *given[1:], other, *got]
-    run(kernels, "batch_norm_derivative_add", tensors, {"activation": ""})
-    assert_bits(got, wanted)
-
-
-@masking_sets
-@LAYOUTS
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("over", [False, True], ids=["apart", "over dy"])
-@pytest.mark.parametrize("name", ["batch_norm_activation_derivative", "batch_norm_derivative_add"])
-def test_a_derivative_masked_by_a_result_gives_the_bits_of_the_kernels(kernels, activation, shape, lay, over, name):
-    """With a sum behind it and without."""
-    x, dy, (gamma, *_) = around_kinks(shape, lay)
-    dy[-1, -1, 0, 0] = np.inf
-    y = lay(np.clip(4 * normal(*shape, seed=5) + 2, 0, 6 if activation == "relu6" else np.inf))
-    c, (mean, inv_std) = shape[1], vectors(shape[1], 2)
-    masked = exact(kernels, f"{activation}_derivative", [dy, y, np.empty_like(dy)])[2]
-    given = [x, gamma, mean, inv_std, np.empty_like(x), empty(c), empty(c)]
-    wanted = exact(kernels, "batch_norm_derivative", [masked, *given])[5:]
-    middle: list[Array | None] = [None, mean, inv_std]
-    if name == "batch_norm_derivative_add":
-        other = lay(normal(*shape, seed=6))
-        wanted[0] = exact(kernels, "add", [wanted[0], other, np.empty_like(x)])[2]
-        middle = [mean, inv_std, other]
-    target = np.copy(dy, order="K") if over else np.empty_like(x)
-    got = [target, empty(c), empty(c)]
-    with np.errstate(invalid="ignore"):
-        run(kernels, name, [target if over else dy, x, y, gamma, *middle, *got], {"activation": activation})
+    tensors = [target if form == "over dy" else dy, *given, other, *got]
+    run(kernels, "batch_norm_derivative_add", tensors, {})
     assert_bits(got, wanted)

@@ -184,7 +184,7 @@ def at_once(
         tensors = [again, gamma, beta, mean, inv_std, again]
         run(kernels, "batch_normalize_activation", tensors, {"activation": activation})
         dx, dgamma, dbeta = np.copy(dy, order="K"), empty(c), empty(c)
-        tensors = [dx, x, None, gamma, beta, mean, inv_std, dx, dgamma, dbeta]
+        tensors = [dx, x, gamma, beta, mean, inv_std, dx, dgamma, dbeta]
         run(kernels, "batch_norm_activation_derivative", tensors, {"activation": activation})
     return results, [again], [dx, dgamma, dbeta]
 
@@ -246,7 +246,7 @@ def test_normalization_with_its_activation_by_hand():
     np.testing.assert_allclose(y.reshape(-1), [0, 2 / 3, 4 / 3, 2], atol=1e-15)
     np.testing.assert_allclose([*statistics[0], *statistics[1], *mean, *inv_std], [2, 10 / 3, 4, 1 / 3])
     dy, dx, dgamma, dbeta = np.array([1.0, 2, 3, 4]).reshape(4, 1), np.empty_like(x), np.empty(1), np.empty(1)
-    tensors = [dy, x, None, one, 0.9 * one, mean, inv_std, dx, dgamma, dbeta]  # 1 - 0.9 is clearly below 0
+    tensors = [dy, x, one, 0.9 * one, mean, inv_std, dx, dgamma, dbeta]  # 1 - 0.9 is clearly below 0
     run(NUMPY, "batch_norm_activation_derivative", tensors, {"activation": "relu"})
     np.testing.assert_allclose([*dgamma, *dbeta], [13 / 3, 9])
     xhat, masked = np.array([-1, -1 / 3, 1 / 3, 1]), np.array([0.0, 2, 3, 4])

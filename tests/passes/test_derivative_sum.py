@@ -37,7 +37,7 @@ def test_a_sum_goes_into_the_derivative_at_its_step(turned, other):
     calls = back(), update(DGAMMA, GAMMA), add(*((other, DX) if turned else (DX, other)), TOTAL), END
     one, *others = after(*calls).instructions
     assert one.kernel == "batch_norm_derivative_add"
-    assert one.operands == (DY, X, None, GAMMA, MEAN, INV_STD, other, TOTAL, DGAMMA, DBETA)
+    assert one.operands == (DY, X, GAMMA, MEAN, INV_STD, other, TOTAL, DGAMMA, DBETA)
     assert one.scratch_bytes == NUMPY.scratch_bytes(one.kernel, one.operands, one.settings)
     assert [i.kernel for i in others] == ["add_scaled", "copy"]
     assert_same(program(*calls, held=HELD), after(*calls))

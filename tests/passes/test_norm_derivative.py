@@ -60,7 +60,7 @@ def test_both_directions_become_one_call_each(activation):
     assert [forward.kernel, backward.kernel] == BOTH
     settings = {"momentum": 0.1, "epsilon": 1e-3, "activation": activation}
     assert (forward.by_name["y"], dict(forward.settings)) == (Y, settings)
-    assert backward.operands == (DY, X, None, GAMMA, BETA, MEAN, INV_STD, DX, DGAMMA, DBETA)
+    assert backward.operands == (DY, X, GAMMA, BETA, MEAN, INV_STD, DX, DGAMMA, DBETA)
     assert backward.settings == {"activation": activation}
     for one in made.instructions:
         assert one.scratch_bytes == NUMPY.scratch_bytes(one.kernel, one.operands, one.settings)

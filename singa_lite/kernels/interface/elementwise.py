@@ -32,14 +32,6 @@ def add_activation(a: Read, b: Read, y: Write, *, activation: str) -> None:
     """
 
 
-@kernel(Facts(by_samples=("a", "b", "y", "dx")), dx="a b")
-def sum_activation_derivative(a: Read, b: Read, y: Read, dx: Write, *, activation: str) -> None:
-    """dx = the derivative of an activation whose result was y, "relu" or "relu6", where dy is a + b. Equal shapes.
-
-    What `passes/sum_derivative.py` puts in the place of the two, to the bit.
-    """
-
-
 @kernel(OF_TWO, y="a b")
 def subtract(a: Read, b: Read, y: Write) -> None:
     """y = a - b. a, b: broadcast to the shape of y."""

@@ -31,8 +31,8 @@ def linear_gradient(x: Read, dy: Read, dweight: Write, dbias: Write) -> None:
 
 # Batch normalisation with the activation behind it, "relu" or "relu6": shapes as in `normalization.py`. What the two
 # kernels do one after the other, to the bit, with NaN, infinities and at kinks too. The result before the activation is
-# stored nowhere: going back it is worked out again, from x, which is read anyway, unless the activation's is there.
-# x, y, dy and dx lie alike, as a set may normalise images that lie otherwise by other arithmetic.
+# stored nowhere: going back it is worked out again, from x, which is read anyway. x, y, dy and dx lie alike, as a set
+# may normalise images that lie otherwise by other arithmetic.
 
 
 @kernel(Facts(again="batch_normalize_activation"), y="x")
@@ -64,9 +64,8 @@ def batch_normalize_activation(
 def batch_norm_activation_derivative(
     dy: Read,
     x: Read,
-    y: Read | None,
     gamma: Read,
-    beta: Read | None,
+    beta: Read,
     mean: Read,
     inv_std: Read,
     dx: Write,
@@ -75,10 +74,7 @@ def batch_norm_activation_derivative(
     *,
     activation: str,
 ) -> None:
-    """dx, dgamma and dbeta of `batch_norm_derivative`, given the activation's derivative of dy.
-
-    Its mask is taken from y, the activation's result; where y is None it is worked out again, by beta, else None too.
-    """
+    """dx, dgamma and dbeta of `batch_norm_derivative`, given the activation's derivative of dy."""
 
 
 # Batch normalisation with the sum behind it, and the activation behind that, "relu" or "relu6", or none: "". So ends a
@@ -116,7 +112,6 @@ def batch_normalize_add(
 def batch_norm_derivative_add(
     dy: Read,
     x: Read,
-    y: Read | None,
     gamma: Read,
     mean: Read,
     inv_std: Read,
@@ -124,10 +119,5 @@ def batch_norm_derivative_add(
     dx: Write,
     dgamma: Write,
     dbeta: Write,
-    *,
-    activation: str,
 ) -> None:
-    """dx of `batch_norm_derivative` + other, and dgamma and dbeta, to the bit.
-
-    Given the activation's derivative of dy by its result y; of none, "", y is None. other: may have gaps.
-    """
+    """dx of `batch_norm_derivative` + other, and dgamma and dbeta, to the bit. other: may have gaps."""

@@ -41,5 +41,5 @@ NUMPY = WideningSet(
         ),
         RULES,
     ),
-    fusions=batch_norm_activation.FUSIONS + batch_norm_add.FUSIONS + fused.FUSIONS,
+    fusions=batch_norm_activation.FUSIONS + batch_norm_add.FUSIONS,
 )

@@ -14,10 +14,9 @@ from singa_lite.kernels.numpy_kernels.pieces import pieces
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, RULES, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.standardize import standardize
 
-#: What may stand behind a normalization, its result within one pass.
 #: What may stand behind a normalization, applied in place.
 ACTIVATIONS: dict[str, Callable[[Array, Array], None]] = {"relu": relu, "relu6": relu6}
-DERIVATIVES: dict[str, Callable[..., None]] = {"relu": relu_derivative, "relu6": relu6_derivative}
+_DERIVATIVES: dict[str, Callable[..., None]] = {"relu": relu_derivative, "relu6": relu6_derivative}
 
 #: What is done in one go.
 FUSIONS = [(kernel, activation) for kernel in ("batch_norm", "batch_norm_derivative") for activation in ACTIVATIONS]
@@ -62,9 +61,9 @@ def batch_normalize_activation(
     ACTIVATIONS[activation](y, y)
 
 
-def _derivative_bytes(dy: Shaped, x: Shaped, y: Shaped | None, *others: Shaped | None, activation: str) -> int:
-    mask = RULES[DERIVATIVES[activation]](dy, x, x)
-    return max(mask + bytes_for(*_derivative_buffers(x)) * (y is None), RULES[batch_norm_derivative](dy))
+def _derivative_bytes(dy: Shaped, x: Shaped, gamma: Shaped, beta: Shaped, *others: Shaped, activation: str) -> int:
+    mask = bytes_for(*_derivative_buffers(x)) + RULES[_DERIVATIVES[activation]](dy, x, x)
+    return max(mask, RULES[batch_norm_derivative](dy, x, gamma, *others))
 
 
 def _derivative_buffers(x: Shaped) -> list[BufferSpec]:
@@ -75,9 +74,8 @@ def _derivative_buffers(x: Shaped) -> list[BufferSpec]:
 def batch_norm_activation_derivative(
     dy: Array,
     x: Array,
-    y: Array | None,
     gamma: Array,
-    beta: Array | None,
+    beta: Array,
     mean: Array,
     inv_std: Array,
     dx: Array,
@@ -88,21 +86,12 @@ def batch_norm_activation_derivative(
     scratch: Bytes,
 ) -> None:
     """The activation's derivative goes into dx, piece by piece, then that of the normalization over it."""
-    if y is not None:
-        DERIVATIVES[activation](dy, y, dx, scratch=scratch)
-    elif beta is not None:
-        _mask_again(dy, x, [gamma, beta, mean, inv_std], dx, activation, scratch)
-    batch_norm_derivative(dx, x, gamma, mean, inv_std, dx, dgamma, dbeta, scratch=scratch)
-
-
-def _mask_again(dy: Array, x: Array, vectors: list[Array], dx: Array, activation: str, scratch: Bytes) -> None:
-    """dx = the activation's derivative of dy by its result, which is worked out from x."""
-    gamma, beta, mean, inv_std = vectors
     sizes = _derivative_buffers(x)
     buffer, scale = carve(scratch, *sizes)
     np.multiply(gamma, inv_std, out=scale)
-    shapes = (v.reshape(1, v.size, *(1,) * (x.ndim - 2)) for v in (mean, scale, beta))
-    for piece, derivative, target, centre, factor, shift in pieces(x, dy, dx, *shapes):
+    vectors = (v.reshape(1, v.size, *(1,) * (x.ndim - 2)) for v in (mean, scale, beta))
+    for piece, derivative, target, centre, factor, shift in pieces(x, dy, dx, *vectors):
         y = shaped(buffer, piece.shape)
         standardize(piece, centre, [factor], shift, y)
-        DERIVATIVES[activation](derivative, y, target, scratch=scratch[bytes_for(*sizes) :])
+        _DERIVATIVES[activation](derivative, y, target, scratch=scratch[bytes_for(*sizes) :])
+    batch_norm_derivative(dx, x, gamma, mean, inv_std, dx, dgamma, dbeta, scratch=scratch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from singa_lite.array_types import Array
-from singa_lite.kernels.numpy_kernels.batch_norm_activation import ACTIVATIONS, DERIVATIVES
+from singa_lite.kernels.numpy_kernels.batch_norm_activation import ACTIVATIONS
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.normalization import batch_norm_derivative, batch_statistics
 from singa_lite.kernels.numpy_kernels.pieces import pieces
@@ -13,8 +13,7 @@ from singa_lite.kernels.numpy_kernels.scratch import BLOCK, RULES, BufferSpec, B
 from singa_lite.kernels.numpy_kernels.standardize import standardize
 
 #: What is done in one go.
-FUSIONS = [("batch_norm_add", activation) for activation in ("", *ACTIVATIONS)]
-FUSIONS += [("batch_norm_derivative_add", activation) for activation in ("", *DERIVATIVES)]
+FUSIONS = [*(("batch_norm_add", activation) for activation in ("", *ACTIVATIONS)), ("batch_norm_derivative_add", "")]
 
 
 def _buffers(x: Shaped) -> list[BufferSpec]:
@@ -84,16 +83,10 @@ def _added(
             ACTIVATIONS[activation](target, target)
 
 
-def _derivative_bytes(dy: Shaped, x: Shaped, *others: Shaped | None, activation: str) -> int:
-    mask = RULES[DERIVATIVES[activation]](dy, x, x) if activation else 0
-    return max(mask, RULES[batch_norm_derivative](dy))
-
-
-@scratch(_derivative_bytes)
+@scratch(lambda dy, *_: RULES[batch_norm_derivative](dy))
 def batch_norm_derivative_add(
     dy: Array,
     x: Array,
-    y: Array | None,
     gamma: Array,
     mean: Array,
     inv_std: Array,
@@ -102,12 +95,8 @@ def batch_norm_derivative_add(
     dgamma: Array,
     dbeta: Array,
     *,
-    activation: str,
     scratch: Bytes,
 ) -> None:
-    """The mask, the derivative and the sum, all in dx."""
-    if activation:
-        DERIVATIVES[activation](dy, y, dx, scratch=scratch)
-    masked = dx if activation else dy
-    batch_norm_derivative(masked, x, gamma, mean, inv_std, dx, dgamma, dbeta, scratch=scratch)
+    """The derivative, then the sum in place."""
+    batch_norm_derivative(dy, x, gamma, mean, inv_std, dx, dgamma, dbeta, scratch=scratch)
     np.add(dx, other, out=dx)

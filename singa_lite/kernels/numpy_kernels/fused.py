@@ -8,15 +8,8 @@ from singa_lite.kernels.numpy_kernels import activation as activations
 from singa_lite.kernels.numpy_kernels.convolution import conv2d
 from singa_lite.kernels.numpy_kernels.elementwise import add
 from singa_lite.kernels.numpy_kernels.linear import linear, matmul
-from singa_lite.kernels.numpy_kernels.pieces import pieces
 from singa_lite.kernels.numpy_kernels.reduction import bias_gradient
 from singa_lite.kernels.numpy_kernels.scratch import RULES, Bytes, Shaped, scratch
-
-#: Derivatives by the result of the activation.
-_DERIVATIVES = {"relu": activations.relu_derivative, "relu6": activations.relu6_derivative}
-
-#: What is done in one go.
-FUSIONS = [("sum_activation_derivative", activation) for activation in _DERIVATIVES]
 
 
 def _activated(y: Array, activation: str, memory: Bytes) -> None:
@@ -47,14 +40,6 @@ def add_activation(a: Array, b: Array, y: Array, *, activation: str, scratch: By
     """y = activation(a + b), the activation in place."""
     add(a, b, y)
     _activated(y, activation, scratch)
-
-
-@scratch(lambda a, b, y, dx, *, activation: RULES[_DERIVATIVES[activation]](a, y, dx))
-def sum_activation_derivative(a: Array, b: Array, y: Array, dx: Array, *, activation: str, scratch: Bytes) -> None:
-    """Piece by piece the sum goes into dx, and is masked there."""
-    for one, other, result, target in pieces(a, b, y, dx):
-        add(one, other, target)
-        _DERIVATIVES[activation](target, result, target, scratch=scratch)
 
 
 @scratch(_conv2d_bytes)

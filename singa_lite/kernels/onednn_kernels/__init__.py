@@ -30,7 +30,6 @@ def onednn(fallback: KernelSet) -> KernelSet:
         loss,
         pooling,
         reduction,
-        sum_derivative,
         update,
     )
     from singa_lite.kernels.onednn_kernels.any_strides import ANY_STRIDES
@@ -39,11 +38,9 @@ def onednn(fallback: KernelSet) -> KernelSet:
 
     load()
     norms = batch_norm, batch_norm_activation, batch_norm_add, batch_norm_gradients, layer_norm
-    kernels = collect(
-        activation, *norms, convolution, elementwise, linear, loss, pooling, reduction, sum_derivative, update
-    )
+    kernels = collect(activation, *norms, convolution, elementwise, linear, loss, pooling, reduction, update)
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
-    for module in (batch_norm_activation, batch_norm_add, elementwise, sum_derivative):
+    for module in (batch_norm_activation, batch_norm_add, elementwise):
         fusions += module.FUSIONS
     return WideningSet(
         "onednn",

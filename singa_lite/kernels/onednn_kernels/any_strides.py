@@ -16,7 +16,6 @@ _ACTIVATIONS = ["relu", "relu6", "leaky_relu", "elu", "sigmoid", "tanh", "gelu",
 _BY_INPUT = "gelu", "silu"
 
 _ELEMENTS = {
-    "sum_activation_derivative": "a b y dx",
     **dict.fromkeys((*_ACTIVATIONS, "scale", "exp", "power"), "x y"),
     **{f"{name}_derivative": f"dy {'x' if name in _BY_INPUT else 'y'} dx" for name in _ACTIVATIONS},
 }
@@ -24,9 +23,9 @@ _IMAGES = {
     **dict.fromkeys(("batch_norm", "batch_normalize", "batch_norm_inference", "max_pool2d", "avg_pool2d"), "x y"),
     **dict.fromkeys(("batch_norm_activation", "batch_normalize_activation"), "x y"),
     **dict.fromkeys(("batch_norm_add", "batch_normalize_add"), "x other y"),
-    "batch_norm_activation_derivative": "dy x y dx",
+    "batch_norm_activation_derivative": "dy x dx",
     "batch_norm_derivative": "dy x dx",
-    "batch_norm_derivative_add": "dy x y other dx",
+    "batch_norm_derivative_add": "dy x other dx",
     "batch_norm_gradient": "dy x",
     **dict.fromkeys(("max_pool2d_derivative", "avg_pool2d_derivative"), "dy dx"),
     **dict.fromkeys(("conv2d", "conv2d_activation"), "y"),

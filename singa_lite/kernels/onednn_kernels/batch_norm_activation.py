@@ -4,8 +4,7 @@
     backward:   piece of x -> normalised, in the caches -> mask -> masked piece of dy -> dx, and its sums
                 x, masked dy, sums -> dx
 
-The mask is that of the forward direction, as pieces are normalised by the same arithmetic. So y is not read, unless it
-is there anyway: then its pieces are the mask.
+The mask is that of the forward direction, as pieces are normalised by the same arithmetic. So y is not read.
 """
 
 from __future__ import annotations
@@ -137,10 +136,10 @@ def _at_once(normalized: Normalized, source: Activations, target: BufferView, la
         forward = f.FORWARD_TRAINING, a.CLIP, line, line, 0.0, largest
         return work.make("eltwise_forward", *forward)
 
-    bounds = by_pixels(columns, bounded)
+    bounds = _by_pixels(columns, bounded)
 
     step = min(columns.pixels, max(1, _PIECE // columns.channels))
-    piece = cached_piece(columns, step)
+    piece = _cached_piece(columns, step)
 
     def add(span: Span) -> None:
         rectified = columns.part(piece, Span(0, span.length))
@@ -151,7 +150,7 @@ def _at_once(normalized: Normalized, source: Activations, target: BufferView, la
     work.repeat([Span(start, min(step, columns.pixels - start)) for start in starts], add)
 
 
-def cached_piece(columns: Columns, pixels: int) -> BufferView:
+def _cached_piece(columns: Columns, pixels: int) -> BufferView:
     """A temporary of so many pixels, which stays in the caches when the library writes it.
 
     To what lies at a multiple of its vectors' length it writes past the caches: this one does not.
@@ -160,7 +159,7 @@ def cached_piece(columns: Columns, pixels: int) -> BufferView:
     return columns.work.temporary((size + _ASIDE,), "float32").part(_ASIDE, size, "float32")
 
 
-def by_pixels(columns: Columns, make: Callable[[MemoryDesc], Primitive]) -> Callable[[int], Primitive]:
+def _by_pixels(columns: Columns, make: Callable[[MemoryDesc], Primitive]) -> Callable[[int], Primitive]:
     """What gives the primitive for so many pixels taken as a line of elements; each is made once."""
     made: dict[int, Primitive] = {}
 
@@ -175,9 +174,8 @@ def by_pixels(columns: Columns, make: Callable[[MemoryDesc], Primitive]) -> Call
 def batch_norm_activation_derivative(
     dy: TensorSpec,
     x: TensorSpec,
-    y: TensorSpec | None,
     gamma: TensorSpec,
-    beta: TensorSpec | None,
+    beta: TensorSpec,
     mean: TensorSpec,
     inv_std: TensorSpec,
     dx: TensorSpec,
@@ -187,94 +185,50 @@ def batch_norm_activation_derivative(
     activation: str,
 ) -> Routine | None:
     """The sums of masked dy, which goes into dx, then dx from them as without an activation."""
-    known = (gamma, mean, inv_std), (dgamma, dbeta)
-    return masked_derivative(dy, x, beta if y is None else y, *known, None, dx, activation)
-
-
-def masked_derivative(
-    dy: TensorSpec,
-    x: TensorSpec,
-    mask_by: TensorSpec | None,
-    vectors: tuple[TensorSpec, TensorSpec, TensorSpec],
-    gradients: tuple[TensorSpec, TensorSpec],
-    other: TensorSpec | None,
-    dx: TensorSpec,
-    activation: str,
-) -> Routine | None:
-    """dx, and what is added to it, if anything. vectors: gamma, mean, inv_std; gradients: dgamma, dbeta.
-
-    mask_by: the activation's result, or beta, by which it is worked out again.
-    """
-    if mask_by is None or activation not in _DERIVATIVES:
+    if not fit((dy, x, dx), gamma, beta, mean, inv_std, dgamma, dbeta):
         return None
-    gamma, mean, inv_std = vectors
-    is_vector = mask_by.ndim == 1
-    tensors = [dy, x, dx, *([] if is_vector else [mask_by]), *([] if other is None else [other])]
-    if not fit(tuple(tensors), *vectors, *gradients, *([mask_by] if is_vector else [])):
-        return None
-    images = Images(*tensors)
+    images = Images(dy, x, dx)
     sums = ChannelSums(columns_of(images, x))
     source, derivative = images.source(x), images.source(dy)
-    summand = None if other is None else images.source(other)
-    if is_vector:
-        normalized = Normalized(sums.columns, mean, add_scale(images, gamma, inv_std), mask_by)
-        result = _worked_out(sums, normalized, source)
-    else:
-        result = _as_it_is(sums, images.source(mask_by))
+    normalized = Normalized(sums.columns, mean, add_scale(images, gamma, inv_std), beta)
     with images.written(dx) as target:
-        mask = _mask(sums, result, derivative, target, activation)
-        add_gradients(sums, source, target, mean, inv_std, *gradients, mask)
-        propagate(sums, source, target, target, vectors, summand)
+        mask = _mask(sums, normalized, source, derivative, target, activation)
+        add_gradients(sums, source, target, mean, inv_std, dgamma, dbeta, mask)
+        propagate(sums, source, target, target, (gamma, mean, inv_std))
     return images
-
-
-def _step(sums: ChannelSums) -> int:
-    """Pixels that are masked at a time; in C order images stay whole."""
-    return min(sums.longest, max(1, _MASKED // sums.columns.channels)) if sums.columns.lie_last else sums.longest
-
-
-def _worked_out(sums: ChannelSums, normalized: Normalized, source: Activations) -> Callable[[Span], BufferView]:
-    """What gives the activation's result for a span, as good as: the source is normalised into a piece."""
-    columns = sums.columns
-    piece = cached_piece(columns, _step(sums))
-
-    def give(span: Span) -> BufferView:
-        y = columns.part(piece, Span(0, span.length))
-        normalized.add(span.length, columns.part(*columns.near(source, span)), y)
-        return y
-
-    return give
-
-
-def _as_it_is(sums: ChannelSums, result: Activations) -> Callable[[Span], BufferView]:
-    """What gives the activation's result for a span where it is there."""
-    return lambda span: sums.columns.part(*sums.columns.near(result, span))
 
 
 def _mask(
     sums: ChannelSums,
-    result: Callable[[Span], BufferView],
+    normalized: Normalized,
+    source: Activations,
     derivative: Activations,
     target: BufferView,
     activation: str,
 ) -> Callable[[Span], None]:
-    """What adds steps for a span: by the activation's result its derivative goes into the target."""
-    columns, work, step = sums.columns, sums.work, _step(sums)
+    """What adds steps for a span: the source is normalised, and the activation's derivative goes into the target."""
+    columns, work = sums.columns, sums.work
+    step = sums.longest
+    if columns.lie_last:  # in C order images stay whole
+        step = min(step, max(1, _MASKED // columns.channels))
+    piece = _cached_piece(columns, step)
     algorithm, alpha, beta = _DERIVATIVES[activation]
 
     def masked(line: MemoryDesc) -> Primitive:
         forward = work.make("eltwise_forward", f.FORWARD_TRAINING, algorithm, line, line, alpha, beta)
         return work.make("eltwise_backward", algorithm, line, line, line, alpha, beta, forward=forward)
 
-    masks = by_pixels(columns, masked)
+    masks = _by_pixels(columns, masked)
 
     def add(span: Span) -> None:
         for start in range(span.start, span.start + span.length, step):
             add_some(Span(start, min(step, span.start + span.length - start)))
 
     def add_some(span: Span) -> None:
+        y = columns.part(piece, Span(0, span.length))
+        normalized.add(span.length, columns.part(*columns.near(source, span)), y)
         operands = {
-            f.DST: result(span),
+            f.DST: y,
             f.DIFF_DST: columns.part(*columns.near(derivative, span)),
             f.DIFF_SRC: columns.part(target, span),
         }
