@@ -35,10 +35,10 @@ def batch_norm_derivative(
     dbeta: TensorSpec,
 ) -> Routine | None:
     """The sums, then dx = scale * (dy + offset + slope * (x - mean)), one primitive with a row of post-ops."""
-    return plain_derivative(dy, x, (gamma, mean, inv_std), (dgamma, dbeta), None, dx)
+    return derivative(dy, x, (gamma, mean, inv_std), (dgamma, dbeta), None, dx)
 
 
-def plain_derivative(
+def derivative(
     dy: TensorSpec,
     x: TensorSpec,
     vectors: tuple[TensorSpec, TensorSpec, TensorSpec],
@@ -52,11 +52,11 @@ def plain_derivative(
         return None
     images = Images(*tensors)
     sums = ChannelSums(columns_of(images, x))
-    source, derivative = images.source(x), images.source(dy)
+    source, slope = images.source(x), images.source(dy)
     summand = None if other is None else images.source(other)
-    add_gradients(sums, source, derivative, *vectors[1:], *gradients)
+    add_gradients(sums, source, slope, *vectors[1:], *gradients)
     with images.sink(dx) as target:
-        propagate(sums, source, derivative, target, vectors, summand)
+        propagate(sums, source, slope, target, vectors, summand)
     return images
 
 
