@@ -11,14 +11,14 @@ from __future__ import annotations
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
-from singa_lite.passes.replaced import replaced
+from singa_lite.passes.replaced import Join, replaced
 from singa_lite.passes.uses import Uses
 
 NORM, FUSED = "batch_norm_derivative", "batch_norm_derivative_add"
 
 
 def added_within(program: Program) -> Program:
-    """Replace each such pair, at the step of the first, if the kernel set does both and the floor does not rise.
+    """Replace each such pair, at the step of the first, if the kernel set does both, unless the floor rises.
 
     The normalisation's result must be a whole intermediate block that nothing but the sum reads, and the sum's one that
     is new there. The other derivative may have gaps, as a piece of a larger one has.
@@ -26,13 +26,12 @@ def added_within(program: Program) -> Program:
     if (FUSED, "") not in program.target.fusions:
         return program
     uses = Uses(program.instructions)
-    result: list[Instruction | None] = list(program.instructions)
+    joins = []
     for step, norm in enumerate(program.instructions):
         later = _sum(program, uses, step) if norm.kernel == NORM else None
         if later is not None:
-            result[step] = _one(program, norm, program.instructions[later])
-            result[later] = None
-    return replaced(program, result)
+            joins.append(Join(step, later, _one(program, norm, program.instructions[later])))
+    return replaced(program, joins)
 
 
 def _sum(program: Program, uses: Uses, step: int) -> int | None:

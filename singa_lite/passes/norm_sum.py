@@ -11,7 +11,7 @@ from __future__ import annotations
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
-from singa_lite.passes.replaced import replaced
+from singa_lite.passes.replaced import Join, replaced
 from singa_lite.passes.uses import Uses
 
 NORM, FUSED = "batch_norm", "batch_norm_add"
@@ -19,20 +19,19 @@ SUMS = "add", "add_activation"
 
 
 def summed_within(program: Program) -> Program:
-    """Replace each such pair, at the step of the sum, if the kernel set does both in one and the floor does not rise.
+    """Replace each such pair, at the step of the sum, if the kernel set does both in one, unless the floor rises.
 
     The normalisation's result must be a whole intermediate block that nothing but the sum reads.
     """
     if not any(kernel == FUSED for kernel, _ in program.target.fusions):
         return program
     uses = Uses(program.instructions)
-    result: list[Instruction | None] = list(program.instructions)
+    joins = []
     for step, addition in enumerate(program.instructions):
         norm = _norm(program, uses, step) if addition.kernel in SUMS else None
         if norm is not None:
-            result[step] = _one(program, program.instructions[norm], addition)
-            result[norm] = None
-    return replaced(program, result)
+            joins.append(Join(step, norm, _one(program, program.instructions[norm], addition)))
+    return replaced(program, joins)
 
 
 def _norm(program: Program, uses: Uses, step: int) -> int | None:

@@ -1,22 +1,42 @@
-"""What a pass that joins instructions gives back: the program with the joined ones, where its floor is no higher."""
+"""Joined instructions in the place of two, as many as do not raise the floor."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from singa_lite.operation import Instruction
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.program import Program, floor
 
 
-def replaced(program: Program, instructions: Sequence[Instruction | None]) -> Program:
-    """The program with these in the place of its own, None for those that are within others now.
+class Join(NamedTuple):
+    """One instruction in the place of that at step `at`, which does what that at step `gone` did as well."""
 
-    The program itself where none is, or where the floor would rise: the scratch of a joined call may be wanted where
-    more lives than at either of the two.
+    at: int
+    gone: int
+    made: Instruction
+
+
+def replaced(program: Program, joins: Sequence[Join]) -> Program:
+    """The program with all joins that leave its floor where it was: halves of those that together would raise it.
+
+    The scratch of a joined call may be wanted where more lives than at either of the two.
     """
-    kept = [instruction for instruction in instructions if instruction is not None]
-    if len(kept) == len(program.instructions):
+    if not joins:
         return program
-    made = program.with_instructions(kept)
-    return made if floor(in_place(made)) <= floor(in_place(program)) else program
+    level, kept, groups = floor(in_place(program)), list[Join](), [list(joins)]
+    while groups:
+        group = groups.pop()
+        if floor(in_place(_with(program, [*kept, *group]))) <= level:
+            kept += group
+        elif len(group) > 1:
+            middle = len(group) // 2
+            groups += [group[middle:], group[:middle]]
+    return _with(program, kept) if kept else program
+
+
+def _with(program: Program, joins: Sequence[Join]) -> Program:
+    made = {join.at: join.made for join in joins}
+    gone = {join.gone for join in joins}
+    return program.with_instructions([made.get(s, i) for s, i in enumerate(program.instructions) if s not in gone])
