@@ -13,8 +13,9 @@ from cuda_devices import KINDS, new_device
 from nets import state_of
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer, tensor
 from singa_lite.device import Device
-from singa_lite.device.host_fallback import HostFallback
+from singa_lite.device.host_fallback import HostFallback, by_way_of_host
 from singa_lite.kernels.kernel_set import specs_of
+from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.memory_plan import MemoryPlan
 
 RNG = np.random.default_rng(21)
@@ -137,3 +138,14 @@ def test_a_net_moves_where_its_precision_is_had(cuda, precision):
             warnings.simplefilter("ignore")
             net.to_device(device.new_cpu())
     assert trained(net, 1) < first
+
+
+def test_what_is_done_on_the_host_mixes_dtypes_too(cuda, precision):
+    """Calls that the set has no kernel for; a small one, whose values 16 bits hold."""
+    half = np.dtype(skips.library("ml_dtypes").bfloat16 if precision == "bfloat16" else precision)
+    x, weight = np.arange(6.0).reshape(2, 3).astype(half), np.arange(12.0).reshape(3, 4).astype(np.float32)
+    tensors = [tensor.from_numpy(array, cuda) for array in (x, weight, np.zeros((2, 4), half))]
+    arrays = tuple(cuda.array(one) for one in tensors)
+    reference = by_way_of_host(NUMPY, cuda.runtime)
+    reference.prepare("linear", (*arrays[:2], None, arrays[2]), None, {})()
+    assert tensor.to_numpy(tensors[2]).tolist() == (x.astype(np.float32) @ weight).astype(half).tolist()
