@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+
 from nets.resnet import resnet8_32
 from nets.small import digits_cnn
-
 from singa_lite import FeedForwardNet, device, optimizer, tensor
 
 Array = np.ndarray[Any, Any]
@@ -43,7 +43,8 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--no-peer", action="store_true", help="without PyTorch")
     given = parser.parse_args()
-    return int(not all([tables[name](given.seeds, not given.no_peer) for name in given.tables or tables]))
+    results = [tables[name](given.seeds, not given.no_peer) for name in given.tables or tables]
+    return int(not all(results))
 
 
 # ---- data
@@ -190,7 +191,9 @@ def gradients(seeds: int, peer: bool) -> bool:
             for layer, gradient in wide.items():
                 off = np.linalg.norm(narrow[layer] - gradient) / max(float(np.linalg.norm(gradient)), 1e-12)
                 rows.setdefault(layer, []).append(100 * float(off))
-        print(f"\n{name}, gradients of the first step: off by per cent of their norm, ours{', PyTorch' if peer else ''}")
+        print(
+            f"\n{name}, gradients of the first step, off by per cent of their norm: ours{', PyTorch' if peer else ''}"
+        )
         for layer, shares in rows.items():
             print(f"{layer:32}", *(f"{share:6.2f}" for share in shares))
     return True

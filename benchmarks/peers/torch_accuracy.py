@@ -76,6 +76,6 @@ class Trained:
         self._loss(x, y).backward()
         found = {}
         for own, parameter, turned in parameters_by_our_names(self.net):
-            assert parameter.grad is not None
-            found[own] = parameter.grad.numpy().T if turned else parameter.grad.numpy()
+            gradient = np.asarray(parameter.grad)
+            found[own] = gradient.T if turned else gradient
         return found

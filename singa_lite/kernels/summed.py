@@ -1,6 +1,6 @@
-"""Sums over a batch by pieces of it: a gradient of filters whose operands, converted as a whole, would be a plan's peak.
+"""Sums over a batch by pieces of it: a gradient of filters whose operands, converted as a whole, would be the peak.
 
-    dweight = gradient(x[0:2], dy[0:2]);  part = gradient(x[2:4], dy[2:4]);  dweight = dweight + part;  ...
+dweight = gradient(x[0:2], dy[0:2]);  part = gradient(x[2:4], dy[2:4]);  dweight = dweight + part;  ...
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CUDA kernels over activations in 16 bits beside parameters, gradients and statistics in float32: sums lose nothing."""
+"""CUDA kernels over activations in 16 bits beside parameters, gradients and statistics in float32: sums are whole."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ def steps_of(cuda: KernelSet, name: str, tensors: Tensors, settings: dict[str, A
 
 def test_what_has_a_form_of_its_own_is_not_copied(cuda):
     """Products with results in float32, and normalisations; a weight in float32 is copied before, and nothing else."""
-    x, weight, y, gradient = (garbage(s, d) for s, d in (((7, 5), HALF), ((5, 3), "f4"), ((7, 3), HALF), ((5, 3), "f4")))
+    x, y = garbage((7, 5), HALF), garbage((7, 3), HALF)
+    weight, gradient = garbage((5, 3), "f4"), garbage((5, 3), "f4")
     plain = {"transpose_a": True, "transpose_b": False}
     assert steps_of(cuda, "matmul", [x, y, gradient], plain) == ["matrix_product"]
     assert steps_of(cuda, "linear", [x, weight, None, y], {}) == ["copy", "matrix_product"]
