@@ -30,7 +30,7 @@ PRECISIONS = ("float32", "bfloat16")
 BATCH, LR = 32, 0.05
 #: Held-out accuracies may differ by so many points.
 POINTS = 0.6
-EPOCHS = 12
+EPOCHS = 6
 #: Of a curve, each the mean loss of so many steps.
 STEPS, EACH = 160, 20
 
