@@ -122,6 +122,9 @@ class KernelSet:
     cache of the processor holds. one_pass: whether its fused calls go over memory less often than the calls apart.
     """
 
+    #: Whether products in bfloat16 are made by instructions of the processor for them.
+    has_bfloat16: bool = False
+
     def __init__(
         self,
         name: str,

@@ -9,7 +9,7 @@ The mask is that of the forward direction, as pieces are normalised by the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -22,11 +22,12 @@ from singa_lite.kernels.onednn_kernels.batch_statistics import add_statistics, c
 from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
 from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations, Columns, read_through
 from singa_lite.kernels.onednn_kernels.images import Images
-from singa_lite.kernels.onednn_kernels.line import add_bound
+from singa_lite.kernels.onednn_kernels.line import bound_primitive, run_bound
 from singa_lite.kernels.onednn_kernels.normalized import Normalized
 from singa_lite.kernels.onednn_kernels.pitched import Span
 from singa_lite.kernels.onednn_kernels.primitive import MemoryDesc, Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
+from singa_lite.kernels.onednn_kernels.work import Work
 
 #: The largest result of each activation.
 _LARGEST: dict[str, float | None] = {"relu": None, "relu6": 6.0}
@@ -99,7 +100,7 @@ def _activated(
     """
     columns = columns_of(images, y, SHORT)
     normalized = Normalized(columns, *vectors)
-    with images.written(y) as target:
+    with images.sink(y) as target:
         whole = partial(_one_after_the_other, normalized, source, target, _LARGEST[activation])
         if not columns.lie_last:
             whole()
@@ -113,19 +114,27 @@ def _activated(
 
 
 def _one_after_the_other(
-    normalized: Normalized, source: Activations, target: BufferView, largest: float | None
+    normalized: Normalized, source: Activations, target: Activations, largest: float | None
 ) -> None:
-    """Add steps: the whole is normalised, then bounded, as the activation by itself does it."""
+    """Add steps: normalised, then bounded, as the activation by itself does it."""
     columns, work = normalized.columns, normalized.work
-    line = memory_descs.dense((columns.pixels * columns.channels,))
-    columns.each([source], target, lambda pixels, reads, target: normalized.add(pixels, reads[0], target))
+    bounds = [*([] if largest is None else [(largest, a.MINIMUM)]), (0.0, a.MAXIMUM)]
+    bounded = [_by_pixels(columns, partial(_bound, work, *bound)) for bound in bounds]
+
+    def add(pixels: int, reads: Sequence[BufferView], target: BufferView) -> None:
+        normalized.add(pixels, reads[0], target)
+        for primitive in bounded:
+            run_bound(work, primitive(pixels), target, target)
+
+    columns.each([source], target, add)
+
+
+def _bound(work: Work, bound: float, algorithm: int, line: MemoryDesc) -> Primitive:
     with work.making():
-        if largest is not None:
-            add_bound(work, line, target, target, largest, a.MINIMUM)
-        add_bound(work, line, target, target, 0.0, a.MAXIMUM)
+        return bound_primitive(line, bound, algorithm)
 
 
-def _at_once(normalized: Normalized, source: Activations, target: BufferView, largest: float | None) -> None:
+def _at_once(normalized: Normalized, source: Activations, target: Activations, largest: float | None) -> None:
     """Add steps: normalised and rectified by one primitive; bounded above, if it must be, while in the caches."""
     columns, work = normalized.columns, normalized.work
     if largest is None:
@@ -144,7 +153,8 @@ def _at_once(normalized: Normalized, source: Activations, target: BufferView, la
     def add(span: Span) -> None:
         rectified = columns.part(piece, Span(0, span.length))
         normalized.add(span.length, columns.part(*columns.near(source, span)), rectified, rectify=True)
-        work.run(bounds(span.length), {f.SRC: rectified, f.DST: columns.part(target, span)})
+        with columns.into(target, span) as part:
+            work.run(bounds(span.length), {f.SRC: rectified, f.DST: part})
 
     starts = range(0, columns.pixels, step)
     work.repeat([Span(start, min(step, columns.pixels - start)) for start in starts], add)
@@ -191,7 +201,7 @@ def batch_norm_activation_derivative(
     sums = ChannelSums(columns_of(images, x))
     source, derivative = images.source(x), images.source(dy)
     normalized = Normalized(sums.columns, mean, add_scale(images, gamma, inv_std), beta)
-    with images.written(dx) as target:
+    with images.sink(dx) as target:
         mask = _mask(sums, normalized, source, derivative, target, activation)
         add_gradients(sums, source, target, mean, inv_std, dgamma, dbeta, mask)
         propagate(sums, source, target, target, (gamma, mean, inv_std))
@@ -203,7 +213,7 @@ def _mask(
     normalized: Normalized,
     source: Activations,
     derivative: Activations,
-    target: BufferView,
+    target: Activations,
     activation: str,
 ) -> Callable[[Span], None]:
     """What adds steps for a span: the source is normalised, and the activation's derivative goes into the target."""
@@ -227,11 +237,8 @@ def _mask(
     def add_some(span: Span) -> None:
         y = columns.part(piece, Span(0, span.length))
         normalized.add(span.length, columns.part(*columns.near(source, span)), y)
-        operands = {
-            f.DST: y,
-            f.DIFF_DST: columns.part(*columns.near(derivative, span)),
-            f.DIFF_SRC: columns.part(target, span),
-        }
-        work.run(masks(span.length), operands)
+        slope = columns.part(*columns.near(derivative, span))
+        with columns.into(target, span) as part:
+            work.run(masks(span.length), {f.DST: y, f.DIFF_DST: slope, f.DIFF_SRC: part})
 
     return add

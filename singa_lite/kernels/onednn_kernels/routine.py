@@ -15,6 +15,7 @@ from singa_lite.array_types import Array
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import BuiltKernel, builders
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpec, TensorSpecs
+from singa_lite.kernels.onednn_kernels import bfloat16, layouts
 from singa_lite.kernels.onednn_kernels.library import OneDNNError
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.routine import Binding, Row, Step, Temporary
@@ -224,8 +225,11 @@ class RoutineKernel(BuiltKernel[Routine]):
         self._built = {}
 
     def attempt(self, specs: TensorSpecs, settings: Settings) -> Routine | None:
-        """The routine; None for what the library has no code for, or cannot count."""
-        if any(spec is not None and spec.size > MOST_ELEMENTS for spec in specs):
+        """The routine; None for what the library has no code for here, or cannot count."""
+        given = [spec for spec in specs if spec is not None]
+        if any(spec.size > MOST_ELEMENTS for spec in given):
+            return None
+        if any(map(layouts.is_narrow, given)) and not bfloat16.converts():
             return None
         try:
             return super().attempt(specs, settings)
