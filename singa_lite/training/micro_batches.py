@@ -10,6 +10,7 @@ from singa_lite.autograd import add, no_grad, scale
 from singa_lite.checks import whole
 from singa_lite.device import device_of
 from singa_lite.errors import GraphError
+from singa_lite.freezing import freezing
 from singa_lite.graph import Phase
 from singa_lite.layer import Node
 from singa_lite.tensor import Tensor
@@ -27,12 +28,11 @@ def checked_count(nodes: Sequence[Node], given: int, freeze: str | None) -> int:
     count = whole("compile micro_batches", given, 1)
     if count == 1:
         return 1
-    names = [node.layer.name for node in nodes]
-    trained = nodes[names.index(freeze) :] if freeze is not None else nodes
-    found = next((node.layer for node in trained if node.layer.batch_statistics), None)
+    trained = freezing((node.layer for node in nodes), freeze).trained
+    found = next((layer for layer in trained if layer.batch_statistics), None)
     if found is not None:
         raise GraphError(
-            f"compile micro_batches: wanted layers that treat each sample by itself, received layer {found.name!r}, "
+            f"compile micro_batches: wanted layers that treat each sample by itself, received layer {found.path!r}, "
             f"{type(found).__name__}, which works on the statistics of the whole batch; memory_budget= saves memory "
             "at equal results"
         )
