@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 from singa_lite import layer_calls, names
-from singa_lite.autograd import cast
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer_tensors import Context as Context
@@ -171,10 +170,6 @@ class Layer(LayerTensors):
 
     def _taken(self) -> dict[str, str]:
         return super()._taken() | dict.fromkeys(self._layers, "layer")
-
-    def stored(self, name: str) -> Tensor:
-        """For `forward`: the parameter of that name in the dtype of the inputs."""
-        return cast(self.parameters[name], self.dtype)
 
     def share_parameters(self, other: Layer) -> Layer:
         """Use the parameters of `other`, a layer of the same kind and shapes, in the place of own ones.

@@ -13,8 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
 from typing import NamedTuple, Protocol
 
-from singa_lite.array_types import DType
-from singa_lite.autograd import cast, no_grad
+from singa_lite.autograd import no_grad
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.ops.op import Op, tape_position
@@ -34,8 +33,6 @@ class Callee(Protocol):
 
     @property
     def path(self) -> str: ...
-    @property
-    def dtype(self) -> DType: ...
     @property
     def states(self) -> Mapping[str, Tensor]: ...
     @property
@@ -88,20 +85,20 @@ class LayerCalls(Unique):
         self.cuts.clear()
 
     def forward(self, layer: Callee, training: bool, inputs: list[Tensor]) -> object:
-        """What the layer's forward gives. Empties `inputs`."""
+        """What the layer's forward gives. `inputs` may be emptied."""
         if not self.training:
-            return layer.forward(False, *in_dtype(inputs, layer.dtype))
+            return layer.forward(False, *inputs)
         path = layer.path
         self.cuts.append(Cut(path, tape_position(), path not in self.ports))
         self.ports.setdefault(path, [])
         if path in self.frozen:
             self._check_frozen(path, inputs)
             with no_grad():
-                result = layer.forward(False, *in_dtype(inputs, layer.dtype))
+                result = layer.forward(False, *inputs)
         else:
             if layer.states:
                 self._moving()
-            result = layer.forward(training, *in_dtype(self._through_ports(path, inputs), layer.dtype))
+            result = layer.forward(training, *self._through_ports(path, inputs))
         outer = path.rpartition("/")[0]
         if outer:
             self.cuts.append(Cut(outer, tape_position(), False))
@@ -132,7 +129,7 @@ _current: ContextVar[LayerCalls | None] = ContextVar("layer_calls", default=None
 
 
 def call(layer: Callee, device: Device, training: bool, inputs: list[Tensor]) -> list[Tensor]:
-    """The outputs of a layer, of as many samples as `setup` said. Empties `inputs`.
+    """The outputs of a layer, of the shapes that `setup` said. `inputs` may be emptied.
 
     TypeError for what is no tensor, ShapeError for another shape: the layers behind were set up for these.
     """
@@ -155,8 +152,3 @@ def _checked(layer: Callee, outputs: list[object]) -> list[Tensor]:
             f"{found}"
         )
     return tensors
-
-
-def in_dtype(tensors: list[Tensor], dtype: DType) -> list[Tensor]:
-    """The tensors in this dtype, which all have but those from and to layers with a `storage` of their own. Empties the list."""
-    return [cast(tensors.pop(0), dtype) for _ in range(len(tensors))]

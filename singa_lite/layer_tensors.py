@@ -45,8 +45,6 @@ class LayerTensors:
         self._parameters: dict[str, Tensor] = {}
         self._states: dict[str, Tensor] = {}
         self.context: Context | None = None
-        #: What the layer's input is converted to, and its output has; None: the net's dtype.
-        self.storage: DType | None = None
 
     @property
     def name(self) -> str:
@@ -187,7 +185,7 @@ class LayerTensors:
     @property
     def dtype(self) -> DType:
         """Of inputs and outputs, once the layer is in a net."""
-        return self.storage or self._placed().dtype
+        return self._placed().dtype
 
     def random_key(self, name: str) -> NDArray[np.uint64]:
         """uint64 (3,): seed of the net, stream of "<path>/<name>", counter 0. Does not depend on other layers."""

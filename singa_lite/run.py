@@ -15,7 +15,7 @@ from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.freezing import freezing
 from singa_lite.layer import LayerOutput, Node, OneOrMore
-from singa_lite.layer_calls import LayerCalls, call, in_dtype, nothing
+from singa_lite.layer_calls import LayerCalls, call, nothing
 from singa_lite.layer_walk import LayerGradients, LayerWalk
 from singa_lite.ops.op import Edge, Op
 from singa_lite.tensor import Shape, Tensor
@@ -43,14 +43,12 @@ class Run(Unique):
         self,
         nodes: list[Node],
         device: Device,
-        dtype: DType,
         training: bool,
         freeze: str | None,
         moving: Callable[[], object] = nothing,
     ) -> None:
         self.nodes = nodes
         self.device = device
-        self.dtype = dtype
         self.training = training
         frozen = freezing((node.layer for node in nodes), freeze)
         self._calls = LayerCalls(training, frozen.frozen, frozen.holding, moving)
@@ -89,9 +87,6 @@ class Run(Unique):
                     values.pop(source, None)
             outputs = call(node.layer, self.device, self.training, given)
             del given
-            if name in output or not any(uses[name, index] for index in range(len(outputs))):
-                with self.device.scope(layer=name):
-                    outputs = in_dtype(outputs, self.dtype)  # users and losses get the net's dtype
             left = [tensor for index, tensor in enumerate(outputs) if not uses[name, index]]
             if name in output:
                 results[name] = outputs if len(outputs) > 1 else outputs[0]
