@@ -19,8 +19,12 @@ from .max_pooling1d import MaxPooling1D as MaxPooling1D
 from .max_pooling2d import MaxPooling2D as MaxPooling2D
 from .merge import Merge as Merge
 from .multiply import Multiply as Multiply
+from .net import Net as Net
 from .reshape import Reshape as Reshape
+from .residual import Residual as Residual
+from .sequential import Sequential as Sequential
 from .slice import Slice as Slice
 from .softmax import Softmax as Softmax
 from .split import Split as Split
+from .time_distributed import TimeDistributed as TimeDistributed
 from .upsampling2d import Upsampling2D as Upsampling2D

@@ -11,6 +11,7 @@ from singa_lite.graph import Phase
 from singa_lite.ops import operators
 from singa_lite.ops.activation import elu as elu
 from singa_lite.ops.activation import gelu as gelu
+from singa_lite.ops.activation import gelu_tanh as gelu_tanh
 from singa_lite.ops.activation import leaky_relu as leaky_relu
 from singa_lite.ops.activation import relu as relu
 from singa_lite.ops.activation import relu6 as relu6

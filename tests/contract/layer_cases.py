@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singa_lite import layers
+from singa_lite import FeedForwardNet, layers
+from singa_lite.device import Device
 from singa_lite.layer import Layer
 
 Arrays = Mapping[str, np.ndarray]
@@ -20,7 +21,8 @@ class Case:
 
     make: the layer, in no net yet. shapes: sample shapes of its inputs, all extents and the batch different.
     reach: inputs lie between -reach and reach. evaluation: {parameter and state names: values}, input -> output in
-    evaluation mode, for a layer that differs there; None for one whose output is the same in both modes.
+    evaluation mode, for a layer that differs there; None for one whose output is the same in both modes. placed: the
+    layer for a dtype and a device, where it depends on these.
     """
 
     make: Callable[[], Layer]
@@ -28,6 +30,7 @@ class Case:
     batch: int = 2
     reach: float = 2.0
     evaluation: Evaluation | None = None
+    placed: Callable[[str, Device], Layer] | None = None
 
 
 def _batch_normalization(values: Arrays, x: np.ndarray) -> np.ndarray:
@@ -41,6 +44,15 @@ def _batch_normalization(values: Arrays, x: np.ndarray) -> np.ndarray:
 
 def _same(values: Arrays, x: np.ndarray) -> np.ndarray:
     return x
+
+
+def _small_net(dtype: str, device: Device | None = None) -> FeedForwardNet:
+    """Two ways between its input and its output."""
+    net = FeedForwardNet(dtype=dtype, device=device, seed=1)
+    first = net.add(layers.Dense("first", 4, input_sample_shape=(5,)))
+    second = net.add(layers.Activation("second", "tanh"))
+    net.add(layers.Merge("sum"), [first, second])
+    return net
 
 
 IMAGE = ((3, 5, 6),)
@@ -115,6 +127,7 @@ CASES: dict[str, Case] = {
     "Activation:sigmoid": Case(lambda: layers.Activation("a", "sigmoid"), IMAGE),
     "Activation:tanh": Case(lambda: layers.Activation("a", "tanh"), IMAGE),
     "Activation:gelu": Case(lambda: layers.Activation("a", "gelu"), IMAGE),
+    "Activation:gelu_tanh": Case(lambda: layers.Activation("a", "gelu_tanh"), IMAGE),
     "Activation:silu": Case(lambda: layers.Activation("a", "silu"), IMAGE),
     "Activation:softplus": Case(lambda: layers.Activation("a", "softplus"), IMAGE),
     "Softmax": Case(lambda: layers.Softmax("s"), ((5,),), batch=3),
@@ -139,4 +152,16 @@ CASES: dict[str, Case] = {
     "Slice": Case(lambda: layers.Slice("s", 1, [1, 3]), ((4, 5, 3),)),
     "Slice:last axis": Case(lambda: layers.Slice("s", -1, (2,)), IMAGE),
     "Dummy": Case(lambda: layers.Dummy("d", (4, 5)), ((4, 5),)),
+    "Sequential": Case(lambda: layers.Sequential("s", [layers.Dense("d", 4), layers.Activation("a", "silu")]), ((5,),), batch=3),
+    "Sequential:several outputs": Case(
+        lambda: layers.Sequential("s", [layers.Dense("d", 5), layers.Slice("cut", 1, [2])]), ((4,),), batch=3
+    ),
+    "Residual": Case(
+        lambda: layers.Residual("r", [layers.Dense("d", 4), layers.Activation("a", "tanh"), layers.Dense("e", 5)]),
+        ((5,),),
+        batch=3,
+    ),
+    "TimeDistributed": Case(lambda: layers.TimeDistributed("t", layers.Dense("d", 4)), ((3, 5),)),
+    "TimeDistributed:images": Case(lambda: layers.TimeDistributed("t", layers.Conv2D("c", 2)), ((3, 2, 4, 5),)),
+    "Net": Case(lambda: layers.Net("n", _small_net("float64")), ((5,),), batch=3, placed=lambda *at: layers.Net("n", _small_net(*at))),
 }

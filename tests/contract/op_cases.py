@@ -74,6 +74,7 @@ ACTIVATIONS = {
     "sigmoid": case((2, 3, 5)),
     "tanh": case((2, 3, 5)),
     "gelu": case((2, 3, 5)),
+    "gelu_tanh": case((2, 3, 5)),
     "silu": case((2, 3, 5)),
     "softplus": case((2, 3, 5)),
     "softmax": case((2, 5)),
