@@ -131,6 +131,10 @@ class Run(Unique):
         passed: list[Tensor] = []
         while inputs:
             tensor = inputs.pop(0)
+            if tensor.dtype.kind in "iu":  # ids: no derivative passes them, but the layer's part of the tape begins here
+                ports[len(passed)].stand()
+                passed.append(tensor.detach())
+                continue
             if not tensor.requires_grad:
                 tensor = tensor.detach()
                 tensor.requires_grad = True

@@ -100,6 +100,10 @@ class Op(Unique):
         """Forget everything kept: the tape is past this node."""
         self.saved, self.edges, self.made = (), (), {}
 
+    def stand(self) -> None:
+        """Take a place in the order of the tape without being applied: a mark for what stands before and behind."""
+        self.sequence = next(_sequence)
+
     def empty_like(self, tensor: Tensor) -> Tensor:
         """A new tensor of the same shape and dtype, its axes in the same order in memory, without gaps."""
         made = self.device.empty(tensor.shape, tensor.dtype, tensor.memory_order())
