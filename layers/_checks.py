@@ -19,7 +19,7 @@ MOST = 2**63
 
 def where(layer: Layer) -> str:
     """What an error of a layer begins with: which layer it is."""
-    return f"layer {layer.name!r}"
+    return f"layer {layer.path!r}"
 
 
 def positive_int(layer: Layer, what: str, value: object) -> int:

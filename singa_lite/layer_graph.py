@@ -12,7 +12,7 @@ from singa_lite import device as devices
 from singa_lite.array_types import DType
 from singa_lite.checks import is_int, whole
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.layer import Context, Layer, Node
+from singa_lite.layer import Context, Layer, Node, check_new
 from singa_lite.table import Table
 from singa_lite.tensor import DeviceSpec, Shape, Tensor
 from singa_lite.topology import Source, Topology
@@ -49,13 +49,7 @@ class LayerGraph:
         GraphError for a name that is taken or a cycle, ShapeError for shapes that do not fit; the net is then
         as before.
         """
-        if not isinstance(layer, Layer):
-            hint = f", perhaps {layer.__name__}(name, ...)" if isinstance(layer, type) else ""
-            raise TypeError(f"add: wanted a Layer{hint}, received {type(layer).__name__}")
-        if "_name" not in vars(layer):
-            raise GraphError(f"add: wanted a layer whose __init__ calls super().__init__(name), received {type(layer)}")
-        if layer.context is not None:
-            raise GraphError(f"layer {layer.name!r}: wanted a layer that is in no net yet")
+        check_new("add", layer)
         awaited = self._topology.is_named(layer.name)
         self._topology.add(layer.name, self._sources(src))
         self._layers[layer.name] = layer
@@ -96,8 +90,7 @@ class LayerGraph:
 
     def _is_ready(self, layer: Layer) -> bool:
         needed = [self._layers.get(source.layer) for source in self._topology.sources[layer.name]]
-        if layer.shared_with is not None and layer.shared_with.name in self._layers:
-            needed.append(layer.shared_with)
+        needed += [owner for owner in layer.owners() if owner.name in self._layers]
         return all(other is not None and other.context is not None for other in needed)
 
     def _input_shapes(self, layer: Layer) -> list[Shape]:
@@ -109,11 +102,7 @@ class LayerGraph:
             return given
         resolved = self._resolved(layer.name)
         shapes = [self.output_shapes(name)[index] for name, index in resolved]
-        if given is not None and given != shapes:
-            raise ShapeError(
-                f"layer {layer.name!r}: wanted input_sample_shape {given}, received {shapes} from "
-                f"{[name for name, _ in resolved]}"
-            )
+        layer.check_inputs(shapes, [name for name, _ in resolved])
         return shapes
 
     def _resolved(self, name: str) -> tuple[tuple[str, int], ...]:
@@ -127,6 +116,10 @@ class LayerGraph:
             order = self._topology.order()
             self._nodes = [Node(self._layers[name], self._resolved(name)) for name in order]
         return self._nodes
+
+    def all_layers(self) -> dict[str, Layer]:
+        """The layers by path, those within others too: in topological order, within a layer in that of adding."""
+        return {layer.path: layer for node in self.ordered() for layer in node.layer.with_sublayers()}
 
     def parameters(self) -> dict[str, Tensor]:
         """All parameters by name, in topological order; a shared one once."""
@@ -184,14 +177,18 @@ class LayerGraph:
         layer = self._layers.get(name)
         if layer is None or layer.output_sample_shape is None:
             return [()]
-        shape = layer.output_sample_shape
-        return shape if isinstance(shape, list) else [shape]
+        return layer.output_sample_shapes
 
-    def _check_names(self, where: str, names: Sequence[str | None]) -> None:
-        """GraphError unless all of the names (None aside) are layers of the net."""
+    def _check_names(self, where: str, names: Sequence[str | None], within: bool = True) -> None:
+        """GraphError unless all of the names (None aside) are layers of the net. within: or paths of layers in them."""
         for name in names:
-            if name is not None and not (isinstance(name, str) and name in self._layers):
+            if name is None or (isinstance(name, str) and name in self._layers):
+                continue
+            inner = isinstance(name, str) and "/" in name and name in self.all_layers()
+            if not inner:
                 raise GraphError(f"{where}: wanted the name of a layer of the net, received {name!r}")
+            if not within:
+                raise GraphError(f"{where}: wanted the name of a layer of the net, received {name!r}, which is within one")
 
 
 def _float_dtype(given: DTypeLike) -> DType:

@@ -19,6 +19,11 @@ _untaped: ContextVar[frozenset[object]] = ContextVar("untaped", default=frozense
 _sequence = count()
 
 
+def tape_position() -> int:
+    """A number behind those of all operations on the tape so far, and before those of all that come."""
+    return next(_sequence)
+
+
 @contextmanager
 def no_grad() -> Iterator[None]:
     """Operations inside are not taped: they keep nothing, and no derivative passes through them."""
@@ -99,10 +104,6 @@ class Op(Unique):
     def release(self) -> None:
         """Forget everything kept: the tape is past this node."""
         self.saved, self.edges, self.made = (), (), {}
-
-    def stand(self) -> None:
-        """Take a place in the order of the tape without being applied: a mark for what stands before and behind."""
-        self.sequence = next(_sequence)
 
     def empty_like(self, tensor: Tensor) -> Tensor:
         """A new tensor of the same shape and dtype, its axes in the same order in memory, without gaps."""

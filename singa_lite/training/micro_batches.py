@@ -11,6 +11,7 @@ from singa_lite.checks import whole
 from singa_lite.criterion import Criterion
 from singa_lite.device import device_of
 from singa_lite.errors import GraphError
+from singa_lite.freezing import freezing
 from singa_lite.graph import Phase
 from singa_lite.layer import Node
 from singa_lite.tensor import Tensor
@@ -38,12 +39,11 @@ def checked_count(
             f"{type(whole_batch).__name__}, whose values go by the whole batch, as with ignore_index; "
             "memory_budget= saves memory at equal results"
         )
-    names = [node.layer.name for node in nodes]
-    trained = nodes[names.index(freeze) :] if freeze is not None else nodes
-    found = next((node.layer for node in trained if node.layer.batch_statistics), None)
+    trained = freezing((node.layer for node in nodes), freeze).trained
+    found = next((layer for layer in trained if layer.batch_statistics), None)
     if found is not None:
         raise GraphError(
-            f"compile micro_batches: wanted layers that treat each sample by itself, received layer {found.name!r}, "
+            f"compile micro_batches: wanted layers that treat each sample by itself, received layer {found.path!r}, "
             f"{type(found).__name__}, which works on the statistics of the whole batch; memory_budget= saves memory "
             "at equal results"
         )
