@@ -35,17 +35,25 @@ class Prepared:
             if state.dtype.kind == "f":
                 state.copy_from_numpy(rng.uniform(0.3, 1.5, state.shape))
         self.states = {name: tensor.to_numpy(state) for name, state in self.layer.states.items()}
-        arrays = [spread(rng, (case.batch, *shape), -case.reach, case.reach) for shape in case.shapes]
-        columns = [np.full((case.batch, extra, *array.shape[2:]), np.nan) for array in arrays]
-        wide = [np.concatenate(pair, 1).astype(dtype) for pair in zip(arrays, columns, strict=True)]
+        arrays = [self._values(rng, case, (case.batch, *shape)) for shape in case.shapes]
+        columns = [np.full((case.batch, extra, *a.shape[2:]), np.nan if a.dtype.kind == "f" else 0) for a in arrays]
+        wide = [np.concatenate(pair, 1) for pair in zip(arrays, columns, strict=True)]
+        wide = [array.astype(dtype if array.dtype.kind == "f" else np.int32) for array in wide]
         self.inputs = [tensor.from_numpy(array, self.device) for array in wide]
-        for entry in self.inputs:
+        self.numbers = [entry for entry in self.inputs if entry.dtype.kind == "f"]
+        for entry in self.numbers:
             entry.stores_grad = True
+
+    def _values(self, rng: np.random.Generator, case: Case, shape: tuple[int, ...]) -> np.ndarray:
+        """Numbers within the case's reach, or ids if the layer takes ids: every third twice, and some not at all."""
+        if self.layer.input_ids is None:
+            return spread(rng, shape, -case.reach, case.reach)
+        return np.resize(np.arange(self.layer.input_ids - 1)[::2], shape)
 
     @property
     def trained(self) -> list[Tensor]:
-        """Inputs and parameters: all that gradients are taken by."""
-        return [*self.inputs, *self.layer.parameters.values()]
+        """Inputs, but for ids, and parameters: all that gradients are taken by."""
+        return [*self.numbers, *self.layer.parameters.values()]
 
     def forward(self, training: bool = True, pass_on: Callable[[Tensor], Tensor] = autograd.identity) -> Any:
         """Run from the state of the beginning. pass_on: what each input passes first."""
@@ -133,7 +141,7 @@ def test_views_do_as_well_as_whole_tensors(case):
 
     wanted = by_tape(whole.forward, whole.trained, weights)
     found = by_tape(between_views, cut.trained, [np.concatenate([w, 2 * w], 1) for w in weights])
-    for place, x in enumerate(whole.inputs):
+    for place, x in enumerate(whole.numbers):
         np.testing.assert_array_equal(found[place][:, x.shape[1] :], 0)
         found[place] = found[place][:, : x.shape[1]]
     _nearly(found, wanted, np.float64, 1e-12)
