@@ -21,6 +21,7 @@ from .max_pooling1d import MaxPooling1D as MaxPooling1D
 from .max_pooling2d import MaxPooling2D as MaxPooling2D
 from .merge import Merge as Merge
 from .multiply import Multiply as Multiply
+from .padding_mask import PaddingMask as PaddingMask
 from .permute import Permute as Permute
 from .reshape import Reshape as Reshape
 from .rms_normalization import RMSNormalization as RMSNormalization

@@ -93,6 +93,12 @@ def target_weights(id_dtype: Any, ignored: int) -> Case:
     return Case(build)
 
 
+def build_differs(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    """x, y."""
+    shape = BIG if big else SMALL
+    return [rng.integers(0, 3, shape), garbage(shape, dtype)], {"value": 1}
+
+
 def build_weigh(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
     """x, weights, y."""
     shape = BIG if big else SMALL
@@ -130,6 +136,7 @@ CASES: dict[str, Case] = {
         }.items()
         for label in ROWS
     },
+    "differs": Case(build_differs),
     "target_weights": target_weights(np.int64, 3),
     "target_weights:negative": target_weights(np.int32, -100),
     "weigh": Case(build_weigh),

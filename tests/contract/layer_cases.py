@@ -20,7 +20,8 @@ class Case:
 
     make: the layer, in no net yet. shapes: sample shapes of its inputs, all extents and the batch different.
     reach: inputs lie between -reach and reach. evaluation: {parameter and state names: values}, input -> output in
-    evaluation mode, for a layer that differs there; None for one whose output is the same in both modes.
+    evaluation mode, for a layer that differs there; None for one whose output is the same in both modes. differentiable:
+    False for a layer that nothing is handed back through.
     """
 
     make: Callable[[], Layer]
@@ -28,6 +29,7 @@ class Case:
     batch: int = 2
     reach: float = 2.0
     evaluation: Evaluation | None = None
+    differentiable: bool = True
 
 
 def _batch_normalization(values: Arrays, x: np.ndarray) -> np.ndarray:
@@ -59,6 +61,7 @@ CASES: dict[str, Case] = {
     "SinusoidalPositions": Case(lambda: layers.SinusoidalPositions("p", 100.0), ((3, 8),)),
     "RMSNormalization": Case(lambda: layers.RMSNormalization("r"), ((5,),), batch=3),
     "RMSNormalization:sequences": Case(lambda: layers.RMSNormalization("r", 0.1), SEQUENCE),
+    "PaddingMask": Case(lambda: layers.PaddingMask("m", 4), ((3,),), differentiable=False),
     "Permute": Case(lambda: layers.Permute("p", (2, 1)), SEQUENCE),
     "Permute:three axes": Case(lambda: layers.Permute("p", (2, 3, 1)), IMAGE),
     "Conv2D": Case(lambda: layers.Conv2D("c", 4), IMAGE),
