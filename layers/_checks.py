@@ -80,6 +80,14 @@ def one_input(layer: Layer, shapes: Sequence[Shape]) -> Shape:
     return shapes[0]
 
 
+def features_of(layer: Layer, shapes: Sequence[Shape]) -> Shape:
+    """The only input's sample shape, whose last axis are features. ShapeError where it has no axis."""
+    shape = one_input(layer, shapes)
+    if not shape:
+        raise ShapeError(f"{where(layer)}: wanted an input sample (..., features), received {shape}")
+    return shape
+
+
 def input_axes(layer: Layer, shapes: Sequence[Shape], axes: Sequence[str], hint: str = "") -> Shape:
     """The only input's sample shape, which has these axes; "..." at the end stands for any more."""
     shape = one_input(layer, shapes)

@@ -48,6 +48,10 @@ class Layer(LayerTensors):
 
     gives: str = ""
     keeps_values: bool = False
+    #: How many ids there are for a layer that takes ids: its input is of integers from 0 to below. None: of numbers.
+    input_ids: int | None = None
+    #: Whether its output has the features, or classes, along the last axis; None: as its input has them.
+    features_last: bool | None = None
     #: {name that suggests another layer: what to use in its place}.
     misnomers: ClassVar[Mapping[str, str]] = {}
     #: Whether training mixes the samples of a batch, as their mean does: such a layer cannot train on micro-batches.

@@ -145,6 +145,28 @@ class LayerGraph:
         shapes = {name: self._layers[name].input_sample_shapes for name in self._topology.inputs()}
         return {name: given[0] for name, given in shapes.items() if given is not None}
 
+    def input_ids(self) -> dict[str, int]:
+        """Of each input layer that takes ids, how many there are; one that passes its input on takes what they want to
+        whom it does."""
+        found = {name: self._ids_of(name) for name in self._topology.inputs()}
+        return {name: count for name, count in found.items() if count is not None}
+
+    def _ids_of(self, name: str) -> int | None:
+        layer = self._layers[name]
+        if layer.input_ids is not None or not layer.keeps_values:
+            return layer.input_ids
+        fed = [other for other, sources in self._topology.sources.items() if any(s.layer == name for s in sources)]
+        counts = [self._ids_of(other) for other in fed]
+        known = [count for count in counts if count is not None]
+        return min(known) if known and len(known) == len(counts) else None
+
+    def features_last(self, name: str) -> bool:
+        """Whether the features of a layer's output lie along the last axis, as this layer or the nearest before says."""
+        layer, sources = self._layers[name], self._topology.sources[name]
+        if layer.features_last is not None or not sources:
+            return bool(layer.features_last)
+        return self.features_last(sources[0].layer)
+
     def output_names(self) -> list[str]:
         """Names of the layers that feed no other, in the order of adding."""
         self.ordered()

@@ -159,5 +159,5 @@ class PlannedNet(WalkedNet):
 
     def _train_step(self, objective: Objective, optimizer: Optimizer) -> TrainStep:
         self._check_names("training with freeze", [self.freeze])  # which may have changed since compile
-        checked_count(self.ordered(), self.micro_batches, self.freeze)
+        checked_count(self.ordered(), self.micro_batches, self.freeze, objective.criteria)
         return TrainStep(self, objective, optimizer, self.freeze, self.micro_batches)

@@ -54,7 +54,7 @@ class WalkedNet(LayerGraph):
             self._trainer.open_forward.pass_over()
         self._check_names("forward", names("forward output", output), within=False)
         self._check_names("forward", [freeze])
-        arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
+        arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype, self.input_ids())
         run = Run(nodes, self.device, training, freeze)
         result = run.forward(batch.as_tensors(arrays, self.device), output)
         if training:

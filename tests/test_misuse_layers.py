@@ -18,6 +18,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Conv2D": {"nb_kernels": 3},
     "Concat": {"axis": 1},
     "Reshape": {"shape": (3,)},
+    "Embedding": {"num_embeddings": 7, "dim": 3},
+    "Permute": {"axes": (2, 1)},
     "Slice": {"axis": 1, "slice_point": [1]},
     "Split": {"num_output": 2},
     "Sequential": {"layers": [layers.Dense("one", 2)]},

@@ -21,8 +21,9 @@ class Case:
 
     make: the layer, in no net yet. shapes: sample shapes of its inputs, all extents and the batch different.
     reach: inputs lie between -reach and reach. evaluation: {parameter and state names: values}, input -> output in
-    evaluation mode, for a layer that differs there; None for one whose output is the same in both modes. placed: the
-    layer for a dtype and a device, where it depends on these.
+    evaluation mode, for a layer that differs there; None for one whose output is the same in both modes. differentiable:
+    False for a layer that nothing is handed back through. placed: the layer for a dtype and a device, where it depends
+    on these.
     """
 
     make: Callable[[], Layer]
@@ -31,6 +32,7 @@ class Case:
     reach: float = 2.0
     evaluation: Evaluation | None = None
     placed: Callable[[str, Device], Layer] | None = None
+    differentiable: bool = True
 
 
 def _batch_normalization(values: Arrays, x: np.ndarray) -> np.ndarray:
@@ -62,6 +64,18 @@ SEQUENCE = ((3, 7),)
 CASES: dict[str, Case] = {
     "Dense": Case(lambda: layers.Dense("d", 4), ((5,),), batch=3),
     "Dense:no bias": Case(lambda: layers.Dense("d", 4, use_bias=False), ((5,),), batch=3),
+    "Dense:sequences": Case(lambda: layers.Dense("d", 4), ((5, 6),), batch=3),
+    "Dense:three axes": Case(lambda: layers.Dense("d", 4, use_bias=False), ((3, 5, 6),)),
+    "Embedding": Case(lambda: layers.Embedding("e", 9, 4), ((3,),)),
+    "Embedding:padding": Case(lambda: layers.Embedding("e", 9, 4, 3), ((3, 5),)),
+    "LearnedPositions": Case(lambda: layers.LearnedPositions("p"), SEQUENCE),
+    "LearnedPositions:more": Case(lambda: layers.LearnedPositions("p", 5), SEQUENCE),
+    "SinusoidalPositions": Case(lambda: layers.SinusoidalPositions("p", 100.0), ((3, 8),)),
+    "RMSNormalization": Case(lambda: layers.RMSNormalization("r"), ((5,),), batch=3),
+    "RMSNormalization:sequences": Case(lambda: layers.RMSNormalization("r", 0.1), SEQUENCE),
+    "PaddingMask": Case(lambda: layers.PaddingMask("m", 4), ((3,),), differentiable=False),
+    "Permute": Case(lambda: layers.Permute("p", (2, 1)), SEQUENCE),
+    "Permute:three axes": Case(lambda: layers.Permute("p", (2, 3, 1)), IMAGE),
     "Conv2D": Case(lambda: layers.Conv2D("c", 4), IMAGE),
     "Conv2D:valid, pair of extents": Case(lambda: layers.Conv2D("c", 4, (2, 3), border_mode="valid"), IMAGE),
     "Conv2D:stride": Case(lambda: layers.Conv2D("c", 4, 3, (2, 3)), IMAGE),
