@@ -15,6 +15,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Conv1D": {"nb_kernels": 3},
     "Conv2D": {"nb_kernels": 3},
     "Concat": {"axis": 1},
+    "MultiHeadAttention": {"heads": 2},
     "Reshape": {"shape": (3,)},
     "Slice": {"axis": 1, "slice_point": [1]},
     "Split": {"num_output": 2},
