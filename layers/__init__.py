@@ -20,6 +20,7 @@ from .lrn import LRN as LRN
 from .max_pooling1d import MaxPooling1D as MaxPooling1D
 from .max_pooling2d import MaxPooling2D as MaxPooling2D
 from .merge import Merge as Merge
+from .multi_head_attention import MultiHeadAttention as MultiHeadAttention
 from .multiply import Multiply as Multiply
 from .net import Net as Net
 from .padding_mask import PaddingMask as PaddingMask

@@ -29,6 +29,7 @@ from singa_lite.ops.arithmetic import power as power
 from singa_lite.ops.arithmetic import scale as scale
 from singa_lite.ops.arithmetic import shift as shift
 from singa_lite.ops.arithmetic import subtract as subtract
+from singa_lite.ops.attention import attention as attention
 from singa_lite.ops.cast import cast as cast
 from singa_lite.ops.convolution import conv2d as conv2d
 from singa_lite.ops.dropout import dropout as dropout

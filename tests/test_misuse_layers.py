@@ -17,6 +17,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Conv1D": {"nb_kernels": 3},
     "Conv2D": {"nb_kernels": 3},
     "Concat": {"axis": 1},
+    "MultiHeadAttention": {"heads": 2},
     "Reshape": {"shape": (3,)},
     "Embedding": {"num_embeddings": 7, "dim": 3},
     "Permute": {"axes": (2, 1)},

@@ -150,6 +150,12 @@ CASES: dict[str, Case] = {
     "Dropout": Case(lambda: layers.Dropout("o"), IMAGE, evaluation=_same),
     "Dropout:few": Case(lambda: layers.Dropout("o", 0.1), ((7,),), batch=5, evaluation=_same),
     "Dropout:none": Case(lambda: layers.Dropout("o", 0), ((5,),), batch=3),
+    "MultiHeadAttention": Case(lambda: layers.MultiHeadAttention("a", 2), ((3, 4),)),
+    "MultiHeadAttention:all options": Case(
+        lambda: layers.MultiHeadAttention("a", 4, 2, True, kv_heads=2, use_bias=False, rotary=True), ((3, 5),)
+    ),
+    "MultiHeadAttention:of a memory": Case(lambda: layers.MultiHeadAttention("a", 2), ((3, 4), (5, 7))),
+    "MultiHeadAttention:dropout": Case(lambda: layers.MultiHeadAttention("a", 2, dropout=0.4), ((3, 4),)),
     "Flatten": Case(lambda: layers.Flatten("f"), IMAGE),
     "Flatten:from the second axis": Case(lambda: layers.Flatten("f", 2), IMAGE),
     "Flatten:from the end": Case(lambda: layers.Flatten("f", -2), IMAGE),
