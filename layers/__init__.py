@@ -34,4 +34,5 @@ from .slice import Slice as Slice
 from .softmax import Softmax as Softmax
 from .split import Split as Split
 from .time_distributed import TimeDistributed as TimeDistributed
+from .transformer_block import TransformerBlock as TransformerBlock
 from .upsampling2d import Upsampling2D as Upsampling2D

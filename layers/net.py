@@ -32,7 +32,9 @@ class Net(Layer):
         self._sources = {node.layer.name: node.sources for node in net.ordered()}
         self._inputs, self._outputs = net.input_shapes(), net.output_names()
         if len(self._outputs) == 1:
-            self.gives = net.layers[self._outputs[0]].gives
+            self.gives, self.features_last = net.layers[self._outputs[0]].gives, net.features_last(self._outputs[0])
+        if len(self._inputs) == 1:
+            self.input_ids = next(iter(net.input_ids().values()), None)
         if input_sample_shape is None:
             self.input_sample_shapes = list(self._inputs.values())
 

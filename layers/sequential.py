@@ -26,6 +26,8 @@ class Sequential(Layer):
             self.add_layer(layer)
         held = list(self.layers.values())
         self.gives = held[-1].gives
+        self.input_ids = next((x.input_ids for x in held if x.input_ids is not None or not x.keeps_values), None)
+        self.features_last = next((x.features_last for x in reversed(held) if x.features_last is not None), None)
         self.keeps_values = all(layer.keeps_values for layer in held)
         if input_sample_shape is None:
             self.input_sample_shapes = held[0].input_sample_shapes

@@ -25,6 +25,7 @@ class TimeDistributed(Layer):
         self.add_layer(self.layer)
         self.keeps_values = self.layer.keeps_values
         self.gives = self.layer.gives
+        self.input_ids, self.features_last = self.layer.input_ids, self.layer.features_last
 
     def setup(self, *shapes: Shape) -> Shape:
         """(time, ...) -> (time, ...)."""

@@ -26,6 +26,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Sequential": {"layers": [layers.Dense("one", 2)]},
     "Residual": {"layers": [layers.Dense("one", 2)]},
     "TimeDistributed": {"layer": layers.Dense("one", 2)},
+    "TransformerBlock": {"heads": 2},
     "Net": {"net": INNER},
 }
 KINDS = {name: kind for name, kind in vars(layers).items() if isinstance(kind, type)}

@@ -167,3 +167,41 @@ def test_the_net_of_a_layer_stays_as_it_was_when_adding_fails():
     outer.add(layers.Net("n", inner), src=[])
     assert outer.param_names()[0] == "n/first/weight"
     assert inner.param_names()[0] == "first/weight"
+
+
+# ---- sequences
+
+
+def test_ids_reach_an_embedding_within_layers_and_scores_lie_along_the_last_axis():
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(), seed=3)
+    parts = [layers.Embedding("words", 11, 4, input_sample_shape=(6,)), layers.TransformerBlock("block", 2, True)]
+    net.add(layers.Sequential("text", [*parts, layers.LayerNormalization("norm")]))
+    net.add(layers.Dense("scores", 11))
+    net.compile(optimizer.SGD(0.1))
+    ids = RNG.integers(0, 11, (3, 7))
+    assert net.input_ids() == {"text": 11}
+    first = net.train_one_batch(ids[:, :-1], ids[:, 1:])[0].item()
+    for _ in range(20):
+        last = net.train_one_batch(ids[:, :-1], ids[:, 1:])[0].item()
+    assert last < 0.8 * first
+
+
+def test_a_block_has_the_layers_that_it_names_in_the_order_in_which_they_run():
+    for first in (True, False):
+        net = FeedForwardNet(device=device.new_cpu(), seed=3)
+        block = layers.TransformerBlock("b", 2, dropout=0.1, normalize_first=first, input_sample_shape=(5, 4))
+        net.add(block)
+        norms = ["attention_norm", "hidden_norm"]
+        before, behind = (norms, ["", ""]) if first else (["", ""], norms)
+        wanted = [before[0], "attention", "attention_dropout", behind[0], before[1], "hidden", "activation", "output",
+                  "output_dropout", behind[1]]  # fmt: skip
+        assert list(block.layers) == [name for name in wanted if name]
+        assert block.layers["hidden"].parameters["weight"].shape == (4, 16)
+
+
+def test_a_block_of_other_shapes_or_options_is_refused():
+    for shape, words in (((5,), r"'b': wanted an input \(time, features\)"), ((5, 3), "heads that divide")):
+        with pytest.raises(ShapeError, match=words):
+            FeedForwardNet(device=device.new_cpu()).add(layers.TransformerBlock("b", 2, input_sample_shape=shape))
+    with pytest.raises(ValueError, match="'b': activation of relu"):
+        layers.TransformerBlock("b", 2, activation="swish")
