@@ -19,7 +19,8 @@ class Net(Layer):
     Input samples: those of the net's inputs, in the order of `net.input_shapes()`; output samples: those of its
     outputs, in the order of `net.output_names()`. Parameters and state are the net's own, under the names
     "<name>/<layer>/weight": training moves both, and the net can be asked, saved and loaded by itself, until one of them
-    is moved to another device or copied. Options of layers are copied, as they are when this layer is added.
+    is moved to another device or copied. Options of layers are copied, as they are when this layer is added. A net that
+    is used twice: the second time Net(name, net).share_parameters(first).
 
     net: on the device and of the dtype of the net that it becomes a part of, with all its layers.
     """
@@ -43,6 +44,8 @@ class Net(Layer):
         wanted = list(self._inputs.values())
         if list(shapes) != wanted:
             raise ShapeError(f"{where(self)}: wanted the net's inputs, {wanted}, received {list(shapes)}")
+        if self.shared_with is not None and not (isinstance(self.shared_with, Net) and self.shared_with.net is self.net):
+            raise GraphError(f"{where(self)}: wanted to share with a layer of the same net, received {self.shared_with!r}")
         context = self._placed()
         if (self.net.device, self.net.dtype) != (context.device, context.dtype):
             raise GraphError(

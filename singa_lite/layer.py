@@ -116,13 +116,16 @@ class Layer(LayerTensors):
         self._check_owners(layers)
         tensors = [t for layer in layers for table in (layer.parameters, layer.states) for t in table.values()]
         memo: dict[int, object] = {id(tensor): _again(tensor) for tensor in tensors}
+        if self.shared_with is not None:
+            others = [self._counterpart(layer, self.shared_with).parameters for layer in layers]
+            pairs = zip(layers, others, strict=True)
+            memo |= {id(t): other[name] for layer, other in pairs for name, t in layer.parameters.items()}
         for layer in deepcopy(list(layers), memo):
             self._check_free(f"layer {self.path!r}: add_copies", layer.name)
             self._layers[layer.name] = layer
             layer._holder = self
             self._made_in_setup.append(layer.name)
-            for inner in layer.with_sublayers():
-                inner._rename_tensors()
+            layer._take_names(None if self.shared_with is None else self.shared_with._layers[layer.name])
 
     def _check_owners(self, layers: Sequence[Layer]) -> None:
         for layer in layers:
@@ -133,11 +136,14 @@ class Layer(LayerTensors):
                     f"{layer.name!r}, which uses those of {outside[0]!r}"
                 )
 
-    def _rename_tensors(self) -> None:
-        tables = [self._states] if self.shared_with is not None else [self._parameters, self._states]
-        for table in tables:
+    def _take_names(self, other: Layer | None) -> None:
+        """Name tensors by this layer's path. other: the layer whose parameters they are."""
+        self.shared_with = other or self.shared_with
+        for table in [self._states] if self.shared_with else [self._parameters, self._states]:
             for name, tensor in table.items():
                 tensor.name = f"{self.path}/{name}"
+        for inner in self._layers.values():
+            inner._take_names(None if other is None else other._layers[inner.name])
 
     def set_up(self, layer: Layer, *shapes: Shape) -> Shape:
         """For `setup`: sets up a layer that this one holds, once. shapes: sample shapes of its inputs.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nets import all_bits, bits, state_of
+from nets import all_bits, assert_close, bits, differences, state_of
 from run_layer import run
 from singa_lite import FeedForwardNet, GraphError, ShapeError, device, layers, loss, optimizer, tensor
 
@@ -205,3 +205,27 @@ def test_a_block_of_other_shapes_or_options_is_refused():
             FeedForwardNet(device=device.new_cpu()).add(layers.TransformerBlock("b", 2, input_sample_shape=shape))
     with pytest.raises(ValueError, match="'b': activation of relu"):
         layers.TransformerBlock("b", 2, activation="swish")
+
+
+def test_a_net_that_is_used_twice_trains_as_one():
+    cpu = device.new_cpu()
+    inner = FeedForwardNet(device=cpu, dtype="float64", seed=3)
+    inner.add(layers.Dense("d", 4, input_sample_shape=(5,)))
+    inner.add(layers.Residual("r", [layers.Dense("e", 4), layers.Activation("act", "tanh")]))
+    net = FeedForwardNet(loss.SquaredError(), device=cpu, dtype="float64", seed=3)
+    x, y = net.add(layers.Dummy("x", (5,)), []), net.add(layers.Dummy("y", (5,)), [])
+    first = net.add(layers.Net("first", inner), [x])
+    with pytest.raises(GraphError, match="'second'.*'second/d/weight', which is 'first/d/weight'; share_parameters"):
+        net.add(layers.Net("second", inner), [y])
+    second = net.add(layers.Net("second", inner).share_parameters(first), [y])
+    net.add(layers.Merge("sum"), [first, second])
+    assert net.param_names() == ["first/d/weight", "first/d/bias", "first/r/e/weight", "first/r/e/bias"]
+    given = {"x": RNG.standard_normal((3, 5)), "y": RNG.standard_normal((3, 5))}
+    target = RNG.standard_normal((3, 4))
+    net.compile(optimizer.SGD(0.1))
+    found = {name: tensor.to_numpy(value) for name, value in net.gradients(given, target).items()}
+    for name in ("first/d/weight", "first/r/e/bias"):
+        value = net.parameters()[name]
+        assert_close(found[name], differences(lambda: net.evaluate_one_batch(given, target)[0].item(), value))
+    net.to_device(device.new_cpu())
+    assert net.layers["second"].layers["d"].parameters["bias"] is net.parameters()["first/d/bias"]
