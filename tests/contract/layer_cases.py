@@ -172,7 +172,9 @@ CASES: dict[str, Case] = {
     "Slice": Case(lambda: layers.Slice("s", 1, [1, 3]), ((4, 5, 3),)),
     "Slice:last axis": Case(lambda: layers.Slice("s", -1, (2,)), IMAGE),
     "Dummy": Case(lambda: layers.Dummy("d", (4, 5)), ((4, 5),)),
-    "Sequential": Case(lambda: layers.Sequential("s", [layers.Dense("d", 4), layers.Activation("a", "silu")]), ((5,),), batch=3),
+    "Sequential": Case(
+        lambda: layers.Sequential("s", [layers.Dense("d", 4), layers.Activation("a", "silu")]), ((5,),), batch=3
+    ),
     "Sequential:several outputs": Case(
         lambda: layers.Sequential("s", [layers.Dense("d", 5), layers.Slice("cut", 1, [2])]), ((4,),), batch=3
     ),
@@ -190,5 +192,10 @@ CASES: dict[str, Case] = {
         ),
         ((3, 6),),
     ),
-    "Net": Case(lambda: layers.Net("n", _small_net("float64")), ((5,),), batch=3, placed=lambda *at: layers.Net("n", _small_net(*at))),
+    "Net": Case(
+        lambda: layers.Net("n", _small_net("float64")),
+        ((5,),),
+        batch=3,
+        placed=lambda *at: layers.Net("n", _small_net(*at)),
+    ),
 }
