@@ -32,6 +32,8 @@ from singa_lite.ops.arithmetic import subtract as subtract
 from singa_lite.ops.attention import attention as attention
 from singa_lite.ops.cast import cast as cast
 from singa_lite.ops.convolution import conv2d as conv2d
+from singa_lite.ops.cross_entropy import softmax_cross_entropy as softmax_cross_entropy
+from singa_lite.ops.cross_entropy import softmax_cross_entropy_values as softmax_cross_entropy_values
 from singa_lite.ops.dropout import dropout as dropout
 from singa_lite.ops.embedding import embedding as embedding
 from singa_lite.ops.linear import add_bias as add_bias
@@ -41,8 +43,6 @@ from singa_lite.ops.loss import huber as huber
 from singa_lite.ops.loss import huber_values as huber_values
 from singa_lite.ops.loss import sigmoid_cross_entropy as sigmoid_cross_entropy
 from singa_lite.ops.loss import sigmoid_cross_entropy_values as sigmoid_cross_entropy_values
-from singa_lite.ops.cross_entropy import softmax_cross_entropy as softmax_cross_entropy
-from singa_lite.ops.cross_entropy import softmax_cross_entropy_values as softmax_cross_entropy_values
 from singa_lite.ops.loss import squared_error as squared_error
 from singa_lite.ops.loss import squared_error_values as squared_error_values
 from singa_lite.ops.normalization import batch_norm as batch_norm

@@ -207,8 +207,8 @@ class Layer(LayerTensors):
         found = other._layers.get(layer.name)
         if found is None:
             raise ShapeError(
-                f"layer {self.path!r}: wanted to share the parameters of its {list(self._layers)}, received {other.path!r} with "
-                f"{list(other._layers)}"
+                f"layer {self.path!r}: wanted to share the parameters of its {list(self._layers)}, received "
+                f"{other.path!r} with {list(other._layers)}"
             )
         return found
 

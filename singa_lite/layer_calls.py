@@ -3,8 +3,8 @@
     forward:    [block   own operations   [block/a   ...]   own operations   [block/b   ...]   own operations]
     walk back:           <- rest of block   a <-                        own <-   b <-                   own <-
 
-A layer that a layer holds has a part of the tape of its own, so that its gradients are handed out, and given back, before
-the walk goes on: those of a block never stand together.
+A layer that a layer holds has a part of the tape of its own, so that its gradients are handed out, and given back,
+before the walk goes on: those of a block never stand together.
 """
 
 from __future__ import annotations

@@ -93,8 +93,8 @@ class LayerGraph:
         for parameter in layer.parameters.values():
             if names.get(id(parameter.block), parameter.name) != parameter.name:
                 raise GraphError(
-                    f"layer {layer.name!r}: wanted parameters that no other layer has, received {parameter.name!r}, which "
-                    f"is {names[id(parameter.block)]!r}; share_parameters() of that layer lets both have it"
+                    f"layer {layer.name!r}: wanted parameters that no other layer has, received {parameter.name!r}, "
+                    f"which is {names[id(parameter.block)]!r}; share_parameters() of that layer lets both have it"
                 )
 
     def _ready(self) -> list[Layer]:

@@ -260,7 +260,7 @@ def test_layers_within_that_are_kept_in_float32():
     options = {"precision": "bfloat16", "graph": True}
     with pytest.warns(UserWarning, match="bfloat16"):
         one, other = equal_pair(**options)
-        inner = [*PATHS][:-1] + ["act", "sum"]
+        inner = [*[*PATHS][:-1], "act", "sum"]
         one.compile(optimizer.SGD(0.1), float32_layers=inner, **options)
         other.compile(optimizer.SGD(0.1), float32_layers=["block"], **options)
         narrow = equal_pair(**options)[1]
@@ -390,18 +390,27 @@ ROWS = {
     "after setup": row(lambda: late(Free(held)), GraphError, "'free'", "afterwards"),
     "never set up": row(adding(held, lambda own, shape: shape), GraphError, "'free'", "set_up()", "['d']"),
     "set up twice": row(
-        adding(held, lambda own, shape: [own.set_up(own.d, shape), own.set_up(own.d, shape)]), GraphError, "'free/d'", "once"
+        adding(held, lambda own, shape: [own.set_up(own.d, shape), own.set_up(own.d, shape)]),
+        GraphError,
+        "'free/d'",
+        "once",
     ),
     "set up without being held": row(adding(), GraphError, "'free'", "set_up", "add_layer", "'d'"),
     "run without being held": row(
         adding(None, lambda own, shape: shape, lambda own, x: own.run(own.d, True, x)), GraphError, "run", "'d'"
     ),
-    "wrong shapes within": row(adding(held, lambda own, shape: own.set_up(own.d, (3, 4, 5), (2,))), ShapeError, "'free/d'"),
+    "wrong shapes within": row(
+        adding(held, lambda own, shape: own.set_up(own.d, (3, 4, 5), (2,))), ShapeError, "'free/d'"
+    ),
     "other shapes than it wants": row(
         adding(
             lambda own: setattr(own, "d", own.add_layer(layers.Dense("d", 2, input_sample_shape=(4,)))),
         ),
-        ShapeError, "'free/d'", "[(4,)]", "[(3,)]", "'free'",
+        ShapeError,
+        "'free/d'",
+        "[(4,)]",
+        "[(3,)]",
+        "'free'",
     ),
     "a parameter named as a layer": row(
         adding(held, lambda own, shape: own.add_parameter("d", (2,), 0.0)), GraphError, "'free'", "'d'", "of a layer"
@@ -411,14 +420,18 @@ ROWS = {
             lambda own: setattr(own, "d", own.add_layer(layers.Split("split", 2))),
             lambda own, shape: own.set_up(own.d, shape),
         ),
-        ShapeError, "'free/split'", "one output", "received 2", "set_up_several()",
+        ShapeError,
+        "'free/split'",
+        "one output",
+        "received 2",
+        "set_up_several()",
     ),
     "layers set by hand": row(lambda: setattr(Free(), "layers", []), GraphError, "'free'", "add_layer()"),
     "freeze of no layer": row(lambda: nested(freeze="block/x"), GraphError, "'block/x'"),
     "output of a layer within": row(
         lambda: nested().forward(False, X, ["block/a"]), GraphError, "'block/a'", "within one"
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("one", ROWS.values(), ids=ROWS)
