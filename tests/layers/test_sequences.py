@@ -77,6 +77,16 @@ def test_a_rotary_position_depends_on_distance_alone():
         autograd.rotary(tensor.zeros((1, 8, 6)), tensor.zeros((2, 9, 3)))
 
 
+def test_a_padding_mask():
+    net = FeedForwardNet(device=device.new_cpu(), seed=0)
+    net.add(layers.PaddingMask("mask", 3, input_sample_shape=(4,)))
+    ids = np.array([[3, 0, 5, 3], [1, 3, 3, 3]], np.uint8)
+    np.testing.assert_array_equal(net.predict(ids), [[0, 1, 1, 0], [1, 0, 0, 0]])
+    assert net.predict(ids).dtype == np.float32
+    with pytest.raises(ValueError, match="'m': wanted padding_idx to be an id, at least 0, received -1"):
+        layers.PaddingMask("m", -1)
+
+
 # --- PyTorch ------------------------------------------------------------------------------------------------
 
 

@@ -54,7 +54,8 @@ def rms_norm(
         operands = {f.MEAN: zeros, f.VARIANCE: means, f.SCALE: gamma}
         work.run(made[count], {f.SRC: source, f.DST: target, **operands})
 
-    work.repeat(range(0, rows, step), add)
+    for start in range(0, rows, step):
+        add(start)
     work.call(inverter(epsilon), inv_rms)
     return work
 
@@ -86,7 +87,8 @@ def rms_norm_derivative(
         work.call(along, dx_, x_, inverse, slopes)
         work.run(second, {f.SRC: x_, f.SRC_1: slopes, f.DST: dx_})
 
-    work.repeat(range(0, rows, step), add)
+    for start in range(0, rows, step):
+        add(start)
     return work
 
 
