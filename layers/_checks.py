@@ -10,7 +10,7 @@ from singa_lite import initializer
 from singa_lite.checks import is_int as is_int
 from singa_lite.checks import real
 from singa_lite.errors import ShapeError
-from singa_lite.layer import Layer
+from singa_lite.layer import Layer, check_new
 from singa_lite.tensor import Shape
 
 #: Behind the largest extent that an array may have.
@@ -141,3 +141,14 @@ def no_former(layer: Layer, given: Mapping[str, object]) -> None:
         )
     if given:
         raise TypeError(f"{where(layer)}: wanted options of {type(layer).__name__}, received {', '.join(given)}")
+
+
+def held_layers(layer: Layer, given: object) -> list[Layer]:
+    """The layers that a layer is to hold. TypeError unless they stand in a sequence, ValueError for none."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise TypeError(f"{where(layer)}: wanted layers in a list, received {given!r:.100}")
+    for entry in given:
+        check_new(f"{where(layer)}: layers", entry)
+    if not given:
+        raise ValueError(f"{where(layer)}: wanted one layer or more, received {given!r}")
+    return list(given)

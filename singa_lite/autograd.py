@@ -11,6 +11,7 @@ from singa_lite.graph import Phase
 from singa_lite.ops import operators
 from singa_lite.ops.activation import elu as elu
 from singa_lite.ops.activation import gelu as gelu
+from singa_lite.ops.activation import gelu_tanh as gelu_tanh
 from singa_lite.ops.activation import leaky_relu as leaky_relu
 from singa_lite.ops.activation import relu as relu
 from singa_lite.ops.activation import relu6 as relu6
@@ -28,8 +29,11 @@ from singa_lite.ops.arithmetic import power as power
 from singa_lite.ops.arithmetic import scale as scale
 from singa_lite.ops.arithmetic import shift as shift
 from singa_lite.ops.arithmetic import subtract as subtract
+from singa_lite.ops.attention import attention as attention
 from singa_lite.ops.cast import cast as cast
 from singa_lite.ops.convolution import conv2d as conv2d
+from singa_lite.ops.cross_entropy import softmax_cross_entropy as softmax_cross_entropy
+from singa_lite.ops.cross_entropy import softmax_cross_entropy_values as softmax_cross_entropy_values
 from singa_lite.ops.dropout import dropout as dropout
 from singa_lite.ops.embedding import embedding as embedding
 from singa_lite.ops.linear import add_bias as add_bias
@@ -39,8 +43,6 @@ from singa_lite.ops.loss import huber as huber
 from singa_lite.ops.loss import huber_values as huber_values
 from singa_lite.ops.loss import sigmoid_cross_entropy as sigmoid_cross_entropy
 from singa_lite.ops.loss import sigmoid_cross_entropy_values as sigmoid_cross_entropy_values
-from singa_lite.ops.cross_entropy import softmax_cross_entropy as softmax_cross_entropy
-from singa_lite.ops.cross_entropy import softmax_cross_entropy_values as softmax_cross_entropy_values
 from singa_lite.ops.loss import squared_error as squared_error
 from singa_lite.ops.loss import squared_error_values as squared_error_values
 from singa_lite.ops.normalization import batch_norm as batch_norm

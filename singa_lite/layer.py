@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 from singa_lite import layer_calls, names
@@ -94,7 +95,7 @@ class Layer(LayerTensors):
         for a name that is taken, and for a call after `setup`.
         """
         if "_layers" not in vars(self):
-            raise GraphError(f"add_layer: wanted a layer whose __init__ calls super().__init__(name), {type(self)}")
+            raise GraphError(f"add_layer: wanted a layer whose __init__ calls super().__init__(name) first, received {type(self)}")
         where = f"layer {self.path!r}: add_layer"
         check_new(where, layer)
         if layer in list(self._held_by()):
@@ -107,6 +108,42 @@ class Layer(LayerTensors):
         if self.context is not None:
             self._made_in_setup.append(layer.name)
         return layer
+
+    def add_copies(self, layers: Sequence[Layer]) -> None:
+        """For `setup`: hold copies of layers of a net, set up as these are, over the very bytes of their parameters and
+        state, which have the names of this layer's then. GraphError where one uses those of a layer that is not given.
+        """
+        self._check_owners(layers)
+        tensors = [t for layer in layers for table in (layer.parameters, layer.states) for t in table.values()]
+        memo: dict[int, object] = {id(tensor): _again(tensor) for tensor in tensors}
+        if self.shared_with is not None:
+            others = [self._counterpart(layer, self.shared_with).parameters for layer in layers]
+            pairs = zip(layers, others, strict=True)
+            memo |= {id(t): other[name] for layer, other in pairs for name, t in layer.parameters.items()}
+        for layer in deepcopy(list(layers), memo):
+            self._check_free(f"layer {self.path!r}: add_copies", layer.name)
+            self._layers[layer.name] = layer
+            layer._holder = self
+            self._made_in_setup.append(layer.name)
+            layer._take_names(None if self.shared_with is None else self.shared_with._layers[layer.name])
+
+    def _check_owners(self, layers: Sequence[Layer]) -> None:
+        for layer in layers:
+            outside = [owner.name for owner in layer.owners() if owner not in layers]
+            if outside:
+                raise GraphError(
+                    f"layer {self.path!r}: wanted layers that share parameters among themselves, received "
+                    f"{layer.name!r}, which uses those of {outside[0]!r}"
+                )
+
+    def _take_names(self, other: Layer | None) -> None:
+        """Name tensors by this layer's path. other: the layer whose parameters they are."""
+        self.shared_with = other or self.shared_with
+        for table in [self._states] if self.shared_with else [self._parameters, self._states]:
+            for name, tensor in table.items():
+                tensor.name = f"{self.path}/{name}"
+        for inner in self._layers.values():
+            inner._take_names(None if other is None else other._layers[inner.name])
 
     def set_up(self, layer: Layer, *shapes: Shape) -> Shape:
         """For `setup`: sets up a layer that this one holds, once. shapes: sample shapes of its inputs.
@@ -122,7 +159,7 @@ class Layer(LayerTensors):
         if layer.context is not None:
             raise GraphError(f"layer {layer.path!r}: wanted set_up() once, received it twice; run() may be called twice")
         if len(layer.path.encode()) > names.LONGEST:
-            raise ValueError(f"layer {layer.path!r:.100}: wanted a path of at most {names.LONGEST} bytes")
+            raise ValueError(f"layer {layer.path!r:.100}: wanted a path of at most {names.LONGEST} bytes, received more")
         if self.shared_with is not None and layer.shared_with is None:
             layer.shared_with = self._counterpart(layer, self.shared_with)
         layer.check_inputs(list(shapes), f"layer {self.path!r}")
@@ -162,8 +199,8 @@ class Layer(LayerTensors):
         found = other._layers.get(layer.name)
         if found is None:
             raise ShapeError(
-                f"layer {self.path!r}: wanted to share the parameters of its {list(self._layers)}, but {other.path!r} "
-                f"holds {list(other._layers)}"
+                f"layer {self.path!r}: wanted to share the parameters of its {list(self._layers)}, received {other.path!r} with "
+                f"{list(other._layers)}"
             )
         return found
 
@@ -241,17 +278,17 @@ class Layer(LayerTensors):
     def _check_held(self) -> None:
         left = [name for name, layer in self._layers.items() if layer.context is None]
         if left:
-            raise GraphError(f"layer {self.path!r}: wanted setup() to set_up() each layer that it holds, left {left}")
+            raise GraphError(f"layer {self.path!r}: wanted setup() to set_up() each layer that it holds, received none for {left}")
 
     def reset(self) -> None:
         """Back to before `prepare`: no parameters, no state, no shape, no layers that `setup` has added."""
         self._parameters, self._states = {}, {}
         self.context = self.output_sample_shape = None
+        for layer in self._layers.values():
+            layer.reset()
         for name in self._made_in_setup:
             self._layers.pop(name)._holder = None
         self._made_in_setup = []
-        for layer in self._layers.values():
-            layer.reset()
 
     def to_device(self, device: Device) -> None:
         """Move parameters and state, those of layers within it too. device: a Device."""
@@ -282,6 +319,13 @@ class Node(NamedTuple):
 Given = TypeVar("Given")
 
 
+def _again(tensor: Tensor) -> Tensor:
+    """A parameter or state over the same bytes."""
+    made = tensor.detach()
+    made.layout, made.stores_grad = tensor.layout, tensor.stores_grad
+    return made
+
+
 def _only(call: str, layer: Layer, given: list[Given]) -> Given:
     """The only one of a layer's outputs."""
     if len(given) != 1:
@@ -297,6 +341,6 @@ def check_new(where: str, layer: object) -> None:
     if "_layers" not in vars(layer):
         raise GraphError(f"{where}: wanted a layer whose __init__ calls super().__init__(name), received {type(layer)}")
     if layer._holder is not None:
-        raise GraphError(f"layer {layer.path!r}: {where}: wanted a layer that no other holds yet")
+        raise GraphError(f"{where}: wanted a layer that no other holds yet, received {layer.path!r}")
     if layer.context is not None:
-        raise GraphError(f"layer {layer.name!r}: wanted a layer that is in no net yet")
+        raise GraphError(f"layer {layer.name!r}: wanted a layer that is in no net yet, received one that is")

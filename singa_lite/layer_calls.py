@@ -108,13 +108,18 @@ class LayerCalls(Unique):
         passed: list[Tensor] = []
         while inputs:
             tensor, port = inputs.pop(0), Identity()
-            is_number = tensor.dtype.kind not in "biu"  # no derivative passes ids
-            if is_number and not tensor.requires_grad and path not in self._holding:  # there it tells what may be frozen
+            if not tensor.requires_grad and self._may_derive(path, tensor):
                 tensor = tensor.detach()
                 tensor.requires_grad = True
             passed.append(port(tensor))
             self.ports[path].append(port)
         return passed
+
+    def _may_derive(self, path: str, tensor: Tensor) -> bool:
+        """Whether somebody may want the derivative: by whole numbers there is none, and in a layer that holds frozen
+        ones what needs no derivative is to stay so, as only that may go into them.
+        """
+        return tensor.dtype.kind not in "biu" and path not in self._holding
 
     def _check_frozen(self, path: str, inputs: list[Tensor]) -> None:
         """GraphError for what trains before a frozen layer: no derivative would ever come back to it."""

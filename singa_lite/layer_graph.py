@@ -78,11 +78,24 @@ class LayerGraph:
                 for layer in ready:
                     layer.prepare(self._input_shapes(layer), Context(self.device, self.dtype, self.seed))
                     fresh.append(layer)
+                    self._check_apart(layer)
                 ready = self._ready()
         except BaseException:
             for layer in fresh:
                 layer.reset()
             raise
+
+    def _check_apart(self, layer: Layer) -> None:
+        """GraphError where a parameter of the layer is that of another one, under another name."""
+        if not layer.layers:
+            return
+        names = {id(p.block): p.name for x in self._layers.values() if x is not layer for p in x.parameters.values()}
+        for parameter in layer.parameters.values():
+            if names.get(id(parameter.block), parameter.name) != parameter.name:
+                raise GraphError(
+                    f"layer {layer.name!r}: wanted parameters that no other layer has, received {parameter.name!r}, which "
+                    f"is {names[id(parameter.block)]!r}; share_parameters() of that layer lets both have it"
+                )
 
     def _ready(self) -> list[Layer]:
         """Layers that are not set up, but all that they depend on are."""

@@ -25,7 +25,19 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     **{
         name: (getattr(autograd, name), {"x": X2})
         for name in (
-            *("elu", "exp", "flatten", "gelu", "identity", "l2_norm", "leaky_relu", "log", "reduce_mean", "reduce_sum"),
+            *(
+                "elu",
+                "exp",
+                "flatten",
+                "gelu",
+                "gelu_tanh",
+                "identity",
+                "l2_norm",
+                "leaky_relu",
+                "log",
+                "reduce_mean",
+                "reduce_sum",
+            ),
             *("relu", "relu6", "sigmoid", "silu", "softmax", "softplus", "tanh", "transpose"),
         )
     },
@@ -34,6 +46,7 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
         name: (getattr(autograd, name), {"x": X2, "target": tensor.from_numpy(np.ones((2, 4), "f"))})
         for name in ("huber", "softmax_cross_entropy", "sigmoid_cross_entropy", "squared_error")
     },
+    "attention": (autograd.attention, {"q": X4, "k": X4, "v": X4}),
     "add_bias": (autograd.add_bias, {"x": X4, "bias": C}),
     "avg_pool2d": (autograd.avg_pool2d, {"x": X4, "kernel": 3, "stride": 1}),
     "batch_norm": (autograd.batch_norm, {"x": X4, **CHANNELS}),

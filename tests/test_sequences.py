@@ -229,7 +229,11 @@ def wrong(value: int) -> np.ndarray:
 
 
 REFUSED = {
-    "too large": (wrong(ROWS), ValueError, rf"'table'.*wanted ids from 0 to 22, received {ROWS} in sample 6, position 3"),
+    "too large": (
+        wrong(ROWS),
+        ValueError,
+        rf"'table'.*wanted ids from 0 to 22, received {ROWS} in sample 6, position 3",
+    ),
     "negative": (wrong(-1), ValueError, "received -1 in sample 6, position 3"),
     "floats": (X.astype("f"), TypeError, "wanted ids, integers from 0 to 22, received float32"),
     "fractions": (X + 0.5, TypeError, "wanted ids, integers from 0 to 22, received float64"),

@@ -7,6 +7,7 @@ from singa_lite.ops.op import Op
 from singa_lite.ops.shape import checked_axis
 from singa_lite.tensor import Tensor
 
+
 class Rotary(Op):
     """Turns; the derivative turns back."""
 
@@ -38,6 +39,7 @@ class Rotary(Op):
         self.device.run("rotary", dys[0], self.kept(0), dx, axis=self.axis, inverse=True)
         return dx
 
+
 def rotary(x: Tensor, table: Tensor, axis: int = -2) -> Tensor:
     """Pairs (x[..., i], x[..., i + size / 2]) turned by the angles of their position (Su and others, arXiv 2104.09864).
 
@@ -45,4 +47,3 @@ def rotary(x: Tensor, table: Tensor, axis: int = -2) -> Tensor:
     dtype, (2, x.shape[axis], size / 2), which has no derivative; a view of later rows of it gives later positions.
     """
     return Rotary(axis)(x, table)
-

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singa_lite import layers
+from singa_lite import FeedForwardNet, layers
+from singa_lite.device import Device
 from singa_lite.layer import Layer
 
 Arrays = Mapping[str, np.ndarray]
@@ -21,7 +22,8 @@ class Case:
     make: the layer, in no net yet. shapes: sample shapes of its inputs, all extents and the batch different.
     reach: inputs lie between -reach and reach. evaluation: {parameter and state names: values}, input -> output in
     evaluation mode, for a layer that differs there; None for one whose output is the same in both modes. differentiable:
-    False for a layer that nothing is handed back through.
+    False for a layer that nothing is handed back through. placed: the layer for a dtype and a device, where it depends
+    on these.
     """
 
     make: Callable[[], Layer]
@@ -29,6 +31,7 @@ class Case:
     batch: int = 2
     reach: float = 2.0
     evaluation: Evaluation | None = None
+    placed: Callable[[str, Device], Layer] | None = None
     differentiable: bool = True
 
 
@@ -43,6 +46,15 @@ def _batch_normalization(values: Arrays, x: np.ndarray) -> np.ndarray:
 
 def _same(values: Arrays, x: np.ndarray) -> np.ndarray:
     return x
+
+
+def _small_net(dtype: str, device: Device | None = None) -> FeedForwardNet:
+    """Two ways between its input and its output."""
+    net = FeedForwardNet(dtype=dtype, device=device, seed=1)
+    first = net.add(layers.Dense("first", 4, input_sample_shape=(5,)))
+    second = net.add(layers.Activation("second", "tanh"))
+    net.add(layers.Merge("sum"), [first, second])
+    return net
 
 
 IMAGE = ((3, 5, 6),)
@@ -129,6 +141,7 @@ CASES: dict[str, Case] = {
     "Activation:sigmoid": Case(lambda: layers.Activation("a", "sigmoid"), IMAGE),
     "Activation:tanh": Case(lambda: layers.Activation("a", "tanh"), IMAGE),
     "Activation:gelu": Case(lambda: layers.Activation("a", "gelu"), IMAGE),
+    "Activation:gelu_tanh": Case(lambda: layers.Activation("a", "gelu_tanh"), IMAGE),
     "Activation:silu": Case(lambda: layers.Activation("a", "silu"), IMAGE),
     "Activation:softplus": Case(lambda: layers.Activation("a", "softplus"), IMAGE),
     "Softmax": Case(lambda: layers.Softmax("s"), ((5,),), batch=3),
@@ -137,6 +150,12 @@ CASES: dict[str, Case] = {
     "Dropout": Case(lambda: layers.Dropout("o"), IMAGE, evaluation=_same),
     "Dropout:few": Case(lambda: layers.Dropout("o", 0.1), ((7,),), batch=5, evaluation=_same),
     "Dropout:none": Case(lambda: layers.Dropout("o", 0), ((5,),), batch=3),
+    "MultiHeadAttention": Case(lambda: layers.MultiHeadAttention("a", 2), ((3, 4),)),
+    "MultiHeadAttention:all options": Case(
+        lambda: layers.MultiHeadAttention("a", 4, 2, True, kv_heads=2, use_bias=False, rotary=True), ((3, 5),)
+    ),
+    "MultiHeadAttention:of a memory": Case(lambda: layers.MultiHeadAttention("a", 2), ((3, 4), (5, 7))),
+    "MultiHeadAttention:dropout": Case(lambda: layers.MultiHeadAttention("a", 2, dropout=0.4), ((3, 4),)),
     "Flatten": Case(lambda: layers.Flatten("f"), IMAGE),
     "Flatten:from the second axis": Case(lambda: layers.Flatten("f", 2), IMAGE),
     "Flatten:from the end": Case(lambda: layers.Flatten("f", -2), IMAGE),
@@ -153,4 +172,30 @@ CASES: dict[str, Case] = {
     "Slice": Case(lambda: layers.Slice("s", 1, [1, 3]), ((4, 5, 3),)),
     "Slice:last axis": Case(lambda: layers.Slice("s", -1, (2,)), IMAGE),
     "Dummy": Case(lambda: layers.Dummy("d", (4, 5)), ((4, 5),)),
+    "Sequential": Case(
+        lambda: layers.Sequential("s", [layers.Dense("d", 4), layers.Activation("a", "silu")]), ((5,),), batch=3
+    ),
+    "Sequential:several outputs": Case(
+        lambda: layers.Sequential("s", [layers.Dense("d", 5), layers.Slice("cut", 1, [2])]), ((4,),), batch=3
+    ),
+    "Residual": Case(
+        lambda: layers.Residual("r", [layers.Dense("d", 4), layers.Activation("a", "tanh"), layers.Dense("e", 5)]),
+        ((5,),),
+        batch=3,
+    ),
+    "TimeDistributed": Case(lambda: layers.TimeDistributed("t", layers.Dense("d", 4)), ((3, 5),)),
+    "TimeDistributed:images": Case(lambda: layers.TimeDistributed("t", layers.Conv2D("c", 2)), ((3, 2, 4, 5),)),
+    "TransformerBlock": Case(lambda: layers.TransformerBlock("t", 2, hidden_size=5), ((3, 4),)),
+    "TransformerBlock:causal, norms last, grouped": Case(
+        lambda: layers.TransformerBlock(
+            "t", 4, True, head_size=2, kv_heads=2, rotary=True, activation="silu", normalize_first=False, use_bias=False
+        ),
+        ((3, 6),),
+    ),
+    "Net": Case(
+        lambda: layers.Net("n", _small_net("float64")),
+        ((5,),),
+        batch=3,
+        placed=lambda *at: layers.Net("n", _small_net(*at)),
+    ),
 }

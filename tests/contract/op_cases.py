@@ -74,6 +74,7 @@ ACTIVATIONS = {
     "sigmoid": case((2, 3, 5)),
     "tanh": case((2, 3, 5)),
     "gelu": case((2, 3, 5)),
+    "gelu_tanh": case((2, 3, 5)),
     "silu": case((2, 3, 5)),
     "softplus": case((2, 3, 5)),
     "softmax": case((2, 5)),
@@ -164,6 +165,46 @@ POOLING = {
     "upsample_nearest:unequal factors": case((2, 3, 4, 5), factor=(3, 1)),
 }
 
+
+def _seen(*seen: int) -> Callable[[np.random.Generator], Arrays]:
+    return lambda rng: [np.array(seen).reshape(2, -1)]
+
+
+def _attending(*shapes: tuple[int, ...], mask: Callable[..., Arrays] | None = None, **settings: Any) -> Case:
+    """q, k, v and perhaps a mask."""
+    return Case(shapes, settings, **({} if mask is None else {"fixed": mask}))
+
+
+Q, KV, SHARED = (2, 3, 2, 4), (2, 5, 2, 4), (2, 5, 1, 4)
+
+ATTENTION = {
+    "attention": _attending(Q, KV, KV),
+    "attention:scale": _attending(Q, KV, KV, scale=0.9),
+    "attention:grouped": _attending((2, 3, 4, 3), (2, 5, 2, 3), (2, 5, 2, 3)),
+    "attention:one key head": _attending(Q, SHARED, SHARED),
+    "attention:causal": _attending(Q, Q, Q, causal=True),
+    "attention:causal, more keys": _attending(Q, KV, KV, causal=True),
+    "attention:causal, fewer keys": _attending(KV, Q, Q, causal=True),
+    "attention:one row": _attending((2, 1, 2, 4), KV, KV),
+    "attention:one key": Case(
+        ((2, 1, 2, 4),),
+        fixed=lambda rng: [rng.standard_normal(Q), rng.standard_normal((2, 1, 2, 4))],
+        call=lambda attention, v, q, k: attention(q, k, v),
+    ),
+    "attention:mask": _attending(Q, KV, KV, mask=_seen(1, 0, 1, 1, 0, 0, 0, 1, 1, 1)),
+    "attention:a sample sees nothing": _attending(Q, KV, KV, mask=_seen(0, 0, 0, 0, 0, 0, 1, 1, 0, 1)),
+    "attention:causal and a mask": _attending(KV, KV, KV, mask=_seen(0, 1, 1, 0, 1, 1, 1, 0, 0, 0), causal=True),
+    "attention:of itself": Case((Q,), call=lambda attention, x: attention(x, x, x, causal=True)),
+    "attention:dropout": Case(
+        (Q, KV, KV), fixed=_random_state, call=lambda f, q, k, v, state: f(q, k, v, dropout=0.4, state=state)
+    ),
+    "attention:dropout and all else": Case(
+        (KV, SHARED, SHARED),
+        fixed=lambda rng: [*_seen(1, 0, 1, 1, 1, 1, 1, 0, 1, 1)(rng), *_random_state(rng)],
+        call=lambda f, q, k, v, mask, state: f(q, k, v, mask, causal=True, dropout=0.4, state=state),
+    ),
+}
+
 NORMALIZATION = {
     "batch_norm": Case(((2, 3, 4, 5), (3,), (3,)), fixed=_running(3)),
     "batch_norm:vectors": Case(((5, 3), (3,), (3,)), {"epsilon": 0.1, "momentum": 0.5}, fixed=_running(3)),
@@ -245,6 +286,7 @@ CASES: dict[str, Case] = {
     **LINEAR,
     **CONVOLUTION,
     **POOLING,
+    **ATTENTION,
     **NORMALIZATION,
     **RANDOM,
     **SHAPES,

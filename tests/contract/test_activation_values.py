@@ -23,11 +23,12 @@ FORWARD: dict[str, Settings] = {
     "sigmoid": {},
     "tanh": {},
     "gelu": {},
+    "gelu_tanh": {},
     "silu": {},
     "softplus": {},
 }
 #: Activations whose derivative takes the input; that of the others takes the result.
-FROM_INPUT = {"gelu", "silu"}
+FROM_INPUT = {"gelu", "gelu_tanh", "silu"}
 #: What of the largest result a set may be off by: about 3 roundings, and 8.
 DIGITS = {"onednn": 4e-7}
 OTHER_DIGITS = 8 * float(np.finfo(np.float32).eps)

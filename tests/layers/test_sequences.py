@@ -57,7 +57,9 @@ def test_positions():
     with pytest.raises(ShapeError, match="'p': wanted at most max_length 2 positions, received 3"):
         run(layers.LearnedPositions("p", 2), x)
     rates = np.array([1, 0.1])
-    wanted = [[np.sin(t * rates[0]), np.cos(t * rates[0]), np.sin(t * rates[1]), np.cos(t * rates[1])] for t in range(3)]
+    wanted = [
+        [np.sin(t * rates[0]), np.cos(t * rates[0]), np.sin(t * rates[1]), np.cos(t * rates[1])] for t in range(3)
+    ]
     np.testing.assert_allclose(run(layers.SinusoidalPositions("p", 100.0), x), x + wanted, rtol=1e-14)
     with pytest.raises(ShapeError, match="'p': wanted an even number of features"):
         run(layers.SinusoidalPositions("p"), x[..., :3])

@@ -224,6 +224,7 @@ ACTIVATIONS = {
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
     "tanh": math.tanh,
     "gelu": lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2,
+    "gelu_tanh": lambda x: x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
     "silu": lambda x: x / (1 + math.exp(-x)),
     "softplus": lambda x: math.log1p(math.exp(x)),
 }

@@ -51,9 +51,7 @@ def sgd_rows(
     values = np.int64(ids.size), np.int64(value.shape[0]), np.int64(value.shape[1])
     settings = np.float64(hyper.lr_mult), np.int64(padding)
     routine = Routine().launch(FILE, "count_up", count, types=types, grid=1, block=1)
-    return routine.launch(
-        FILE, "sgd_rows", ids, dy, rate, value, *values, *settings, types=types, grid=_warps(value)
-    )
+    return routine.launch(FILE, "sgd_rows", ids, dy, rate, value, *values, *settings, types=types, grid=_warps(value))
 
 
 def _warps(table: TensorSpec) -> int:

@@ -12,16 +12,12 @@ from singa_lite.kernels.kernel_set import TensorSpec
 FILE = "rms_norm.cu"
 
 
-def rms_norm(
-    x: TensorSpec, gamma: TensorSpec, y: TensorSpec, inv_rms: TensorSpec, *, epsilon: float
-) -> Routine | None:
+def rms_norm(x: TensorSpec, gamma: TensorSpec, y: TensorSpec, inv_rms: TensorSpec, *, epsilon: float) -> Routine | None:
     """A warp for each row."""
     if not _are_served(x, gamma, y, inv_rms):
         return None
     values = *_extents(inv_rms, gamma), np.float64(epsilon)
-    return Routine().launch(
-        FILE, "rms_norm", x, gamma, y, inv_rms, *values, types={"T": x.dtype}, grid=_warps(inv_rms)
-    )
+    return Routine().launch(FILE, "rms_norm", x, gamma, y, inv_rms, *values, types={"T": x.dtype}, grid=_warps(inv_rms))
 
 
 def rms_norm_derivative(
@@ -32,9 +28,7 @@ def rms_norm_derivative(
         return None
     operands = dy, x, gamma, inv_rms, dx
     values = _extents(inv_rms, gamma)
-    return Routine().launch(
-        FILE, "rms_norm_derivative", *operands, *values, types={"T": x.dtype}, grid=_warps(inv_rms)
-    )
+    return Routine().launch(FILE, "rms_norm_derivative", *operands, *values, types={"T": x.dtype}, grid=_warps(inv_rms))
 
 
 def rms_norm_gradient(dy: TensorSpec, x: TensorSpec, inv_rms: TensorSpec, dgamma: TensorSpec) -> Routine | None:

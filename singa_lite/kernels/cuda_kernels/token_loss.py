@@ -32,7 +32,9 @@ def smooth_labels(x: TensorSpec, target: TensorSpec, losses: TensorSpec, *, shar
     return _by_rows("smooth_labels", target, (x, losses), (x, target, losses), x, share)
 
 
-def smooth_labels_derivative(dlosses: TensorSpec, target: TensorSpec, dx: TensorSpec, *, share: float) -> Routine | None:
+def smooth_labels_derivative(
+    dlosses: TensorSpec, target: TensorSpec, dx: TensorSpec, *, share: float
+) -> Routine | None:
     """A warp for each row."""
     return _by_rows("smooth_labels_derivative", target, (dlosses, dx), (dlosses, target, dx), dx, share)
 

@@ -8,6 +8,7 @@ is a tensor. A kernel set may lack a kernel: the next set down serves.
 
 from singa_lite.kernels.interface import (
     activation,
+    attention,
     convolution,
     elementwise,
     embedding,
@@ -31,6 +32,7 @@ __all__ = [
     "Facts",
     "Signature",
     "activation",
+    "attention",
     "convolution",
     "elementwise",
     "embedding",

@@ -3,6 +3,7 @@
 from singa_lite.kernels.kernel_set import collect
 from singa_lite.kernels.numpy_kernels import (
     activation,
+    attention,
     batch_norm_activation,
     convolution,
     elementwise,
@@ -28,6 +29,7 @@ NUMPY = WideningSet(
     collect(
         (
             activation,
+            attention,
             batch_norm_activation,
             convolution,
             elementwise,

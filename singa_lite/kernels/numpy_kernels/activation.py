@@ -12,10 +12,14 @@ import numpy as np
 
 from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.normal_tail import normal_tail
+from singa_lite.kernels.numpy_kernels.normal_tail import FARTHEST, normal_tail
 from singa_lite.kernels.numpy_kernels.pieces import along, axis_buffer, line_buffer, pieces
 from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, blocks, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
+
+#: Of the form by tanh: e to the power of -(GELU_LINE * x + GELU_CUBE * x**3).
+GELU_LINE = 2 * math.sqrt(2 / math.pi)
+GELU_CUBE = 0.044715 * GELU_LINE
 
 ONE_MASK = Temporaries(masks=1)
 TWO_MASKS = Temporaries(masks=2)
@@ -170,6 +174,41 @@ def gelu_derivative(dy: Array, x: Array, dx: Array, *, scratch: Bytes) -> None:
         np.logical_not(mask, out=mask)
         np.add(tail, mask, out=tail)
         np.multiply(dyb, tail, out=dxb)
+
+
+@scratch(TWO_FLOATS.bytes)
+def gelu_tanh(x: Array, y: Array, *, scratch: Bytes) -> None:
+    """y = x * s(x), as (1 + tanh(v / 2)) / 2 = sigmoid(v): nothing cancels as 1 + tanh does for negative x."""
+    for xb, yb, bounded, s in TWO_FLOATS.blocks(scratch, x, y):
+        np.maximum(xb, -FARTHEST, out=bounded)
+        _gelu_share(bounded, s)
+        np.multiply(bounded, s, out=yb)
+
+
+@scratch(THREE_FLOATS.bytes)
+def gelu_tanh_derivative(dy: Array, x: Array, dx: Array, *, scratch: Bytes) -> None:
+    """dx = dy * s * (1 + x * (1 - s) * v'), v' = 2 * sqrt(2 / pi) * (1 + 3 * 0.044715 * x**2)."""
+    for dyb, xb, dxb, bounded, s, slope in THREE_FLOATS.blocks(scratch, dy, x, dx):
+        np.clip(xb, -FARTHEST, FARTHEST, out=bounded)
+        _gelu_share(bounded, s)
+        np.square(bounded, out=slope)
+        np.multiply(slope, 3 * GELU_CUBE, out=slope)
+        np.add(slope, GELU_LINE, out=slope)
+        np.multiply(slope, bounded, out=slope)
+        np.subtract(1, s, out=bounded)
+        np.multiply(slope, bounded, out=slope)
+        np.add(slope, 1, out=slope)
+        np.multiply(slope, s, out=slope)
+        np.multiply(dyb, slope, out=dxb)
+
+
+def _gelu_share(x: Array, s: Array) -> None:
+    """s = sigmoid(x * (GELU_LINE + GELU_CUBE * x**2))."""
+    np.square(x, out=s)
+    np.multiply(s, GELU_CUBE, out=s)
+    np.add(s, GELU_LINE, out=s)
+    np.multiply(s, x, out=s)
+    sigmoid(s, s)
 
 
 @scratch(ONE_FLOAT.bytes)

@@ -18,6 +18,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
     """
     from singa_lite.kernels.onednn_kernels import (
         activation,
+        attention,
         batch_norm,
         batch_norm_activation,
         batch_norm_gradients,
@@ -38,7 +39,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
 
     load()
     norms = batch_norm, batch_norm_activation, batch_norm_gradients, layer_norm, rms_norm
-    kernels = collect(activation, *norms, convolution, elementwise, linear, loss, pooling, reduction, update)
+    kernels = collect(activation, attention, *norms, convolution, elementwise, linear, loss, pooling, reduction, update)
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
     return WideningSet(
         "onednn",

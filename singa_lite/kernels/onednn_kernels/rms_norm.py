@@ -1,7 +1,7 @@
 """Root mean square normalization: the library's layer normalization with given statistics, a mean of 0 and the squares'.
 
-    y  = layer norm of x by (mean 0, variance = mean of x**2)
-    dx = dy * gamma * inv_rms;  dx += x * (-inv_rms**2 * mean of dx * x)
+y  = layer norm of x by (mean 0, variance = mean of x**2)
+dx = dy * gamma * inv_rms;  dx += x * (-inv_rms**2 * mean of dx * x)
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ _GIVEN = f.USE_SCALE | f.USE_GLOBAL_STATS
 _PIECE = 1 << 18
 
 
-def rms_norm(
-    x: TensorSpec, gamma: TensorSpec, y: TensorSpec, inv_rms: TensorSpec, *, epsilon: float
-) -> Routine | None:
+def rms_norm(x: TensorSpec, gamma: TensorSpec, y: TensorSpec, inv_rms: TensorSpec, *, epsilon: float) -> Routine | None:
     """A few rows at a time: their squares on the host, then the library's pass."""
     if not _are_rows(x, gamma, y, inv_rms):
         return None
@@ -105,9 +103,7 @@ def rms_norm_gradient(dy: TensorSpec, x: TensorSpec, inv_rms: TensorSpec, dgamma
 
     sums.add(x, dy, move)
     _, products = sums.totals
-    work.call(
-        lambda products, dgamma: np.copyto(dgamma.reshape(-1), products, casting="same_kind"), products, dgamma
-    )
+    work.call(lambda products, dgamma: np.copyto(dgamma.reshape(-1), products, casting="same_kind"), products, dgamma)
     return work
 
 

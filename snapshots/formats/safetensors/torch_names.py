@@ -38,7 +38,7 @@ def layouts(
 ) -> dict[str, TorchLayout]:
     """The layout of each path. layers: the tree's attribute, None if unknown.
 
-    names: {layer: module, or path: full name}. SnapshotError for a name that two paths would have, and for a key
+    names: {layer: module, or path: full name}; layers within that one follow it. SnapshotError for a name that two paths would have, and for a key
     that is no layer and no path; TypeError for what is no mapping of strings.
     """
     kinds = _kinds(specs, layers)
@@ -78,7 +78,17 @@ def _layout(path: str, shape: Shape, kinds: Mapping[str, str], names: Mapping[st
         return TorchLayout(names[path], axes)
     if not layer or not (branch == "parameters" or (branch == "state" and name in _STATE)):
         return TorchLayout(path)
-    return TorchLayout(joined(names.get(layer, layer.replace("/", ".")), _NAMES.get(kind, {}).get(name, name)), axes)
+    return TorchLayout(joined(_module(layer, names), _NAMES.get(kind, {}).get(name, name)), axes)
+
+
+def _module(layer: str, names: Mapping[str, str]) -> str:
+    """PyTorch's name of a layer; within a layer that `names` has, behind the name that this one has there."""
+    outer, inner = layer, ""
+    while outer not in names and "/" in outer:
+        outer, _, last = outer.rpartition("/")
+        inner = f"{last}.{inner}" if inner else last
+    module = names.get(outer, outer)
+    return joined(module, inner) if inner else module
 
 
 def _axes(kind: str, name: str, shape: Shape) -> Axes | None:
