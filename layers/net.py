@@ -44,8 +44,12 @@ class Net(Layer):
         wanted = list(self._inputs.values())
         if list(shapes) != wanted:
             raise ShapeError(f"{where(self)}: wanted the net's inputs, {wanted}, received {list(shapes)}")
-        if self.shared_with is not None and not (isinstance(self.shared_with, Net) and self.shared_with.net is self.net):
-            raise GraphError(f"{where(self)}: wanted to share with a layer of the same net, received {self.shared_with!r}")
+        if self.shared_with is not None and not (
+            isinstance(self.shared_with, Net) and self.shared_with.net is self.net
+        ):
+            raise GraphError(
+                f"{where(self)}: wanted to share with a layer of the same net, received {self.shared_with!r}"
+            )
         context = self._placed()
         if (self.net.device, self.net.dtype) != (context.device, context.dtype):
             raise GraphError(

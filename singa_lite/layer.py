@@ -95,14 +95,18 @@ class Layer(LayerTensors):
         for a name that is taken, and for a call after `setup`.
         """
         if "_layers" not in vars(self):
-            raise GraphError(f"add_layer: wanted a layer whose __init__ calls super().__init__(name) first, received {type(self)}")
+            raise GraphError(
+                f"add_layer: wanted a layer whose __init__ calls super().__init__(name) first, received {type(self)}"
+            )
         where = f"layer {self.path!r}: add_layer"
         check_new(where, layer)
         if layer in list(self._held_by()):
             raise GraphError(f"{where}: wanted another layer, received {layer.name!r}, which holds this one")
         if self.output_sample_shape is not None:
-            raise GraphError(f"{where}({layer.name!r}): wanted the call in __init__() or setup(), received it afterwards")
-        self._check_free(where, layer.name)
+            raise GraphError(
+                f"{where}({layer.name!r}): wanted the call in __init__() or setup(), received it afterwards"
+            )
+        self._check_free(f"{where}({layer.name!r})", layer.name)
         self._layers[layer.name] = layer
         layer._holder = self
         if self.context is not None:
@@ -157,9 +161,13 @@ class Layer(LayerTensors):
         self._check_holds("set_up", layer)
         context = self._placed()
         if layer.context is not None:
-            raise GraphError(f"layer {layer.path!r}: wanted set_up() once, received it twice; run() may be called twice")
+            raise GraphError(
+                f"layer {layer.path!r}: wanted set_up() once, received it twice; run() may be called twice"
+            )
         if len(layer.path.encode()) > names.LONGEST:
-            raise ValueError(f"layer {layer.path!r:.100}: wanted a path of at most {names.LONGEST} bytes, received more")
+            raise ValueError(
+                f"layer {layer.path!r:.100}: wanted a path of at most {names.LONGEST} bytes, received more"
+            )
         if self.shared_with is not None and layer.shared_with is None:
             layer.shared_with = self._counterpart(layer, self.shared_with)
         layer.check_inputs(list(shapes), f"layer {self.path!r}")
@@ -256,9 +264,7 @@ class Layer(LayerTensors):
         """ShapeError unless an `input_sample_shape`, if one was given, is what comes. source: from where."""
         given = self.input_sample_shapes
         if given is not None and given != shapes:
-            raise ShapeError(
-                f"layer {self.path!r}: wanted input_sample_shape {given}, received {shapes} from {source}"
-            )
+            raise ShapeError(f"layer {self.path!r}: wanted input_sample_shape {given}, received {shapes} from {source}")
 
     def prepare(self, shapes: Sequence[Shape], context: Context) -> None:
         """Called by the net, once the sample shapes of the inputs are known: makes parameters and state."""
@@ -278,7 +284,9 @@ class Layer(LayerTensors):
     def _check_held(self) -> None:
         left = [name for name, layer in self._layers.items() if layer.context is None]
         if left:
-            raise GraphError(f"layer {self.path!r}: wanted setup() to set_up() each layer that it holds, received none for {left}")
+            raise GraphError(
+                f"layer {self.path!r}: wanted setup() to set_up() each layer that it holds, received none for {left}"
+            )
 
     def reset(self) -> None:
         """Back to before `prepare`: no parameters, no state, no shape, no layers that `setup` has added."""

@@ -201,7 +201,9 @@ class LayerGraph:
             if not inner:
                 raise GraphError(f"{where}: wanted the name of a layer of the net, received {name!r}")
             if not within:
-                raise GraphError(f"{where}: wanted the name of a layer of the net, received {name!r}, which is within one")
+                raise GraphError(
+                    f"{where}: wanted the name of a layer of the net, received {name!r}, which is within one"
+                )
 
 
 def _float_dtype(given: DTypeLike) -> DType:

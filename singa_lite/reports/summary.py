@@ -38,7 +38,13 @@ def table(layers: Sequence[LayerRow], state_bytes: int) -> str:
 def _cells(layer: LayerRow) -> tuple[str, ...]:
     sources = "" if layer.depth else ", ".join(layer.sources) or "input"
     shapes = ", ".join(map(str, layer.shapes))
-    return f"{'  ' * layer.depth}{layer.name} ({layer.kind})", sources, shapes, f"{layer.parameters:,}", f"{layer.nbytes:,}"
+    return (
+        f"{'  ' * layer.depth}{layer.name} ({layer.kind})",
+        sources,
+        shapes,
+        f"{layer.parameters:,}",
+        f"{layer.nbytes:,}",
+    )
 
 
 def _box(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -21,9 +21,7 @@ from singa_lite.training.objective import MetricValues
 Fed = Mapping[str, dict[str, Tensor]]
 
 
-def checked_count(
-    nodes: Sequence[Node], given: int, freeze: str | None, criteria: Sequence[Criterion] = ()
-) -> int:
+def checked_count(nodes: Sequence[Node], given: int, freeze: str | None, criteria: Sequence[Criterion] = ()) -> int:
     """In how many pieces a batch is trained on. ValueError unless it is a whole number of at least 1.
 
     GraphError for more than one where a layer that trains works on a batch's statistics, which a piece has not, or a

@@ -162,9 +162,9 @@ def test_the_net_of_a_layer_stays_as_it_was_when_adding_fails():
     outer = FeedForwardNet(device=cpu)
     outer.add(layers.Dense("last", 3), src="n")
     with pytest.raises(ShapeError):
-        outer.add(layers.Net("n", inner, input_sample_shape=(4,)))
+        outer.add(layers.Net("n", inner, input_sample_shape=(4,)), [])
     assert state_of(inner) == before
-    outer.add(layers.Net("n", inner), src=[])
+    outer.add(layers.Net("n", inner), [])
     assert outer.param_names()[0] == "n/first/weight"
     assert inner.param_names()[0] == "first/weight"
 
@@ -177,7 +177,7 @@ def test_ids_reach_an_embedding_within_layers_and_scores_lie_along_the_last_axis
     parts = [layers.Embedding("words", 11, 4, input_sample_shape=(6,)), layers.TransformerBlock("block", 2, True)]
     net.add(layers.Sequential("text", [*parts, layers.LayerNormalization("norm")]))
     net.add(layers.Dense("scores", 11))
-    net.compile(optimizer.SGD(0.1))
+    net.compile(optimizer.SGD(0.5))
     ids = RNG.integers(0, 11, (3, 7))
     assert net.input_ids() == {"text": 11}
     first = net.train_one_batch(ids[:, :-1], ids[:, 1:])[0].item()
@@ -203,7 +203,7 @@ def test_a_block_of_other_shapes_or_options_is_refused():
     for shape, words in (((5,), r"'b': wanted an input \(time, features\)"), ((5, 3), "heads that divide")):
         with pytest.raises(ShapeError, match=words):
             FeedForwardNet(device=device.new_cpu()).add(layers.TransformerBlock("b", 2, input_sample_shape=shape))
-    with pytest.raises(ValueError, match="'b': activation of relu"):
+    with pytest.raises(ValueError, match="'b': wanted a activation of relu"):
         layers.TransformerBlock("b", 2, activation="swish")
 
 
