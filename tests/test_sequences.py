@@ -181,6 +181,7 @@ def test_a_budget_changes_no_bit():
     assert trained(net_of(memory_budget=least)) == wanted
 
 
+@pytest.mark.filterwarnings("ignore:compile precision='bfloat16'. activations take half the bytes")
 @SETS
 def test_activations_in_16_bits(kernels):
     wide, narrow = net_of(kernels=kernels), net_of(kernels=kernels, precision="bfloat16")

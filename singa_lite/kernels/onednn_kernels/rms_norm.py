@@ -102,7 +102,7 @@ def rms_norm_gradient(dy: TensorSpec, x: TensorSpec, inv_rms: TensorSpec, dgamma
         return matrix, [Link(a.MULTIPLY, column, work.part(inv_rms, *rows))]
 
     sums.add(x, dy, move)
-    _, products = sums.totals
+    products, _ = sums.totals
     work.call(lambda products, dgamma: np.copyto(dgamma.reshape(-1), products, casting="same_kind"), products, dgamma)
     return work
 
