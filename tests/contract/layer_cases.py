@@ -21,9 +21,9 @@ class Case:
 
     make: the layer, in no net yet. shapes: sample shapes of its inputs, all extents and the batch different.
     reach: inputs lie between -reach and reach. evaluation: {parameter and state names: values}, input -> output in
-    evaluation mode, for a layer that differs there; None for one whose output is the same in both modes. differentiable:
-    False for a layer that nothing is handed back through. placed: the layer for a dtype and a device, where it depends
-    on these.
+    evaluation mode, for a layer that differs there; None for one whose output is the same in both modes.
+    differentiable: False for a layer that nothing is handed back through. placed: the layer for a dtype and a device,
+    where it depends on these.
     """
 
     make: Callable[[], Layer]

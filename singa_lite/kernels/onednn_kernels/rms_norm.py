@@ -1,4 +1,4 @@
-"""Root mean square normalization: the library's layer normalization with given statistics, a mean of 0 and the squares'.
+"""Root mean square normalization: the library's layer normalization with statistics that are given to it.
 
 y  = layer norm of x by (mean 0, variance = mean of x**2)
 dx = dy * gamma * inv_rms;  dx += x * (-inv_rms**2 * mean of dx * x)
