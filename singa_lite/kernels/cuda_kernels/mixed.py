@@ -33,6 +33,8 @@ def mixed(name: str, build: Builder[Routine], in_float32: bool) -> Builder[Routi
     in_float32: whether all may be done in float32 at last; of a library, the set below may do better.
     """
 
+    signature = SIGNATURES[name]
+
     @wraps(build)
     def built(*specs: TensorSpec | None, **settings: object) -> Routine | None:
         found = build(*specs, **settings)
