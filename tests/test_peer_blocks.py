@@ -69,7 +69,7 @@ def test_a_transformer_block_is_pytorchs_encoder_layer(norm_first, causal, maske
     if masked:
         mask[0, 3:] = mask[2, 1:] = 0
     given = torch.from_numpy(x).requires_grad_()
-    above = torch.triu(torch.full((5, 5), -torch.inf, dtype=torch.float64), 1) if causal else None
+    above = torch.triu(torch.ones(5, 5, dtype=torch.bool), 1) if causal else None
     wanted = theirs(given, src_mask=above, src_key_padding_mask=torch.from_numpy(mask == 0))
     wanted.backward(torch.from_numpy(dy))
 

@@ -116,6 +116,8 @@ EDGES: dict[str, Edge] = {
 DIFFERENT: dict[tuple[str, str], list[float]] = {
     ("onednn", "gelu"): [NAN, INF, NAN, 0, 0, 0],
     ("onednn", "gelu_derivative"): [1, 1, NAN, NAN, 2, 0, NAN],
+    ("onednn", "gelu_tanh"): [NAN, INF, NAN, 0, 0, 0],
+    ("onednn", "gelu_tanh_derivative"): [1, 1, NAN, NAN, 2, 0, NAN],
     ("onednn", "elu_derivative"): [1.4, 1.4, 2, 2, 0.4, 2],
     ("onednn", "relu_derivative:of NaN"): [2, 2],
     **{("onednn", f"{name}_derivative:closed"): [NAN, NAN, NAN, 0] for name in ("relu", "relu6")},

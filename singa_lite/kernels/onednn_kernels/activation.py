@@ -96,7 +96,7 @@ def gelu_tanh(x: TensorSpec, y: TensorSpec) -> Routine | None:
 
 
 def gelu_tanh_derivative(dy: TensorSpec, x: TensorSpec, dx: TensorSpec) -> Routine | None:
-    """From x, the input of gelu_tanh."""
+    """From x, the input of gelu_tanh. The library's 1 + tanh cancels: off by up to 6e-7 of the largest result."""
     return along(dx, dy, x, add=lambda steps, dy: steps.derivative(dx, dy, x, a.GELU_TANH))
 
 
