@@ -164,6 +164,7 @@ POOLING = {
     "upsample_nearest:unequal factors": case((2, 3, 4, 5), factor=(3, 1)),
 }
 
+
 def _seen(*seen: int) -> Callable[[np.random.Generator], Arrays]:
     return lambda rng: [np.array(seen).reshape(2, -1)]
 
