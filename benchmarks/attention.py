@@ -118,7 +118,9 @@ def main() -> int:
         ours, theirs = (min(seconds[side]) for side in SIDES)
         peaks = [max(each[side]["peak"] for each in rounds) / MIB for side in SIDES]
         arena = rounds[0]["singa_lite"]["arena"] / MIB
-        line = f"{length:6} {ours:10.4f} {theirs:7.4f} {ours / theirs:9.2f} {peaks[0]:17.1f} {peaks[1]:7.1f} {arena:9.1f}"
+        line = (
+            f"{length:6} {ours:10.4f} {theirs:7.4f} {ours / theirs:9.2f} {peaks[0]:17.1f} {peaks[1]:7.1f} {arena:9.1f}"
+        )
         watch.row(line, *([] if options.threads == 1 else seconds.values()))
     return watch.status
 

@@ -17,8 +17,8 @@ class Permute(Layer):
 
     Input samples of as many axes as `axes` has; output samples with axis axes[i] of the input as axis i of the output.
 
-    axes: each axis of a sample once, counted from 1, as the batch is axis 0 (as in Keras): (2, 1) turns (time, features)
-    into (features, time).
+    axes: each axis of a sample once, counted from 1, as the batch is axis 0 (as in Keras): (2, 1) turns
+    (time, features) into (features, time).
     """
 
     features_last = False

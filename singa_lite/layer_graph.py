@@ -174,11 +174,10 @@ class LayerGraph:
         return min(known) if known and len(known) == len(counts) else None
 
     def features_last(self, name: str) -> bool:
-        """Whether the features of a layer's output lie along the last axis, as this layer or the nearest before says."""
-        layer, sources = self._layers[name], self._topology.sources[name]
-        if layer.features_last is not None or not sources:
-            return bool(layer.features_last)
-        return self.features_last(sources[0].layer)
+        """Whether a layer's output has its features along the last axis, as it says, or the nearest before that does."""
+        while self._layers[name].features_last is None and self._topology.sources[name]:
+            name = self._topology.sources[name][0].layer
+        return bool(self._layers[name].features_last)
 
     def output_names(self) -> list[str]:
         """Names of the layers that feed no other, in the order of adding."""

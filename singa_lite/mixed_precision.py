@@ -15,7 +15,7 @@ from singa_lite.layer import Layer
 from singa_lite.notice import warn
 from singa_lite.passes.target import Narrow
 
-#: What `compile(precision=)` takes. bfloat16 has the 8 bits of float32's exponent and 7 of mantissa; float16 has 5, from
+#: What `compile(precision=)` takes. bfloat16 has 8 bits of exponent, as float32, and 7 of mantissa; float16 has 5, from
 #: 6e-8 to 65504, and 10.
 PRECISIONS = ("float32", "bfloat16", "float16")
 
@@ -54,7 +54,7 @@ def check_device(narrow: Narrow | None, device: Device, where: str) -> None:
     """ValueError for float16 on a CPU, which has bfloat16: as small, and with the range of float32."""
     if narrow is not None and narrow.dtype == np.float16 and not device.runtime.link.beside:
         raise ValueError(
-            f"{where}: wanted 'bfloat16' on a CPU, received precision 'float16' on device {device.name}, which is for GPUs"
+            f"{where}: wanted 'bfloat16' on a CPU, received 'float16' on device {device.name}, which is for GPUs"
         )
 
 

@@ -142,8 +142,8 @@ class FeedForwardNet(PlannedNet, Unique):
 
         precision: "bfloat16", or "float16" on a GPU, stores activations and their derivatives in 16 bits, in recorded
         steps alone: sums are in float32, and so are parameters, gradients, the optimizer's state, statistics, losses,
-        metrics, outputs, and what the layers named in float32_layers give and take. ValueError where the net has another
-        dtype than float32. See docs/precision.md.
+        metrics, outputs, and what the layers named in float32_layers give and take. ValueError where the net has
+        another dtype than float32. See docs/precision.md.
         """
         compile_checks.check_optimizer(optimizer)
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)

@@ -181,6 +181,7 @@ def test_a_budget_changes_no_bit():
     assert trained(net_of(memory_budget=least)) == wanted
 
 
+@pytest.mark.filterwarnings("ignore:compile precision='bfloat16'. activations take half the bytes")
 @SETS
 def test_activations_in_16_bits(kernels):
     wide, narrow = net_of(kernels=kernels), net_of(kernels=kernels, precision="bfloat16")
@@ -229,7 +230,11 @@ def wrong(value: int) -> np.ndarray:
 
 
 REFUSED = {
-    "too large": (wrong(ROWS), ValueError, rf"'table'.*wanted ids from 0 to 22, received {ROWS} in sample 6, position 3"),
+    "too large": (
+        wrong(ROWS),
+        ValueError,
+        rf"'table'.*wanted ids from 0 to 22, received {ROWS} in sample 6, position 3",
+    ),
     "negative": (wrong(-1), ValueError, "received -1 in sample 6, position 3"),
     "floats": (X.astype("f"), TypeError, "wanted ids, integers from 0 to 22, received float32"),
     "fractions": (X + 0.5, TypeError, "wanted ids, integers from 0 to 22, received float64"),

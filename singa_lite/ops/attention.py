@@ -63,7 +63,8 @@ def _size(q: object) -> int:
 def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
     if any(t.ndim != 4 for t in (q, k, v)):
         raise ShapeError(
-            f"attention: wanted q, k and v of four axes (n, time, heads, size), received {q.shape}, {k.shape}, {v.shape}"
+            f"attention: wanted q, k and v of four axes, (n, time, heads, size), received {q.shape}, {k.shape} and "
+            f"{v.shape}"
         )
     if k.shape != v.shape:
         raise ShapeError(f"attention: wanted k and v of one shape, received {k.shape} and {v.shape}")

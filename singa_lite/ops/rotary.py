@@ -7,6 +7,7 @@ from singa_lite.ops.op import Op
 from singa_lite.ops.shape import checked_axis
 from singa_lite.tensor import Tensor
 
+
 class Rotary(Op):
     """Turns; the derivative turns back."""
 
@@ -38,11 +39,12 @@ class Rotary(Op):
         self.device.run("rotary", dys[0], self.kept(0), dx, axis=self.axis, inverse=True)
         return dx
 
+
 def rotary(x: Tensor, table: Tensor, axis: int = -2) -> Tensor:
     """Pairs (x[..., i], x[..., i + size / 2]) turned by the angles of their position (Su and others, arXiv 2104.09864).
 
-    x: (n, ..., size), size even; axis: that of time, neither the first nor the last; table: of `positions.rotary_table`, x's
-    dtype, (2, x.shape[axis], size / 2), which has no derivative; a view of later rows of it gives later positions.
+    x: (n, ..., size), size even; axis: that of time, neither the first nor the last; table: of
+    `positions.rotary_table`, (2, x.shape[axis], size / 2) in x's dtype, which has no derivative; a view of later rows
+    of it gives later positions.
     """
     return Rotary(axis)(x, table)
-

@@ -98,9 +98,8 @@ def check_ids(where: str, given: object, ids: int, first: int = 0) -> None:
     bad = (values < 0) | (values >= ids)
     sample, *position = (int(number) for number in np.unravel_index(int(bad.argmax()), bad.shape))
     at = f", position {position[0] if len(position) == 1 else tuple(position)}" if position else ""
-    raise ValueError(
-        f"{where}: wanted ids from 0 to {ids - 1}, received {values[(sample, *position)]} in sample {first + sample}{at}"
-    )
+    found = values[(sample, *position)]
+    raise ValueError(f"{where}: wanted ids from 0 to {ids - 1}, received {found} in sample {first + sample}{at}")
 
 
 def same_counts(where: str, inputs: Mapping[str, Shaped]) -> None:

@@ -88,7 +88,8 @@ class Objective:
         features_last: outputs whose features lie along the last axis.
         """
         return {
-            name: loss.target_form_behind(shapes[name], dtype, name in features_last) for name, loss in self.losses.items()
+            name: loss.target_form_behind(shapes[name], dtype, name in features_last)
+            for name, loss in self.losses.items()
         }
 
     def loss(self, training: bool, out: Outputs, targets: Mapping[str, Tensor]) -> Tensor:

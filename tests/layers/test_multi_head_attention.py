@@ -102,9 +102,7 @@ def test_dropout_scales_what_it_keeps():
 @pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
 def test_equals_torchs_layer(torch, cross):
     features, width, heads = 6, 10 if cross else 6, 3
-    theirs = torch.nn.MultiheadAttention(
-        features, heads, kdim=width, vdim=width, batch_first=True, dtype=torch.float64
-    )
+    theirs = torch.nn.MultiheadAttention(features, heads, kdim=width, vdim=width, batch_first=True, dtype=torch.float64)
     shapes = ((5, features), (7, width), (7,)) if cross else ((5, features), (5,))
     layer = prepared(layers.MultiHeadAttention("a", heads), *shapes)
     if cross:

@@ -32,6 +32,24 @@ def test_an_embedding_begins_its_padding_as_0():
     assert layer.get_output_sample_shape() == (4, 3)
 
 
+def test_an_embedding_gathers_rows():
+    net = FeedForwardNet(device=device.new_cpu(), seed=0)
+    net.add(layers.Embedding("e", 4, 2, input_sample_shape=(3,)))
+    weight = np.array([[1, 2], [3, 4], [5, 6], [7, 8]], np.float32)
+    net.param_values()[0].copy_from_numpy(weight)
+    ids = np.array([[3, 0, 3], [1, 1, 2]])
+    found = tensor.to_numpy(net.predict(ids))
+    np.testing.assert_array_equal(found, [[[7, 8], [1, 2], [7, 8]], [[3, 4], [3, 4], [5, 6]]])
+
+
+def test_root_mean_square_normalization():
+    x = RNG.standard_normal((2, 3, 4))
+    gamma = np.array([1.0, 2, -1, 0.5])
+    wanted = gamma * x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.1)
+    y = run(layers.RMSNormalization("r", 0.1), x, parameters={"gamma": gamma})
+    np.testing.assert_allclose(y, wanted, rtol=1e-13)
+
+
 def test_an_embedding_wants_ids():
     layer = prepared(layers.Embedding("e", 5, 3), (4,))
     with pytest.raises(TypeError, match="wanted ids of an integer dtype, received float64"):
@@ -57,7 +75,9 @@ def test_positions():
     with pytest.raises(ShapeError, match="'p': wanted at most max_length 2 positions, received 3"):
         run(layers.LearnedPositions("p", 2), x)
     rates = np.array([1, 0.1])
-    wanted = [[np.sin(t * rates[0]), np.cos(t * rates[0]), np.sin(t * rates[1]), np.cos(t * rates[1])] for t in range(3)]
+    wanted = [
+        [np.sin(t * rates[0]), np.cos(t * rates[0]), np.sin(t * rates[1]), np.cos(t * rates[1])] for t in range(3)
+    ]
     np.testing.assert_allclose(run(layers.SinusoidalPositions("p", 100.0), x), x + wanted, rtol=1e-14)
     with pytest.raises(ShapeError, match="'p': wanted an even number of features"):
         run(layers.SinusoidalPositions("p"), x[..., :3])
@@ -75,6 +95,16 @@ def test_a_rotary_position_depends_on_distance_alone():
     assert np.ptp(products) > 0.1
     with pytest.raises(ShapeError, match=r"rotary: wanted x with an even last axis and a table \(2, 8, 3\)"):
         autograd.rotary(tensor.zeros((1, 8, 6)), tensor.zeros((2, 9, 3)))
+
+
+def test_a_padding_mask():
+    net = FeedForwardNet(device=device.new_cpu(), seed=0)
+    net.add(layers.PaddingMask("mask", 3, input_sample_shape=(4,)))
+    ids = np.array([[3, 0, 5, 3], [1, 3, 3, 3]], np.uint8)
+    np.testing.assert_array_equal(net.predict(ids), [[0, 1, 1, 0], [1, 0, 0, 0]])
+    assert net.predict(ids).dtype == np.float32
+    with pytest.raises(ValueError, match="'m': wanted padding_idx to be an id, at least 0, received -1"):
+        layers.PaddingMask("m", -1)
 
 
 # --- PyTorch ------------------------------------------------------------------------------------------------
@@ -205,5 +235,5 @@ def test_micro_batches_want_a_loss_of_each_sample():
 
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(ignore_index=0), device=device.new_cpu(), seed=1)
     net.add(layers.Dense("d", 4, input_sample_shape=(3, 5)))
-    with pytest.raises(GraphError, match="micro_batches: wanted losses and metrics .*SoftmaxCrossEntropy"):
+    with pytest.raises(GraphError, match=r"micro_batches: wanted losses and metrics .*SoftmaxCrossEntropy"):
         net.compile(optimizer.SGD(0.1), micro_batches=2)

@@ -1,4 +1,4 @@
-"""Rotary positions, of tensors in C order without gaps."""
+"""Rotary positions, of tensors in C order: others are copied."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.embedding import is_plain
+from singa_lite.kernels.cuda_kernels.gaps import without_gaps
 from singa_lite.kernels.cuda_kernels.routine import Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -14,10 +14,11 @@ from singa_lite.kernels.kernel_set import TensorSpec
 FILE = "position.cu"
 
 
+@without_gaps
 def rotary(x: TensorSpec, table: TensorSpec, y: TensorSpec, *, axis: int, inverse: bool) -> Routine | None:
     """A thread for each pair."""
     known = x.dtype.name in FLOATS and all(spec.dtype == x.dtype for spec in (table, y))
-    if not known or not all(map(is_plain, (x, table, y))):
+    if not known:
         return None
     axis %= x.ndim
     pairs, half = x.size // 2, x.shape[-1] // 2

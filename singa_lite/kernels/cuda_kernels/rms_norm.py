@@ -1,10 +1,10 @@
-"""Root mean square normalization, of tensors in C order without gaps."""
+"""Root mean square normalization, of tensors in C order: others are copied."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from singa_lite.kernels.cuda_kernels.embedding import is_plain
+from singa_lite.kernels.cuda_kernels.gaps import without_gaps
 from singa_lite.kernels.cuda_kernels.routine import THREADS, Routine, blocks
 from singa_lite.kernels.cuda_kernels.source import FLOATS
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -12,18 +12,16 @@ from singa_lite.kernels.kernel_set import TensorSpec
 FILE = "rms_norm.cu"
 
 
-def rms_norm(
-    x: TensorSpec, gamma: TensorSpec, y: TensorSpec, inv_rms: TensorSpec, *, epsilon: float
-) -> Routine | None:
+@without_gaps
+def rms_norm(x: TensorSpec, gamma: TensorSpec, y: TensorSpec, inv_rms: TensorSpec, *, epsilon: float) -> Routine | None:
     """A warp for each row."""
     if not _are_served(x, gamma, y, inv_rms):
         return None
     values = *_extents(inv_rms, gamma), np.float64(epsilon)
-    return Routine().launch(
-        FILE, "rms_norm", x, gamma, y, inv_rms, *values, types={"T": x.dtype}, grid=_warps(inv_rms)
-    )
+    return Routine().launch(FILE, "rms_norm", x, gamma, y, inv_rms, *values, types={"T": x.dtype}, grid=_warps(inv_rms))
 
 
+@without_gaps
 def rms_norm_derivative(
     dy: TensorSpec, x: TensorSpec, gamma: TensorSpec, inv_rms: TensorSpec, dx: TensorSpec
 ) -> Routine | None:
@@ -32,11 +30,10 @@ def rms_norm_derivative(
         return None
     operands = dy, x, gamma, inv_rms, dx
     values = _extents(inv_rms, gamma)
-    return Routine().launch(
-        FILE, "rms_norm_derivative", *operands, *values, types={"T": x.dtype}, grid=_warps(inv_rms)
-    )
+    return Routine().launch(FILE, "rms_norm_derivative", *operands, *values, types={"T": x.dtype}, grid=_warps(inv_rms))
 
 
+@without_gaps
 def rms_norm_gradient(dy: TensorSpec, x: TensorSpec, inv_rms: TensorSpec, dgamma: TensorSpec) -> Routine | None:
     """A block for 32 features, whose threads share the rows."""
     if not _are_served(dy, x, inv_rms, dgamma):
@@ -57,5 +54,4 @@ def _warps(rows: TensorSpec) -> int:
 
 
 def _are_served(*specs: TensorSpec) -> bool:
-    alike = specs[0].dtype.name in FLOATS and all(spec.dtype == specs[0].dtype for spec in specs)
-    return alike and all(map(is_plain, specs))
+    return specs[0].dtype.name in FLOATS and all(spec.dtype == specs[0].dtype for spec in specs)

@@ -54,7 +54,17 @@ def attention_derivative(
 
 @kernel(Facts(multiplies="scores"), y="q")
 def attention_dropout(
-    q: Read, k: Read, v: Read, mask: Read | None, key: Read, y: Write, lse: Write, *, causal: bool, scale: float, p: float
+    q: Read,
+    k: Read,
+    v: Read,
+    mask: Read | None,
+    key: Read,
+    y: Write,
+    lse: Write,
+    *,
+    causal: bool,
+    scale: float,
+    p: float,
 ) -> None:
     """`attention`, of whose probabilities (n, heads, t, s) each is dropped as `dropout` would by the same key.
 

@@ -25,9 +25,7 @@ def embedding_gradient(ids: Read, dy: Read, dweight: Write, *, first: int, paddi
 
 
 @kernel()
-def sgd_rows(
-    ids: Read, dy: Read, rate: Read, value: Update, count: Update, *, hyper: SgdHyper, padding: int
-) -> None:
+def sgd_rows(ids: Read, dy: Read, rate: Read, value: Update, count: Update, *, hyper: SgdHyper, padding: int) -> None:
     """`sgd` without momentum and decay, by the gradient that `embedding_gradient` makes, of the rows that occur.
 
     To the bit what the two give, but for zeros' signs, and no other row is touched. value: (rows, features).

@@ -37,9 +37,7 @@ def embedding(ids: Array, weight: Array, y: Array, *, scratch: Bytes) -> None:
 
 
 @scratch(lambda ids, dy, dweight, **_: bytes_for(*_row_buffers(ids)))
-def embedding_gradient(
-    ids: Array, dy: Array, dweight: Array, *, first: int, padding: int, scratch: Bytes
-) -> None:
+def embedding_gradient(ids: Array, dy: Array, dweight: Array, *, first: int, padding: int, scratch: Bytes) -> None:
     """dweight[i] = sum of dy where ids is first + i."""
     dweight.fill(0)
     buffers = carve(scratch, *_row_buffers(ids))

@@ -13,9 +13,7 @@ from singa_lite.kernels.numpy_kernels.standardize import invert_std
 from singa_lite.kernels.numpy_kernels.sums import add_sum, sum_products
 
 
-@scratch(
-    lambda x, gamma, y, inv_rms, **_: bytes_for(piece_buffer(x, np.float64), *row_buffers(x, inv_rms, 2))
-)
+@scratch(lambda x, gamma, y, inv_rms, **_: bytes_for(piece_buffer(x, np.float64), *row_buffers(x, inv_rms, 2)))
 def rms_norm(x: Array, gamma: Array, y: Array, inv_rms: Array, *, epsilon: float, scratch: Bytes) -> None:
     """The mean square, then one factor a row and one a feature."""
     buffer, (sums, partial), _ = carve(scratch, piece_buffer(x, np.float64), *row_buffers(x, inv_rms, 2))
@@ -36,9 +34,7 @@ def _derivative_buffers(dy: Shaped, inv_rms: Shaped) -> list[BufferSpec]:
 
 
 @scratch(lambda dy, x, gamma, inv_rms, dx: bytes_for(*_derivative_buffers(dy, inv_rms)))
-def rms_norm_derivative(
-    dy: Array, x: Array, gamma: Array, inv_rms: Array, dx: Array, *, scratch: Bytes
-) -> None:
+def rms_norm_derivative(dy: Array, x: Array, gamma: Array, inv_rms: Array, dx: Array, *, scratch: Bytes) -> None:
     """A few rows at a time; dx holds g until it is written."""
     buffer, temporary, (sums, partial), (slopes,) = carve(scratch, *_derivative_buffers(dy, inv_rms))
     features, gamma = max(1, gamma.size), per_feature(gamma, x)

@@ -59,7 +59,9 @@ class _Arithmetic:
     def _slopes(self, rows: Array, p: Array, y: Array) -> Launch:
         """y = p * (y - rows)."""
         whole, line = _desc(y), _desc(rows[..., None])
-        made = self.work.make("binary", algorithms.SUBTRACT, whole, line, whole, post_ops=[("binary", algorithms.MULTIPLY, whole)])
+        made = self.work.make(
+            "binary", algorithms.SUBTRACT, whole, line, whole, post_ops=[("binary", algorithms.MULTIPLY, whole)]
+        )
         return self._bound(made, {f.SRC: y, f.SRC_1: rows, f.post_op(0): p, f.DST: y})
 
     def largest(self, x: Array, y: Array) -> Launch:

@@ -77,8 +77,8 @@ class Tiling:
         """What `Forward` works in."""
         rows = self.together * self.share * self.row_step
         names = "query", "result", "product"
-        matrices = {name: ((rows * self.size,), self.dtype) for name in names}
-        vectors = {name: ((rows,), self.dtype) for name in ("top", "new", "shrink", "part", "total")}
+        matrices = dict.fromkeys(names, ((rows * self.size,), self.dtype))
+        vectors = dict.fromkeys(("top", "new", "shrink", "part", "total"), ((rows,), self.dtype))
         return {**self._shared(mask, drops), **matrices, **vectors, "dead": ((rows,), np.dtype(bool))}
 
     def backward_buffers(self, mask: bool, drops: bool) -> BufferSpecs:
@@ -87,8 +87,8 @@ class Tiling:
         largest = self.together * max(self.share * self.row_step, self.key_step) * self.size
         extents = {"query": rows * self.size, "dy": rows * self.size, "dquery": rows * self.size, "product": largest}
         matrices = {name: ((extent,), self.dtype) for name, extent in extents.items()}
-        sums = {name: ((self.together, self.keys, self.size), self.dtype) for name in ("dkeys", "dvalues")}
-        vectors = {name: ((rows,), self.dtype) for name in ("lse", "delta")}
+        sums = dict.fromkeys(("dkeys", "dvalues"), ((self.together, self.keys, self.size), self.dtype))
+        vectors = dict.fromkeys(("lse", "delta"), ((rows,), self.dtype))
         slopes = {"slopes": ((rows * self.key_step,), self.dtype)}
         return {**self._shared(mask, drops), **matrices, **sums, **slopes, **vectors}
 
@@ -111,9 +111,7 @@ class Tiling:
         return found
 
 
-def tiling(
-    q: Array | TensorSpec, k: Array | TensorSpec, causal: bool, together: int, rows: int, keys: int
-) -> Tiling:
+def tiling(q: Array | TensorSpec, k: Array | TensorSpec, causal: bool, together: int, rows: int, keys: int) -> Tiling:
     """How q and k are cut. together, rows, keys: about as many key heads, rows and keys are done at a time."""
     samples, extent, heads, size = q.shape
     kv_heads = k.shape[2]
