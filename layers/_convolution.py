@@ -19,6 +19,7 @@ class Convolution(Layer):
     """A convolution over images, or over sequences as images of height 1. A subclass names the `axes`."""
 
     axes: ClassVar[tuple[str, ...]]
+    features_last = False
 
     def __init__(
         self,

@@ -21,6 +21,7 @@ MODES: dict[str, Callable[..., Tensor]] = {
     "sigmoid": autograd.sigmoid,
     "tanh": autograd.tanh,
     "gelu": autograd.gelu,
+    "gelu_tanh": autograd.gelu_tanh,
     "silu": autograd.silu,
     "softplus": autograd.softplus,
 }
@@ -45,9 +46,10 @@ class Activation(Layer):
 
     mode: "relu" max(x, 0); "relu6" min(max(x, 0), 6); "leaky_relu" x where x > 0, else slope * x; "elu" x
     where x > 0, else alpha * (e**x - 1); "sigmoid" 1 / (1 + e**-x); "tanh"; "gelu" x * (1 + erf(x / sqrt 2))
-    / 2; "silu" x * sigmoid(x); "softplus" log(1 + e**x). Default "relu", but beside a name that is another
-    function's the mode is wanted: Activation("tanh") is refused, Activation("tanh", "tanh") is not. slope: of
-    "leaky_relu" only, above 0, default 0.01. alpha: of "elu" only, above 0, default 1.
+    / 2; "gelu_tanh" x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2, which is near it; "silu" x *
+    sigmoid(x); "softplus" log(1 + e**x). Default "relu", but beside a name that is another function's the mode
+    is wanted: Activation("tanh") is refused, Activation("tanh", "tanh") is not. slope: of "leaky_relu" only,
+    above 0, default 0.01. alpha: of "elu" only, above 0, default 1.
     """
 
     def __init__(

@@ -9,17 +9,20 @@ from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import bias_init as checked_bias_init
-from ._checks import flag, init, input_axes, no_former, positive_int
+from ._checks import features_of, flag, init, no_former, positive_int
 
 
 class Dense(Layer):
-    """y = x @ weight + bias.
+    """y = x @ weight + bias over the last axis, whatever axes stand before it.
 
-    Input samples (features,); output samples (num_output,).
+    Input samples (..., features), as (features,) or (time, features); output samples (..., num_output). Images want
+    Flatten before, unless each row of pixels is meant.
     Parameters: weight (features, num_output), bias (num_output,).
 
     use_bias: False leaves the bias out. weight_init, bias_init: an Initializer, its name, or a number.
     """
+
+    features_last = True
 
     def __init__(
         self,
@@ -40,14 +43,14 @@ class Dense(Layer):
         self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
 
     def setup(self, *shapes: Shape) -> Shape:
-        """(features,) -> (num_output,)."""
-        (features,) = input_axes(self, shapes, ("features",), hint="add Flatten before")
+        """(..., features) -> (..., num_output)."""
+        *beside, features = features_of(self, shapes)
         fans = features, self.num_output
         self.add_parameter("weight", fans, self.weight_init, fans)
         if self.use_bias:
             self.add_parameter("bias", (self.num_output,), self.bias_init)
-        return (self.num_output,)
+        return (*beside, self.num_output)
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
-        """x (n, features) -> (n, num_output)."""
+        """x (n, ..., features) -> (n, ..., num_output)."""
         return autograd.linear(x, self.parameters["weight"], self.parameters["bias"] if self.use_bias else None)

@@ -26,20 +26,21 @@ def storage_by(
 ) -> Narrow | None:
     """How activations are stored; None: in the net's dtype.
 
-    precision: one of `PRECISIONS`; float32_layers: names of layers that store none in fewer bits. TypeError, ValueError
-    or ImportError for what is none of these, or where it would do nothing.
+    precision: one of `PRECISIONS`; float32_layers: paths of layers that store none in fewer bits, nor do those within
+    them. TypeError, ValueError or ImportError for what is none of these, or where it would do nothing.
     """
     wanted = one_of("compile precision", precision, PRECISIONS)
     kept = names("compile float32_layers", float32_layers)
+    inner = [layer for outer in layers for layer in outer.with_sublayers()]
     if wanted == "float32":
         if kept:
             raise ValueError(f"compile float32_layers: wanted precision='bfloat16' beside it, received {wanted!r}")
         return None
-    _check_net(wanted, graph, layers)
-    unknown = [name for name in kept if name not in {layer.name for layer in layers}]
+    _check_net(wanted, graph, inner)
+    unknown = [name for name in kept if name not in {layer.path for layer in inner}]
     if unknown:
         raise ValueError(f"compile float32_layers: wanted names of this net's layers, received {unknown}")
-    narrow = Narrow(_dtype(wanted), np.dtype(np.float32), frozenset(kept))
+    narrow = Narrow(_dtype(wanted), np.dtype(np.float32), _within(inner, kept))
     check_device(narrow, device, f"compile precision={wanted!r}")
     if not device.runtime.link.beside and not device.kernels.has_bfloat16:
         warn(
@@ -66,6 +67,11 @@ def _dtype(name: str) -> DType:
     return np.dtype(import_module("ml_dtypes").bfloat16 if name == "bfloat16" else name)
 
 
+def _within(layers: Sequence[Layer], kept: Collection[str]) -> frozenset[str]:
+    """The paths of these layers and of all that they hold."""
+    return frozenset(inner.path for layer in layers if layer.path in kept for inner in layer.with_sublayers())
+
+
 def _check_net(wanted: str, graph: bool, layers: Sequence[Layer]) -> None:
     """ValueError for steps that are not recorded, and for nets of another dtype."""
     if not graph:
@@ -73,5 +79,5 @@ def _check_net(wanted: str, graph: bool, layers: Sequence[Layer]) -> None:
     for layer in layers:
         if layer.dtype != np.float32:
             raise ValueError(
-                f"compile precision={wanted!r}: wanted a net in float32, received layer {layer.name!r} in {layer.dtype}"
+                f"compile precision={wanted!r}: wanted a net in float32, received layer {layer.path!r} in {layer.dtype}"
             )

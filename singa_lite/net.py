@@ -152,7 +152,8 @@ class FeedForwardNet(PlannedNet, Unique):
         metric = of_kind("metric", metric, Metric) if metric is not None else self.metric
         objective = None if loss is None else Objective(loss, metric, self.output_names())
         compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
-        pieces = checked_count(self.ordered(), micro_batches, freeze)
+        criteria = () if objective is None else objective.criteria
+        pieces = checked_count(self.ordered(), micro_batches, freeze, criteria)
         compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
         budget = compile_checks.budget(memory_budget, graph, self.device)
         bound = self.device.pool.limit if graph and budget is None else budget

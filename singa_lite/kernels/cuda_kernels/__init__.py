@@ -11,6 +11,7 @@ from singa_lite.kernels.cuda_kernels import (
     batch_norm,
     convolution,
     elementwise,
+    embedding,
     l2_norm,
     layer_norm,
     linear,
@@ -18,9 +19,12 @@ from singa_lite.kernels.cuda_kernels import (
     lrn,
     metric,
     pooling,
+    position,
     random,
     reduction,
+    rms_norm,
     softmax,
+    token_loss,
     update,
 )
 from singa_lite.kernels.cuda_kernels.mixed import mixed
@@ -33,7 +37,22 @@ LAYOUTS = {"image": (0, 2, 3, 1), "filters": (0, 2, 3, 1)}
 #: Kernels of ours whose threads treat each element of the result by itself, in whatever order tensors lie. All others
 #: sum by trees that go by strides, or leave the sums to libraries, which choose their algorithms so.
 ELEMENTS = builders(activation, elementwise, pooling, random, update)
-SUMS = builders(batch_norm, convolution, l2_norm, layer_norm, linear, loss, lrn, metric, reduction, softmax)
+SUMS = builders(
+    batch_norm,
+    convolution,
+    embedding,
+    l2_norm,
+    layer_norm,
+    linear,
+    loss,
+    lrn,
+    metric,
+    position,
+    reduction,
+    rms_norm,
+    softmax,
+    token_loss,
+)
 
 #: What our own kernels do in one go.
 FUSIONS = (("linear", "relu"), ("conv2d", "relu"), ("conv2d", "sigmoid"))

@@ -40,7 +40,8 @@ def mixed(name: str, build: Builder[Routine], in_float32: bool) -> Builder[Routi
         found = build(*specs, **settings)
         if found is not None:
             return found
-        tried = (_over_copies(signature, build, specs, settings, d) for d in _ways(signature, specs, in_float32))
+        forms = (_in_dtypes(specs, dtypes) for dtypes in _ways(signature, specs, in_float32))
+        tried = (over_copies(signature, build, specs, settings, form) for form in forms)
         return next((routine for routine in tried if routine is not None), None)
 
     return built
@@ -73,17 +74,20 @@ def _narrowed(signature: Signature, specs: TensorSpecs, half: DType, results: bo
     return [wanted(*operand) for operand in operands]
 
 
-def _over_copies(
-    signature: Signature, build: Builder[Routine], specs: TensorSpecs, settings: Settings, dtypes: _DTypes
+def over_copies(
+    signature: Signature, build: Builder[Routine], specs: TensorSpecs, settings: Settings, forms: TensorSpecs
 ) -> Routine | None:
-    """The routine over copies of the operands that have another dtype there; None where the builder has none."""
+    """The routine over copies of operands in the scratch; None where the builder has none.
+
+    forms: of each operand that is copied the spec of its copy, which has no gaps; None for one that stays.
+    """
     routine, given, copies = Routine(), list(specs), dict[TensorSpec, BufferView]()
     before, behind = list[Routine | None](), list[Routine | None]()
-    for index, (spec, dtype, role) in enumerate(zip(specs, dtypes, signature.roles, strict=True)):
-        if spec is None or dtype is None:
+    for index, (spec, made, role) in enumerate(zip(specs, forms, signature.roles, strict=True)):
+        if spec is None or made is None:
             continue
-        made = given[index] = _like(spec, dtype)
-        copies[made] = routine.temporary((spec.size,), dtype)
+        given[index] = made
+        copies[made] = routine.temporary((spec.size,), made.dtype)
         if role != "Write":
             before.append(copy(spec, made))
         if role != "Read":
@@ -97,6 +101,12 @@ def _over_copies(
             return None
         routine.then(part.over(copies))
     return routine
+
+
+def _in_dtypes(specs: TensorSpecs, dtypes: _DTypes) -> TensorSpecs:
+    """The operands in the dtypes that they are to have."""
+    pairs = zip(specs, dtypes, strict=True)
+    return tuple(None if spec is None or dtype is None else _like(spec, dtype) for spec, dtype in pairs)
 
 
 def _like(spec: TensorSpec, dtype: DType) -> TensorSpec:
