@@ -191,18 +191,11 @@ class LayerGraph:
             return [()]
         return layer.output_sample_shapes
 
-    def _check_names(self, where: str, names: Sequence[str | None], within: bool = True) -> None:
-        """GraphError unless all of the names (None aside) are layers of the net. within: or paths of layers in them."""
+    def _check_names(self, where: str, names: Sequence[str | None]) -> None:
+        """GraphError unless all of the names (None aside) are layers of the net, or paths of layers within these."""
         for name in names:
-            if name is None or (isinstance(name, str) and name in self._layers):
-                continue
-            inner = isinstance(name, str) and "/" in name and name in self.all_layers()
-            if not inner:
+            if name is not None and not (isinstance(name, str) and (name in self._layers or name in self.all_layers())):
                 raise GraphError(f"{where}: wanted the name of a layer of the net, received {name!r}")
-            if not within:
-                raise GraphError(
-                    f"{where}: wanted the name of a layer of the net, received {name!r}, which is within one"
-                )
 
 
 def _float_dtype(given: DTypeLike) -> DType:
