@@ -92,7 +92,10 @@ class _Arithmetic:
 
 
 def _desc(array: Array) -> p.MemoryDesc:
-    return p.memory_desc(array.shape, tuple(stride // array.itemsize for stride in array.strides))
+    """With strides for extents of 1 too, where NumPy's may be 0: for these the library has plain loops alone."""
+    plain = ordered_strides(array.shape, range(array.ndim))
+    strides = zip(array.shape, array.strides, plain, strict=True)
+    return p.memory_desc(array.shape, tuple(own if extent == 1 else s // array.itemsize for extent, s, own in strides))
 
 
 def _both(first: Launch, second: Launch) -> Launch:
