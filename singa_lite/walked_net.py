@@ -52,9 +52,10 @@ class WalkedNet(LayerGraph):
         if training:
             self._trainer.check_whole("forward")
             self._trainer.open_forward.pass_over()
-        self._check_names("forward", [*names("forward output", output), freeze])
-        arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
-        run = Run(nodes, self.device, self.dtype, training, freeze)
+        self._check_names("forward", names("forward output", output), within=False)
+        self._check_names("forward", [freeze])
+        arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype, self.input_ids())
+        run = Run(nodes, self.device, training, freeze)
         result = run.forward(batch.as_tensors(arrays, self.device), output)
         if training:
             self._trainer.open_forward.keep(run)

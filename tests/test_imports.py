@@ -20,7 +20,7 @@ from package_source import PACKAGE, module_files
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
     ("array_types", "errors", "checks", "contexts", "machine", "names", "notice", "unique"),
-    ("arrays", "bisection", "fences", "memory", "sizes", "strides", "table", "threads"),
+    ("arrays", "bisection", "fences", "memory", "positions", "sizes", "strides", "table", "threads"),
     ("kernels",),
     ("runtime",),
     ("tensor",),
@@ -37,8 +37,9 @@ FLOORS = (
     ("backward_pass",),
     ("autograd",),
     ("criterion", "data", "initializer", "regularizer", "sample_shape", "schedule", "topology"),
+    ("layer_calls", "layer_tensors"),
     ("layer", "loss", "metric", "optimizer"),
-    ("layer_walk",),
+    ("freezing", "layer_walk"),
     ("run",),
     ("layer_graph", "layer_rows", "open_forward"),
     ("watch",),

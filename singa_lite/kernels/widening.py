@@ -26,6 +26,7 @@ from singa_lite.kernels.kernel_set import (
     specs_of,
 )
 from singa_lite.kernels.pieces import Arrays, cut_arrays, cut_specs, pieces
+from singa_lite.kernels.summed import SummedKernel, summed_pieces
 from singa_lite.strides import laid_out, memory_order
 
 NARROW = "bfloat16"
@@ -41,7 +42,10 @@ class WideningSet(KernelSet):
 
     def choose(self, name: str, specs: TensorSpecs, settings: Settings) -> Kernel:
         """As `KernelSet.choose`; of a call in bfloat16 the kernel that widens."""
-        return WidenedKernel(name, self) if any(map(_is_narrow, specs)) else super().choose(name, specs, settings)
+        if not any(map(_is_narrow, specs)):
+            return super().choose(name, specs, settings)
+        widened = WidenedKernel(name, self)
+        return SummedKernel(name, widened, self) if summed_pieces(name, specs) else widened
 
     def in_one_pass(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> bool:
         """As `KernelSet.in_one_pass`."""

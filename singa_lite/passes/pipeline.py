@@ -26,6 +26,7 @@ from singa_lite.passes.paid_for import paid_for
 from singa_lite.passes.parallel import in_waves
 from singa_lite.passes.pool_first import pool_first
 from singa_lite.passes.program import Program, floor
+from singa_lite.passes.rows import applied_by_rows
 from singa_lite.passes.tiles import tiled
 
 
@@ -59,6 +60,7 @@ PASSES = (
     Pass("pool_first", pool_first, "what goes into a max pooling is not kept for its activation", rewrites=True),
     Pass("fuse", fused, "an activation is applied within the operation before it", rewrites=True),
     Pass("norm_derivative", masked_within, "an activation's mask is made again, not kept", rewrites=True),
+    Pass("rows", applied_by_rows, "only the rows of a table that occur are updated", rewrites=True),
     Pass("tiles", tiled, "a large gradient never exists whole", rewrites=True),
     Pass("linear_gradient", joined, "gradients of weight and bias read the derivative once", rewrites=True),
     Pass("dead", without_dead, "nothing is done that nobody uses"),

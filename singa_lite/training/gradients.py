@@ -21,7 +21,7 @@ def of_batch(
     open_forward.forget()
     targets = untaped(as_tensors(feeds["target"], layers.device))  # before forward, which moves statistics
     inputs = untaped(as_tensors(feeds["input"], layers.device))
-    run = Run(layers.ordered(), layers.device, layers.dtype, True, freeze)
+    run = Run(layers.ordered(), layers.device, True, freeze)
     out = run.forward(inputs, ())
     open_forward.keep(run)
     objective.loss(True, out, targets)

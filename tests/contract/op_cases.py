@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,7 @@ ACTIVATIONS = {
     "sigmoid": case((2, 3, 5)),
     "tanh": case((2, 3, 5)),
     "gelu": case((2, 3, 5)),
+    "gelu_tanh": case((2, 3, 5)),
     "silu": case((2, 3, 5)),
     "softplus": case((2, 3, 5)),
     "softmax": case((2, 5)),
@@ -241,11 +242,36 @@ SHAPES = {
     "identity": case((2, 3, 4)),
 }
 
+SEQUENCES = {
+    "embedding": Case(((7, 3),), fixed=_class_ids(2, 5, classes=6), call=lambda embedding, w, ids: embedding(ids, w)),
+    "embedding:padding that does not occur": Case(
+        ((5, 3),), fixed=_class_ids(2, 4, 3, classes=4), call=lambda embedding, w, ids: embedding(ids, w, 4)
+    ),
+    "rotary": Case(((2, 3, 4),), fixed=_targets(2, 3, 2)),
+    "rotary:heads behind time": Case(((2, 3, 5, 4),), {"axis": 1}, fixed=_targets(2, 3, 2)),
+    "rms_norm": case((2, 3, 4), (4,)),
+    "rms_norm:two axes": case((2, 3, 4), (3, 4), epsilon=0.1),
+}
+
+#: Of 3 x 2 positions all but two.
+_SOME = Case(((3, 2, 4),), {"axis": -1, "ignore_index": 9}, fixed=lambda rng: [np.array([[0, 9], [3, 1], [9, 2]])])
+
 LOSSES = {
     "softmax_cross_entropy": Case(((3, 4),), fixed=_class_ids(3, classes=4)),
     "softmax_cross_entropy_values": Case(((3, 4),), fixed=_class_ids(3, classes=4)),
     "softmax_cross_entropy_values:positions": Case(((3, 4, 2, 5),), fixed=_class_ids(3, 2, 5, classes=4)),
     "softmax_cross_entropy_values:rows": Case(((3, 4, 2),), fixed=_rows(3, 4, 2)),
+    "softmax_cross_entropy:last axis": Case(((3, 2, 4),), {"axis": -1}, fixed=_class_ids(3, 2, classes=4)),
+    "softmax_cross_entropy_values:ignored": _SOME,
+    "softmax_cross_entropy_values:ignored and smoothed": replace(
+        _SOME, settings={**_SOME.settings, "label_smoothing": 0.3}
+    ),
+    "softmax_cross_entropy_values:smoothed": Case(
+        ((3, 4, 2, 5),), {"label_smoothing": 0.2}, fixed=_class_ids(3, 2, 5, classes=4)
+    ),
+    "softmax_cross_entropy_values:smoothed rows": Case(
+        ((3, 2, 4),), {"axis": 2, "label_smoothing": 0.2}, fixed=_rows(3, 2, 4)
+    ),
     "sigmoid_cross_entropy": Case(((3, 4),), fixed=_rows(3, 4)),
     "sigmoid_cross_entropy_values": Case(((3, 4, 2),), fixed=_rows(3, 4, 2)),
     "squared_error": Case(((3, 4),), fixed=_targets(3, 4)),
@@ -264,5 +290,6 @@ CASES: dict[str, Case] = {
     **NORMALIZATION,
     **RANDOM,
     **SHAPES,
+    **SEQUENCES,
     **LOSSES,
 }

@@ -30,6 +30,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
         loss,
         pooling,
         reduction,
+        rms_norm,
         update,
     )
     from singa_lite.kernels.onednn_kernels.any_strides import ANY_STRIDES
@@ -37,7 +38,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
     from singa_lite.kernels.onednn_kernels.routine import collect
 
     load()
-    norms = batch_norm, batch_norm_activation, batch_norm_gradients, layer_norm
+    norms = batch_norm, batch_norm_activation, batch_norm_gradients, layer_norm, rms_norm
     kernels = collect(activation, attention, *norms, convolution, elementwise, linear, loss, pooling, reduction, update)
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
     return WideningSet(
