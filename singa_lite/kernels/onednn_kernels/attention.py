@@ -21,7 +21,7 @@ from singa_lite.kernels.routine import Step, Temporary
 from singa_lite.kernels.tiled_attention import Backward, BufferSpecs, Call, Drop, Forward, Tiling, tiling
 from singa_lite.strides import ordered_strides
 
-#: Key heads, rows and keys of a tile: the scores of a head are half a mebibyte, of which backward has two, a quarter each.
+#: Key heads, rows and keys of a tile: a head's scores are 512 KiB, and backward, which has two such matrices, 256 KiB.
 #: Products of fewer rows or keys are slower, and so are transposed ones of more.
 FORWARD, BACKWARD = (2, 256, 512), (2, 256, 256)
 
