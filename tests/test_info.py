@@ -15,7 +15,7 @@ from singa_lite import device
 from singa_lite.kernels.choice import find_onednn
 
 NAMES = (
-    *("singa_lite", "Python", "NumPy", "BLAS", "oneDNN", "kernels", "threads"),
+    *("singa_lite", "Python", "NumPy", "BLAS", "oneDNN", "kernels", "tuning", "threads"),
     *("processor", "instruction sets", "memory", "CuPy"),
     *(("GPU", "NVRTC", "cuBLASLt", "cuDNN") if find_spec("cupy") else ()),
 )

@@ -69,6 +69,10 @@ class WidenedKernel:
         """It can do what the kernels can do in float32."""
         return True
 
+    def variant(self, specs: TensorSpecs, settings: Settings) -> str:
+        """That of the kernel in float32, where it does the whole call at once."""
+        return self.kernels.variant(self.name, tuple(map(_wide, specs)), settings)
+
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """A float32 buffer for each narrow operand, and what the kernel asks for over these; of the largest piece."""
         cuts = {piece.stop - piece.start: piece for piece in pieces(self.name, specs, PIECE_BYTES)}

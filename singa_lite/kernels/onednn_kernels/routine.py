@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -18,6 +18,7 @@ from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorS
 from singa_lite.kernels.onednn_kernels.library import OneDNNError
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.routine import Binding, Row, Step, Temporary
+from singa_lite.kernels.variants import Variants
 
 Piece = TypeVar("Piece")
 
@@ -235,9 +236,10 @@ class RoutineKernel(BuiltKernel[Routine]):
             return None
 
 
-def collect(*modules: ModuleType) -> dict[str, RoutineKernel]:
-    """The kernels that the modules define: builders named in the interface."""
-    return {name: RoutineKernel(builder) for name, builder in builders(*modules).items()}
+def collect(*modules: ModuleType, variants: Sequence[Variants[Routine]] = ()) -> dict[str, RoutineKernel]:
+    """The kernels that the modules define: builders named in the interface. variants: of those that have several."""
+    several = {one.kernel: one for one in variants}
+    return {name: RoutineKernel(builder, several.get(name)) for name, builder in builders(*modules).items()}
 
 
 def flat(array: Array) -> Array:
