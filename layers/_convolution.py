@@ -20,6 +20,7 @@ class Convolution(Layer):
     """A convolution over images, or over sequences as images of height 1. A subclass names the `axes`."""
 
     axes: ClassVar[tuple[str, ...]]
+    feed_layout = "image"
 
     def __init__(
         self,

@@ -49,12 +49,14 @@ def onednn(fallback: KernelSet) -> KernelSet:
         update,
     )
     from singa_lite.kernels.onednn_kernels.any_strides import ANY_STRIDES
+    from singa_lite.kernels.onednn_kernels.filter_gradient import FILTER_GRADIENTS
     from singa_lite.kernels.onednn_kernels.post_ops import POST_OPS
     from singa_lite.kernels.onednn_kernels.routine import collect
 
     load()
     norms = batch_norm, batch_norm_activation, batch_norm_gradients, layer_norm
-    kernels = collect(activation, *norms, convolution, elementwise, linear, loss, pooling, reduction, update)
+    modules = activation, *norms, convolution, elementwise, linear, loss, pooling, reduction, update
+    kernels = collect(*modules, variants=[FILTER_GRADIENTS])
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
     found = OneDNNSet(
         "onednn",
