@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -122,3 +122,14 @@ def axis_of(layer: Layer, axis: int, shape: Shape) -> int:
             f"(0 is the batch) for input samples of shape {shape}, received {axis}"
         )
     return found
+
+
+def no_former(layer: Layer, given: Mapping[str, object]) -> None:
+    """TypeError for options that layers do not have; of the former `storage=` it says what took its place."""
+    if "storage" in given:
+        raise TypeError(
+            f"{where(layer)}: wanted no storage, as the net says how activations are stored: net.compile(optimizer, "
+            f"precision='bfloat16'), received storage={given['storage']!r}"
+        )
+    if given:
+        raise TypeError(f"{where(layer)}: wanted options of {type(layer).__name__}, received {', '.join(given)}")

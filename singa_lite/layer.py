@@ -13,7 +13,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from singa_lite import initializer, names
 from singa_lite.array_types import DType
-from singa_lite.autograd import cast
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.sample_shape import InputShape as InputShape
@@ -78,8 +77,6 @@ class Layer:
         self._states: dict[str, Tensor] = {}
         self.context: Context | None = None
         self.shared_with: Layer | None = None
-        #: What the layer's input is converted to, and its output has; None: the net's dtype.
-        self.storage: DType | None = None
 
     @property
     def name(self) -> str:
@@ -219,11 +216,7 @@ class Layer:
     @property
     def dtype(self) -> DType:
         """Of inputs and outputs, once the layer is in a net."""
-        return self.storage or self._placed().dtype
-
-    def stored(self, name: str) -> Tensor:
-        """For `forward`: the parameter of that name in the dtype of the inputs."""
-        return cast(self.parameters[name], self.dtype)
+        return self._placed().dtype
 
     def random_key(self, name: str) -> NDArray[np.uint64]:
         """uint64 (3,): seed of the net, stream of "<layer>/<name>", counter 0. Does not depend on other layers."""

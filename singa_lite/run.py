@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from singa_lite.array_types import DType
-from singa_lite.autograd import cast, no_grad
+from singa_lite.autograd import no_grad
 from singa_lite.backward_pass import BackwardPass
 from singa_lite.contexts import in_own_context
 from singa_lite.device import Device
@@ -46,14 +46,12 @@ class Run(Unique):
         self,
         nodes: list[Node],
         device: Device,
-        dtype: DType,
         training: bool,
         freeze: str | None,
         moving: Callable[[], object] = nothing,
     ) -> None:
         self.nodes = nodes
         self.device = device
-        self.dtype = dtype
         self.training = training
         self._moving = moving
         names = [node.layer.name for node in nodes]
@@ -93,9 +91,6 @@ class Run(Unique):
                     values.pop(source, None)
             outputs = self._layer_forward(node.layer, given)
             del given
-            if name in output or not any(uses[name, index] for index in range(len(outputs))):
-                with self.device.scope(layer=name):
-                    outputs = _cast(outputs, self.dtype)  # users and losses get the net's dtype
             left = [tensor for index, tensor in enumerate(outputs) if not uses[name, index]]
             if name in output:
                 results[name] = outputs if len(outputs) > 1 else outputs[0]
@@ -119,11 +114,11 @@ class Run(Unique):
         with self.device.scope(layer=layer.name):
             if not self.training or layer.name in self._frozen:
                 with no_grad():
-                    result = layer.forward(False, *_cast(inputs, layer.dtype))
+                    result = layer.forward(False, *inputs)
             else:
                 if layer.states:
                     self._moving()
-                result = layer.forward(True, *_cast(self._through_ports(layer.name, inputs), layer.dtype))
+                result = layer.forward(True, *self._through_ports(layer.name, inputs))
         outputs = list(result) if isinstance(result, list | tuple) else [result]
         if not outputs or not all(isinstance(output, Tensor) for output in outputs):
             given = ", ".join(type(output).__name__ for output in outputs) or "none"
@@ -205,8 +200,3 @@ def _check_shapes(layer: Layer, outputs: list[Tensor]) -> None:
             f"layer {layer.name!r}: wanted forward() to return samples of shapes {wanted}, as setup() said, received "
             f"{found}"
         )
-
-
-def _cast(tensors: list[Tensor], dtype: DType) -> list[Tensor]:
-    """In this dtype, which all have but those from and to layers with a `storage` of their own. Empties the list."""
-    return [cast(tensors.pop(0), dtype) for _ in range(len(tensors))]

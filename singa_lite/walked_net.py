@@ -54,7 +54,7 @@ class WalkedNet(LayerGraph):
             self._trainer.open_forward.pass_over()
         self._check_names("forward", [*names("forward output", output), freeze])
         arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype)
-        run = Run(nodes, self.device, self.dtype, training, freeze)
+        run = Run(nodes, self.device, training, freeze)
         result = run.forward(fed_tensors.inputs(self, arrays), output)
         if training:
             self._trainer.open_forward.keep(run)

@@ -87,6 +87,10 @@ def renamed() -> None:
 W, V = ("parameter", "w"), ("state", "w")
 X = np.ones((4, 3), "f")
 
+#: Options that layers had once, and that none has.
+FORMER: dict[str, Any] = {"storage": "float16"}
+STRANGE: dict[str, Any] = {"units": 3}
+
 ROWS = {
     # the name comes first
     "Dense(10)": row(lambda: layers.Dense(10, 5), ValueError, "received 10", "the name comes first", "num_output"),
@@ -121,7 +125,12 @@ ROWS = {
         lambda: layers.Conv2D("c", 2, use_bias=False, bias_init="ones"), ValueError, "'c'", "bias_init", "use_bias=True"
     ),
     "pad beside valid": row(lambda: layers.Conv2D("c", 2, border_mode="valid", pad=1), ValueError, "'valid'", "pad"),
-    "storage in a list": row(lambda: layers.Dense("d", 2, storage=["float16"]), ValueError, "storage"),
+    "storage of a Dense": row(
+        lambda: layers.Dense("d", 2, **FORMER), TypeError, "'d'", "net.compile(optimizer, precision="
+    ),
+    "storage of a Conv1D": row(lambda: layers.Conv1D("c", 2, **FORMER), TypeError, "storage='float16'"),
+    "storage of an Activation": row(lambda: layers.Activation("a", **FORMER), TypeError, "wanted no storage"),
+    "an option of none": row(lambda: layers.Dense("d", 2, **STRANGE), TypeError, "'d'", "received units"),
     "initializer that is a class": row(
         lambda: layers.Dense("d", 2, weight_init=type("He", (), {})), TypeError, "'d': weight_init", "perhaps He()"
     ),

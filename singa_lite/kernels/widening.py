@@ -27,6 +27,7 @@ from singa_lite.kernels.kernel_set import (
     specs_of,
 )
 from singa_lite.kernels.pieces import Arrays, cut_arrays, cut_specs, pieces
+from singa_lite.kernels.summed import SummedKernel, summed_pieces
 from singa_lite.strides import laid_out, memory_order
 
 NARROW = "bfloat16"
@@ -48,7 +49,8 @@ class WideningSet(KernelSet):
         """As `KernelSet.choose`; of a call in bfloat16 the kernel that takes it as it is, or the one that widens."""
         if not any(map(_is_narrow, specs)) or self._takes(name, specs, settings):
             return super().choose(name, specs, settings)
-        return WidenedKernel(name, self)
+        widened = WidenedKernel(name, self)
+        return SummedKernel(name, widened, self) if summed_pieces(name, specs) else widened
 
     def in_one_pass(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> bool:
         """As `KernelSet.in_one_pass`."""

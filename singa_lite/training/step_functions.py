@@ -48,7 +48,7 @@ class StepFunction(ABC, Generic[Results]):
         watch.settle([], [])
 
     def _evaluated(self, fed: Fed) -> OneOrMore:
-        run = Run(self.layers.ordered(), self.layers.device, self.layers.dtype, False, None)
+        run = Run(self.layers.ordered(), self.layers.device, False, None)
         return run.forward(dict(fed["input"]), ())
 
 
@@ -140,7 +140,7 @@ class TrainStep(EvaluateStep):
 
     def _run(self, changing: Callable[[], object]) -> Run:
         layers = self.layers
-        return Run(layers.ordered(), layers.device, layers.dtype, True, self.freeze, changing)
+        return Run(layers.ordered(), layers.device, True, self.freeze, changing)
 
     def _forward(self, run: Run, fed: Fed) -> Values:
         out = run.forward(dict(fed["input"]), ())

@@ -35,6 +35,7 @@ class Facts:
     moves state that must move once; its tensors and settings have the names that they have here. "": the kernel itself.
     by_samples: names of the tensors whose axis 0 are samples that are done each by itself, so that pieces of a batch
     give what the batch gives; all others are the same for all samples. (): samples are not done by themselves.
+    sums_over: names of the tensors whose axis 0 are samples, of a kernel all of whose results are sums over these.
     """
 
     strides_matter: bool = False
@@ -45,6 +46,7 @@ class Facts:
     commutes_with_max: bool = False
     again: str = ""
     by_samples: tuple[str, ...] = ()
+    sums_over: tuple[str, ...] = ()
 
 
 #: Of most kernels.
