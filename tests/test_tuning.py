@@ -257,7 +257,6 @@ def test_plan_and_profile_name_the_way(way):
         profile = net.training_graph.profile(1, peaks=False)
     named = {one.layer: one.variant for one in profile.operations if one.kernel == "conv2d_gradient"}
     assert named == rows
-    assert f"conv2d_gradient ({rows['wide']})" in str(profile)
 
 
 PROGRAM = """

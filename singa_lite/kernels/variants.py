@@ -70,7 +70,7 @@ class Variants(Generic[AnyRoutine]):
         table = choices(self.library())
         if table:
             name = table.get(self.call_name(specs, settings))
-            if name in self.builders:
+            if name is not None and name in self.builders:
                 return name
             if name is not None:
                 warn(f"tuning of {self.kernel}: wanted one of {[*self.builders]}, received {name!r}; the rule decides")

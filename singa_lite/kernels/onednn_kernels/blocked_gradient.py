@@ -26,7 +26,7 @@ from singa_lite.kernels.onednn_kernels.work import lies
 from singa_lite.kernels.routine import Temporary
 
 #: Of x and dy of the samples that are done at a time, unless one sample has more, or the filters have.
-PIECE_BYTES = 1 << 22
+PIECE_BYTES = 1 << 21
 
 _C_ORDER = (0, 1, 2, 3)
 

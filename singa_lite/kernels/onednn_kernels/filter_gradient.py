@@ -26,6 +26,8 @@ from singa_lite.kernels.variants import Variants
 _PACKED, _SLOW_PITCH = 1 << 19, 512
 #: Multiply-adds for an element of x or dy, of both together, from which on to convert it is worth while.
 _WORTH_CONVERTING = 128
+#: Bytes of a sample of x and dy, which are converted in one go, up to which the scratch for that is small beside a net.
+_LARGEST_SAMPLE = 1 << 24
 
 
 def product_gradient(
@@ -103,7 +105,9 @@ def _rule(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window,
     if is_fast and _sees_single_pixels(dy, x, window, groups) and window.stride == (1, 1):
         return "product"
     products_an_element = taps * kernels * channels / (kernels + channels)
-    return "blocked" if groups == 1 and products_an_element >= _WORTH_CONVERTING else "direct"
+    sample_bytes = (x.size + dy.size) // x.shape[0] * x.dtype.itemsize
+    is_worth_it = products_an_element >= _WORTH_CONVERTING and sample_bytes <= _LARGEST_SAMPLE
+    return "blocked" if groups == 1 and is_worth_it else "direct"
 
 
 def _library() -> str:
