@@ -4,6 +4,7 @@ from singa_lite.kernels.kernel_set import collect
 from singa_lite.kernels.numpy_kernels import (
     activation,
     batch_norm_activation,
+    batch_norm_add,
     convolution,
     elementwise,
     fused,
@@ -25,6 +26,7 @@ NUMPY = WideningSet(
         (
             activation,
             batch_norm_activation,
+            batch_norm_add,
             convolution,
             elementwise,
             fused,
@@ -39,5 +41,5 @@ NUMPY = WideningSet(
         ),
         RULES,
     ),
-    fusions=batch_norm_activation.FUSIONS,
+    fusions=batch_norm_activation.FUSIONS + batch_norm_add.FUSIONS,
 )

@@ -36,6 +36,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
         activation,
         batch_norm,
         batch_norm_activation,
+        batch_norm_add,
         batch_norm_gradients,
         bfloat16,
         convolution,
@@ -54,16 +55,18 @@ def onednn(fallback: KernelSet) -> KernelSet:
     from singa_lite.kernels.onednn_kernels.routine import collect
 
     load()
-    norms = batch_norm, batch_norm_activation, batch_norm_gradients, layer_norm
+    norms = batch_norm, batch_norm_activation, batch_norm_add, batch_norm_gradients, layer_norm
     modules = activation, *norms, convolution, elementwise, linear, loss, pooling, reduction, update
     kernels = collect(*modules, variants=[FILTER_GRADIENTS])
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
+    for module in (batch_norm_activation, batch_norm_add, elementwise):
+        fusions += module.FUSIONS
     found = OneDNNSet(
         "onednn",
         kernels,
         fallback,
         layouts={"image": layouts.CHANNELS_LAST, "filters": layouts.KERNELS_LAST},
-        fusions=fusions + batch_norm_activation.FUSIONS + elementwise.FUSIONS,
+        fusions=fusions,
         strides_matter=kernels.keys(),
         any_strides=ANY_STRIDES,
         one_pass=True,
