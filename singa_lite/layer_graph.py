@@ -174,7 +174,7 @@ class LayerGraph:
         return min(known) if known and len(known) == len(counts) else None
 
     def features_last(self, name: str) -> bool:
-        """Whether a layer's output has its features along the last axis, as it says, or the nearest before that does."""
+        """Whether a layer's output has its features along the last axis: as it or the nearest before it says."""
         while self._layers[name].features_last is None and self._topology.sources[name]:
             name = self._topology.sources[name][0].layer
         return bool(self._layers[name].features_last)

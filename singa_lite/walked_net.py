@@ -14,7 +14,7 @@ from singa_lite.layer_walk import LayerGradients
 from singa_lite.optimizer import Optimizer
 from singa_lite.run import Run
 from singa_lite.tensor import DeviceSpec
-from singa_lite.training import batch, checked
+from singa_lite.training import batch, checked, fed_tensors
 from singa_lite.training.step import Steps
 from singa_lite.training.trainer import Trainer
 
@@ -55,7 +55,7 @@ class WalkedNet(LayerGraph):
         self._check_names("forward", [*names("forward output", output), freeze])
         arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype, self.input_ids())
         run = Run(nodes, self.device, training, freeze)
-        result = run.forward(batch.as_tensors(arrays, self.device), output)
+        result = run.forward(fed_tensors.inputs(self, arrays), output)
         if training:
             self._trainer.open_forward.keep(run)
         return result
