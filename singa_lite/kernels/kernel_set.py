@@ -86,6 +86,14 @@ class Keeping(Protocol):
         """Let go of it."""
 
 
+@runtime_checkable
+class Naming(Protocol):
+    """A kernel that says in which of several ways it does a call."""
+
+    def variant(self, specs: TensorSpecs, settings: Settings) -> str:
+        """The name of the way; "" where there is but one."""
+
+
 @dataclass(frozen=True)
 class FunctionKernel:
     """A plain function: `function(*arrays, **settings)`, with `scratch=` (uint8 array) if it states a rule."""
@@ -169,6 +177,12 @@ class KernelSet:
         """Bytes of scratch that `prepare` must be given for tensors of these shapes, dtypes and strides."""
         specs = specs_of(tensors)
         return self.choose(name, specs, settings).scratch_bytes(specs, settings)
+
+    def variant(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> str:
+        """In which of several ways a call of these tensors is done; "" where there is but one."""
+        specs = specs_of(tensors)
+        kernel = self.choose(name, specs, settings)
+        return kernel.variant(specs, settings) if isinstance(kernel, Naming) else ""
 
     def in_one_pass(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> bool:
         """Whether a fused call of these tensors goes over memory less often than the calls apart."""

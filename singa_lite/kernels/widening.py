@@ -27,6 +27,7 @@ from singa_lite.kernels.kernel_set import (
     specs_of,
 )
 from singa_lite.kernels.pieces import Arrays, cut_arrays, cut_specs, pieces
+from singa_lite.kernels.summed import SummedKernel, summed_pieces
 from singa_lite.strides import laid_out, memory_order
 
 NARROW = "bfloat16"
@@ -48,7 +49,8 @@ class WideningSet(KernelSet):
         """As `KernelSet.choose`; of a call in bfloat16 the kernel that takes it as it is, or the one that widens."""
         if not any(map(_is_narrow, specs)) or self._takes(name, specs, settings):
             return super().choose(name, specs, settings)
-        return WidenedKernel(name, self)
+        widened = WidenedKernel(name, self)
+        return SummedKernel(name, widened, self) if summed_pieces(name, specs) else widened
 
     def in_one_pass(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> bool:
         """As `KernelSet.in_one_pass`."""
@@ -93,6 +95,10 @@ class WidenedKernel:
     def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
         """It can do what the kernels can do in float32."""
         return True
+
+    def variant(self, specs: TensorSpecs, settings: Settings) -> str:
+        """That it is done over converted copies, and how the kernel in float32 would do the whole call at once."""
+        return f"{self.kernels.variant(self.name, tuple(map(_wide, specs)), settings)} widened".strip()
 
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """A float32 buffer for each narrow operand, and what the kernel asks for over these; of the largest piece."""

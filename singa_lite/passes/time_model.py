@@ -72,7 +72,7 @@ def slowdown(instructions: Sequence[Instruction], cost: Cost = seconds) -> float
 
 
 def flops(instruction: Instruction) -> int:
-    """Two for each multiply-add of a convolution or a product of matrices, 0 of any other kernel."""
+    """Two for each multiply-add of a convolution, a product of matrices or attention, 0 of any other kernel."""
     return 2 * multiply_adds(instruction.kernel, instruction.operands, instruction.settings)
 
 
@@ -82,6 +82,8 @@ def multiply_adds(kernel: str, operands: Sequence[Shaped | None], settings: Sett
     if not signature.facts.multiplies:
         return 0
     named: dict[str, Any] = dict(zip(signature.tensors, operands, strict=True))
+    if signature.facts.multiplies == "scores":
+        return _of_scores(named, bool(settings["causal"]))
     if kernel == "matmul":
         a, y = named["a"], named["y"]
         return int(prod(y.shape) * a.shape[-2 if settings["transpose_a"] else -1])
@@ -90,6 +92,14 @@ def multiply_adds(kernel: str, operands: Sequence[Shaped | None], settings: Sett
         return 0
     each = prod(weight.shape[1:]) if signature.facts.multiplies == "patches" else weight.shape[0]
     return int(prod(y.shape) * each)
+
+
+def _of_scores(named: dict[str, Any], causal: bool) -> int:
+    """Products of each row with each key that it may see: two forward, backward five, one of them made again."""
+    (samples, rows, heads, size), keys = named["q"].shape, named["k"].shape[1]
+    early = min(rows, keys)
+    seen = early * (early + 1) // 2 + (rows - early) * keys if causal else rows * keys
+    return int(samples * heads * size * seen * (5 if "dy" in named else 2))
 
 
 def _passes(instruction: Instruction) -> float:

@@ -30,7 +30,8 @@ NARROW = np.dtype(ml_dtypes.bfloat16)
 
 #: Kernels that are wanted where the processor has such instructions.
 WANTED = {
-    *("conv2d", "conv2d_activation", "conv2d_derivative", "conv2d_gradient", "linear", "matmul", "bias_gradient"),
+    *("conv2d", "conv2d_activation", "conv2d_derivative", "conv2d_gradient", "linear", "matmul"),
+    *("bias_gradient", "reduce_sum"),
     *("batch_norm", "batch_normalize", "batch_norm_inference", "batch_norm_derivative", "batch_norm_gradient"),
     *("batch_norm_activation", "batch_normalize_activation", "batch_norm_activation_derivative"),
     *("max_pool2d", "avg_pool2d", "relu", "relu_derivative", "relu6", "sigmoid", "tanh", "silu", "gelu"),

@@ -12,7 +12,7 @@ import skips
 from kernel_case import Tensors, garbage, run
 from kernel_cases import CASES
 from kernel_sets import kernel_sets
-from singa_lite.kernels import widening
+from singa_lite.kernels import summed, widening
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import KernelSet, specs_of
 from singa_lite.kernels.pieces import cut_arrays, pieces
@@ -78,6 +78,24 @@ def test_samples_by_themselves_give_what_the_batch_gives(key, kernels):
     for got, right in zip(tensors, wanted, strict=True):
         if got is not None:
             np.testing.assert_allclose(got, right, rtol=2e-6, atol=2e-6 * max(1.0, float(np.abs(right).max(initial=0))))
+
+
+@SETS
+@pytest.mark.parametrize("key", [key for key in KEYS if SIGNATURES[key.split(":")[0]].facts.sums_over])
+def test_sums_over_samples_are_those_of_their_pieces(key, kernels, monkeypatch):
+    """Of one sample at a time, whose sums are added in float32."""
+    monkeypatch.setattr(summed, "SUMMED_BYTES", 1)
+    monkeypatch.setattr(summed, "_TIMES_SUMS", 0)
+    name, tensors, settings = built(key)
+    given, wanted = narrow(tensors), [None if t is None else t.copy() for t in tensors]
+    at = SIGNATURES[name].roles.index("Write")
+    given[at] = tensors[at]
+    run(kernels, name, wanted, settings)
+    run(kernels, name, given, settings)
+    np.testing.assert_allclose(given[at], wanted[at], rtol=2e-6, atol=2e-6 * np.abs(wanted[at]).max())
+    of_pieces = kernels.scratch_bytes(name, tuple(given), settings)
+    monkeypatch.setattr(summed, "SUMMED_BYTES", 2**30)
+    assert of_pieces < kernels.scratch_bytes(name, tuple(given), settings), "a piece takes less"
 
 
 @SETS

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 
 #: What has the same bits in every kernel set: they move numbers, or round once.
 _EXACT = {"copy": "x y", **dict.fromkeys(("add", "add_activation", "subtract", "multiply", "divide"), "a b y")}
-_ACTIVATIONS = ["relu", "relu6", "leaky_relu", "elu", "sigmoid", "tanh", "gelu", "silu"]
+_ACTIVATIONS = ["relu", "relu6", "leaky_relu", "elu", "sigmoid", "tanh", "gelu", "gelu_tanh", "silu"]
 #: Activations whose derivative goes by x; that of the others goes by y.
-_BY_INPUT = "gelu", "silu"
+_BY_INPUT = "gelu", "gelu_tanh", "silu"
 
 _ELEMENTS = {
     **dict.fromkeys((*_ACTIVATIONS, "scale", "exp", "power"), "x y"),

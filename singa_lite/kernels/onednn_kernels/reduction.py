@@ -7,6 +7,7 @@ serves, which goes at the speed of memory.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.conversion import written_as
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.strides import ordered_strides
@@ -81,26 +83,40 @@ class Stage(NamedTuple):
 
 def reduce_sum(x: TensorSpec, y: TensorSpec, *, axes: tuple[int, ...], alpha: float) -> Routine | None:
     """Axes summed over need not be neighbours in memory; y lies without gaps, its axes in the order of x's."""
-    if not layouts.are_stored(x) or not layouts.are_floats(y):
+    if not layouts.are_stored(x, y) or (layouts.is_narrow(y) and y.ndim == 0):
         return None
-    if x.size < _ELEMENTS and layouts.are_floats(x):
+    if x.size < _ELEMENTS and layouts.are_floats(x, y):
         return _on_host(x, y, axes, alpha)
     summed = {axis % x.ndim for axis in axes}
     if not _lies_as(y, x, summed):
         return None
-    routine, runs, dtype = Routine(), _runs(x, summed), x.dtype
+    routine = Routine()
+    with _in_float32(routine, y) as target:
+        return routine if _add_stages(routine, x, _runs(x, summed), target, alpha) else None
+
+
+def _in_float32(routine: Routine, y: TensorSpec) -> AbstractContextManager[BufferView]:
+    """Gives what the steps inside are to write: y, or a copy in float32, which is rounded afterwards."""
+    if layouts.are_floats(y):
+        return nullcontext(y)
+    return written_as(routine, y, memory_descs.of(y), p.memory_desc(y.shape, layouts.strides_of(y)))
+
+
+def _add_stages(routine: Routine, x: TensorSpec, runs: list[_Run], result: BufferView, alpha: float) -> bool:
+    """Add the steps. Whether the library has code for them."""
     source: BufferView = x
-    while source is not y:
+    dtype = x.dtype
+    while source is not result:
         stage = _stage(runs)
         if stage is None:
-            return None
+            return False
         runs = _left(runs, stage)
         last = not any(run.summed for run in runs)
-        target = y if last else routine.temporary((prod(run.extent for run in runs),), "float32")
+        target = result if last else routine.temporary((prod(run.extent for run in runs),), "float32")
         if not stage._replace(dtype=dtype).add(routine, source, target, alpha if last else 1.0):
-            return None
+            return False
         source, dtype = target, layouts.FLOAT
-    return routine
+    return True
 
 
 def _on_host(x: TensorSpec, y: TensorSpec, axes: tuple[int, ...], alpha: float) -> Routine:
