@@ -122,6 +122,6 @@ def _at_once(
     taking = sum(isinstance(end, int) for end in ends)
 
     def add(pixels: int, reads: Sequence[BufferView], target: BufferView) -> None:
-        normalized.add(pixels, reads[0], target, ends, reads[1:] * taking)
+        normalized.add(pixels, reads[0], target, ends, [*reads[1:]] * taking)
 
     normalized.columns.each([source, theirs], target, add)
