@@ -21,7 +21,7 @@ def of_batch(
     open_forward.forget()
     tensors = filled(layers, feeds)  # targets too before forward, which moves statistics
     inputs, targets = tensors["input"], tensors["target"]
-    run = Run(layers.ordered(), layers.device, layers.dtype, True, freeze)
+    run = Run(layers.ordered(), layers.device, True, freeze)
     out = run.forward(inputs, ())
     open_forward.keep(run)
     objective.loss(True, out, targets)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.onednn_kernels import bfloat16, layouts, memory_descs, one_thread
 from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import layouts, memory_descs, one_thread
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.blocked_gradient import blocked_gradient
 from singa_lite.kernels.onednn_kernels.convolution import conv2d_gradient
@@ -34,10 +34,12 @@ def product_gradient(
     x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
 ) -> Routine | None:
     """For filters of one element, without padding and groups."""
-    if not layouts.are_floats(x, dy, dweight) or not _sees_single_pixels(dy, x, window, groups):
+    multiplied = layouts.are_floats(x, dy) or (layouts.are_of_one_type(x, dy) and bfloat16.multiplies())
+    if not multiplied or not layouts.are_floats(dweight) or not _sees_single_pixels(dy, x, window, groups):
         return None
-    (kernels, channels), pixels = dweight.shape[:2], dy.size // dy.shape[1]
-    turned, slopes = p.memory_desc((channels, pixels), (1, channels)), p.memory_desc((pixels, kernels), (kernels, 1))
+    (kernels, channels), pixels, dtype = dweight.shape[:2], dy.size // dy.shape[1], str(x.dtype)
+    turned = p.memory_desc((channels, pixels), (1, channels), dtype)
+    slopes = p.memory_desc((pixels, kernels), (kernels, 1), dtype)
     primitive = _product(turned, slopes, p.memory_desc((channels, kernels), (kernels, 1)))
     if primitive is None:
         return None
@@ -74,7 +76,7 @@ def _pixels(routine: Routine, tensor: TensorSpec, seen: TensorSpec) -> BufferVie
     """`seen`, a part of the tensor, as a matrix of pixels by channels without gaps: the tensor itself, or a copy."""
     if lies(seen, layouts.CHANNELS_LAST):
         return tensor
-    wanted = memory_descs.dense(seen.shape, axes=layouts.CHANNELS_LAST)
+    wanted = memory_descs.dense(seen.shape, str(seen.dtype), layouts.CHANNELS_LAST)
     copy = routine.temporary(wanted.nbytes)
     routine.run(p.Reorder(memory_descs.of(seen), wanted), {f.SRC: tensor, f.DST: copy})
     return copy
@@ -92,10 +94,12 @@ def _product(left: p.MemoryDesc, right: p.MemoryDesc, result: p.MemoryDesc) -> P
 
 
 def _rule(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int) -> str:
-    """Where nothing was measured: what was the fastest for ResNet-50's and MobileNetV2's filters on AVX2.
+    """Where nothing was measured: what was the fastest for ResNet-50's and MobileNetV2's filters on AVX2, in float32.
 
     Converting images costs little where much is multiplied with each of their elements.
     """
+    if not layouts.are_floats(x, dy):
+        return "direct"
     (kernels, channels), taps = dweight.shape[:2], window.taps
     size, is_slow = kernels * channels, max(kernels, channels) % _SLOW_PITCH == 0
     is_fast = size >= _PACKED or (window.stride == (1, 1) and (size < _FEW or not is_slow))
