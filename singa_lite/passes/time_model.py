@@ -62,12 +62,6 @@ def told(cost: Cost) -> str:
     return cost.facts if isinstance(cost, Measured) else "by a rule"
 
 
-def slowdown(instructions: Sequence[Instruction], cost: Cost = seconds) -> float:
-    """The time of the repeats as a share of that of all others."""
-    extra = sum(cost(i) for i in instructions if i.repeats is not None)
-    return extra / sum(cost(i) for i in instructions if i.repeats is None) if extra else 0.0
-
-
 def flops(instruction: Instruction) -> int:
     """Two for each multiply-add of a convolution or a product of matrices, 0 of any other kernel."""
     return 2 * multiply_adds(instruction.kernel, instruction.operands, instruction.settings)
