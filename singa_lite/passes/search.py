@@ -42,9 +42,9 @@ WORTH = 4
 CUTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 #: By which the lowest floor is sought, and below which no limit is kept where the least is named.
 STEP_DOWN, NAMED = 0.98, 0.97
-#: Times the lowest floor that is reached from nothing dropped, below which a limit gets what the least is, if that is
-#: cheaper.
-NEAR = 1.3
+#: Times the lowest floor that is reached, below which a limit gets what the least is, if that is cheaper; and in
+#: programs of so few candidates that there is time for it.
+NEAR, NEAR_IN_TINY, TINY = 1.1, 1.3, 50
 #: Greedy attempts that end above a limit, after which no other is made.
 ATTEMPTS = 2
 #: Trials of a turn: how many of the best to drop, to keep for a chain alone, and for a reader alone.
@@ -66,6 +66,7 @@ class Search:
         self._descent = Descent(self._repeater, cost)
         self._large = Large(self._repeater, self._descent) if self._descent.at_once > 1 else None
         self._found: dict[int, Choice | None] = {}
+        self._within: dict[tuple[int, float], list[Choice]] = {}
         self._trails: list[list[Choice]] = []
         self.free = self._descent.choice()
         #: Whether there is time to look at more limits and forms than the one.
@@ -80,21 +81,26 @@ class Search:
 
         worth: seconds; where the search for the limit itself finds nothing that costs less, no more is looked for.
         """
+        if (limit, worth) not in self._within:
+            self._within[limit, worth] = list(self._all_within(limit, worth))
+        return self._within[limit, worth]
+
+    def _all_within(self, limit: int, worth: float) -> Sequence[Choice]:
         if self.free.floor <= limit:
             return [self.free]
         if not self.may_keep(limit):
             return []
-        own = self._solved(limit)
+        rung = self._bytes_of(self._rung_within(limit)) if self.is_small else limit
+        own = self._solved(rung) or self._solved(limit)
         found, is_worth_more = [own], own is None or own.seconds < worth
-        if is_worth_more and self.is_small and self._comes_down_to(limit):
-            found.append(self._solved(self._bytes_of(self._rung_within(limit))))
-            found += [] if self._comes_down_to(limit / NEAR) else [self.least]
+        if is_worth_more and self._is_near_the_least(limit):
+            found.append(self.least)
         fitting = sorted((c for c in found if c is not None and c.floor <= limit), key=_by_time)
         if not fitting or self._large is not None:
             return fitting
         self._descent.begin(fitting[0].levels)
         self._descent.take_back(limit)
-        if fitting[0] is not own:
+        if rung < limit or fitting[0] is not own:
             self._descent.exchange(limit)
         best = self._descent.choice()
         return [best, *(choice for choice in fitting if choice.floor < best.floor)]
@@ -108,6 +114,10 @@ class Search:
     def least_cost(self, limit: int) -> float:
         """Seconds, below which nothing keeps a limit."""
         return self._descent.forced.cost(limit) / SECOND
+
+    def _is_near_the_least(self, limit: int) -> bool:
+        near = NEAR_IN_TINY if len(self._repeater.candidates) <= TINY else NEAR
+        return self.is_small and self._comes_down_to(limit) and not self._comes_down_to(limit / near)
 
     def _comes_down_to(self, nbytes: float) -> bool:
         """Whether floors so low are found, whatever they cost; low ones are sought only where even cuts do not do."""
