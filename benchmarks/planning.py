@@ -54,9 +54,8 @@ def main() -> None:
         net = NETS[name].build()
         net.compile(optimizer.SGD(lr=0.1, momentum=0.9))
         seconds, free = timed(lambda net=net, batch=batch: net.plan_batch(batch))
-        print(
-            f"{name}, {batch}: free {free.total_bytes / MIB:.1f}, arena {free.arena_bytes / MIB:.1f} MiB, {seconds:.1f} s"
-        )
+        sizes = f"free {free.total_bytes / MIB:.1f}, arena {free.arena_bytes / MIB:.1f} MiB"
+        print(f"{name}, {batch}: {sizes}, {seconds:.1f} s", flush=True)
         for share in options.share:
             budget = free.total_bytes - free.arena_bytes + int(share * free.arena_bytes)
             seconds, words = timed(lambda net=net, batch=batch, budget=budget: told(net, batch, budget))

@@ -8,13 +8,15 @@ MobileNetV2, U-Net and DenseNet-121 with oneDNN's kernels; only their ratios dec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any, Protocol, runtime_checkable
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Settings
 from singa_lite.operation import Instruction
+from singa_lite.passes.footprint import axis_order
+from singa_lite.tensor import Shape
 
 #: Floating-point operations and bytes a second, and seconds of a call that does next to nothing.
 FLOPS = 80e9
@@ -28,6 +30,9 @@ OF_GRADIENT, OF_LARGER_GRADIENT = 0.7, 0.4
 PASSES = {"normalization": 4.0, "fused": 4.0, "pooling": 4.0, "reduction": 4.0, "random": 60.0}
 #: The same of a normalisation's derivative, and of what makes its result again, by statistics that are there.
 BY_STATISTICS, AGAIN = 2.0, 1.2
+#: Of an operand whose rows have gaps between them, as pieces of concatenations have, what going through a scratch takes
+#: besides, in times of a copy of its bytes.
+GAPPED = 3.0
 #: The same of an activation by exponentials, and of one that is bounded above and below.
 EXPONENTIAL, BOUNDED = 20.0, 2.0
 
@@ -53,6 +58,13 @@ class Shaped(Protocol):
 
 def seconds(instruction: Instruction) -> float:
     """Of one call. What is read is computed with soon after, so the two hardly overlap on one core."""
+    given = (operand for operand in instruction.operands if operand is not None)
+    gapped = sum(o.nbytes for o in given if _has_gaps(o.shape, o.strides, o.dtype.itemsize))
+    return seconds_without_gaps(instruction) + GAPPED * gapped / BYTES
+
+
+def seconds_without_gaps(instruction: Instruction) -> float:
+    """Of the same call over tensors whose rows have no gaps between them."""
     moved = sum(operand.nbytes for operand in instruction.operands if operand is not None)
     return CALL + _passes(instruction) * moved / BYTES + flops(instruction) / _rate(instruction)
 
@@ -81,6 +93,17 @@ def multiply_adds(kernel: str, operands: Sequence[Shaped | None], settings: Sett
         return 0
     each = prod(weight.shape[1:]) if signature.facts.multiplies == "patches" else weight.shape[0]
     return int(prod(y.shape) * each)
+
+
+@lru_cache(maxsize=4096)
+def _has_gaps(shape: Shape, strides: Shape, itemsize: int) -> bool:
+    """Whether there are gaps between rows of a tensor, and not only between the parts along its outermost axis."""
+    run, order = itemsize, axis_order(shape, strides)
+    for axis in reversed(order):
+        if strides[axis] > run:
+            return axis != order[0]
+        run *= shape[axis]
+    return False
 
 
 def _passes(instruction: Instruction) -> float:
