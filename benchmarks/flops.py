@@ -9,7 +9,7 @@ from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.passes.time_model import multiply_adds
 
 #: A kernel whose name begins so multiplies matrices: one that the interface does not say so of would go uncounted.
-COUNTED = ("conv", "linear", "matmul")
+COUNTED = ("attention", "conv", "linear", "matmul")
 
 
 def step_flops(instructions: Iterable[Any]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from singa_lite import initializer
 from singa_lite.checks import is_int as is_int
 from singa_lite.checks import real
 from singa_lite.errors import ShapeError
-from singa_lite.layer import Layer
+from singa_lite.layer import Layer, check_new
 from singa_lite.tensor import Shape
 
 #: Behind the largest extent that an array may have.
@@ -19,7 +19,7 @@ MOST = 2**63
 
 def where(layer: Layer) -> str:
     """What an error of a layer begins with: which layer it is."""
-    return f"layer {layer.name!r}"
+    return f"layer {layer.path!r}"
 
 
 def positive_int(layer: Layer, what: str, value: object) -> int:
@@ -80,6 +80,14 @@ def one_input(layer: Layer, shapes: Sequence[Shape]) -> Shape:
     return shapes[0]
 
 
+def features_of(layer: Layer, shapes: Sequence[Shape]) -> Shape:
+    """The only input's sample shape, whose last axis are features. ShapeError where it has no axis."""
+    shape = one_input(layer, shapes)
+    if not shape:
+        raise ShapeError(f"{where(layer)}: wanted an input sample (..., features), received {shape}")
+    return shape
+
+
 def input_axes(layer: Layer, shapes: Sequence[Shape], axes: Sequence[str], hint: str = "") -> Shape:
     """The only input's sample shape, which has these axes; "..." at the end stands for any more."""
     shape = one_input(layer, shapes)
@@ -122,3 +130,25 @@ def axis_of(layer: Layer, axis: int, shape: Shape) -> int:
             f"(0 is the batch) for input samples of shape {shape}, received {axis}"
         )
     return found
+
+
+def no_former(layer: Layer, given: Mapping[str, object]) -> None:
+    """TypeError for options that layers do not have; of the former `storage=` it says what took its place."""
+    if "storage" in given:
+        raise TypeError(
+            f"{where(layer)}: wanted no storage, as the net says how activations are stored: net.compile(optimizer, "
+            f"precision='bfloat16'), received storage={given['storage']!r}"
+        )
+    if given:
+        raise TypeError(f"{where(layer)}: wanted options of {type(layer).__name__}, received {', '.join(given)}")
+
+
+def held_layers(layer: Layer, given: object) -> list[Layer]:
+    """The layers that a layer is to hold. TypeError unless they stand in a sequence, ValueError for none."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise TypeError(f"{where(layer)}: wanted layers in a list, received {given!r:.100}")
+    for entry in given:
+        check_new(f"{where(layer)}: layers", entry)
+    if not given:
+        raise ValueError(f"{where(layer)}: wanted one layer or more, received {given!r}")
+    return list(given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, Never
 
 from singa_lite import autograd, initializer
 from singa_lite.errors import ShapeError
@@ -11,8 +11,7 @@ from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import bias_init as checked_bias_init
-from ._checks import flag, init, input_axes, positive_int, where
-from ._storage import storage as checked_storage
+from ._checks import flag, init, input_axes, no_former, positive_int, where
 from ._windows import Extents, as_images, as_samples, output_extents, window
 
 
@@ -20,6 +19,8 @@ class Convolution(Layer):
     """A convolution over images, or over sequences as images of height 1. A subclass names the `axes`."""
 
     axes: ClassVar[tuple[str, ...]]
+    features_last = False
+    feed_layout = "image"
 
     def __init__(
         self,
@@ -35,11 +36,11 @@ class Convolution(Layer):
         dilation: Extents = 1,
         weight_init: initializer.Spec = "glorot_uniform",
         bias_init: initializer.Spec = 0.0,
-        storage: str | None = None,
         input_sample_shape: InputShape | None = None,
+        **former: Never,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        self.storage = checked_storage(self, storage)
+        no_former(self, former)
         self.nb_kernels = positive_int(self, "nb_kernels", nb_kernels)
         self.groups = positive_int(self, "groups", groups)
         if self.nb_kernels % self.groups:
@@ -69,8 +70,8 @@ class Convolution(Layer):
         """x (n, channels, *extents) -> (n, nb_kernels, *how many windows fit)."""
         y = autograd.conv2d(
             as_images(x),
-            self.stored("weight"),
-            self.stored("bias") if self.use_bias else None,
+            self.parameters["weight"],
+            self.parameters["bias"] if self.use_bias else None,
             stride=self.window.stride,
             pad=self.window.pad,
             dilation=self.window.dilation,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Never
 
 from singa_lite import autograd
 from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import one_input, one_of, positive, where
-from ._storage import storage as checked_storage
+from ._checks import no_former, one_input, one_of, positive, where
 
 #: {mode: the operation}
 MODES: dict[str, Callable[..., Tensor]] = {
@@ -21,6 +21,7 @@ MODES: dict[str, Callable[..., Tensor]] = {
     "sigmoid": autograd.sigmoid,
     "tanh": autograd.tanh,
     "gelu": autograd.gelu,
+    "gelu_tanh": autograd.gelu_tanh,
     "silu": autograd.silu,
     "softplus": autograd.softplus,
 }
@@ -45,10 +46,10 @@ class Activation(Layer):
 
     mode: "relu" max(x, 0); "relu6" min(max(x, 0), 6); "leaky_relu" x where x > 0, else slope * x; "elu" x
     where x > 0, else alpha * (e**x - 1); "sigmoid" 1 / (1 + e**-x); "tanh"; "gelu" x * (1 + erf(x / sqrt 2))
-    / 2; "silu" x * sigmoid(x); "softplus" log(1 + e**x). Default "relu", but beside a name that is another
-    function's the mode is wanted: Activation("tanh") is refused, Activation("tanh", "tanh") is not. slope: of
-    "leaky_relu" only, above 0, default 0.01. alpha: of "elu" only, above 0, default 1. storage: "float16" or
-    "bfloat16", of input, output and their derivatives.
+    / 2; "gelu_tanh" x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2, which is near it; "silu" x *
+    sigmoid(x); "softplus" log(1 + e**x). Default "relu", but beside a name that is another function's the mode
+    is wanted: Activation("tanh") is refused, Activation("tanh", "tanh") is not. slope: of "leaky_relu" only,
+    above 0, default 0.01. alpha: of "elu" only, above 0, default 1.
     """
 
     def __init__(
@@ -58,11 +59,11 @@ class Activation(Layer):
         *,
         slope: float | None = None,
         alpha: float | None = None,
-        storage: str | None = None,
         input_sample_shape: InputShape | None = None,
+        **former: Never,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        self.storage = checked_storage(self, storage)
+        no_former(self, former)
         self.mode = self._default_mode() if mode is None else one_of(self, "mode", mode, MODES)
         self.gives = "sigmoid" if self.mode == "sigmoid" else ""
         self.options: dict[str, float] = {}

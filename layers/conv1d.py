@@ -18,8 +18,7 @@ class Conv1D(Convolution):
 
     kernel, stride, dilation: int, at least 1. border_mode: "same" pads dilation * (kernel // 2) on both sides
     and wants odd kernels, "valid" pads nothing. pad: sets it outright, int or (left, right). groups: divides
-    channels and nb_kernels. weight_init, bias_init: an Initializer, its name, or a number. storage: "float16" or
-    "bfloat16", of input, output and their derivatives; sums and parameters stay in the net's dtype.
+    channels and nb_kernels. weight_init, bias_init: an Initializer, its name, or a number.
     """
 
     axes = SEQUENCE

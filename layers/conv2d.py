@@ -20,8 +20,6 @@ class Conv2D(Convolution):
     (kernel // 2) on every side and wants odd kernels, "valid" pads nothing. pad: sets it outright, int,
     (height, width) or (top, bottom, left, right). groups: divides channels and nb_kernels; equal to channels,
     it makes the convolution depthwise. weight_init, bias_init: an Initializer, its name, or a number.
-    storage: "float16" or "bfloat16", of input, output and their derivatives; sums and parameters stay in the net's
-    dtype.
     """
 
     axes = IMAGE

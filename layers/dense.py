@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Never
+
 from singa_lite import autograd, initializer
 from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import bias_init as checked_bias_init
-from ._checks import flag, init, input_axes, positive_int
-from ._storage import storage as checked_storage
+from ._checks import features_of, flag, init, no_former, positive_int
 
 
 class Dense(Layer):
-    """y = x @ weight + bias.
+    """y = x @ weight + bias over the last axis, whatever axes stand before it.
 
-    Input samples (features,); output samples (num_output,).
+    Input samples (..., features), as (features,) or (time, features); output samples (..., num_output). Images want
+    Flatten before, unless each row of pixels is meant.
     Parameters: weight (features, num_output), bias (num_output,).
 
-    use_bias: False leaves the bias out. weight_init, bias_init: an Initializer, its name, or a number. storage:
-    "float16" or "bfloat16", of input, output and their derivatives; sums and parameters stay in the net's dtype.
+    use_bias: False leaves the bias out. weight_init, bias_init: an Initializer, its name, or a number.
     """
+
+    features_last = True
 
     def __init__(
         self,
@@ -29,25 +32,25 @@ class Dense(Layer):
         *,
         weight_init: initializer.Spec = "glorot_uniform",
         bias_init: initializer.Spec = 0.0,
-        storage: str | None = None,
         input_sample_shape: InputShape | None = None,
+        **former: Never,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        self.storage = checked_storage(self, storage)
+        no_former(self, former)
         self.num_output = positive_int(self, "num_output", num_output)
         self.use_bias = flag(self, "use_bias", use_bias)
         self.weight_init = init(self, "weight_init", weight_init)
         self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
 
     def setup(self, *shapes: Shape) -> Shape:
-        """(features,) -> (num_output,)."""
-        (features,) = input_axes(self, shapes, ("features",), hint="add Flatten before")
+        """(..., features) -> (..., num_output)."""
+        *beside, features = features_of(self, shapes)
         fans = features, self.num_output
         self.add_parameter("weight", fans, self.weight_init, fans)
         if self.use_bias:
             self.add_parameter("bias", (self.num_output,), self.bias_init)
-        return (self.num_output,)
+        return (*beside, self.num_output)
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
-        """x (n, features) -> (n, num_output)."""
-        return autograd.linear(x, self.stored("weight"), self.stored("bias") if self.use_bias else None)
+        """x (n, ..., features) -> (n, ..., num_output)."""
+        return autograd.linear(x, self.parameters["weight"], self.parameters["bias"] if self.use_bias else None)

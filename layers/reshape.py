@@ -22,6 +22,7 @@ class Reshape(Layer):
     """
 
     keeps_values = True
+    features_last = False
 
     def __init__(self, name: str, shape: Sequence[int], *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)

@@ -11,6 +11,7 @@ from singa_lite.graph import Phase
 from singa_lite.ops import operators
 from singa_lite.ops.activation import elu as elu
 from singa_lite.ops.activation import gelu as gelu
+from singa_lite.ops.activation import gelu_tanh as gelu_tanh
 from singa_lite.ops.activation import leaky_relu as leaky_relu
 from singa_lite.ops.activation import relu as relu
 from singa_lite.ops.activation import relu6 as relu6
@@ -28,9 +29,13 @@ from singa_lite.ops.arithmetic import power as power
 from singa_lite.ops.arithmetic import scale as scale
 from singa_lite.ops.arithmetic import shift as shift
 from singa_lite.ops.arithmetic import subtract as subtract
+from singa_lite.ops.attention import attention as attention
 from singa_lite.ops.cast import cast as cast
 from singa_lite.ops.convolution import conv2d as conv2d
+from singa_lite.ops.cross_entropy import softmax_cross_entropy as softmax_cross_entropy
+from singa_lite.ops.cross_entropy import softmax_cross_entropy_values as softmax_cross_entropy_values
 from singa_lite.ops.dropout import dropout as dropout
+from singa_lite.ops.embedding import embedding as embedding
 from singa_lite.ops.linear import add_bias as add_bias
 from singa_lite.ops.linear import linear as linear
 from singa_lite.ops.linear import matmul as matmul
@@ -38,8 +43,6 @@ from singa_lite.ops.loss import huber as huber
 from singa_lite.ops.loss import huber_values as huber_values
 from singa_lite.ops.loss import sigmoid_cross_entropy as sigmoid_cross_entropy
 from singa_lite.ops.loss import sigmoid_cross_entropy_values as sigmoid_cross_entropy_values
-from singa_lite.ops.loss import softmax_cross_entropy as softmax_cross_entropy
-from singa_lite.ops.loss import softmax_cross_entropy_values as softmax_cross_entropy_values
 from singa_lite.ops.loss import squared_error as squared_error
 from singa_lite.ops.loss import squared_error_values as squared_error_values
 from singa_lite.ops.normalization import batch_norm as batch_norm
@@ -47,6 +50,7 @@ from singa_lite.ops.normalization import batch_norm_inference as batch_norm_infe
 from singa_lite.ops.normalization import l2_norm as l2_norm
 from singa_lite.ops.normalization import layer_norm as layer_norm
 from singa_lite.ops.normalization import lrn as lrn
+from singa_lite.ops.normalization import rms_norm as rms_norm
 from singa_lite.ops.op import Edge
 from singa_lite.ops.op import Op as Op
 from singa_lite.ops.op import no_grad as no_grad
@@ -55,6 +59,7 @@ from singa_lite.ops.pooling import global_avg_pool2d as global_avg_pool2d
 from singa_lite.ops.pooling import max_pool2d as max_pool2d
 from singa_lite.ops.reduction import reduce_mean as reduce_mean
 from singa_lite.ops.reduction import reduce_sum as reduce_sum
+from singa_lite.ops.rotary import rotary as rotary
 from singa_lite.ops.shape import concat as concat
 from singa_lite.ops.shape import flatten as flatten
 from singa_lite.ops.shape import identity as identity

@@ -9,6 +9,7 @@ from singa_lite.array_types import DType
 from singa_lite.checks import flag
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
+from singa_lite.freezing import freezing
 from singa_lite.layer import Layer, Node
 from singa_lite.memory.out_of_memory import in_words
 from singa_lite.notice import warn
@@ -107,18 +108,18 @@ def profile(given: object, graph: bool, bound: int | None, device: Device, where
 
 def _check_freeze(layers: Sequence[Layer], outputs: Sequence[str], freeze: str) -> None:
     """GraphError where a loss stands before the layer up to which all is frozen, or where nothing is left to train."""
-    names = [layer.name for layer in layers]
-    frozen = names[: names.index(freeze)]
+    found = freezing(layers, freeze)
+    frozen = [layer.name for layer in layers if layer.name in found.frozen]
     for name in outputs:
         if name in frozen:
             raise GraphError(
                 f"compile: wanted freeze={freeze!r} with all outputs at this layer or after it, received output "
                 f"{name!r} among the frozen layers {frozen}"
             )
-    if not any(layer.parameters for layer in layers[len(frozen) :]):
+    if not any(layer.own_parameters for layer in found.trained):
         raise GraphError(
             f"compile: wanted freeze={freeze!r} to leave a layer with parameters to train, received none in "
-            f"{names[len(frozen) :]}"
+            f"{[layer.path for layer in found.trained]}"
         )
 
 

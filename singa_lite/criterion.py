@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from singa_lite.array_types import DType
 from singa_lite.arrays import host_array, is_plain, on_host
+from singa_lite.checks import is_int
 from singa_lite.errors import ShapeError
 from singa_lite.tensor import Array, Shape, Tensor, as_tensor, to_numpy
 
@@ -15,6 +16,11 @@ Target = Array | Tensor
 
 class Criterion:
     """Base of losses and metrics: how a target is checked and brought to the scores' device."""
+
+    @property
+    def of_whole_batch(self) -> bool:
+        """Whether a sample's value depends on the other samples of its batch, so that pieces of it give others."""
+        return False
 
     def check(self, x_shape: Shape, dtype: DType, target: object) -> None:
         """Raise unless `target` fits scores of this shape (batch first) and dtype. Runs no kernel.
@@ -67,14 +73,59 @@ def readable(target: Target) -> Array | None:
     return np.array(target.array) if on_host else None
 
 
-def check_classes(where: str, x_shape: Shape, for_one: str) -> None:
-    """ShapeError for scores without at least two classes, of which one alone is always right.
+def checked_class_axis(where: str, axis: object) -> int | None:
+    """The axis as an int, or None. ValueError for what is no integer, and for 0, the batch."""
+    if axis is None:
+        return None
+    if not is_int(axis) or axis == 0:
+        raise ValueError(f"{where} axis: wanted an integer other than 0, the batch, or None, received {axis!r}")
+    return int(axis)
+
+
+def checked_id(where: str, given: object) -> int | None:
+    """The id as an int, or None. ValueError for anything else."""
+    if given is None:
+        return None
+    if not is_int(given):
+        raise ValueError(f"{where}: wanted an integer or None, received {given!r}")
+    return int(given)
+
+
+def class_axis(where: str, given: int | None, x_shape: Shape, target_shape: Shape) -> int:
+    """The axis of the classes of scores of this shape, counted from 0.
+
+    given: as the user said it. None: 1, or the last where only that goes with the shape of class ids. ShapeError for
+    an axis that there is not, ValueError where ids go with both.
+    """
+    axes = len(x_shape)
+    if given is not None:
+        if not -axes < given < axes:
+            raise ShapeError(f"{where}: wanted scores with an axis {given} beside the batch, received {x_shape}")
+        return given % axes
+    if axes < 3 or target_shape != ids_shape(x_shape, -1):
+        return 1
+    if target_shape == ids_shape(x_shape, 1):
+        raise ValueError(
+            f"{where}: wanted to be told the axis of the classes, axis=1 or axis=-1, as ids of shape {target_shape} go "
+            f"with both in scores {x_shape}"
+        )
+    return axes - 1
+
+
+def ids_shape(x_shape: Shape, axis: int) -> Shape:
+    """The shape of class ids for scores of this shape, the classes along `axis`."""
+    axis %= max(len(x_shape), 1)
+    return x_shape[:axis] + x_shape[axis + 1 :]
+
+
+def check_classes(where: str, x_shape: Shape, for_one: str, axis: int = 1) -> None:
+    """ShapeError for scores without at least two classes along `axis`, of which one alone is always right.
 
     for_one: what to take for one score a sample.
     """
     if len(x_shape) < 2:
         raise ShapeError(f"{where}: wanted scores (n, classes, ...), received {x_shape}")
-    if x_shape[1] < 2:
+    if x_shape[axis] < 2:
         raise ShapeError(
             f"{where}: wanted scores of at least 2 classes, received {x_shape}; for one score, of yes or no, take "
             f"{for_one} and targets of 0 and 1 in the scores' shape and dtype"
@@ -96,26 +147,32 @@ def check_probabilities(where: str, target: Target) -> None:
         refuse(where, "values from 0 to 1", values, ~((values >= 0) & (values <= 1)))
 
 
-def check_labels(where: str, x_shape: Shape, target: Target) -> bool:
-    """True for class ids (n, ...), False for rows (n, c, ...), of scores (n, c, ...).
+def check_labels(where: str, x_shape: Shape, target: Target, axis: int = 1, ignored: int | None = None) -> bool:
+    """True for class ids, of the shape of the scores without `axis`, False for rows of their shape.
 
-    ShapeError if it has neither shape, TypeError for ids that are not integers, ValueError for an id that is
-    not a class; the message names the first, its index, and the classes.
+    ignored: an id that may be no class. ShapeError if it has neither shape, TypeError for ids that are not integers,
+    and for rows beside `ignored`, ValueError for an id that is not a class; the message names the first, its index, and
+    the classes.
     """
     if target.shape == x_shape:
+        if ignored is not None:
+            raise TypeError(f"{where} ignore_index: wanted class ids, received rows of weights {target.shape}")
         return False
-    ids_shape = x_shape[:1] + x_shape[2:]
-    if target.shape != ids_shape:
+    wanted_shape = ids_shape(x_shape, axis)
+    if target.shape != wanted_shape:
         raise ShapeError(
-            f"{where}: wanted class ids of shape {ids_shape} or rows of the scores' shape {x_shape}, "
+            f"{where}: wanted class ids of shape {wanted_shape} or rows of the scores' shape {x_shape}, "
             f"received {target.shape} {target.dtype}"
         )
     if target.dtype.kind not in "iu":
         raise TypeError(f"{where}: wanted class ids of an integer dtype, received {target.dtype}")
     ids = readable(target)
     if ids is not None:
-        wanted = f"class ids from 0 to {x_shape[1] - 1}"
-        refuse(where, wanted, ids, (ids < 0) | (ids >= x_shape[1]))
+        bad = (ids < 0) | (ids >= x_shape[axis])
+        if ignored is not None:
+            bad &= ids != ignored
+        beside = "" if ignored is None else f", or {ignored}, which does not count"
+        refuse(where, f"class ids from 0 to {x_shape[axis] - 1}{beside}", ids, bad)
     return True
 
 

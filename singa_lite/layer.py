@@ -1,26 +1,21 @@
-"""Layer: parameters, state, setup and forward; backward comes from the tape."""
+"""Layer: parameters, state, layers within it, setup and forward; backward comes from the tape."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
-from itertools import islice
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
-
-from singa_lite import initializer, names
-from singa_lite.array_types import DType
-from singa_lite.autograd import cast
+from singa_lite import layer_calls, names
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
+from singa_lite.layer_tensors import Context as Context
+from singa_lite.layer_tensors import LayerTensors
 from singa_lite.sample_shape import InputShape as InputShape
 from singa_lite.sample_shape import SampleShape as SampleShape
 from singa_lite.sample_shape import checked_inputs, checked_output
 from singa_lite.table import Table
-from singa_lite.tensor import Shape, Tensor, from_numpy, full
+from singa_lite.tensor import Shape, Tensor
 
 #: One value, or a list or a dict of several, or None. Which of them a user gets depends on the net that the script has
 #: built; a union would make the script ask at each use.
@@ -28,42 +23,44 @@ OneOrMore: TypeAlias = Any
 #: What a layer gives: a list of tensors where it has several outputs.
 LayerOutput: TypeAlias = Tensor | list[Tensor]
 
-
-class Context(NamedTuple):
-    """What a net gives its layers: where their tensors live, of which dtype, and the seed of their numbers."""
-
-    device: Device
-    dtype: DType
-    seed: int
+Held = TypeVar("Held", bound="Layer")
 
 
-class Layer:
+class Layer(LayerTensors):
     """Base of all layers. A subclass gives `setup` and `forward`:
 
     setup(*shapes) gets the sample shapes of the inputs (no batch axis), makes parameters with `add_parameter` and
     state with `add_state`, and returns the output's sample shape, or a list of them for several outputs.
     forward(training, *inputs) composes operations of `autograd`; it returns a Tensor, or a list of them.
 
-    name: unique in its net, one that every snapshot format can hold (`names`); it stays as it is. input_sample_shape:
-    the sample shape of the input, for a layer that has no source to take it from (a list of shapes for several inputs).
+    A layer may hold others: `add_layer` in `__init__` or `setup`, `set_up` in `setup`, and `run` in `forward`.
+
+    name: unique in its net or in the layer that holds it, one that every snapshot format can hold (`names`); it stays
+    as it is. input_sample_shape: the sample shape of the input, for a layer that has no source to take it from (a list
+    of shapes for several inputs).
 
     gives: "softmax" or "sigmoid" if the output is that of something, for losses that would take it a second time.
     keeps_values: whether the output has the input's elements, no others, under whatever shape.
     """
 
-    _name: str
     setup: Callable[..., SampleShape]
     forward: Callable[..., Tensor | list[Tensor] | tuple[Tensor, ...]]
 
     gives: str = ""
     keeps_values: bool = False
+    #: How many ids there are for a layer that takes ids: its input is of integers from 0 to below. None: of numbers.
+    input_ids: int | None = None
+    #: Whether its output has the features, or classes, along the last axis; None: as its input has them.
+    features_last: bool | None = None
     #: {name that suggests another layer: what to use in its place}.
     misnomers: ClassVar[Mapping[str, str]] = {}
     #: Whether training mixes the samples of a batch, as their mean does: such a layer cannot train on micro-batches.
     batch_statistics: ClassVar[bool] = False
+    #: The kind of tensor as which a batch that feeds the layer is held: "image" is as convolutions read it, "" C order.
+    feed_layout: ClassVar[str] = ""
 
     def __init__(self, name: str, *, input_sample_shape: InputShape | None = None) -> None:
-        self.name = name
+        super().__init__(name)
         instead = self.misnomers.get(name.lower().rstrip("_0123456789"))
         if instead is not None:
             raise ValueError(
@@ -71,64 +68,159 @@ class Layer:
                 "but its name, let it be another"
             )
         self.input_sample_shapes = checked_inputs(name, input_sample_shape)
-        self.output_sample_shape: SampleShape | None = None
-        self._parameters: dict[str, Tensor] = {}
-        self._states: dict[str, Tensor] = {}
-        self.context: Context | None = None
         self.shared_with: Layer | None = None
-        #: What the layer's input is converted to, and its output has; None: the net's dtype.
-        self.storage: DType | None = None
+        self._layers: dict[str, Layer] = {}
+        self._made_in_setup: list[str] = []
+
+    # ---- layers within it
 
     @property
-    def name(self) -> str:
-        """The name that the layer was made with. Parameters, random numbers and snapshots are found by it."""
-        return self._name
+    def layers(self) -> Table[Layer]:
+        """The layers that this one holds, by name; `add_layer` puts one in, and none is taken out."""
+        return Table(self._layers, f"layers of layer {self.path!r}", "add_layer() in __init__() or setup()")
 
-    @name.setter
-    def name(self, name: str) -> None:
-        if "_name" in vars(self):
-            raise GraphError(f"layer {self._name!r}: wanted the name that it was made with, received {name!r}")
-        wanted = names.problem_of_layer(name)
-        if wanted is not None:
-            kind = type(self)
-            shown = ", ".join(islice(signature(kind).parameters, 3))
-            raise ValueError(
-                f"layer name: wanted {wanted}, received {name!r:.100}; the name comes first: {kind.__name__}({shown})"
+    @layers.setter
+    def layers(self, given: object) -> None:
+        self._refuse("layers", "add_layer() in __init__() or", given)
+
+    def with_sublayers(self) -> Iterator[Layer]:
+        """This layer and all that it holds, at any depth, each before those in it, in the order of adding."""
+        yield self
+        for layer in self._layers.values():
+            yield from layer.with_sublayers()
+
+    def add_layer(self, layer: Held) -> Held:
+        """For `__init__`, or `setup` where a size is only known there: hold a layer; returns it.
+
+        Add them in the order in which `forward` runs them, as `freeze` goes by it. Its parameters are called
+        "<path>/<its name>/weight". TypeError for what is no layer; GraphError for one that is in a net or held already,
+        for a name that is taken, and for a call after `setup`.
+        """
+        if "_layers" not in vars(self):
+            raise GraphError(
+                f"add_layer: wanted a layer whose __init__ calls super().__init__(name) first, received {type(self)}"
             )
-        self._name = name
-
-    @property
-    def parameters(self) -> Table[Tensor]:
-        """By name, without the layer's. `add_parameter` makes them, their values change by `copy_from_numpy`."""
-        how = "add_parameter() in setup(), or copy_from_numpy() of one of them"
-        return Table(self._parameters, f"parameters of layer {self._name!r}", how, self._without)
-
-    @parameters.setter
-    def parameters(self, given: object) -> None:
-        self._refuse("parameters", "add_parameter()", given)
-
-    @property
-    def states(self) -> Table[Tensor]:
-        """State by name, without the layer's. `add_state` makes it, its values change by `copy_from_numpy`."""
-        how = "add_state() in setup(), or copy_from_numpy() of one of them"
-        return Table(self._states, f"state of layer {self._name!r}", how, self._without)
-
-    @states.setter
-    def states(self, given: object) -> None:
-        self._refuse("states", "add_state()", given)
-
-    def _refuse(self, what: str, how: str, given: object) -> None:
-        raise GraphError(f"layer {self.name!r}: wanted {what} made by {how} in setup(), received {given!r:.100}")
-
-    @property
-    def _without(self) -> str:
-        """Why there are no parameters yet, for messages; "" for a layer in a net. One inside another is in none."""
+        where = f"layer {self.path!r}: add_layer"
+        check_new(where, layer)
+        if layer in list(self._held_by()):
+            raise GraphError(f"{where}: wanted another layer, received {layer.name!r}, which holds this one")
+        if self.output_sample_shape is not None:
+            raise GraphError(
+                f"{where}({layer.name!r}): wanted the call in __init__() or setup(), received it afterwards"
+            )
+        self._check_free(f"{where}({layer.name!r})", layer.name)
+        self._layers[layer.name] = layer
+        layer._holder = self
         if self.context is not None:
-            return ""
-        return (
-            "wanted a layer that net.add() has set up (a layer cannot hold others yet: add each to the net, or give "
-            "the outer one parameters of its own by add_parameter() and compose operations of autograd)"
-        )
+            self._made_in_setup.append(layer.name)
+        return layer
+
+    def add_copies(self, layers: Sequence[Layer]) -> None:
+        """For `setup`: hold copies of layers of a net, set up as these are, over the very bytes of their parameters and
+        state, which have the names of this layer's then. GraphError where one uses those of a layer that is not given.
+        """
+        self._check_owners(layers)
+        tensors = [t for layer in layers for table in (layer.parameters, layer.states) for t in table.values()]
+        memo: dict[int, object] = {id(tensor): _again(tensor) for tensor in tensors}
+        if self.shared_with is not None:
+            others = [self._counterpart(layer, self.shared_with).parameters for layer in layers]
+            pairs = zip(layers, others, strict=True)
+            memo |= {id(t): other[name] for layer, other in pairs for name, t in layer.parameters.items()}
+        for layer in deepcopy(list(layers), memo):
+            self._check_free(f"layer {self.path!r}: add_copies", layer.name)
+            self._layers[layer.name] = layer
+            layer._holder = self
+            self._made_in_setup.append(layer.name)
+            layer._take_names(None if self.shared_with is None else self.shared_with._layers[layer.name])
+
+    def _check_owners(self, layers: Sequence[Layer]) -> None:
+        for layer in layers:
+            outside = [owner.name for owner in layer.owners() if owner not in layers]
+            if outside:
+                raise GraphError(
+                    f"layer {self.path!r}: wanted layers that share parameters among themselves, received "
+                    f"{layer.name!r}, which uses those of {outside[0]!r}"
+                )
+
+    def _take_names(self, other: Layer | None) -> None:
+        """Name tensors by this layer's path. other: the layer whose parameters they are."""
+        self.shared_with = other or self.shared_with
+        for table in [self._states] if self.shared_with else [self._parameters, self._states]:
+            for name, tensor in table.items():
+                tensor.name = f"{self.path}/{name}"
+        for inner in self._layers.values():
+            inner._take_names(None if other is None else other._layers[inner.name])
+
+    def set_up(self, layer: Layer, *shapes: Shape) -> Shape:
+        """For `setup`: sets up a layer that this one holds, once. shapes: sample shapes of its inputs.
+
+        Returns the sample shape of its output. ShapeError for several outputs, see `set_up_several`.
+        """
+        return _only("set_up", layer, self.set_up_several(layer, *shapes))
+
+    def set_up_several(self, layer: Layer, *shapes: Shape) -> list[Shape]:
+        """As `set_up`; the sample shapes of all its outputs."""
+        self._check_holds("set_up", layer)
+        context = self._placed()
+        if layer.context is not None:
+            raise GraphError(
+                f"layer {layer.path!r}: wanted set_up() once, received it twice; run() may be called twice"
+            )
+        if len(layer.path.encode()) > names.LONGEST:
+            raise ValueError(
+                f"layer {layer.path!r:.100}: wanted a path of at most {names.LONGEST} bytes, received more"
+            )
+        if self.shared_with is not None and layer.shared_with is None:
+            layer.shared_with = self._counterpart(layer, self.shared_with)
+        layer.check_inputs(list(shapes), f"layer {self.path!r}")
+        layer.prepare(shapes, context)
+        return layer.output_sample_shapes
+
+    def run(self, layer: Layer, training: bool, *inputs: Tensor) -> Tensor:
+        """For `forward`: the output of a layer that this one holds; more than once, if its parameters are shared.
+
+        training: as `forward` was given it; a frozen layer does not train for all that. ShapeError for several outputs,
+        see `run_several`.
+        """
+        return _only("run", layer, self.run_several(layer, training, *inputs))
+
+    def run_several(self, layer: Layer, training: bool, *inputs: Tensor) -> list[Tensor]:
+        """As `run`; all its outputs."""
+        self._check_holds("run", layer)
+        return layer_calls.call(layer, self._placed().device, training, list(inputs))
+
+    def _held_by(self) -> Iterator[LayerTensors]:
+        """This layer, the one that holds it, and so on."""
+        layer: LayerTensors | None = self
+        while layer is not None:
+            yield layer
+            layer = layer._holder
+
+    def _check_holds(self, call: str, layer: Layer) -> None:
+        if not isinstance(layer, Layer) or layer._holder is not self:
+            shown = layer.path if isinstance(layer, Layer) else layer
+            raise GraphError(
+                f"layer {self.path!r}: {call}: wanted a layer that it holds, one of {list(self._layers)}, received "
+                f"{shown!r}; self.add_layer(...) in __init__() makes it hold one"
+            )
+
+    def _counterpart(self, layer: Layer, other: Layer) -> Layer:
+        """The layer in `other`, whose parameters this one uses, that `layer` in this one uses those of."""
+        found = other._layers.get(layer.name)
+        if found is None:
+            raise ShapeError(
+                f"layer {self.path!r}: wanted to share the parameters of its {list(self._layers)}, received "
+                f"{other.path!r} with {list(other._layers)}"
+            )
+        return found
+
+    # ---- parameters and state
+
+    def _within(self) -> Iterable[Layer]:
+        return self._layers.values()
+
+    def _taken(self) -> dict[str, str]:
+        return super()._taken() | dict.fromkeys(self._layers, "layer")
 
     def share_parameters(self, other: Layer) -> Layer:
         """Use the parameters of `other`, a layer of the same kind and shapes, in the place of own ones.
@@ -137,115 +229,79 @@ class Layer:
         `other` must be in the net before this layer is added. Returns this layer.
         """
         if self.context is not None:
-            raise GraphError(f"layer {self.name!r}: wanted share_parameters() before the layer is in a net")
+            raise GraphError(f"layer {self.path!r}: wanted share_parameters() before the layer is in a net")
         if not isinstance(other, Layer) or other is self:
-            raise TypeError(f"layer {self.name!r}: wanted to share the parameters of another layer, received {other!r}")
+            raise TypeError(f"layer {self.path!r}: wanted to share the parameters of another layer, received {other!r}")
         self.shared_with = other
         return self
+
+    def owners(self) -> Iterator[Layer]:
+        """The layers of a net, or of none, that hold what this layer and those in it share the parameters of."""
+        for layer in self.with_sublayers():
+            if layer.shared_with is not None:
+                *_, outermost = layer.shared_with._held_by()
+                if isinstance(outermost, Layer) and outermost is not self:
+                    yield outermost
+
+    def _borrowed(self, name: str, shape: Shape) -> Tensor | None:
+        other = self.shared_with
+        if other is None:
+            return None
+        if name not in other._parameters or other._parameters[name].shape != shape:
+            theirs = {n: t.shape for n, t in other.parameters.items()}
+            raise ShapeError(f"layer {self.path!r}: wanted to share {name!r} of shape {shape}, received {theirs}")
+        return other._parameters[name]
+
+    def _check_shared(self) -> None:
+        other = self.shared_with
+        if other is not None and self.parameters.keys() != other.parameters.keys():
+            raise ShapeError(
+                f"layer {self.path!r}: wanted to share {sorted(self.parameters)}, "
+                f"but {other.path!r} has {sorted(other.parameters)}"
+            )
+
+    # ---- into a net, and from device to device
+
+    def check_inputs(self, shapes: list[Shape], source: object) -> None:
+        """ShapeError unless an `input_sample_shape`, if one was given, is what comes. source: from where."""
+        given = self.input_sample_shapes
+        if given is not None and given != shapes:
+            raise ShapeError(f"layer {self.path!r}: wanted input_sample_shape {given}, received {shapes} from {source}")
 
     def prepare(self, shapes: Sequence[Shape], context: Context) -> None:
         """Called by the net, once the sample shapes of the inputs are known: makes parameters and state."""
         if self.shared_with is not None and self.shared_with.context is None:
             raise GraphError(
-                f"layer {self.name!r} shares the parameters of {self.shared_with.name!r}, which is in no net yet"
+                f"layer {self.path!r} shares the parameters of {self.shared_with.path!r}, which is in no net yet"
             )
         self.context = context
         try:
-            self.output_sample_shape = checked_output(self.name, self.setup(*shapes))
+            self.output_sample_shape = checked_output(self.path, self.setup(*shapes))
+            self._check_held()
             self._check_shared()
         except BaseException:
             self.reset()
             raise
 
+    def _check_held(self) -> None:
+        left = [name for name, layer in self._layers.items() if layer.context is None]
+        if left:
+            raise GraphError(
+                f"layer {self.path!r}: wanted setup() to set_up() each layer that it holds, received none for {left}"
+            )
+
     def reset(self) -> None:
-        """Back to before `prepare`: no parameters, no state, no shape."""
+        """Back to before `prepare`: no parameters, no state, no shape, no layers that `setup` has added."""
         self._parameters, self._states = {}, {}
         self.context = self.output_sample_shape = None
-
-    def add_parameter(
-        self,
-        name: str,
-        shape: Sequence[int],
-        init: initializer.Spec,
-        fans: tuple[int, int] | None = None,
-        layout: str = "",
-    ) -> Tensor:
-        """For `setup`: a trainable tensor called "<layer>/<name>".
-
-        init: an Initializer, its name ("he_normal"), or a number; fans: (fan_in, fan_out) for those that use them.
-        layout: "filters" for those of convolutions, which the device lays out as its kernels like best.
-        GraphError outside `setup` and for a name that is taken, ValueError for one that a snapshot cannot hold.
-        """
-        self._check_new("add_parameter", name)
-        if self.shared_with is not None:
-            tensor = self._shared(name, tuple(shape))
-        else:
-            context = self._placed()
-            tensor = context.device.empty(shape, context.dtype, layout)
-            tensor.name = f"{self.name}/{name}"
-            tensor.stores_grad = True
-            key = from_numpy(self.random_key(name), context.device)
-            initializer.get(init)(tensor, key, *(fans or (0, 0)))
-        self._parameters[name] = tensor
-        return tensor
-
-    def add_state(self, name: str, shape: Sequence[int], value: float = 0.0, dtype: DTypeLike | None = None) -> Tensor:
-        """For `setup`: a tensor called "<layer>/<name>" that is kept and saved but not trained.
-
-        GraphError outside `setup` and for a name that is taken, ValueError for one that a snapshot cannot hold.
-        """
-        self._check_new("add_state", name)
-        context = self._placed()
-        tensor = full(shape, value, dtype or context.dtype, context.device)
-        tensor.name = f"{self.name}/{name}"
-        self._states[name] = tensor
-        return tensor
-
-    def _check_new(self, call: str, name: str) -> None:
-        """Raise unless a parameter or state of this name may be made now."""
-        where = f"layer {self.name!r}: {call}({name!r:.100})"
-        wanted = names.problem_of_tensor(name)
-        if wanted is not None:
-            raise ValueError(f"{where}: wanted {wanted} as its name, received {name!r:.100}")
-        self._placed()
-        if self.output_sample_shape is not None:
-            raise GraphError(f"{where}: wanted the call within setup(), received it afterwards")
-        for kind, table in (("parameter", self._parameters), ("state", self._states)):
-            if name in table:
-                raise GraphError(f"{where}: wanted a name that is not taken, received that of a {kind} that is there")
-
-    @property
-    def dtype(self) -> DType:
-        """Of inputs and outputs, once the layer is in a net."""
-        return self.storage or self._placed().dtype
-
-    def stored(self, name: str) -> Tensor:
-        """For `forward`: the parameter of that name in the dtype of the inputs."""
-        return cast(self.parameters[name], self.dtype)
-
-    def random_key(self, name: str) -> NDArray[np.uint64]:
-        """uint64 (3,): seed of the net, stream of "<layer>/<name>", counter 0. Does not depend on other layers."""
-        stream = zlib.crc32(f"{self.name}/{name}".encode())
-        return np.array([self._placed().seed, stream, 0], np.uint64)
-
-    def get_output_sample_shape(self) -> SampleShape:
-        """The sample shape of the output (a list for several), once the layer is in a net and its inputs known."""
-        if self.output_sample_shape is None:
-            raise GraphError(f"layer {self.name!r}: wanted a layer whose input shapes are known, add it to a net")
-        return self.output_sample_shape
-
-    def param_names(self) -> list[str]:
-        """Full names of the parameters, "<layer>/weight" and so on, once the layer is in a net."""
-        self.get_output_sample_shape()
-        return [tensor.name for tensor in self.parameters.values()]
-
-    def param_values(self) -> list[Tensor]:
-        """The parameters, in the order of `param_names`."""
-        self.get_output_sample_shape()
-        return list(self.parameters.values())
+        for layer in self._layers.values():
+            layer.reset()
+        for name in self._made_in_setup:
+            self._layers.pop(name)._holder = None
+        self._made_in_setup = []
 
     def to_device(self, device: Device) -> None:
-        """Move parameters and state. device: a Device."""
+        """Move parameters and state, those of layers within it too. device: a Device."""
         context = self._placed()
         if self.shared_with is not None:  # it may come after this layer, and must have moved by then
             self.shared_with.to_device(device)
@@ -255,30 +311,12 @@ class Layer:
                     table[name] = self.shared_with.parameters[name]
                 else:
                     table[name] = tensor.to_device(device)
+        for layer in self._layers.values():
+            layer.to_device(device)
         self.context = context._replace(device=device)
 
-    def _placed(self) -> Context:
-        if self.context is None:
-            raise GraphError(f"layer {self.name!r}: wanted a layer that is in a net")
-        return self.context
-
-    def _shared(self, name: str, shape: Shape) -> Tensor:
-        other = self.shared_with
-        if other is None or name not in other.parameters or other.parameters[name].shape != shape:
-            theirs = {} if other is None else {n: t.shape for n, t in other.parameters.items()}
-            raise ShapeError(f"layer {self.name!r}: wanted to share {name!r} of shape {shape}, received {theirs}")
-        return other.parameters[name]
-
-    def _check_shared(self) -> None:
-        other = self.shared_with
-        if other is not None and self.parameters.keys() != other.parameters.keys():
-            raise ShapeError(
-                f"layer {self.name!r}: wanted to share {sorted(self.parameters)}, "
-                f"but {other.name!r} has {sorted(other.parameters)}"
-            )
-
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} -> {self.output_sample_shape}>"
+        return f"<{type(self).__name__} {self.path!r} -> {self.output_sample_shape}>"
 
 
 class Node(NamedTuple):
@@ -286,3 +324,33 @@ class Node(NamedTuple):
 
     layer: Layer
     sources: tuple[tuple[str, int], ...]
+
+
+Given = TypeVar("Given")
+
+
+def _again(tensor: Tensor) -> Tensor:
+    """A parameter or state over the same bytes."""
+    made = tensor.detach()
+    made.layout, made.stores_grad = tensor.layout, tensor.stores_grad
+    return made
+
+
+def _only(call: str, layer: Layer, given: list[Given]) -> Given:
+    """The only one of a layer's outputs."""
+    if len(given) != 1:
+        raise ShapeError(f"layer {layer.path!r}: wanted one output, received {len(given)}; {call}_several() gives all")
+    return given[0]
+
+
+def check_new(where: str, layer: object) -> None:
+    """TypeError unless it is a layer, GraphError if it is in a net or in another layer already."""
+    if not isinstance(layer, Layer):
+        hint = f", perhaps {layer.__name__}(name, ...)" if isinstance(layer, type) else ""
+        raise TypeError(f"{where}: wanted a Layer{hint}, received {type(layer).__name__}")
+    if "_layers" not in vars(layer):
+        raise GraphError(f"{where}: wanted a layer whose __init__ calls super().__init__(name), received {type(layer)}")
+    if layer._holder is not None:
+        raise GraphError(f"{where}: wanted a layer that no other holds yet, received {layer.path!r}")
+    if layer.context is not None:
+        raise GraphError(f"layer {layer.name!r}: wanted a layer that is in no net yet, received one that is")

@@ -12,7 +12,7 @@ from singa_lite import device as devices
 from singa_lite.array_types import DType
 from singa_lite.checks import is_int, whole
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.layer import Context, Layer, Node
+from singa_lite.layer import Context, Layer, Node, check_new
 from singa_lite.table import Table
 from singa_lite.tensor import DeviceSpec, Shape, Tensor
 from singa_lite.topology import Source, Topology
@@ -49,13 +49,7 @@ class LayerGraph:
         GraphError for a name that is taken or a cycle, ShapeError for shapes that do not fit; the net is then
         as before.
         """
-        if not isinstance(layer, Layer):
-            hint = f", perhaps {layer.__name__}(name, ...)" if isinstance(layer, type) else ""
-            raise TypeError(f"add: wanted a Layer{hint}, received {type(layer).__name__}")
-        if "_name" not in vars(layer):
-            raise GraphError(f"add: wanted a layer whose __init__ calls super().__init__(name), received {type(layer)}")
-        if layer.context is not None:
-            raise GraphError(f"layer {layer.name!r}: wanted a layer that is in no net yet")
+        check_new("add", layer)
         awaited = self._topology.is_named(layer.name)
         self._topology.add(layer.name, self._sources(src))
         self._layers[layer.name] = layer
@@ -84,11 +78,24 @@ class LayerGraph:
                 for layer in ready:
                     layer.prepare(self._input_shapes(layer), Context(self.device, self.dtype, self.seed))
                     fresh.append(layer)
+                    self._check_apart(layer)
                 ready = self._ready()
         except BaseException:
             for layer in fresh:
                 layer.reset()
             raise
+
+    def _check_apart(self, layer: Layer) -> None:
+        """GraphError where a parameter of the layer is that of another one, under another name."""
+        if not layer.layers:
+            return
+        names = {id(p.block): p.name for x in self._layers.values() if x is not layer for p in x.parameters.values()}
+        for parameter in layer.parameters.values():
+            if names.get(id(parameter.block), parameter.name) != parameter.name:
+                raise GraphError(
+                    f"layer {layer.name!r}: wanted parameters that no other layer has, received {parameter.name!r}, "
+                    f"which is {names[id(parameter.block)]!r}; share_parameters() of that layer lets both have it"
+                )
 
     def _ready(self) -> list[Layer]:
         """Layers that are not set up, but all that they depend on are."""
@@ -96,8 +103,7 @@ class LayerGraph:
 
     def _is_ready(self, layer: Layer) -> bool:
         needed = [self._layers.get(source.layer) for source in self._topology.sources[layer.name]]
-        if layer.shared_with is not None and layer.shared_with.name in self._layers:
-            needed.append(layer.shared_with)
+        needed += [owner for owner in layer.owners() if owner.name in self._layers]
         return all(other is not None and other.context is not None for other in needed)
 
     def _input_shapes(self, layer: Layer) -> list[Shape]:
@@ -109,11 +115,7 @@ class LayerGraph:
             return given
         resolved = self._resolved(layer.name)
         shapes = [self.output_shapes(name)[index] for name, index in resolved]
-        if given is not None and given != shapes:
-            raise ShapeError(
-                f"layer {layer.name!r}: wanted input_sample_shape {given}, received {shapes} from "
-                f"{[name for name, _ in resolved]}"
-            )
+        layer.check_inputs(shapes, [name for name, _ in resolved])
         return shapes
 
     def _resolved(self, name: str) -> tuple[tuple[str, int], ...]:
@@ -127,6 +129,10 @@ class LayerGraph:
             order = self._topology.order()
             self._nodes = [Node(self._layers[name], self._resolved(name)) for name in order]
         return self._nodes
+
+    def all_layers(self) -> dict[str, Layer]:
+        """The layers by path, those within others too: in topological order, within a layer in that of adding."""
+        return {layer.path: layer for node in self.ordered() for layer in node.layer.with_sublayers()}
 
     def parameters(self) -> dict[str, Tensor]:
         """All parameters by name, in topological order; a shared one once."""
@@ -152,6 +158,27 @@ class LayerGraph:
         shapes = {name: self._layers[name].input_sample_shapes for name in self._topology.inputs()}
         return {name: given[0] for name, given in shapes.items() if given is not None}
 
+    def input_ids(self) -> dict[str, int]:
+        """Of each input layer that takes ids, how many there are; one that passes its input on takes what they want to
+        whom it does."""
+        found = {name: self._ids_of(name) for name in self._topology.inputs()}
+        return {name: count for name, count in found.items() if count is not None}
+
+    def _ids_of(self, name: str) -> int | None:
+        layer = self._layers[name]
+        if layer.input_ids is not None or not layer.keeps_values:
+            return layer.input_ids
+        fed = [other for other, sources in self._topology.sources.items() if any(s.layer == name for s in sources)]
+        counts = [self._ids_of(other) for other in fed]
+        known = [count for count in counts if count is not None]
+        return min(known) if known and len(known) == len(counts) else None
+
+    def features_last(self, name: str) -> bool:
+        """Whether a layer's output has its features along the last axis: as it or the nearest before it says."""
+        while self._layers[name].features_last is None and self._topology.sources[name]:
+            name = self._topology.sources[name][0].layer
+        return bool(self._layers[name].features_last)
+
     def output_names(self) -> list[str]:
         """Names of the layers that feed no other, in the order of adding."""
         self.ordered()
@@ -162,13 +189,12 @@ class LayerGraph:
         layer = self._layers.get(name)
         if layer is None or layer.output_sample_shape is None:
             return [()]
-        shape = layer.output_sample_shape
-        return shape if isinstance(shape, list) else [shape]
+        return layer.output_sample_shapes
 
     def _check_names(self, where: str, names: Sequence[str | None]) -> None:
-        """GraphError unless all of the names (None aside) are layers of the net."""
+        """GraphError unless all of the names (None aside) are layers of the net, or paths of layers within these."""
         for name in names:
-            if name is not None and not (isinstance(name, str) and name in self._layers):
+            if name is not None and not (isinstance(name, str) and (name in self._layers or name in self.all_layers())):
                 raise GraphError(f"{where}: wanted the name of a layer of the net, received {name!r}")
 
 

@@ -4,22 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from singa_lite.layer import Node
+from singa_lite.layer import Layer, Node
 from singa_lite.reports.summary import LayerRow
+from singa_lite.tensor import Tensor
 
 
 def layer_rows(nodes: Sequence[Node]) -> Iterator[LayerRow]:
-    """A row for each layer. A shared parameter counts once, with the first layer that has it: the one that owns it."""
+    """A row for each layer, and behind it one for each layer within it.
+
+    A shared parameter counts once, with the first layer that has it: the one that owns it.
+    """
     seen: set[int] = set()
     for layer, sources in nodes:
         own = [tensor for tensor in layer.parameters.values() if id(tensor) not in seen]
+        names = [name if not index else f"{name}[{index}]" for name, index in sources]
+        yield _row(layer, names, own, 0)
+        yield from _rows_within(layer, seen, 1)
         seen.update(map(id, own))
-        shape = layer.output_sample_shape
-        yield LayerRow(
-            layer.name,
-            type(layer).__name__,
-            [name if not index else f"{name}[{index}]" for name, index in sources],
-            shape if isinstance(shape, list) else [shape] if shape is not None else [],
-            sum(tensor.size() for tensor in own),
-            sum(tensor.nbytes for tensor in own),
-        )
+
+
+def _rows_within(layer: Layer, seen: set[int], depth: int) -> Iterator[LayerRow]:
+    for inner in layer.layers.values():
+        own = [tensor for tensor in inner.parameters.values() if id(tensor) not in seen]
+        yield _row(inner, [], own, depth)
+        yield from _rows_within(inner, seen, depth + 1)
+        seen.update(map(id, own))
+
+
+def _row(layer: Layer, sources: list[str], own: Sequence[Tensor], depth: int) -> LayerRow:
+    counted = {id(tensor): tensor for tensor in own}.values()
+    return LayerRow(
+        layer.name,
+        type(layer).__name__,
+        sources,
+        layer.output_sample_shapes,
+        sum(tensor.size() for tensor in counted),
+        sum(tensor.nbytes for tensor in counted),
+        depth,
+    )

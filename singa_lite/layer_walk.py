@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from singa_lite.backward_pass import BackwardPass
 from singa_lite.layer import LayerOutput, Node, OneOrMore
-from singa_lite.ops.op import Op
+from singa_lite.layer_calls import Cut, LayerCalls
 from singa_lite.tensor import Tensor
 
 
@@ -24,17 +24,16 @@ class LayerGradients(NamedTuple):
 
 
 class LayerWalk:
-    """A walk down the tape of one forward, a layer at a time, last layer first.
+    """A walk down the tape of one forward, a layer at a time, last layer first, those within a layer one by one.
 
-    nodes: the layers in the order of the forward; ports: {layer: the marks on the tape that its inputs have passed},
-    emptied at the end; tape: where the walk begins. stopped_at: the layer at which it stands, "" before its first
-    gradients and after its end.
+    nodes: the layers in the order of the forward; calls: how that went, of which marks and cuts are emptied at the end;
+    tape: where the walk begins. stopped_at: the path of the layer at which it stands, "" before its first gradients and
+    after its end.
     """
 
-    def __init__(self, nodes: list[Node], ports: dict[str, list[Op]], tape: BackwardPass) -> None:
+    def __init__(self, nodes: list[Node], calls: LayerCalls, tape: BackwardPass) -> None:
         self.stopped_at = ""
-        self._nodes = nodes
-        self._ports = ports
+        self._calls = calls
         self._tape = tape
         parameters = (p for node in nodes for p in node.layer.parameters.values())
         self._numbers = {id(p): number for number, p in enumerate(parameters)}
@@ -46,34 +45,33 @@ class LayerWalk:
         """
         layer_gradients: dict[str, LayerOutput] = {}
         try:
-            for node in reversed(self._nodes):
-                name = node.layer.name
-                item = self._gradients(name, layer_gradients)
-                if name in wanted:
-                    layer_gradients[name] = self._captured(name)
+            for cut in reversed(self._calls.cuts):
+                item = self._gradients(cut, layer_gradients)
+                if cut.is_first and cut.layer in wanted:
+                    layer_gradients[cut.layer] = self._captured(cut.layer)
                 if item.gradients:
-                    self.stopped_at = name
-                yield item
+                    self.stopped_at = cut.layer
+                if item.gradients or cut.is_first:
+                    yield item
                 for gradient in item.gradients:
                     gradient.release()
                 del item
-                if name == freeze:
+                if cut.is_first and cut.layer == freeze:
                     self._tape.finish()
                     break
             self.stopped_at = ""
         finally:
             self._tape.close()
-            self._ports.clear()
+            self._calls.forget()
 
-    def _gradients(self, name: str, shared: dict[str, LayerOutput]) -> LayerGradients:
-        """Walk the layer's part of the tape, which ends at its first port."""
+    def _gradients(self, cut: Cut, shared: dict[str, LayerOutput]) -> LayerGradients:
+        """Walk back to the cut; what is final there."""
         finished: list[tuple[Tensor, Tensor]] = []
-        ports = self._ports.get(name)
-        while ports and self._tape.next_sequence >= ports[0].sequence:
+        while self._tape.next_sequence >= cut.position:
             finished += self._tape.step()
         finished.sort(key=lambda pair: self._numbers.get(id(pair[0]), -1))
         return LayerGradients([p.name for p, _ in finished], [p for p, _ in finished], [g for _, g in finished], shared)
 
-    def _captured(self, name: str) -> LayerOutput:
-        found = [self._tape.captured.pop(port) for port in self._ports[name]]
+    def _captured(self, path: str) -> LayerOutput:
+        found = [self._tape.captured.pop(port) for port in self._calls.ports[path]]
         return found if len(found) > 1 else found[0]

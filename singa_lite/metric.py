@@ -15,8 +15,12 @@ from singa_lite.criterion import (
     check_labels,
     check_probabilities,
     check_same_shape_and_dtype,
+    checked_class_axis,
+    checked_id,
+    class_axis,
 )
 from singa_lite.errors import ShapeError
+from singa_lite.ops.cross_entropy import by_rows
 from singa_lite.tensor import Shape, Tensor
 
 
@@ -51,41 +55,106 @@ class _AmongTopK(Metric):
         self.k = whole(f"{self._name} k", k, 1)
 
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
-        values: Tensor = x.device.empty(x.shape[:1], x.dtype)
-        x.device.run(self.kernel, x, target, values, k=self.k)
-        return values
+        return _by_kernel(self.kernel, self.k, x, target)
 
     def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
-        """Raise unless it holds class ids (n, ...) or rows (n, c, ...), and there are more than k classes.
+        """Raise unless it holds class ids (n, ...) or rows (n, c, ...), and there are more than k classes."""
+        self._check(x_shape, target, 1, None)
 
-        Among k of k classes everything is, whatever the scores are.
-        """
-        check_classes(self._name, x_shape, "BinaryAccuracy")
-        check_labels(self._name, x_shape, target)
-        if self.k >= x_shape[1]:
-            raise ValueError(f"{self._name}: wanted k below the {x_shape[1]} classes, received {self.k}")
+    def _check(self, x_shape: Shape, target: Target, axis: int, ignored: int | None) -> None:
+        """Raise, see `check_target`. Among k of k classes everything is, whatever the scores are."""
+        check_classes(self._name, x_shape, "BinaryAccuracy", axis)
+        check_labels(self._name, x_shape, target, axis, ignored)
+        if self.k >= x_shape[axis]:
+            raise ValueError(f"{self._name}: wanted k below the {x_shape[axis]} classes, received {self.k}")
+
+
+def _by_kernel(kernel: str, k: int, x: Tensor, target: Tensor) -> Tensor:
+    values: Tensor = x.device.empty(x.shape[:1], x.dtype)
+    x.device.run(kernel, x, target, values, k=k)
+    return values
 
 
 class TopKAccuracy(_AmongTopK):
     """1 where the target's class is among the k highest scores, else 0; the mean over a sample's positions.
 
-    y: integer class ids (n, ...), or rows (n, c, ...) whose largest entry names the class.
+    y: integer class ids of x's shape without the axis of classes, or rows of x's shape whose largest entry names the
+    class. axis, ignore_index: as of the loss SoftmaxCrossEntropy, and what the mean is of too.
     """
 
     kernel = "in_top_k"
 
-    def __init__(self, k: int = 5) -> None:
+    def __init__(self, k: int = 5, axis: int | None = None, *, ignore_index: int | None = None) -> None:
         super().__init__(k)
+        self.axis = checked_class_axis(self._name, axis)
+        self.ignore_index = checked_id(f"{self._name} ignore_index", ignore_index)
+
+    @property
+    def of_whole_batch(self) -> bool:
+        """By how many positions of the whole batch each value is divided."""
+        return self.ignore_index is not None
+
+    def compute(self, x: Tensor, target: Tensor) -> Tensor:
+        axis = class_axis(self._name, self.axis, x.shape, target.shape)
+        if axis == 1 and self.ignore_index is None:
+            return super().compute(x, target)
+        rows, flat = by_rows(x, target, axis)
+        if self.ignore_index is None:
+            values = super().compute(rows, flat)
+        else:
+            ids, weights = x.device.empty(flat.shape, flat.dtype), x.device.empty(flat.shape, x.dtype)
+            x.device.run("target_weights", flat, ids, weights, ignored=self.ignore_index)
+            values = super().compute(rows, ids)
+            x.device.run("weigh", values, weights, values)
+        return autograd.reduce_mean(autograd.reshape(values, (x.shape[0], -1)), axes=1)
+
+    def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
+        """As of the base, the classes along the axis."""
+        axis = class_axis(self._name, self.axis, x_shape, target.shape)
+        self._check(x_shape, target, axis, self.ignore_index)
 
 
 class Accuracy(TopKAccuracy):
     """1 where the target's class has the highest score, else 0; of equal scores the lowest class is taken.
 
-    y: integer class ids (n, ...), or rows (n, c, ...) whose largest entry names the class.
+    y, axis, ignore_index: as of TopKAccuracy.
     """
 
-    def __init__(self) -> None:
-        super().__init__(1)
+    def __init__(self, axis: int | None = None, *, ignore_index: int | None = None) -> None:
+        super().__init__(1, axis, ignore_index=ignore_index)
+
+
+class Perplexity(Metric):
+    """e to the mean cross entropy of softmax(x): among so many classes that are equally likely one would choose.
+
+    `forward` gives the cross entropies, `evaluate` the perplexity of a batch; over several batches the mean of theirs.
+    y: integer class ids; axis, ignore_index: as of the loss SoftmaxCrossEntropy.
+    """
+
+    def __init__(self, axis: int | None = None, *, ignore_index: int | None = None) -> None:
+        self.axis = checked_class_axis(self._name, axis)
+        self.ignore_index = checked_id(f"{self._name} ignore_index", ignore_index)
+
+    @property
+    def of_whole_batch(self) -> bool:
+        """The mean of powers is no power of the mean."""
+        return True
+
+    def compute(self, x: Tensor, target: Tensor) -> Tensor:
+        axis = class_axis(self._name, self.axis, x.shape, target.shape)
+        return autograd.softmax_cross_entropy_values(x, target, axis, self.ignore_index)
+
+    def evaluate(self, x: Tensor, y: object) -> Tensor:
+        """e to the mean of forward's values, shape (). Raises as `check` does."""
+        with autograd.no_grad():
+            return autograd.exp(super().evaluate(x, y))
+
+    def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
+        """Raise unless it holds class ids."""
+        axis = class_axis(self._name, self.axis, x_shape, target.shape)
+        check_classes(self._name, x_shape, "BinaryAccuracy", axis)
+        if not check_labels(self._name, x_shape, target, axis, self.ignore_index):
+            raise ShapeError(f"{self._name}: wanted class ids, received rows of weights {target.shape}")
 
 
 class BinaryAccuracy(Metric):

@@ -8,14 +8,17 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from singa_lite.array_types import DType
 from singa_lite.checks import names, one_of
 from singa_lite.device import Device
+from singa_lite.errors import PrecisionWarning
 from singa_lite.layer import Layer
 from singa_lite.notice import warn
 from singa_lite.passes.target import Narrow
 
-#: What `compile(precision=)` takes.
-PRECISIONS = ("float32", "bfloat16")
+#: What `compile(precision=)` takes. bfloat16 has 8 bits of exponent, as float32, and 7 of mantissa; float16 has 5, from
+#: 6e-8 to 65504, and 10.
+PRECISIONS = ("float32", "bfloat16", "float16")
 
 
 def storage_by(
@@ -23,42 +26,58 @@ def storage_by(
 ) -> Narrow | None:
     """How activations are stored; None: in the net's dtype.
 
-    precision: one of `PRECISIONS`; float32_layers: names of layers that store none in fewer bits. TypeError, ValueError
-    or ImportError for what is none of these, or where it would do nothing.
+    precision: one of `PRECISIONS`; float32_layers: paths of layers that store none in fewer bits, nor do those within
+    them. TypeError, ValueError or ImportError for what is none of these, or where it would do nothing.
     """
     wanted = one_of("compile precision", precision, PRECISIONS)
     kept = names("compile float32_layers", float32_layers)
+    inner = [layer for outer in layers for layer in outer.with_sublayers()]
     if wanted == "float32":
         if kept:
             raise ValueError(f"compile float32_layers: wanted precision='bfloat16' beside it, received {wanted!r}")
         return None
-    _check_net(wanted, graph, layers)
-    unknown = [name for name in kept if name not in {layer.name for layer in layers}]
+    _check_net(wanted, graph, inner)
+    unknown = [name for name in kept if name not in {layer.path for layer in inner}]
     if unknown:
         raise ValueError(f"compile float32_layers: wanted names of this net's layers, received {unknown}")
-    if device.runtime.link.beside:
-        raise ValueError(f"compile precision={wanted!r}: wanted a CPU, received device {device.name}")
-    if find_spec("ml_dtypes") is None:
-        raise ImportError(f"compile precision={wanted!r}: wants NumPy's bfloat16, pip install ml_dtypes")
-    warn(
-        f"compile precision={wanted!r}: activations take half the bytes, but device {device.name} has no kernels of its"
-        " own for them: those of float32 serve, over converted copies, and a step takes longer than in float32",
-        UserWarning,
-    )
-    return Narrow(np.dtype(import_module("ml_dtypes").bfloat16), np.dtype(np.float32), frozenset(kept))
+    narrow = Narrow(_dtype(wanted), np.dtype(np.float32), _within(inner, kept))
+    check_device(narrow, device, f"compile precision={wanted!r}")
+    if not device.runtime.link.beside and not device.kernels.has_bfloat16:
+        warn(
+            f"compile precision={wanted!r}: activations take half the bytes, but kernels {device.kernels.name!r} have"
+            " no products in bfloat16 on this processor (oneDNN has, with AVX512-BF16 or AMX): those of float32 serve,"
+            " over converted copies, and a step takes about as long as in float32",
+            PrecisionWarning,
+        )
+    return narrow
+
+
+def check_device(narrow: Narrow | None, device: Device, where: str) -> None:
+    """ValueError for float16 on a CPU, which has bfloat16: as small, and with the range of float32."""
+    if narrow is not None and narrow.dtype == np.float16 and not device.runtime.link.beside:
+        raise ValueError(
+            f"{where}: wanted 'bfloat16' on a CPU, received 'float16' on device {device.name}, which is for GPUs"
+        )
+
+
+def _dtype(name: str) -> DType:
+    """ImportError where NumPy has no such dtype."""
+    if name == "bfloat16" and find_spec("ml_dtypes") is None:
+        raise ImportError(f"compile precision={name!r}: wants NumPy's bfloat16, pip install ml_dtypes")
+    return np.dtype(import_module("ml_dtypes").bfloat16 if name == "bfloat16" else name)
+
+
+def _within(layers: Sequence[Layer], kept: Collection[str]) -> frozenset[str]:
+    """The paths of these layers and of all that they hold."""
+    return frozenset(inner.path for layer in layers if layer.path in kept for inner in layer.with_sublayers())
 
 
 def _check_net(wanted: str, graph: bool, layers: Sequence[Layer]) -> None:
-    """ValueError for steps that are not recorded, and for layers that say themselves how they store."""
+    """ValueError for steps that are not recorded, and for nets of another dtype."""
     if not graph:
         raise ValueError(f"compile precision={wanted!r}: wanted graph=True, as recorded steps alone are rewritten")
     for layer in layers:
-        if layer.storage is not None:
-            raise ValueError(
-                f"compile precision={wanted!r}: wanted layers without a storage of their own, received layer "
-                f"{layer.name!r} with storage={layer.storage.name!r}"
-            )
         if layer.dtype != np.float32:
             raise ValueError(
-                f"compile precision={wanted!r}: wanted a net in float32, received layer {layer.name!r} in {layer.dtype}"
+                f"compile precision={wanted!r}: wanted a net in float32, received layer {layer.path!r} in {layer.dtype}"
             )

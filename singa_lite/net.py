@@ -19,7 +19,7 @@ from singa_lite.layer_rows import layer_rows
 from singa_lite.layer_walk import LayerGradients as LayerGradients
 from singa_lite.loss import Loss
 from singa_lite.metric import Metric
-from singa_lite.mixed_precision import storage_by
+from singa_lite.mixed_precision import check_device, storage_by
 from singa_lite.optimizer import Optimizer
 from singa_lite.planned_net import PlannedNet
 from singa_lite.reports import summary
@@ -77,6 +77,7 @@ class FeedForwardNet(PlannedNet, Unique):
         to = devices.get(device)
         compile_checks.budget(self._steps.budget, self._steps.graph, to, "to_device")
         compile_checks.offload_place(trainer.steps.arena.offload, to)
+        check_device(self._steps.narrow, to, "to_device")
         bound = to.pool.limit if self._steps.budget is None else self._steps.budget
         compile_checks.profile(self._steps.profiled, self._steps.graph, bound, to, "to_device")
         trainer.left_at = "(while the net was being moved to another device)"
@@ -139,9 +140,10 @@ class FeedForwardNet(PlannedNet, Unique):
         work on a batch's statistics. state_dtype: how the optimizer's state is kept, see `Optimizer.keep_state_as`:
         "bfloat16" or "int8", which change results; None: in the parameters' dtype.
 
-        precision: "bfloat16" stores activations and their derivatives in 16 bits, in recorded steps alone: sums are in
-        float32, and so are parameters, gradients, the optimizer's state, statistics, losses, metrics, outputs, and what
-        the layers named in float32_layers give and take. ValueError where the net has another dtype than float32.
+        precision: "bfloat16", or "float16" on a GPU, stores activations and their derivatives in 16 bits, in recorded
+        steps alone: sums are in float32, and so are parameters, gradients, the optimizer's state, statistics, losses,
+        metrics, outputs, and what the layers named in float32_layers give and take. ValueError where the net has
+        another dtype than float32. See docs/precision.md.
         """
         compile_checks.check_optimizer(optimizer)
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
@@ -150,7 +152,8 @@ class FeedForwardNet(PlannedNet, Unique):
         metric = of_kind("metric", metric, Metric) if metric is not None else self.metric
         objective = None if loss is None else Objective(loss, metric, self.output_names())
         compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
-        pieces = checked_count(self.ordered(), micro_batches, freeze)
+        criteria = () if objective is None else objective.criteria
+        pieces = checked_count(self.ordered(), micro_batches, freeze, criteria)
         compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
         budget = compile_checks.budget(memory_budget, graph, self.device)
         bound = self.device.pool.limit if graph and budget is None else budget

@@ -8,6 +8,7 @@ from singa_lite.batch_plan import BatchPlanner
 from singa_lite.budget_error import BudgetError
 from singa_lite.checks import at_least_zero, flag, whole
 from singa_lite.errors import GraphError
+from singa_lite.freezing import freezing
 from singa_lite.graph import Graph
 from singa_lite.loss import Loss
 from singa_lite.memory.bound import Bound
@@ -145,9 +146,8 @@ class PlannedNet(WalkedNet):
 
     def _trained_values(self) -> list[Tensor]:
         """The parameters that training moves."""
-        nodes = [node.layer for node in self.ordered()]
-        first = next((at for at, layer in enumerate(nodes) if layer.name == self.freeze), 0)
-        values = (value for layer in nodes[first:] for value in layer.parameters.values() if value.stores_grad)
+        layers = freezing((node.layer for node in self.ordered()), self.freeze).trained
+        values = (value for layer in layers for value in layer.own_parameters.values() if value.stores_grad)
         return list({id(value): value for value in values}.values())
 
     def _objective(self) -> Objective:
@@ -159,5 +159,5 @@ class PlannedNet(WalkedNet):
 
     def _train_step(self, objective: Objective, optimizer: Optimizer) -> TrainStep:
         self._check_names("training with freeze", [self.freeze])  # which may have changed since compile
-        checked_count(self.ordered(), self.micro_batches, self.freeze)
+        checked_count(self.ordered(), self.micro_batches, self.freeze, objective.criteria)
         return TrainStep(self, objective, optimizer, self.freeze, self.micro_batches)

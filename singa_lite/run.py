@@ -8,21 +8,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from singa_lite.array_types import DType
-from singa_lite.autograd import cast, no_grad
+from singa_lite.autograd import no_grad
 from singa_lite.backward_pass import BackwardPass
 from singa_lite.contexts import in_own_context
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.layer import Layer, LayerOutput, Node, OneOrMore
+from singa_lite.freezing import freezing
+from singa_lite.layer import LayerOutput, Node, OneOrMore
+from singa_lite.layer_calls import LayerCalls, call, nothing
 from singa_lite.layer_walk import LayerGradients, LayerWalk
 from singa_lite.ops.op import Edge, Op
-from singa_lite.ops.shape import Identity
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.unique import Unique
-
-
-def nothing() -> None:
-    """Called before a change, where nobody has to be told of it."""
 
 
 class _Seed(NamedTuple):
@@ -46,19 +43,15 @@ class Run(Unique):
         self,
         nodes: list[Node],
         device: Device,
-        dtype: DType,
         training: bool,
         freeze: str | None,
         moving: Callable[[], object] = nothing,
     ) -> None:
         self.nodes = nodes
         self.device = device
-        self.dtype = dtype
         self.training = training
-        self._moving = moving
-        names = [node.layer.name for node in nodes]
-        self._frozen = frozenset(names[: names.index(freeze)]) if freeze is not None else frozenset()
-        self._ports: dict[str, list[Op]] = {}
+        frozen = freezing((node.layer for node in nodes), freeze)
+        self._calls = LayerCalls(training, frozen.frozen, frozen.holding, moving)
         self._seeds: dict[str, list[_Seed]] = {}
         self._walk: LayerWalk | None = None
 
@@ -80,6 +73,8 @@ class Run(Unique):
 
     def _forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> OneOrMore:
         """All layers in order; each output is let go of as soon as its last consumer has run."""
+        self._calls.begin()
+        self._calls.asked = {name for name in output if "/" in name}
         self._check_frozen_inputs(inputs)
         uses = Counter(source for node in self.nodes for source in node.sources)
         values: dict[tuple[str, int], Tensor] = {}
@@ -91,11 +86,8 @@ class Run(Unique):
                 uses[source] -= 1
                 if not uses[source]:
                     values.pop(source, None)
-            outputs = self._layer_forward(node.layer, given)
+            outputs = call(node.layer, self.device, self.training, given)
             del given
-            if name in output or not any(uses[name, index] for index in range(len(outputs))):
-                with self.device.scope(layer=name):
-                    outputs = _cast(outputs, self.dtype)  # users and losses get the net's dtype
             left = [tensor for index, tensor in enumerate(outputs) if not uses[name, index]]
             if name in output:
                 results[name] = outputs if len(outputs) > 1 else outputs[0]
@@ -103,45 +95,27 @@ class Run(Unique):
                 results[name] = left if len(left) > 1 else left[0]
             values.update({(name, index): t for index, t in enumerate(outputs) if uses[name, index]})
             del outputs, left
+        results |= self._asked_within()
         self._keep_seeds(results)
         return results if output or len(results) > 1 else next(iter(results.values()))
+
+    def _asked_within(self) -> dict[str, LayerOutput]:
+        """The outputs of layers within others that are wanted too. GraphError for one that did not run."""
+        given = self._calls.given
+        for name in self._calls.asked:
+            if name not in given:
+                raise GraphError(f"forward output: wanted layers that run, received {name!r}, which did not")
+        self._calls.given = {}
+        return {name: found if len(found) > 1 else found[0] for name, found in given.items()}
 
     def _check_frozen_inputs(self, inputs: Mapping[str, Tensor]) -> None:
         """GraphError for an input on the tape that a frozen layer takes: no derivative would ever come back to it."""
         for name, tensor in inputs.items():
-            if name in self._frozen and tensor.requires_grad:
+            if name in self._calls.frozen and tensor.requires_grad:
                 raise GraphError(
                     f"input of layer {name!r}: wanted a tensor that needs no derivative, as none passes through a "
                     "frozen layer, received one that does; give its detach(), or freeze less"
                 )
-
-    def _layer_forward(self, layer: Layer, inputs: list[Tensor]) -> list[Tensor]:
-        with self.device.scope(layer=layer.name):
-            if not self.training or layer.name in self._frozen:
-                with no_grad():
-                    result = layer.forward(False, *_cast(inputs, layer.dtype))
-            else:
-                if layer.states:
-                    self._moving()
-                result = layer.forward(True, *_cast(self._through_ports(layer.name, inputs), layer.dtype))
-        outputs = list(result) if isinstance(result, list | tuple) else [result]
-        if not outputs or not all(isinstance(output, Tensor) for output in outputs):
-            given = ", ".join(type(output).__name__ for output in outputs) or "none"
-            raise TypeError(f"layer {layer.name!r}: wanted forward() to return a Tensor, or a list, received {given}")
-        _check_shapes(layer, outputs)
-        return outputs
-
-    def _through_ports(self, name: str, inputs: list[Tensor]) -> list[Tensor]:
-        ports = [Identity() for _ in inputs]
-        passed: list[Tensor] = []
-        while inputs:
-            tensor = inputs.pop(0)
-            if not tensor.requires_grad:
-                tensor = tensor.detach()
-                tensor.requires_grad = True
-            passed.append(ports[len(passed)](tensor))
-        self._ports[name] = list(ports)
-        return passed
 
     def _keep_seeds(self, results: Mapping[str, LayerOutput]) -> None:
         for name, value in results.items():
@@ -160,20 +134,23 @@ class Run(Unique):
         if not dys:
             raise GraphError(f"backward: wanted derivatives by outputs, {list(self._seeds)}, received none")
         pairs = [pair for name, given in dys.items() for pair in self._seeded(name, given)]
-        ports = [port for name in wanted for port in self._ports.get(name, [])]
-        first = [port for node in self.nodes if not node.sources for port in self._ports.get(node.layer.name, [])]
+        ports = [port for name in wanted for port in self._calls.ports.get(name, [])]
+        first = [port for node in self.nodes if not node.sources for port in self._calls.ports.get(node.layer.name, [])]
         tape = BackwardPass(pairs, ports, first)
         self._check_reached(tape, wanted, freeze)
         self._seeds.clear()
-        self._walk = LayerWalk(self.nodes, self._ports, tape)
+        self._walk = LayerWalk(self.nodes, self._calls, tape)
         return self._walk.layers(wanted, freeze)
 
     def _check_reached(self, tape: BackwardPass, wanted: frozenset[str], freeze: str | None) -> None:
         """GraphError unless the walk will come to the inputs of all wanted layers."""
-        names = [node.layer.name for node in self.nodes]
-        walked = names[names.index(freeze) :] if freeze is not None else names
+        walked = [cut.layer for cut in self._calls.cuts if cut.is_first]
+        if freeze is not None and freeze not in walked:
+            tape.finish()
+            raise GraphError(f"backward: wanted to freeze before a layer that ran, received {freeze!r}, which did not")
+        walked = walked[walked.index(freeze) :] if freeze is not None else walked
         for name in wanted:
-            ports = self._ports.get(name, [])
+            ports = self._calls.ports.get(name, [])
             if name not in walked or not ports or not all(map(tape.reaches, ports)):
                 tape.finish()
                 raise GraphError(f"backward: no derivative reaches the input of layer {name!r}, is it frozen?")
@@ -193,20 +170,3 @@ class Run(Unique):
             if dy.dtype != seed.dtype:
                 raise TypeError(f"backward: wanted dy of {name!r}'s dtype {seed.dtype}, received {dy.dtype}")
         return [(seed.edge, dy) for seed, dy in zip(seeds, dys, strict=True)]
-
-
-def _check_shapes(layer: Layer, outputs: list[Tensor]) -> None:
-    """ShapeError unless the outputs are as setup() said: the layers behind were set up for these."""
-    said = layer.output_sample_shape
-    wanted = said if isinstance(said, list) else [said]
-    found = [output.shape[1:] for output in outputs]
-    if found != wanted:
-        raise ShapeError(
-            f"layer {layer.name!r}: wanted forward() to return samples of shapes {wanted}, as setup() said, received "
-            f"{found}"
-        )
-
-
-def _cast(tensors: list[Tensor], dtype: DType) -> list[Tensor]:
-    """In this dtype, which all have but those from and to layers with a `storage` of their own. Empties the list."""
-    return [cast(tensors.pop(0), dtype) for _ in range(len(tensors))]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
 from singa_lite.array_types import Array
 from singa_lite.errors import SnapshotError
+from singa_lite.layer import Layer
 from singa_lite.net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, entries_of, step_of
-from singa_lite.tensor import Tensor, to_numpy
+from singa_lite.tensor import Shape, Tensor, to_numpy
 
 
 def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
@@ -23,7 +25,7 @@ def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
         raise SnapshotError(
             f"save: wanted a whole step, but the last backward() was left at layer {net.unfinished_at!r}"
         )
-    layers = [[node.layer.name, type(node.layer).__name__] for node in net.ordered()]
+    layers = [[path, type(layer).__name__] for path, layer in net.all_layers().items()]
     attributes: dict[str, Attribute] = {"format": "singa_lite", "version": VERSION, "layers": json.dumps(layers)}
     attributes["wiring"] = json.dumps(wiring(net))
     if net.optimizer is not None:
@@ -38,17 +40,22 @@ def wiring(net: FeedForwardNet) -> list[dict[str, object]]:
     """For each layer, in topological order, what surrounds it: Keras's layout of its arrays depends on that.
 
     inputs, outputs: sample shapes; sources: [[layer, number of its output], ...]; shares: the layer whose parameters it
-    uses, if they are not its own.
+    uses, if they are not its own. Layers within others follow these, without inputs and sources.
     """
     found: list[dict[str, object]] = []
     for layer, sources in net.ordered():
         inputs = [net.output_shapes(name)[number] for name, number in sources] or layer.input_sample_shapes
-        entry = {"inputs": inputs, "outputs": net.output_shapes(layer.name), "sources": sources}
-        owner = layer
-        while owner.shared_with is not None:
-            owner = owner.shared_with
-        found.append(entry | ({"shares": owner.name} if owner is not layer else {}))
+        found.append(_wired(layer, inputs, sources))
+        found += [_wired(inner, [], ()) for inner in islice(layer.with_sublayers(), 1, None)]
     return found
+
+
+def _wired(layer: Layer, inputs: Sequence[Shape] | None, sources: Sequence[tuple[str, int]]) -> dict[str, object]:
+    owner = layer
+    while owner.shared_with is not None:
+        owner = owner.shared_with
+    entry: dict[str, object] = {"inputs": inputs, "outputs": layer.output_sample_shapes, "sources": sources}
+    return entry | ({"shares": owner.path} if owner is not layer else {})
 
 
 def restore(

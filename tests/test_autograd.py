@@ -431,3 +431,15 @@ def test_operations_of_an_expression_state_phase_reads_and_writes():
     assert [t.shape for t in derivative.writes] == [(5, 3)]
     assert [t.shape for t in gradient.writes] == [(3, 4)]
     assert gradient.reads[0].block is product.writes[0].block
+
+
+def test_cast_rounds_there_and_back():
+    x = tensor.from_numpy(np.array([1.0, 1 + 2**-12, 60001.0, -3e-9], np.float32))
+    x.stores_grad = True
+    y = autograd.cast(x, "float16")
+    assert tensor.to_numpy(y).tolist() == np.array([1, 1, 60000, 0], np.float16).tolist()
+    dy = np.array([1, 2, 3, 0.1], np.float16)
+    for _, dx in autograd.backward(y, tensor.from_numpy(dy)):
+        assert dx.dtype == np.float32
+        assert tensor.to_numpy(dx).tolist() == dy.astype(np.float32).tolist()
+    assert autograd.cast(x, "float32") is x

@@ -237,7 +237,7 @@ CASES: dict[str, Case] = {
     "no layer": Case(TypeError, ["wanted a Layer", "str"], adding(lambda: "dense")),
     "no source shape": Case(ShapeError, ["'late'", "input_sample_shape"], adding(lambda: layers.Dense("late", 4), [])),
     "layers that do not fit: axes": Case(
-        ShapeError, ["'late'", "(features,)", "(3, 5, 4)"], adding(lambda: layers.Dense("late", 4), "norm")
+        ShapeError, ["'late'", "(time, features)", "(3, 5, 4)"], adding(lambda: layers.LearnedPositions("late"), "norm")
     ),
     "layers that do not fit: sum": Case(
         ShapeError, ["'late'", "(4,)", "(60,)"], adding(lambda: layers.Merge("late"), ["dense", "flat"])

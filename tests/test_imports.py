@@ -20,13 +20,13 @@ from package_source import PACKAGE, module_files
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
     ("array_types", "errors", "checks", "contexts", "machine", "names", "notice", "unique"),
-    ("arrays", "bisection", "fences", "memory", "sizes", "strides", "table", "threads"),
+    ("arrays", "bisection", "fences", "memory", "positions", "sizes", "strides", "table", "threads"),
     ("kernels",),
     ("runtime",),
     ("tensor",),
     ("operation",),
     ("passes",),
-    ("placed_row", "record", "repeat_row", "step_device"),
+    ("placed_row", "record", "repeat_row", "step_device", "variant_row"),
     ("bound_transfers", "checked_launches", "reports"),
     ("arena", "memory_plan"),
     ("budget_error", "profiled_costs"),
@@ -37,8 +37,9 @@ FLOORS = (
     ("backward_pass",),
     ("autograd",),
     ("criterion", "data", "initializer", "regularizer", "sample_shape", "schedule", "topology"),
+    ("layer_calls", "layer_tensors"),
     ("layer", "loss", "metric", "optimizer"),
-    ("layer_walk",),
+    ("freezing", "layer_walk"),
     ("run",),
     ("layer_graph", "layer_rows", "open_forward"),
     ("watch",),
@@ -50,19 +51,27 @@ FLOORS = (
     ("fit",),
     ("net",),
     ("layers", "snapshots"),
+    ("tuning",),
     ("",),
     ("__main__",),
 )
 
-BESIDE = ("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.routine", "kernels.widening")
+BESIDE = (
+    *("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.routine", "kernels.variants"),
+    "kernels.widening",
+)
+ATTENTION = ("kernels.philox", "kernels.tiled_attention")
 
 # Folders that can be read alone: all that they may import of the project from outside themselves.
 CLOSED = {
     "memory": ("errors", "unique"),
     "snapshots.readers": ("array_types", "errors"),
     "kernels.interface": ("errors",),
-    "kernels.numpy_kernels": ("array_types", "errors", "kernels.interface", "kernels.kernel_set", "kernels.widening"),
-    "kernels.onednn_kernels": ("array_types", "errors", "strides", "unique", *BESIDE),
+    "kernels.numpy_kernels": (
+        *("array_types", "errors", "kernels.interface", "kernels.kernel_set", "kernels.widening"),
+        *ATTENTION,
+    ),
+    "kernels.onednn_kernels": ("array_types", "errors", "strides", "unique", *BESIDE, *ATTENTION),
     "kernels.cuda_kernels": ("array_types", "errors", "strides", *BESIDE),
 }
 

@@ -10,14 +10,24 @@ import pytest
 from misuse import assert_options_are_checked, assert_refused, row
 from singa_lite import FeedForwardNet, GraphError, Layer, ShapeError, autograd, device, layers, tensor
 
+INNER = FeedForwardNet(seed=0)
+INNER.add(layers.Dense("one", 2, input_sample_shape=(3,)))
 NEEDED: dict[str, dict[str, Any]] = {
     "Dense": {"num_output": 3},
     "Conv1D": {"nb_kernels": 3},
     "Conv2D": {"nb_kernels": 3},
     "Concat": {"axis": 1},
+    "MultiHeadAttention": {"heads": 2},
     "Reshape": {"shape": (3,)},
+    "Embedding": {"num_embeddings": 7, "dim": 3},
+    "Permute": {"axes": (2, 1)},
     "Slice": {"axis": 1, "slice_point": [1]},
     "Split": {"num_output": 2},
+    "Sequential": {"layers": [layers.Dense("one", 2)]},
+    "Residual": {"layers": [layers.Dense("one", 2)]},
+    "TimeDistributed": {"layer": layers.Dense("one", 2)},
+    "TransformerBlock": {"heads": 2},
+    "Net": {"net": INNER},
 }
 KINDS = {name: kind for name, kind in vars(layers).items() if isinstance(kind, type)}
 
@@ -87,6 +97,10 @@ def renamed() -> None:
 W, V = ("parameter", "w"), ("state", "w")
 X = np.ones((4, 3), "f")
 
+#: Options that layers had once, and that none has.
+FORMER: dict[str, Any] = {"storage": "float16"}
+STRANGE: dict[str, Any] = {"units": 3}
+
 ROWS = {
     # the name comes first
     "Dense(10)": row(lambda: layers.Dense(10, 5), ValueError, "received 10", "the name comes first", "num_output"),
@@ -121,7 +135,12 @@ ROWS = {
         lambda: layers.Conv2D("c", 2, use_bias=False, bias_init="ones"), ValueError, "'c'", "bias_init", "use_bias=True"
     ),
     "pad beside valid": row(lambda: layers.Conv2D("c", 2, border_mode="valid", pad=1), ValueError, "'valid'", "pad"),
-    "storage in a list": row(lambda: layers.Dense("d", 2, storage=["float16"]), ValueError, "storage"),
+    "storage of a Dense": row(
+        lambda: layers.Dense("d", 2, **FORMER), TypeError, "'d'", "net.compile(optimizer, precision="
+    ),
+    "storage of a Conv1D": row(lambda: layers.Conv1D("c", 2, **FORMER), TypeError, "storage='float16'"),
+    "storage of an Activation": row(lambda: layers.Activation("a", **FORMER), TypeError, "wanted no storage"),
+    "an option of none": row(lambda: layers.Dense("d", 2, **STRANGE), TypeError, "'d'", "received units"),
     "initializer that is a class": row(
         lambda: layers.Dense("d", 2, weight_init=type("He", (), {})), TypeError, "'d': weight_init", "perhaps He()"
     ),
@@ -149,7 +168,7 @@ ROWS = {
     "setup that returns nothing's shape": row(adding(W, returned=(0,)), ShapeError, "'own'", "(0,)"),
     "forward without a return": row(lambda: net_of(Own(W)).forward(False, X), TypeError, "'own'", "NoneType"),
     "forward of another shape": row(lambda: net_of(Own(W)).forward(True, X), ShapeError, "'own'", "(2,)", "(3,)"),
-    "a layer in a layer": row(lambda: net_of(Holding()).forward(False, X), GraphError, "'inner'", "cannot hold others"),
+    "a layer in a layer": row(lambda: net_of(Holding()).forward(False, X), GraphError, "'inner'", "add_layer"),
     "without the base's __init__": row(lambda: net_of(Forgetful()), GraphError, "super().__init__(name)"),
     "a class for a layer": row(lambda: net_of(layers.Flatten), TypeError, "perhaps Flatten(name, ...)"),  # type: ignore[arg-type]
     "sharing with no layer": row(lambda: layers.Dense("d", 2).share_parameters("e"), TypeError, "'d'", "'e'"),  # type: ignore[arg-type]

@@ -25,8 +25,8 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     **{
         name: (getattr(autograd, name), {"x": X2})
         for name in (
-            *("elu", "exp", "flatten", "gelu", "identity", "l2_norm", "leaky_relu", "log", "reduce_mean", "reduce_sum"),
-            *("relu", "relu6", "sigmoid", "silu", "softmax", "softplus", "tanh", "transpose"),
+            *("elu", "exp", "flatten", "gelu", "gelu_tanh", "identity", "l2_norm", "leaky_relu", "log", "reduce_mean"),
+            *("reduce_sum", "relu", "relu6", "sigmoid", "silu", "softmax", "softplus", "tanh", "transpose"),
         )
     },
     **{name: (getattr(autograd, name), {"a": X2, "b": X2}) for name in ("add", "subtract", "multiply", "divide")},
@@ -34,6 +34,7 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
         name: (getattr(autograd, name), {"x": X2, "target": tensor.from_numpy(np.ones((2, 4), "f"))})
         for name in ("huber", "softmax_cross_entropy", "sigmoid_cross_entropy", "squared_error")
     },
+    "attention": (autograd.attention, {"q": X4, "k": X4, "v": X4}),
     "add_bias": (autograd.add_bias, {"x": X4, "bias": C}),
     "avg_pool2d": (autograd.avg_pool2d, {"x": X4, "kernel": 3, "stride": 1}),
     "batch_norm": (autograd.batch_norm, {"x": X4, **CHANNELS}),
@@ -42,6 +43,7 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "concat": (autograd.concat, {"xs": [X2, X2], "axis": 1}),
     "conv2d": (autograd.conv2d, {"x": X4, "weight": WEIGHT}),
     "dropout": (autograd.dropout, {"x": X2, "state": tensor.zeros((3,), np.uint64)}),
+    "embedding": (autograd.embedding, {"ids": tensor.zeros((2, 3), np.int64), "weight": X2}),
     "global_avg_pool2d": (autograd.global_avg_pool2d, {"x": X4}),
     "layer_norm": (autograd.layer_norm, {"x": X2, "gamma": FOUR, "beta": FOUR}),
     "linear": (autograd.linear, {"x": X2, "weight": made(4, 3)}),
@@ -49,6 +51,8 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "matmul": (autograd.matmul, {"a": X2, "b": made(4, 3)}),
     "max_pool2d": (autograd.max_pool2d, {"x": X4, "kernel": 3, "stride": 1}),
     "power": (autograd.power, {"x": X2, "exponent": 2}),
+    "rms_norm": (autograd.rms_norm, {"x": X2, "gamma": FOUR}),
+    "rotary": (autograd.rotary, {"x": made(2, 3, 4), "table": made(2, 3, 2)}),
     "reshape": (autograd.reshape, {"x": X2, "shape": (8,)}),
     "scale": (autograd.scale, {"x": X2, "alpha": 2}),
     "shift": (autograd.shift, {"x": X2, "beta": 2}),

@@ -13,6 +13,7 @@ from kernel_sets import kernel_sets
 from nets import all_bits, state_of
 from singa_lite import FeedForwardNet, Tensor, device, layers, loss, metric, optimizer, snapshots, tensor
 from singa_lite.budget_error import BudgetError
+from singa_lite.errors import PrecisionWarning
 
 skips.library("ml_dtypes")
 SETS = pytest.mark.parametrize("kernels", [kernels.name for kernels in kernel_sets()])
@@ -220,7 +221,43 @@ def test_snapshots_are_the_same_and_training_goes_on_to_the_bit(kernels, tmp_pat
     assert all_bits(values_of(plain)) == all_bits(values_of(whole))
 
 
-def test_nan_and_infinity_are_kept():
+@SETS
+def test_a_snapshot_is_the_same_with_and_without(kernels, tmp_path):
+    """Entries, dtypes and values: what is stored in 16 bits is none of a net's state."""
+    held = []
+    for precision in ("float32", "bfloat16"):
+        net = built(kernels, precision=precision)
+        net.save(tmp_path / f"{precision}.npz")
+        losses(net, 1)
+        net.save(tmp_path / f"{precision} trained.npz")
+        held.append([dict(np.load(tmp_path / f"{precision}{end}.npz")) for end in ("", " trained")])
+    (fresh, trained), (narrow_fresh, narrow_trained) = held
+    assert {name: array.tobytes() for name, array in fresh.items() if array.dtype.kind == "f"} == {
+        name: array.tobytes() for name, array in narrow_fresh.items() if array.dtype.kind == "f"
+    }
+    assert [(name, a.dtype, a.shape) for name, a in trained.items()] == [
+        (name, a.dtype, a.shape) for name, a in narrow_trained.items()
+    ]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinity_are_kept(value):
+    """Where the net computes nothing that makes another of them."""
+    given = np.array([[1.0, value, -2.0]], np.float32)
+    found = []
+    for precision in ("float32", "bfloat16"):
+        net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(kernels="numpy"), seed=1)
+        net.add(layers.Activation("first", input_sample_shape=(3,)))
+        net.add(layers.Activation("second"))
+        net.add(layers.Dense("sum", 1, weight_init=1.0))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            net.compile(optimizer.SGD(lr=0.1), precision=precision)
+            found.append(tensor.to_numpy(net.predict(given)).tolist())
+    np.testing.assert_array_equal(*found)
+
+
+def test_a_batch_with_nan_gives_a_loss_that_is_nan():
     net = built(precision="bfloat16")
     x = X.copy()
     x[0, 0, 0, 0] = np.nan
@@ -228,9 +265,26 @@ def test_nan_and_infinity_are_kept():
         assert np.isnan(float(net.train_one_batch(x, Y)[0]))
 
 
+def test_of_layers_that_share_parameters_one_may_keep_float32():
+    def siblings(**options: Any) -> FeedForwardNet:
+        net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels="numpy"), seed=6)
+        net.add(layers.Conv2D("stem", 4, 3, input_sample_shape=(3, 14, 10)))
+        first = net.add(layers.Conv2D("first", 4, 3))
+        net.add(layers.Activation("tanh1", "tanh"))
+        net.add(layers.Conv2D("second", 4, 3).share_parameters(first))
+        return ended(net, optimizer.SGD(lr=0.05), **options)
+
+    net = siblings(precision="bfloat16", float32_layers=["second"])
+    assert abs(losses(net, 3)[-1] / losses(siblings(), 3)[-1] - 1) < 0.02
+    assert sorted(dtypes_of(net, "conv2d_derivative")) == [
+        ("bfloat16", "float32", "bfloat16"),
+        ("float32", "float32", "float32"),
+    ], "the weight is the same"
+
+
 REFUSED = [
-    ({"precision": "float16"}, ValueError, "precision: wanted one of 'float32', 'bfloat16', received 'float16'"),
-    ({"precision": None}, ValueError, "precision: wanted one of 'float32', 'bfloat16', received None"),
+    ({"precision": "float16"}, ValueError, "wanted 'bfloat16' on a CPU, received 'float16'"),
+    ({"precision": None}, ValueError, "precision: wanted one of 'float32', 'bfloat16', 'float16', received None"),
     ({"precision": "bfloat16", "graph": False}, ValueError, "precision='bfloat16': wanted graph=True"),
     ({"float32_layers": ["conv1"]}, ValueError, "float32_layers: wanted precision='bfloat16' beside it"),
     ({"precision": "bfloat16", "float32_layers": "conv1"}, TypeError, "float32_layers: wanted a list of names"),
@@ -248,18 +302,18 @@ def test_what_is_refused(options, kind, message):
     losses(net, 1)
 
 
-def test_layers_and_nets_of_other_dtypes_are_refused():
-    net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu())
-    net.add(layers.Dense("dense", 3, storage="float16", input_sample_shape=(4,)))
-    with pytest.raises(ValueError, match="layers without a storage of their own, received layer 'dense' with"):
-        net.compile(optimizer.SGD(lr=0.1), precision="bfloat16")
+def test_nets_of_other_dtypes_are_refused():
     net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(), dtype="float64")
     net.add(layers.Dense("dense", 3, input_sample_shape=(4,)))
     with pytest.raises(ValueError, match="a net in float32, received layer 'dense' in float64"):
         net.compile(optimizer.SGD(lr=0.1), precision="bfloat16")
 
 
-def test_it_is_said_where_no_kernels_of_its_own_are_there():
+def test_it_is_said_where_the_processor_has_no_products_in_bfloat16(monkeypatch):
     net = built()
-    with pytest.warns(UserWarning, match="those of float32 serve, over converted copies"):
+    with pytest.warns(PrecisionWarning, match="those of float32 serve, over converted copies"):
+        net.compile(optimizer.SGD(lr=0.1), precision="bfloat16")
+    monkeypatch.setattr(net.device.kernels, "has_bfloat16", True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         net.compile(optimizer.SGD(lr=0.1), precision="bfloat16")

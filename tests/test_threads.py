@@ -286,8 +286,8 @@ def test_all_kernels_that_call_blas_are_known():
         if (isinstance(node, ast.Attribute) and node.attr in calls)
         or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult))
     }
-    assert callers == {"convolution", "linear"}  # another one's kernels want the fact `multiplies`
-    named = {name for name in SIGNATURES if name.startswith(("conv", "linear", "matmul"))}
+    assert callers == {"attention", "convolution", "linear"}  # another one's kernels want the fact `multiplies`
+    named = {name for name in SIGNATURES if name.startswith(("attention", "conv", "linear", "matmul"))}
     assert {name for name, signature in SIGNATURES.items() if signature.facts.multiplies} == named
 
 

@@ -32,6 +32,16 @@ def resnet18_32(device: Any = None, seed: int = 0, *, init: Spec = "he_normal") 
     return blocks.averaged_scores(10)
 
 
+def resnet8_32(device: Any = None, seed: int = 0, *, init: Spec = "he_normal") -> FeedForwardNet:
+    """A stem of 16 kernels and a block of two convolutions in each of three stages. Samples (3, 32, 32), 10 classes."""
+    blocks = Blocks((3, 32, 32), device, seed, init)
+    x = blocks.conv_norm_relu("stem", 16)
+    for stage, width in enumerate((16, 32, 64), 1):
+        stride = 1 if stage == 1 else 2
+        x = _residual(blocks, f"stage{stage}", x, _basic(width, stride), stride)
+    return blocks.averaged_scores(10)
+
+
 def _basic(width: int, stride: int) -> Steps:
     return (width, 3, stride), (width, 3, 1)
 

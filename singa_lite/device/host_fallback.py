@@ -41,7 +41,7 @@ class HostFallback:
 
         def launch() -> None:
             self._runtime.refuse_capture(f"{self._name} is done on the host")
-            values = tuple(None if array is None else self._runtime.read(array) for array in arrays)
+            values = _in_one_dtype([None if array is None else self._runtime.read(array) for array in arrays])
             nbytes = self._reference.scratch_bytes(self._name, values, settings)
             self._reference.prepare(self._name, values, np.empty(nbytes, np.uint8), settings)()
             self._write_back(arrays, values, roles)
@@ -54,6 +54,15 @@ class HostFallback:
         for array, value, role in zip(arrays, values, roles, strict=True):
             if array is not None and value is not None and role in _RESULTS:
                 self._runtime.write(array, value)
+
+
+def _in_one_dtype(values: Sequence[Array | None]) -> tuple[Array | None, ...]:
+    """float16 in float32 where both are there: the reference does not mix them, as it does bfloat16 and float32."""
+    mixed = {"float16", "float32"} <= {value.dtype.name for value in values if value is not None}
+    return tuple(
+        value.astype(np.float32) if mixed and value is not None and value.dtype == np.float16 else value
+        for value in values
+    )
 
 
 def by_way_of_host(reference: KernelSet, runtime: Cuda) -> KernelSet:

@@ -1,4 +1,7 @@
-"""Calls in pieces of their batch, where a kernel does each sample by itself (`Facts.by_samples`)."""
+"""Calls in pieces of their batch, where a kernel does each sample by itself (`Facts.by_samples`).
+
+summed: where it sums over samples instead (`Facts.sums_over`), so that the results of all pieces have to be added.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,13 @@ from singa_lite.kernels.kernel_set import TensorSpec, TensorSpecs
 Arrays: TypeAlias = tuple[Array | None, ...]
 
 
-def pieces(name: str, specs: TensorSpecs, nbytes: int) -> list[slice]:
+def pieces(name: str, specs: TensorSpecs, nbytes: int, summed: bool = False) -> list[slice]:
     """The samples of each piece, as even as can be, so that four bytes for each of its elements are at most `nbytes`.
 
     A piece has at least one sample. [] where the call is to be done as a whole.
     """
-    batched = [spec for spec, is_batched in zip(specs, _batched(name), strict=True) if spec is not None and is_batched]
+    axes = zip(specs, _batched(name, summed), strict=True)
+    batched = [spec for spec, is_batched in axes if spec is not None and is_batched]
     if not batched or not _lie_along(name, batched):
         return []
     samples = batched[0].shape[0]
@@ -28,27 +32,28 @@ def pieces(name: str, specs: TensorSpecs, nbytes: int) -> list[slice]:
     return [slice(start, stop) for start, stop in pairwise(ends)]
 
 
-def cut_specs(name: str, specs: TensorSpecs, piece: slice) -> TensorSpecs:
+def cut_specs(name: str, specs: TensorSpecs, piece: slice, summed: bool = False) -> TensorSpecs:
     """Of the call for these samples."""
     length = piece.stop - piece.start
     return tuple(
         TensorSpec((length, *spec.shape[1:]), spec.dtype, spec.strides) if spec is not None and is_batched else spec
-        for spec, is_batched in zip(specs, _batched(name), strict=True)
+        for spec, is_batched in zip(specs, _batched(name, summed), strict=True)
     )
 
 
-def cut_arrays(name: str, arrays: Arrays, piece: slice) -> Arrays:
+def cut_arrays(name: str, arrays: Arrays, piece: slice, summed: bool = False) -> Arrays:
     """Views of these samples, of those arrays that have any."""
     return tuple(
         array[piece] if array is not None and is_batched else array
-        for array, is_batched in zip(arrays, _batched(name), strict=True)
+        for array, is_batched in zip(arrays, _batched(name, summed), strict=True)
     )
 
 
-def _batched(name: str) -> list[bool]:
+def _batched(name: str, summed: bool) -> list[bool]:
     """Of each tensor of the kernel, whether its axis 0 are samples."""
     signature = SIGNATURES[name]
-    return [tensor in signature.facts.by_samples for tensor in signature.tensors]
+    batched = signature.facts.sums_over if summed else signature.facts.by_samples
+    return [tensor in batched for tensor in signature.tensors]
 
 
 def _lie_along(name: str, batched: list[TensorSpec]) -> bool:

@@ -73,6 +73,11 @@ def gelu(x: Tensor) -> Tensor:
     return Activation("gelu", from_output=False)(x)
 
 
+def gelu_tanh(x: Tensor) -> Tensor:
+    """x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2, near gelu: GPT-2's form (arXiv 1606.08415)."""
+    return Activation("gelu_tanh", from_output=False)(x)
+
+
 def silu(x: Tensor) -> Tensor:
     """x * sigmoid(x)."""
     return Activation("silu", from_output=False)(x)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from singa_lite.errors import ShapeError
-from singa_lite.ops.op import Op
-from singa_lite.ops.shape import checked_axis
+from singa_lite.ops.op import Op, checked_tensor
+from singa_lite.ops.shape import checked_axis, reshape
 from singa_lite.tensor import Tensor
 
 
@@ -104,5 +104,11 @@ def add_bias(x: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x @ weight + bias. x: (n, in); weight: (in, out); bias: (out,); result (n, out)."""
-    return Linear()(x, weight, bias)
+    """x @ weight + bias over the last axis. x: (..., in); weight: (in, out); bias: (out,); result (..., out).
+
+    The kernel sees x as rows (rows, in), a view where x lies in C order without gaps.
+    """
+    if checked_tensor("linear", x).ndim <= 2:
+        return Linear()(x, weight, bias)
+    rows = Linear()(reshape(x, (-1, x.shape[-1])), weight, bias)
+    return reshape(rows, (*x.shape[:-1], rows.shape[1]))

@@ -1,4 +1,4 @@
-"""Losses: one value a sample (squared error: one an element), taken on raw scores where there is a softmax."""
+"""Losses of scores against targets of their shape: one value a sample (squared error: one an element)."""
 
 from __future__ import annotations
 
@@ -7,26 +7,6 @@ from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op
 from singa_lite.ops.reduction import reduce_mean
 from singa_lite.tensor import Tensor
-
-
-class SoftmaxCrossEntropy(Op):
-    """losses = -sum of t * log softmax(x) over the classes, mean over a sample's positions."""
-
-    def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        check_classes(x, target)
-        losses = self.device.empty(x.shape[:1], x.dtype)
-        p = self.empty_like(x)
-        self.device.run("softmax_cross_entropy", x, target, losses, p)
-        self.save(p, target)
-        return losses
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        if index:
-            return super().backward(index, *dys)
-        p, target = self.kept(0), self.kept(1)
-        # p is used here for the last time, so the derivative is written over it.
-        self.device.run("softmax_cross_entropy_derivative", dys[0], p, target, p)
-        return p
 
 
 class ElementLoss(Op):
@@ -51,36 +31,12 @@ class ElementLoss(Op):
         return dx
 
 
-def check_classes(x: Tensor, target: Tensor) -> None:
-    """ShapeError unless target holds class ids (n, ...) or rows of x's shape (n, c, ...)."""
-    ids = x.ndim >= 2 and target.shape == (x.shape[0], *x.shape[2:]) and target.dtype.kind in "iu"
-    if x.ndim < 2 or not (ids or target.shape == x.shape):
-        raise ShapeError(
-            f"softmax_cross_entropy: wanted integer class ids of shape {(x.shape[:1] + x.shape[2:])} or rows of the "
-            f"scores' shape {x.shape}, received {target.shape} {target.dtype}"
-        )
-
-
 def check_same_shape_and_dtype(where: str, x: Tensor, target: Tensor) -> None:
     """ShapeError or TypeError unless the target has the shape and dtype of x."""
     if target.shape != x.shape:
         raise ShapeError(f"{where}: wanted a target of the scores' shape {x.shape}, received {target.shape}")
     if target.dtype != x.dtype:
         raise TypeError(f"{where}: wanted a target of the scores' dtype {x.dtype}, received {target.dtype}")
-
-
-def softmax_cross_entropy_values(x: Tensor, target: Tensor) -> Tensor:
-    """Cross entropy of softmax(x), one value a sample.
-
-    x: raw scores (n, c, ...); target: integer class ids (n, ...) or rows of weights (n, c, ...), normalised to
-    sum 1 over the classes; result (n,), the mean over a sample's positions.
-    """
-    return SoftmaxCrossEntropy()(x, target)
-
-
-def softmax_cross_entropy(x: Tensor, target: Tensor) -> Tensor:
-    """Mean over the batch of `softmax_cross_entropy_values`; result ()."""
-    return reduce_mean(softmax_cross_entropy_values(x, target))
 
 
 def sigmoid_cross_entropy_values(x: Tensor, target: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Batch and layer normalisation, local response normalisation, division by the L2 norm."""
+"""Batch, layer and root mean square normalisation, local response normalisation, division by the L2 norm."""
 
 from __future__ import annotations
 
@@ -80,6 +80,32 @@ class LayerNorm(Op):
         return self.made.pop(index)
 
 
+class RmsNorm(Op):
+    """Divides by the root mean square over the trailing axes that gamma has."""
+
+    def __init__(self, epsilon: float) -> None:
+        self.epsilon = epsilon
+
+    def forward(self, x: Tensor, gamma: Tensor) -> Tensor:
+        rows = x.shape[: x.ndim - gamma.ndim]
+        if not gamma.ndim or x.shape[len(rows) :] != gamma.shape:
+            raise ShapeError(f"rms_norm: wanted gamma of x's trailing axes, received {gamma.shape} for x {x.shape}")
+        y, inv_rms = self.empty_like(x), self.device.empty(rows, x.dtype)
+        self.device.run("rms_norm", x, gamma, y, inv_rms, epsilon=self.epsilon)
+        self.save(x, gamma, inv_rms)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        x, gamma, inv_rms = map(self.kept, range(3))
+        if index == 0:
+            dx = self.empty_like(dys[0])
+            self.device.run("rms_norm_derivative", dys[0], x, gamma, inv_rms, dx)
+            return dx
+        dgamma = self.empty_like(gamma)
+        self.device.run("rms_norm_gradient", dys[0], x, inv_rms, dgamma)
+        return dgamma
+
+
 class Lrn(Op):
     """Local response normalisation across channels."""
 
@@ -157,6 +183,11 @@ def batch_norm_inference(
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) -> Tensor:
     """Normalised over x's trailing axes, those of gamma and beta, then scaled and shifted (arXiv 1607.06450)."""
     return LayerNorm(finite_above_zero("layer_norm epsilon", epsilon))(x, gamma, beta)
+
+
+def rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> Tensor:
+    """gamma * x / sqrt(mean of x**2 + epsilon), the mean over x's trailing axes, those of gamma (arXiv 1910.07467)."""
+    return RmsNorm(finite_above_zero("rms_norm epsilon", epsilon))(x, gamma)
 
 
 def lrn(x: Tensor, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0) -> Tensor:

@@ -19,6 +19,11 @@ _untaped: ContextVar[frozenset[object]] = ContextVar("untaped", default=frozense
 _sequence = count()
 
 
+def tape_position() -> int:
+    """A number behind those of all operations on the tape so far, and before those of all that come."""
+    return next(_sequence)
+
+
 @contextmanager
 def no_grad() -> Iterator[None]:
     """Operations inside are not taped: they keep nothing, and no derivative passes through them."""

@@ -42,7 +42,7 @@ def _check_epsilon(optimizer: Optimizer, dtype: DType) -> None:
     if epsilon < least:
         raise ValueError(
             f"{_of(optimizer, 'epsilon')}: wanted {least:.2g} or more in {dtype}, where squares of small gradients "
-            f"are 0, received {epsilon}; a float32 net may store its activations by storage='float16'"
+            f"are 0, received {epsilon}; a float32 net may store its activations by compile(precision='bfloat16')"
         )
 
 

@@ -21,7 +21,7 @@ from singa_lite.passes.program import Program
 from singa_lite.passes.target import Narrow
 
 #: What the interface calls activations and their derivatives, of whatever kernel.
-ACTIVATIONS = frozenset({"x", "y", "dx", "dy", "a", "b"})
+ACTIVATIONS = frozenset({"x", "y", "dx", "dy", "a", "b", "q", "k", "v", "dq", "dk", "dv"})
 
 
 def narrowed(program: Program) -> Program:

@@ -21,6 +21,8 @@ LEAST_TILES = 4
 def tiled(program: Program) -> Program:
     """Split each product that only makes a large gradient, and the update that it is for, into tiles of both.
 
+    So is the gradient of a table of embeddings, whose ids are looked through for each tile of its rows.
+
     That holds for a matrix product into a whole intermediate block of at least LEAST_TILES tiles that only element-wise
     updates use, standing one behind the other. The tiles are cut along the outermost axis of the gradient, so the sums
     over the batch are whole in each, and every element is updated once, with the same count of updates. A tile stays in
@@ -56,13 +58,15 @@ class _Tiling:
 
     def _updates(self, step: int, product: Instruction) -> list[int]:
         """Steps of the updates that use up the gradient which the product makes; none where it must stay whole."""
-        if product.kernel != "matmul":
+        if product.kernel not in ("matmul", "embedding_gradient"):
             return []
-        a, b, gradient = product.operands
+        a, b, gradient = product.operands  # of an embedding ids and dy, its factors but for the one-hot rows
         if a is None or b is None or gradient is None or not self._is_large(gradient):
             return []
         first, *users = self.uses.steps[gradient.block]
         if first != step or not users or users != [*range(users[0], users[0] + len(users))]:
+            return []
+        if product.kernel == "embedding_gradient" and _outermost(gradient) != 0:
             return []
         for user in users:
             instruction = self.instructions[user]
@@ -101,11 +105,13 @@ class _Tiling:
         shape = (stop - start, gradient.shape[1]) if axis == 0 else (gradient.shape[0], stop - start)
         strides = laid_out(shape, (axis, 1 - axis), gradient.dtype.itemsize)
         tile = Operand(self._new_block(prod(shape) * gradient.dtype.itemsize), shape, gradient.dtype, strides, 0)
+        self._last_written = tile
+        if product.kernel == "embedding_gradient":
+            return self._instruction(product, (a, b, tile), settings={**product.settings, "first": start})
         if axis == 0:
             a = _narrow(a, 1 if product.settings["transpose_a"] else 0, start, stop)
         else:
             b = _narrow(b, 0 if product.settings["transpose_b"] else 1, start, stop)
-        self._last_written = tile
         return self._instruction(product, (a, b, tile))
 
     def _update(

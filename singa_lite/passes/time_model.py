@@ -33,6 +33,9 @@ BY_STATISTICS, AGAIN = 2.0, 1.2
 #: Of an operand whose rows have gaps between them, as pieces of concatenations have, what going through a scratch takes
 #: besides, in times of a copy of its bytes.
 GAPPED = 3.0
+#: The same of a normalisation with the sum behind it, whose other tensor is read once; and of its
+#: derivative, which is added to another one.
+SUMMED, SUMMED_BACK = 3.0, 1.8
 #: The same of an activation by exponentials, and of one that is bounded above and below.
 EXPONENTIAL, BOUNDED = 20.0, 2.0
 
@@ -75,7 +78,7 @@ def told(cost: Cost) -> str:
 
 
 def flops(instruction: Instruction) -> int:
-    """Two for each multiply-add of a convolution or a product of matrices, 0 of any other kernel."""
+    """Two for each multiply-add of a convolution, a product of matrices or attention, 0 of any other kernel."""
     return 2 * multiply_adds(instruction.kernel, instruction.operands, instruction.settings)
 
 
@@ -85,6 +88,8 @@ def multiply_adds(kernel: str, operands: Sequence[Shaped | None], settings: Sett
     if not signature.facts.multiplies:
         return 0
     named: dict[str, Any] = dict(zip(signature.tensors, operands, strict=True))
+    if signature.facts.multiplies == "scores":
+        return _of_scores(named, bool(settings["causal"]))
     if kernel == "matmul":
         a, y = named["a"], named["y"]
         return int(prod(y.shape) * a.shape[-2 if settings["transpose_a"] else -1])
@@ -97,13 +102,25 @@ def multiply_adds(kernel: str, operands: Sequence[Shaped | None], settings: Sett
 
 @lru_cache(maxsize=4096)
 def _has_gaps(shape: Shape, strides: Shape, itemsize: int) -> bool:
-    """Whether there are gaps between rows of a tensor, and not only between the parts along its outermost axis."""
+    """Whether there are gaps between rows of a tensor of more axes than a matrix, which products take as they are, and
+    not only between the parts along its outermost axis.
+    """
+    if len(shape) <= 2:
+        return False
     run, order = itemsize, axis_order(shape, strides)
     for axis in reversed(order):
         if strides[axis] > run:
             return axis != order[0]
         run *= shape[axis]
     return False
+
+
+def _of_scores(named: dict[str, Any], causal: bool) -> int:
+    """Products of each row with each key that it may see: two forward, backward five, one of them made again."""
+    (samples, rows, heads, size), keys = named["q"].shape, named["k"].shape[1]
+    early = min(rows, keys)
+    seen = early * (early + 1) // 2 + (rows - early) * keys if causal else rows * keys
+    return int(samples * heads * size * seen * (5 if "dy" in named else 2))
 
 
 def _passes(instruction: Instruction) -> float:
@@ -114,12 +131,23 @@ def _passes(instruction: Instruction) -> float:
     if signature.family == "activation" and is_forward:
         return _passes_of_activation(instruction.kernel)
     activation = instruction.settings.get("activation")
-    beside = 0.0 if activation is None else _passes_of_activation(str(activation)) - 1.0  # the last pass rectifies
+    beside = 0.0 if not activation else _passes_of_activation(str(activation)) - 1.0  # the last pass rectifies
     if instruction.kernel in _makes_again():
         return AGAIN + beside
-    if signature.family == "normalization" and {"dy", "mean", "inv_std"} <= set(signature.tensors):
-        return BY_STATISTICS
+    named = instruction.by_name
+    if {"dy", "mean", "inv_std"} <= named.keys():
+        return _passes_of_derivative(instruction)
+    if signature.family == "fused" and "other" in named:
+        return SUMMED + beside
     return PASSES.get(signature.family, 1.0) + (beside if is_forward else 0.0)
+
+
+def _passes_of_derivative(instruction: Instruction) -> float:
+    """Of a normalisation."""
+    family, named = SIGNATURES[instruction.kernel].family, instruction.by_name
+    if "other" in named:
+        return SUMMED_BACK
+    return BY_STATISTICS if family == "normalization" else PASSES[family]
 
 
 def _passes_of_activation(activation: str) -> float:

@@ -11,7 +11,8 @@ _HEAD = ("layer (kind)", "input from", "output shape", "parameters", "bytes")
 class LayerRow(NamedTuple):
     """A layer. sources: the names of what feeds it, empty for an input; shapes: one output sample shape each.
 
-    parameters, nbytes: how many numbers it trains and their bytes, without those that another layer owns.
+    parameters, nbytes: how many numbers it trains and their bytes, without those that another layer owns, with those of
+    the layers that it holds. depth: how many layers it lies within; its sources are that layer's affair.
     """
 
     name: str
@@ -20,21 +21,30 @@ class LayerRow(NamedTuple):
     shapes: Sequence[tuple[int, ...]]
     parameters: int
     nbytes: int
+    depth: int = 0
 
 
 def table(layers: Sequence[LayerRow], state_bytes: int) -> str:
     """A box table: each layer with its sources, output sample shape, number of parameters and their bytes.
 
-    The last lines give the sums, state apart.
+    Layers within others stand behind these, further to the right. The last line gives the sums, state apart.
     """
-    parameters, nbytes = sum(layer.parameters for layer in layers), sum(layer.nbytes for layer in layers)
+    outer = [layer for layer in layers if not layer.depth]
+    parameters, nbytes = sum(layer.parameters for layer in outer), sum(layer.nbytes for layer in outer)
     box = _box([_cells(layer) for layer in layers])
     return "\n".join([*box, f"parameters: {parameters:,} ({nbytes:,} bytes), state: {state_bytes:,} bytes"])
 
 
 def _cells(layer: LayerRow) -> tuple[str, ...]:
-    sources, shapes = ", ".join(layer.sources) or "input", ", ".join(map(str, layer.shapes))
-    return f"{layer.name} ({layer.kind})", sources, shapes, f"{layer.parameters:,}", f"{layer.nbytes:,}"
+    sources = "" if layer.depth else ", ".join(layer.sources) or "input"
+    shapes = ", ".join(map(str, layer.shapes))
+    return (
+        f"{'  ' * layer.depth}{layer.name} ({layer.kind})",
+        sources,
+        shapes,
+        f"{layer.parameters:,}",
+        f"{layer.nbytes:,}",
+    )
 
 
 def _box(rows: Sequence[tuple[str, ...]]) -> list[str]:

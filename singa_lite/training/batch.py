@@ -9,6 +9,7 @@ import numpy as np
 
 from singa_lite.array_types import DType
 from singa_lite.arrays import check_detached, dtype_of, host_array, is_plain, on_host, says_form
+from singa_lite.criterion import readable
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.notice import warn
@@ -61,8 +62,11 @@ def check_value(where: str, given: Tensor) -> None:
         raise GraphError(f"{where}: wanted a tensor with a value, received {given!r}, which was recorded and never run")
 
 
-def check_input(where: str, given: Shaped, sample_shape: Shape, dtype: DType) -> None:
-    """ShapeError or TypeError unless `given` is a batch of at least one sample of this shape and dtype."""
+def check_input(where: str, given: Shaped, sample_shape: Shape, dtype: DType, ids: int | None = None) -> None:
+    """ShapeError or TypeError unless `given` is a batch of at least one sample of this shape and dtype.
+
+    ids: how many there are, for a batch of ids: any integer dtype will do then.
+    """
     shape = tuple(given.shape)
     if shape[1:] != sample_shape or not shape:
         raise ShapeError(
@@ -70,10 +74,32 @@ def check_input(where: str, given: Shaped, sample_shape: Shape, dtype: DType) ->
         )
     if shape[0] == 0:
         raise ShapeError(f"{where}: wanted at least one sample, received an empty batch {shape}")
-    if given.dtype != dtype and dtype_of(given) != dtype:
+    found = dtype_of(given)
+    if ids is not None:
+        if found is None or found.kind not in "iu":
+            raise TypeError(
+                f"{where}: wanted ids, integers from 0 to {ids - 1}, received {given.dtype}; convert them first, as "
+                "x.astype('int64') does"
+            )
+    elif given.dtype != dtype and found != dtype:
         raise TypeError(
             f"{where}: wanted {dtype}, received {given.dtype}; convert it first, as x.astype({str(dtype)!r}) does"
         )
+
+
+def check_ids(where: str, given: object, ids: int, first: int = 0) -> None:
+    """ValueError for an id that is not from 0 to below `ids`: which, and where. first: the number of the first sample.
+
+    Those in a GPU's memory are not looked at, so as not to wait for it: its kernels make NaN of a wrong one.
+    """
+    values = readable(given) if isinstance(given, np.ndarray | Tensor) else None
+    if values is None or not values.size or (values.min() >= 0 and values.max() < ids):
+        return
+    bad = (values < 0) | (values >= ids)
+    sample, *position = (int(number) for number in np.unravel_index(int(bad.argmax()), bad.shape))
+    at = f", position {position[0] if len(position) == 1 else tuple(position)}" if position else ""
+    found = values[(sample, *position)]
+    raise ValueError(f"{where}: wanted ids from 0 to {ids - 1}, received {found} in sample {first + sample}{at}")
 
 
 def same_counts(where: str, inputs: Mapping[str, Shaped]) -> None:
@@ -83,14 +109,21 @@ def same_counts(where: str, inputs: Mapping[str, Shaped]) -> None:
         raise ShapeError(f"{where}: wanted equally many samples in each input, received {counts}")
 
 
-def checked_inputs(x: object, sample_shapes: Mapping[str, Shape], dtype: DType) -> dict[str, Shaped]:
-    """The batch as one array an input layer, each checked. x: one array, or {input layer: array}."""
+def checked_inputs(
+    x: object, sample_shapes: Mapping[str, Shape], dtype: DType, ids: Mapping[str, int]
+) -> dict[str, Shaped]:
+    """The batch as one array an input layer, each checked. x: one array, or {input layer: array}.
+
+    ids: {input layer that takes ids: how many there are}.
+    """
     arrays = {}
     for name, given in by_name(x, list(sample_shapes), "inputs of the net").items():
         where = f"input of layer {name!r}"
         shaped: Shaped = given if says_shape(given, where) else as_array(where, given)
-        check_input(where, shaped, sample_shapes[name], dtype)  # before anything is read from a file
+        check_input(where, shaped, sample_shapes[name], dtype, ids.get(name))  # before anything is read from a file
         arrays[name] = as_array(where, shaped)
+        if name in ids:
+            check_ids(where, arrays[name], ids[name])
     same_counts("inputs of the net", arrays)
     return arrays
 

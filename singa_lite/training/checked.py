@@ -19,7 +19,7 @@ CheckedFeeds: TypeAlias = dict[str, dict[str, batch.Shaped]]
 
 def inputs(layers: LayerGraph, x: object) -> CheckedFeeds:
     """A batch as a step without targets takes it."""
-    return {"input": batch.checked_inputs(x, layers.input_shapes(), layers.dtype)}
+    return {"input": batch.checked_inputs(x, layers.input_shapes(), layers.dtype, layers.input_ids())}
 
 
 def inputs_and_targets(layers: LayerGraph, objective: Objective, x: object, y: object) -> CheckedFeeds:
@@ -53,7 +53,7 @@ def warn_of_nan(feeds: CheckedFeeds) -> None:
 def data(where: str, layers: LayerGraph, objective: Objective, x: object, y: object, batch_size: int) -> Samples:
     """The data of `fit` or `evaluate`: shapes, dtypes, counts, and the values of targets in memory."""
     batch_size = whole(f"{where} batch_size", batch_size, 1)
-    arrays = samples.checked_inputs(where, x, layers.input_shapes(), layers.dtype)
+    arrays = samples.checked_inputs(where, x, layers.input_shapes(), layers.dtype, layers.input_ids())
     count = next(iter(arrays.values())).shape[0]
     targets = samples.checked_targets(where, y, objective.outputs, count)
     shapes = {name: layers.output_shapes(name)[0] for name in targets}
@@ -63,7 +63,7 @@ def data(where: str, layers: LayerGraph, objective: Objective, x: object, y: obj
 
 def data_to_predict(layers: LayerGraph, x: object, batch_size: int) -> Samples:
     """The data of `predict`, which have no targets."""
-    arrays = samples.checked_inputs("predict", x, layers.input_shapes(), layers.dtype)
+    arrays = samples.checked_inputs("predict", x, layers.input_shapes(), layers.dtype, layers.input_ids())
     return Samples(arrays, None, whole("predict batch_size", batch_size, 1), (not isinstance(x, Mapping), True))
 
 

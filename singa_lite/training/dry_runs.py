@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+import numpy as np
+
 from singa_lite.graph import Graph
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.training.step_functions import EvaluateStep, PredictStep, TrainStep
@@ -30,12 +32,16 @@ class DryRuns:
         kind: "train", "evaluate" or "predict"; size: of the batch; budget: see `Steps.look`.
         """
         layers, steps = self._layers, self._trainer.steps
-        inputs = {name: ((size, *shape), layers.dtype) for name, shape in layers.input_shapes().items()}
+        dtypes = dict.fromkeys(layers.input_ids(), np.dtype(np.int64))
+        inputs = {
+            name: ((size, *shape), dtypes.get(name, layers.dtype)) for name, shape in layers.input_shapes().items()
+        }
         if kind == "predict" or self._step is None:
             return steps.look(PredictStep(layers), {"input": inputs}, ask, budget)
         objective = self._step.objective
         outputs = {name: (size, *layers.output_shapes(name)[0]) for name in objective.outputs}
-        forms = {"input": inputs, "target": objective.target_forms(outputs, layers.dtype)}
+        last = [name for name in objective.outputs if layers.features_last(name)]
+        forms = {"input": inputs, "target": objective.target_forms(outputs, layers.dtype, last)}
         if kind == "evaluate":
             return steps.look(EvaluateStep(layers, objective), forms, ask, budget)
         self._trainer.open_forward.forget()

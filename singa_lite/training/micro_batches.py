@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from singa_lite.autograd import add, no_grad, scale
 from singa_lite.checks import whole
+from singa_lite.criterion import Criterion
 from singa_lite.device import device_of
 from singa_lite.errors import GraphError
+from singa_lite.freezing import freezing
 from singa_lite.graph import Phase
 from singa_lite.layer import Node
 from singa_lite.tensor import Tensor
@@ -19,20 +21,27 @@ from singa_lite.training.objective import MetricValues
 Fed = Mapping[str, dict[str, Tensor]]
 
 
-def checked_count(nodes: Sequence[Node], given: int, freeze: str | None) -> int:
+def checked_count(nodes: Sequence[Node], given: int, freeze: str | None, criteria: Sequence[Criterion] = ()) -> int:
     """In how many pieces a batch is trained on. ValueError unless it is a whole number of at least 1.
 
-    GraphError for more than one where a layer that trains works on a batch's statistics, which a piece has not.
+    GraphError for more than one where a layer that trains works on a batch's statistics, which a piece has not, or a
+    loss or metric does (criteria: all of them).
     """
     count = whole("compile micro_batches", given, 1)
     if count == 1:
         return 1
-    names = [node.layer.name for node in nodes]
-    trained = nodes[names.index(freeze) :] if freeze is not None else nodes
-    found = next((node.layer for node in trained if node.layer.batch_statistics), None)
+    whole_batch = next((criterion for criterion in criteria if criterion.of_whole_batch), None)
+    if whole_batch is not None:
+        raise GraphError(
+            f"compile micro_batches: wanted losses and metrics that take each sample by itself, received "
+            f"{type(whole_batch).__name__}, whose values go by the whole batch, as with ignore_index; "
+            "memory_budget= saves memory at equal results"
+        )
+    trained = freezing((node.layer for node in nodes), freeze).trained
+    found = next((layer for layer in trained if layer.batch_statistics), None)
     if found is not None:
         raise GraphError(
-            f"compile micro_batches: wanted layers that treat each sample by itself, received layer {found.name!r}, "
+            f"compile micro_batches: wanted layers that treat each sample by itself, received layer {found.path!r}, "
             f"{type(found).__name__}, which works on the statistics of the whole batch; memory_budget= saves memory "
             "at equal results"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import TypeVar
 
 from singa_lite.array_types import DType
@@ -80,9 +80,17 @@ class Objective:
             if criterion is not None:
                 criterion.check(shape, dtype, target)
 
-    def target_forms(self, shapes: Mapping[str, Shape], dtype: DType) -> dict[str, tuple[Shape, DType]]:
-        """Shape and dtype of the usual targets for outputs of these batch shapes."""
-        return {name: loss.target_form(shapes[name], dtype) for name, loss in self.losses.items()}
+    def target_forms(
+        self, shapes: Mapping[str, Shape], dtype: DType, features_last: Collection[str] = ()
+    ) -> dict[str, tuple[Shape, DType]]:
+        """Shape and dtype of the usual targets for outputs of these batch shapes.
+
+        features_last: outputs whose features lie along the last axis.
+        """
+        return {
+            name: loss.target_form_behind(shapes[name], dtype, name in features_last)
+            for name, loss in self.losses.items()
+        }
 
     def loss(self, training: bool, out: Outputs, targets: Mapping[str, Tensor]) -> Tensor:
         """The sum over the outputs of each loss's mean; () in the outputs' dtype."""

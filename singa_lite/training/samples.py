@@ -13,7 +13,7 @@ from singa_lite.array_types import Array, DType
 from singa_lite.arrays import check_detached, dtype_of, host_array, is_lazy, native, numbers, on_host, sliced
 from singa_lite.errors import ShapeError
 from singa_lite.tensor import Shape, Tensor, to_numpy
-from singa_lite.training.batch import Shaped, by_name, check_input, check_value, same_counts, says_shape
+from singa_lite.training.batch import Shaped, by_name, check_ids, check_input, check_value, same_counts, says_shape
 from singa_lite.training.prefetch import ahead
 
 #: Most elements that are looked at in one go, so that checking a large array takes little memory.
@@ -166,15 +166,23 @@ def _is_on_gpu(given: object) -> TypeGuard[Sliceable]:
     return not on_host(given)
 
 
-def checked_inputs(where: str, x: object, sample_shapes: Mapping[str, Shape], dtype: DType) -> dict[str, Rows]:
-    """A data set's inputs by layer, checked without reading them. x: one array, or {input layer: array}."""
+def checked_inputs(
+    where: str, x: object, sample_shapes: Mapping[str, Shape], dtype: DType, ids: Mapping[str, int]
+) -> dict[str, Rows]:
+    """A data set's inputs by layer, checked without reading them. x: one array, or {input layer: array}.
+
+    ids: {input layer that takes ids: how many there are}; of these, values in memory are looked at too.
+    """
     inputs = {}
     for name, given in by_name(x, list(sample_shapes), f"{where}: inputs of the net").items():
         here = f"{where}: input of layer {name!r}"
         if says_shape(given, here):
-            check_input(here, given, sample_shapes[name], dtype)
+            check_input(here, given, sample_shapes[name], dtype, ids.get(name))
         inputs[name] = rows(here, given)
-        check_input(here, inputs[name], sample_shapes[name], dtype)
+        check_input(here, inputs[name], sample_shapes[name], dtype, ids.get(name))
+        if name in ids and inputs[name].held:
+            for index in inputs[name].slices_to_check(1):
+                check_ids(here, inputs[name].take(index), ids[name], index.start)
     same_counts(where, inputs)
     return inputs
 

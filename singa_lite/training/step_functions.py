@@ -8,9 +8,10 @@ from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from singa_lite.criterion import Criterion
 from singa_lite.layer import OneOrMore
+from singa_lite.layer_calls import nothing
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.optimizer import Optimizer
-from singa_lite.run import Run, nothing
+from singa_lite.run import Run
 from singa_lite.tensor import Tensor
 from singa_lite.training.micro_batches import Fed, GradientSums, added, added_metrics, cut
 from singa_lite.training.objective import MetricValues, Objective
@@ -48,7 +49,7 @@ class StepFunction(ABC, Generic[Results]):
         watch.settle([], [])
 
     def _evaluated(self, fed: Fed) -> OneOrMore:
-        run = Run(self.layers.ordered(), self.layers.device, self.layers.dtype, False, None)
+        run = Run(self.layers.ordered(), self.layers.device, False, None)
         return run.forward(dict(fed["input"]), ())
 
 
@@ -130,7 +131,7 @@ class TrainStep(EvaluateStep):
             values = added(None, values[0], share), added_metrics(None, values[1], share)
         while pieces:
             for name, _, gradient in self._gradients(run, share):
-                with self.layers.device.scope(layer=name.partition("/")[0]):
+                with self.layers.device.scope(layer=name.rpartition("/")[0]):
                     sums.add(name, gradient)
             share, run = pieces[0].share, self._run(changing)
             loss, metric = self._forward(run, pieces.pop(0).fed)
@@ -140,7 +141,7 @@ class TrainStep(EvaluateStep):
 
     def _run(self, changing: Callable[[], object]) -> Run:
         layers = self.layers
-        return Run(layers.ordered(), layers.device, layers.dtype, True, self.freeze, changing)
+        return Run(layers.ordered(), layers.device, True, self.freeze, changing)
 
     def _forward(self, run: Run, fed: Fed) -> Values:
         out = run.forward(dict(fed["input"]), ())
@@ -162,5 +163,5 @@ class TrainStep(EvaluateStep):
                 self.optimizer.begin_step()
                 changing()
                 begun = True
-            with self.layers.device.scope(layer=name.partition("/")[0]):
+            with self.layers.device.scope(layer=name.rpartition("/")[0]):
                 self.optimizer.update(name, value, sums.total(name, gradient))

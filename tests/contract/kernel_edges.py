@@ -57,6 +57,7 @@ EDGES: dict[str, Edge] = {
     "sigmoid": Edge((BEYOND,), [NAN, 1, 0, 0.5, 0.5, 1 / (1 + exp(10))]),
     "tanh": Edge((BEYOND,), [NAN, 1, -1, 0, 0, tanh(-10)]),
     "gelu": Edge((BEYOND,), [NAN, INF, 0, 0, 0, 0]),
+    "gelu_tanh": Edge((BEYOND,), [NAN, INF, 0, 0, 0, 0]),
     "silu": Edge((BEYOND,), [NAN, INF, NAN, 0, 0, -10 / (1 + exp(10))]),
     "softplus": Edge((BEYOND,), [NAN, INF, 0, log(2), log(2), log1p(exp(-10))]),
     # At kinks, far out, and where the input or result is NaN.
@@ -65,6 +66,7 @@ EDGES: dict[str, Edge] = {
     "leaky_relu_derivative": slopes([0, -0.0, 1e-30, 3, -2, INF], [0.1, 0.1, 1, 1, 0.1, 1], **SLOPE),
     "elu_derivative": slopes([0, -0.0, 1e-30, 3, -0.5, NAN], [0.7, 0.7, 1, 1, 0.2, NAN], **ALPHA),
     "gelu_derivative": slopes([0, -0.0, INF, -INF, 50, -50, NAN], [0.5, 0.5, 1, 0, 1, 0, NAN]),
+    "gelu_tanh_derivative": slopes([0, -0.0, INF, -INF, 50, -50, NAN], [0.5, 0.5, 1, 0, 1, 0, NAN]),
     "silu_derivative": slopes([0, 1000, -80, 90, -0.0, NAN], [0.5, 1, 0, 1, 0.5, NAN]),
     "softplus_derivative": slopes([0, INF, log(2), 90, 1e-30, NAN], [0, 1, 0.5, 1, 1e-30, NAN]),
     "relu_derivative:of NaN": slopes([NAN, 3], [0, 1]),
@@ -81,6 +83,7 @@ EDGES: dict[str, Edge] = {
     "sigmoid_derivative": passed([1, NAN, 3], 0.5, [0.25, NAN, 0.75]),
     "tanh_derivative": passed([1, NAN, 3], 0.5, [0.75, NAN, 2.25]),
     "gelu_derivative:open": passed([1, NAN, 3], 0.0, [0.5, NAN, 1.5]),
+    "gelu_tanh_derivative:open": passed([1, NAN, 3], 0.0, [0.5, NAN, 1.5]),
     "silu_derivative:open": passed([1, NAN, 3], 0.0, [0.5, NAN, 1.5]),
     "softplus_derivative:open": passed([1, NAN, 3], log(2), [0.5, NAN, 1.5]),
     "exp": Edge(([NAN, INF, -INF, 1000, -1000, 0],), [NAN, INF, 0, INF, 0, 1]),
@@ -113,6 +116,8 @@ EDGES: dict[str, Edge] = {
 DIFFERENT: dict[tuple[str, str], list[float]] = {
     ("onednn", "gelu"): [NAN, INF, NAN, 0, 0, 0],
     ("onednn", "gelu_derivative"): [1, 1, NAN, NAN, 2, 0, NAN],
+    ("onednn", "gelu_tanh"): [NAN, INF, NAN, 0, 0, 0],
+    ("onednn", "gelu_tanh_derivative"): [1, 1, NAN, NAN, 2, 0, NAN],
     ("onednn", "elu_derivative"): [1.4, 1.4, 2, 2, 0.4, 2],
     ("onednn", "relu_derivative:of NaN"): [2, 2],
     **{("onednn", f"{name}_derivative:closed"): [NAN, NAN, NAN, 0] for name in ("relu", "relu6")},

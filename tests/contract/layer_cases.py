@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singa_lite import layers
+from singa_lite import FeedForwardNet, layers
+from singa_lite.device import Device
 from singa_lite.layer import Layer
 
 Arrays = Mapping[str, np.ndarray]
@@ -21,6 +22,8 @@ class Case:
     make: the layer, in no net yet. shapes: sample shapes of its inputs, all extents and the batch different.
     reach: inputs lie between -reach and reach. evaluation: {parameter and state names: values}, input -> output in
     evaluation mode, for a layer that differs there; None for one whose output is the same in both modes.
+    differentiable: False for a layer that nothing is handed back through. placed: the layer for a dtype and a device,
+    where it depends on these.
     """
 
     make: Callable[[], Layer]
@@ -28,6 +31,8 @@ class Case:
     batch: int = 2
     reach: float = 2.0
     evaluation: Evaluation | None = None
+    placed: Callable[[str, Device], Layer] | None = None
+    differentiable: bool = True
 
 
 def _batch_normalization(values: Arrays, x: np.ndarray) -> np.ndarray:
@@ -43,6 +48,15 @@ def _same(values: Arrays, x: np.ndarray) -> np.ndarray:
     return x
 
 
+def _small_net(dtype: str, device: Device | None = None) -> FeedForwardNet:
+    """Two ways between its input and its output."""
+    net = FeedForwardNet(dtype=dtype, device=device, seed=1)
+    first = net.add(layers.Dense("first", 4, input_sample_shape=(5,)))
+    second = net.add(layers.Activation("second", "tanh"))
+    net.add(layers.Merge("sum"), [first, second])
+    return net
+
+
 IMAGE = ((3, 5, 6),)
 GROUPED = ((4, 5, 6),)
 SEQUENCE = ((3, 7),)
@@ -50,6 +64,18 @@ SEQUENCE = ((3, 7),)
 CASES: dict[str, Case] = {
     "Dense": Case(lambda: layers.Dense("d", 4), ((5,),), batch=3),
     "Dense:no bias": Case(lambda: layers.Dense("d", 4, use_bias=False), ((5,),), batch=3),
+    "Dense:sequences": Case(lambda: layers.Dense("d", 4), ((5, 6),), batch=3),
+    "Dense:three axes": Case(lambda: layers.Dense("d", 4, use_bias=False), ((3, 5, 6),)),
+    "Embedding": Case(lambda: layers.Embedding("e", 9, 4), ((3,),)),
+    "Embedding:padding": Case(lambda: layers.Embedding("e", 9, 4, 3), ((3, 5),)),
+    "LearnedPositions": Case(lambda: layers.LearnedPositions("p"), SEQUENCE),
+    "LearnedPositions:more": Case(lambda: layers.LearnedPositions("p", 5), SEQUENCE),
+    "SinusoidalPositions": Case(lambda: layers.SinusoidalPositions("p", 100.0), ((3, 8),)),
+    "RMSNormalization": Case(lambda: layers.RMSNormalization("r"), ((5,),), batch=3),
+    "RMSNormalization:sequences": Case(lambda: layers.RMSNormalization("r", 0.1), SEQUENCE),
+    "PaddingMask": Case(lambda: layers.PaddingMask("m", 4), ((3,),), differentiable=False),
+    "Permute": Case(lambda: layers.Permute("p", (2, 1)), SEQUENCE),
+    "Permute:three axes": Case(lambda: layers.Permute("p", (2, 3, 1)), IMAGE),
     "Conv2D": Case(lambda: layers.Conv2D("c", 4), IMAGE),
     "Conv2D:valid, pair of extents": Case(lambda: layers.Conv2D("c", 4, (2, 3), border_mode="valid"), IMAGE),
     "Conv2D:stride": Case(lambda: layers.Conv2D("c", 4, 3, (2, 3)), IMAGE),
@@ -115,6 +141,7 @@ CASES: dict[str, Case] = {
     "Activation:sigmoid": Case(lambda: layers.Activation("a", "sigmoid"), IMAGE),
     "Activation:tanh": Case(lambda: layers.Activation("a", "tanh"), IMAGE),
     "Activation:gelu": Case(lambda: layers.Activation("a", "gelu"), IMAGE),
+    "Activation:gelu_tanh": Case(lambda: layers.Activation("a", "gelu_tanh"), IMAGE),
     "Activation:silu": Case(lambda: layers.Activation("a", "silu"), IMAGE),
     "Activation:softplus": Case(lambda: layers.Activation("a", "softplus"), IMAGE),
     "Softmax": Case(lambda: layers.Softmax("s"), ((5,),), batch=3),
@@ -123,6 +150,12 @@ CASES: dict[str, Case] = {
     "Dropout": Case(lambda: layers.Dropout("o"), IMAGE, evaluation=_same),
     "Dropout:few": Case(lambda: layers.Dropout("o", 0.1), ((7,),), batch=5, evaluation=_same),
     "Dropout:none": Case(lambda: layers.Dropout("o", 0), ((5,),), batch=3),
+    "MultiHeadAttention": Case(lambda: layers.MultiHeadAttention("a", 2), ((3, 4),)),
+    "MultiHeadAttention:all options": Case(
+        lambda: layers.MultiHeadAttention("a", 4, 2, True, kv_heads=2, use_bias=False, rotary=True), ((3, 5),)
+    ),
+    "MultiHeadAttention:of a memory": Case(lambda: layers.MultiHeadAttention("a", 2), ((3, 4), (5, 7))),
+    "MultiHeadAttention:dropout": Case(lambda: layers.MultiHeadAttention("a", 2, dropout=0.4), ((3, 4),)),
     "Flatten": Case(lambda: layers.Flatten("f"), IMAGE),
     "Flatten:from the second axis": Case(lambda: layers.Flatten("f", 2), IMAGE),
     "Flatten:from the end": Case(lambda: layers.Flatten("f", -2), IMAGE),
@@ -139,4 +172,32 @@ CASES: dict[str, Case] = {
     "Slice": Case(lambda: layers.Slice("s", 1, [1, 3]), ((4, 5, 3),)),
     "Slice:last axis": Case(lambda: layers.Slice("s", -1, (2,)), IMAGE),
     "Dummy": Case(lambda: layers.Dummy("d", (4, 5)), ((4, 5),)),
+    "Sequential": Case(
+        lambda: layers.Sequential("s", [layers.Dense("d", 4), layers.Activation("a", "silu")]), ((5,),), batch=3
+    ),
+    "Sequential:several outputs": Case(
+        lambda: layers.Sequential("s", [layers.Dense("d", 5), layers.Slice("cut", 1, [2])]), ((4,),), batch=3
+    ),
+    "Residual": Case(
+        lambda: layers.Residual("r", [layers.Dense("d", 4), layers.Activation("a", "tanh"), layers.Dense("e", 5)]),
+        ((5,),),
+        batch=3,
+    ),
+    "TimeDistributed": Case(lambda: layers.TimeDistributed("t", layers.Dense("d", 4)), ((3, 5),)),
+    "TimeDistributed:images": Case(lambda: layers.TimeDistributed("t", layers.Conv2D("c", 2)), ((3, 2, 4, 5),)),
+    "TransformerBlock": Case(
+        lambda: layers.TransformerBlock("t", 1, True, head_size=2, hidden_size=3, rotary=True, epsilon=1.0), ((3, 5),)
+    ),
+    "TransformerBlock:causal, norms last, grouped": Case(
+        lambda: layers.TransformerBlock(
+            "t", 4, True, head_size=2, kv_heads=2, rotary=True, activation="silu", normalize_first=False, use_bias=False
+        ),
+        ((3, 6),),
+    ),
+    "Net": Case(
+        lambda: layers.Net("n", _small_net("float64")),
+        ((5,),),
+        batch=3,
+        placed=lambda *at: layers.Net("n", _small_net(*at)),
+    ),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,7 @@ ACTIVATIONS = {
     "sigmoid": case((2, 3, 5)),
     "tanh": case((2, 3, 5)),
     "gelu": case((2, 3, 5)),
+    "gelu_tanh": case((2, 3, 5)),
     "silu": case((2, 3, 5)),
     "softplus": case((2, 3, 5)),
     "softmax": case((2, 5)),
@@ -164,6 +165,46 @@ POOLING = {
     "upsample_nearest:unequal factors": case((2, 3, 4, 5), factor=(3, 1)),
 }
 
+
+def _seen(*seen: int) -> Callable[[np.random.Generator], Arrays]:
+    return lambda rng: [np.array(seen).reshape(2, -1)]
+
+
+def _attending(*shapes: tuple[int, ...], mask: Callable[..., Arrays] | None = None, **settings: Any) -> Case:
+    """q, k, v and perhaps a mask."""
+    return Case(shapes, settings, **({} if mask is None else {"fixed": mask}))
+
+
+Q, KV, SHARED = (2, 3, 2, 4), (2, 5, 2, 4), (2, 5, 1, 4)
+
+ATTENTION = {
+    "attention": _attending(Q, KV, KV),
+    "attention:scale": _attending(Q, KV, KV, scale=0.9),
+    "attention:grouped": _attending((2, 3, 4, 3), (2, 5, 2, 3), (2, 5, 2, 3)),
+    "attention:one key head": _attending(Q, SHARED, SHARED),
+    "attention:causal": _attending(Q, Q, Q, causal=True),
+    "attention:causal, more keys": _attending(Q, KV, KV, causal=True),
+    "attention:causal, fewer keys": _attending(KV, Q, Q, causal=True),
+    "attention:one row": _attending((2, 1, 2, 4), KV, KV),
+    "attention:one key": Case(
+        ((2, 1, 2, 4),),
+        fixed=lambda rng: [rng.standard_normal(Q), rng.standard_normal((2, 1, 2, 4))],
+        call=lambda attention, v, q, k: attention(q, k, v),
+    ),
+    "attention:mask": _attending(Q, KV, KV, mask=_seen(1, 0, 1, 1, 0, 0, 0, 1, 1, 1)),
+    "attention:a sample sees nothing": _attending(Q, KV, KV, mask=_seen(0, 0, 0, 0, 0, 0, 1, 1, 0, 1)),
+    "attention:causal and a mask": _attending(KV, KV, KV, mask=_seen(0, 1, 1, 0, 1, 1, 1, 0, 0, 0), causal=True),
+    "attention:of itself": Case((Q,), call=lambda attention, x: attention(x, x, x, causal=True)),
+    "attention:dropout": Case(
+        (Q, KV, KV), fixed=_random_state, call=lambda f, q, k, v, state: f(q, k, v, dropout=0.4, state=state)
+    ),
+    "attention:dropout and all else": Case(
+        (KV, SHARED, SHARED),
+        fixed=lambda rng: [*_seen(1, 0, 1, 1, 1, 1, 1, 0, 1, 1)(rng), *_random_state(rng)],
+        call=lambda f, q, k, v, mask, state: f(q, k, v, mask, causal=True, dropout=0.4, state=state),
+    ),
+}
+
 NORMALIZATION = {
     "batch_norm": Case(((2, 3, 4, 5), (3,), (3,)), fixed=_running(3)),
     "batch_norm:vectors": Case(((5, 3), (3,), (3,)), {"epsilon": 0.1, "momentum": 0.5}, fixed=_running(3)),
@@ -201,11 +242,36 @@ SHAPES = {
     "identity": case((2, 3, 4)),
 }
 
+SEQUENCES = {
+    "embedding": Case(((7, 3),), fixed=_class_ids(2, 5, classes=6), call=lambda embedding, w, ids: embedding(ids, w)),
+    "embedding:padding that does not occur": Case(
+        ((5, 3),), fixed=_class_ids(2, 4, 3, classes=4), call=lambda embedding, w, ids: embedding(ids, w, 4)
+    ),
+    "rotary": Case(((2, 3, 4),), fixed=_targets(2, 3, 2)),
+    "rotary:heads behind time": Case(((2, 3, 5, 4),), {"axis": 1}, fixed=_targets(2, 3, 2)),
+    "rms_norm": case((2, 3, 4), (4,)),
+    "rms_norm:two axes": case((2, 3, 4), (3, 4), epsilon=0.1),
+}
+
+#: Of 3 x 2 positions all but two.
+_SOME = Case(((3, 2, 4),), {"axis": -1, "ignore_index": 9}, fixed=lambda rng: [np.array([[0, 9], [3, 1], [9, 2]])])
+
 LOSSES = {
     "softmax_cross_entropy": Case(((3, 4),), fixed=_class_ids(3, classes=4)),
     "softmax_cross_entropy_values": Case(((3, 4),), fixed=_class_ids(3, classes=4)),
     "softmax_cross_entropy_values:positions": Case(((3, 4, 2, 5),), fixed=_class_ids(3, 2, 5, classes=4)),
     "softmax_cross_entropy_values:rows": Case(((3, 4, 2),), fixed=_rows(3, 4, 2)),
+    "softmax_cross_entropy:last axis": Case(((3, 2, 4),), {"axis": -1}, fixed=_class_ids(3, 2, classes=4)),
+    "softmax_cross_entropy_values:ignored": _SOME,
+    "softmax_cross_entropy_values:ignored and smoothed": replace(
+        _SOME, settings={**_SOME.settings, "label_smoothing": 0.3}
+    ),
+    "softmax_cross_entropy_values:smoothed": Case(
+        ((3, 4, 2, 5),), {"label_smoothing": 0.2}, fixed=_class_ids(3, 2, 5, classes=4)
+    ),
+    "softmax_cross_entropy_values:smoothed rows": Case(
+        ((3, 2, 4),), {"axis": 2, "label_smoothing": 0.2}, fixed=_rows(3, 2, 4)
+    ),
     "sigmoid_cross_entropy": Case(((3, 4),), fixed=_rows(3, 4)),
     "sigmoid_cross_entropy_values": Case(((3, 4, 2),), fixed=_rows(3, 4, 2)),
     "squared_error": Case(((3, 4),), fixed=_targets(3, 4)),
@@ -220,8 +286,10 @@ CASES: dict[str, Case] = {
     **LINEAR,
     **CONVOLUTION,
     **POOLING,
+    **ATTENTION,
     **NORMALIZATION,
     **RANDOM,
     **SHAPES,
+    **SEQUENCES,
     **LOSSES,
 }

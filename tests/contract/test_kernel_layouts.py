@@ -27,7 +27,7 @@ ROUNDINGS = {
     ),
     **dict.fromkeys(("in_top_k", "precision_at_k", "recall_at_k"), 4),
     **{name + tail: 8 for tail in ("", "_derivative") for name in ("relu", "relu6", "leaky_relu", "elu", "sigmoid")},
-    **{name + tail: 8 for tail in ("", "_derivative") for name in ("tanh", "gelu", "silu", "softplus")},
+    **{name + tail: 8 for tail in ("", "_derivative") for name in ("tanh", "gelu", "gelu_tanh", "silu", "softplus")},
     **dict.fromkeys(("sgd", "rms_prop", "ada_grad", "adam", "clip_elements", "clip_norm"), 8),
     **dict.fromkeys(("softmax", "softmax_derivative"), 16),
     **dict.fromkeys(("conv2d", "conv2d_activation", "conv2d_derivative", "conv2d_gradient"), 64),
@@ -50,6 +50,7 @@ SUMS = {
 }
 SUMS |= {"huber", "batch_norm", "batch_norm_derivative", "batch_norm_gradient"}
 SUMS |= {"batch_norm_activation", "batch_norm_activation_derivative"}
+SUMS |= {"batch_norm_add", "batch_norm_derivative_add"}
 SUMS |= {"layer_norm", "layer_norm_derivative", "layer_norm_gradient"}
 
 #: Kernels that treat each element by itself.

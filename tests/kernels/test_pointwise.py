@@ -175,6 +175,7 @@ ACTIVATIONS: list[tuple[str, dict[str, float], Callable[[float], float], bool]] 
     ("sigmoid", {}, lambda x: 1 / (1 + math.exp(-x)), True),
     ("tanh", {}, math.tanh, True),
     ("gelu", {}, lambda x: x * math.erfc(-x / math.sqrt(2)) / 2, False),
+    ("gelu_tanh", {}, lambda x: x / (1 + math.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))), False),
     ("silu", {}, lambda x: x / (1 + math.exp(-x)), False),
     ("softplus", {}, lambda x: math.log1p(math.exp(x)), True),
 ]

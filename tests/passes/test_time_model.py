@@ -13,6 +13,12 @@ from singa_lite.passes.time_model import BYTES, CALL, FLOPS, GAPPED, flops, seco
 X, Y = whole(0, 5, 6000), whole(1, 5, 6000)
 
 
+def attention(causal: bool) -> Call:
+    """2 samples of 3 rows and 5 keys, 4 heads of 7, in groups of two."""
+    q, k, v, y = whole(0, 2, 3, 4, 7), whole(1, 2, 5, 2, 7), whole(2, 2, 5, 2, 7), whole(3, 2, 3, 4, 7)
+    return call("attention", q, k, v, None, y, whole(4, 2, 4, 3), causal=causal, scale=1.0)
+
+
 def conv2d(channels: int, kernels: int, groups: int) -> Call:
     """2 images of 9 x 7, filters of 3 x 3, no bias: 2 * kernels * 9 * 7 results."""
     x, y = whole(0, 2, channels, 9, 7), whole(1, 2, kernels, 9, 7)
@@ -33,9 +39,11 @@ def of(made: Call) -> float:
             call("matmul", whole(0, 5, 3), whole(1, 7, 5), whole(2, 3, 7), transpose_a=True, transpose_b=True),
             2 * 3 * 5 * 7,
         ),
+        (attention(False), 2 * 2 * (2 * 4 * 3 * 5) * 7),
+        (attention(True), 2 * 2 * (2 * 4 * (1 + 2 + 3)) * 7),
         (relu(X, Y), 0),
     ],
-    ids=["dense", "depthwise", "matmul", "relu"],
+    ids=["dense", "depthwise", "matmul", "attention", "causal attention", "relu"],
 )
 def test_two_operations_a_multiply_add(made, wanted):
     assert flops(instructions(made)[0]) == wanted

@@ -11,6 +11,7 @@ from singa_lite.kernels.cuda_kernels import (
     batch_norm,
     convolution,
     elementwise,
+    embedding,
     l2_norm,
     layer_norm,
     linear,
@@ -18,11 +19,15 @@ from singa_lite.kernels.cuda_kernels import (
     lrn,
     metric,
     pooling,
+    position,
     random,
     reduction,
+    rms_norm,
     softmax,
+    token_loss,
     update,
 )
+from singa_lite.kernels.cuda_kernels.mixed import mixed
 from singa_lite.kernels.cuda_kernels.routine import CudaKernel, Loader, Routine
 from singa_lite.kernels.kernel_set import Kernel, KernelSet, TensorSpec
 
@@ -32,7 +37,22 @@ LAYOUTS = {"image": (0, 2, 3, 1), "filters": (0, 2, 3, 1)}
 #: Kernels of ours whose threads treat each element of the result by itself, in whatever order tensors lie. All others
 #: sum by trees that go by strides, or leave the sums to libraries, which choose their algorithms so.
 ELEMENTS = builders(activation, elementwise, pooling, random, update)
-SUMS = builders(batch_norm, convolution, l2_norm, layer_norm, linear, loss, lrn, metric, reduction, softmax)
+SUMS = builders(
+    batch_norm,
+    convolution,
+    embedding,
+    l2_norm,
+    layer_norm,
+    linear,
+    loss,
+    lrn,
+    metric,
+    position,
+    reduction,
+    rms_norm,
+    softmax,
+    token_loss,
+)
 
 #: What our own kernels do in one go.
 FUSIONS = (("linear", "relu"), ("conv2d", "relu"), ("conv2d", "sigmoid"))
@@ -57,16 +77,16 @@ def cuda(
     """
     layouts = LAYOUTS if channels_last else {}
     made = partial(KernelSet, "cuda", layouts=layouts, strides_matter=SUMS.keys(), tile_bytes=TILE_BYTES)
-    own = made(_kernels({**ELEMENTS, **SUMS}, loader), fallback, fusions=FUSIONS)
+    own = made(_kernels({**ELEMENTS, **SUMS}, loader, in_float32=True), fallback, fusions=FUSIONS)
     if not libraries:
         return own
     names = {name for library in libraries for name in library}
     theirs = {name: _first_of([library[name] for library in libraries if name in library]) for name in sorted(names)}
-    return made(_kernels(theirs, loader), own, fusions=fusions)
+    return made(_kernels(theirs, loader, in_float32=False), own, fusions=fusions)
 
 
-def _kernels(given: Mapping[str, Builder[Routine]], loader: Loader) -> dict[str, Kernel]:
-    return {name: CudaKernel(build, loader) for name, build in given.items()}
+def _kernels(given: Mapping[str, Builder[Routine]], loader: Loader, in_float32: bool) -> dict[str, Kernel]:
+    return {name: CudaKernel(mixed(name, build, in_float32), loader) for name, build in given.items()}
 
 
 def _first_of(asked: Sequence[Builder[Routine]]) -> Builder[Routine]:

@@ -83,6 +83,33 @@ extern "C" __global__ void gelu_derivative(Walk<3> walk, const T* dy, const T* x
         out(dx), in(dy), in(x));
 }
 
+// v, where (1 + tanh(v / 2)) / 2 = logistic(v): nothing cancels for negative x. The bounds: as for gelu.
+__device__ inline C gelu_power(C x) { return x * (C(1.5957691216057308) + C(0.07135481627260025) * x * x); }
+
+extern "C" __global__ void gelu_tanh(Walk<2> walk, const T* x, T* y) {
+    map(
+        walk,
+        [](C& y, C x) {
+            const C bounded = x < -FARTHEST ? -FARTHEST : x;
+            y = bounded * logistic(gelu_power(bounded));
+        },
+        out(y), in(x));
+}
+
+// The slope at -x is 1 less that at x.
+extern "C" __global__ void gelu_tanh_derivative(Walk<3> walk, const T* dy, const T* x, T* dx) {
+    map(
+        walk,
+        [](C& dx, C dy, C x) {
+            const C a = fabs(x) > FARTHEST ? FARTHEST : fabs(x);
+            const C tail = logistic(-gelu_power(a));
+            const C slope = C(1.5957691216057308) + C(0.21406444881780075) * a * a;
+            const C below = tail * (C(1) - a * slope * (C(1) - tail));
+            dx = dy * (x < C(0) ? below : C(1) - below);
+        },
+        out(dx), in(dy), in(x));
+}
+
 extern "C" __global__ void silu(Walk<2> walk, const T* x, T* y) {
     map(walk, [](C& y, C x) { y = x / (C(1) + exp(-x)); }, out(y), in(x));
 }

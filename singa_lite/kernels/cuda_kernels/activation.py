@@ -86,6 +86,16 @@ def gelu_derivative(dy: TensorSpec, x: TensorSpec, dx: TensorSpec) -> Routine | 
     return _float("gelu_derivative", dx, dy, x)
 
 
+def gelu_tanh(x: TensorSpec, y: TensorSpec) -> Routine | None:
+    """x * sigmoid(v), the form by tanh."""
+    return _float("gelu_tanh", y, x)
+
+
+def gelu_tanh_derivative(dy: TensorSpec, x: TensorSpec, dx: TensorSpec) -> Routine | None:
+    """dy * s * (1 + x * (1 - s) * v')."""
+    return _float("gelu_tanh_derivative", dx, dy, x)
+
+
 def silu(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """x / (1 + e**-x)."""
     return _float("silu", y, x)

@@ -21,7 +21,7 @@ from singa_lite.kernels.cuda_kernels.images import (
     windows,
 )
 from singa_lite.kernels.cuda_kernels.routine import Routine
-from singa_lite.kernels.cuda_kernels.source import FLOATS
+from singa_lite.kernels.cuda_kernels.source import FLOATS, may_hold
 from singa_lite.kernels.cuda_kernels.walk import Struct
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -80,7 +80,7 @@ def conv2d_gradient(
     x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
 ) -> Routine | None:
     """The pixels of dy are split, so that many blocks work; then the sums of the splits are added up."""
-    if not _fit(groups, x, dy, dweight):
+    if not _fit(groups, x, dy) or dweight.size >= MOST_POSITIONS or not may_hold(dweight.dtype, x.dtype):
         return None
     if depthwise.is_better(dweight, groups):
         return depthwise.gradient(x, dy, dweight, window)

@@ -92,3 +92,10 @@ def exp(x: TensorSpec, y: TensorSpec) -> Routine | None:
 def log(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """Natural logarithm."""
     return _float("logarithm", y, x)
+
+
+def differs(x: TensorSpec, y: TensorSpec, *, value: int) -> Routine | None:
+    """1 where x is not the value."""
+    if y.dtype.name not in FLOATS or x.dtype.kind not in "iu":
+        return None
+    return mapped("differs.cu", "differs", y, x, values=(np.int64(value),), types={"S": x.dtype})

@@ -1,4 +1,5 @@
-// Matrix products with a bias and ReLU, by tiles in shared memory. Any strides; sums in C.
+// Matrix products with a bias and ReLU, by tiles in shared memory. Any strides; sums in C. T: type of the factors,
+// S: of the result and its bias.
 #include "map.cuh"
 
 // A block makes a tile of TILE x TILE results, DEPTH products of each at a time; a thread EACH x EACH of them.
@@ -21,9 +22,9 @@ struct alignas(16) Few {
     C v[EACH];
 };
 
-// The same of T, where results are stored together.
-struct alignas(EACH * sizeof(T) < 16 ? EACH * sizeof(T) : 16) Stored {
-    T v[EACH];
+// The same of S, where results are stored together.
+struct alignas(EACH * sizeof(S) < 16 ? EACH * sizeof(S) : 16) Stored {
+    S v[EACH];
 };
 
 // Part of a factor: TILE lines (rows of a, columns of b) of DEPTH elements. One element more: fewer bank conflicts.
@@ -68,14 +69,14 @@ struct Factor {
 };
 
 // Neighbours in a row of y, from `column` on. ReLU leaves NaN.
-__device__ inline void store(const Matrices& m, C (&sums)[EACH], const T* bias, unsigned column, T* row) {
+__device__ inline void store(const Matrices& m, C (&sums)[EACH], const S* bias, unsigned column, S* row) {
     Stored results;
 #pragma unroll
     for (int j = 0; j < EACH; ++j) {
         if (bias && column + j < m.columns) sums[j] += C(bias[(column + j) * m.bias]);
-        results.v[j] = T(m.activation == RELU && sums[j] < C(0) ? C(0) : sums[j]);
+        results.v[j] = S(m.activation == RELU && sums[j] < C(0) ? C(0) : sums[j]);
     }
-    T* y = row + column * m.y_column;
+    S* y = row + column * m.y_column;
     if (m.y_column == 1 && column + EACH <= m.columns && reinterpret_cast<uint64>(y) % alignof(Stored) == 0) {
         *reinterpret_cast<Stored*>(y) = results;
     } else {
@@ -87,7 +88,7 @@ __device__ inline void store(const Matrices& m, C (&sums)[EACH], const T* bias, 
 
 // The batch's matrices of y, a and b lie as the walk's three operands.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    matrix_product(Walk<3> batch, Matrices m, const T* a, const T* b, const T* bias, T* y) {
+    matrix_product(Walk<3> batch, Matrices m, const T* a, const T* b, const S* bias, S* y) {
     __shared__ Tile left, right;
     const unsigned tx = threadIdx.x % (TILE / EACH), ty = threadIdx.x / (TILE / EACH);
     const unsigned row = blockIdx.x * TILE + ty * EACH, column = blockIdx.y * TILE + tx * EACH;
@@ -122,6 +123,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 
 // y = x + bias, the bias broadcast by strides of 0.
-extern "C" __global__ void add_bias(Walk<3> walk, const T* x, const T* bias, T* y) {
+extern "C" __global__ void add_bias(Walk<3> walk, const T* x, const S* bias, T* y) {
     map(walk, [](C& y, C x, C bias) { y = x + bias; }, out(y), in(x), in(bias));
 }

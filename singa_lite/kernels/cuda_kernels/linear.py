@@ -11,7 +11,7 @@ from singa_lite.kernels.cuda_kernels import activation as activations
 from singa_lite.kernels.cuda_kernels.along import mapped_along
 from singa_lite.kernels.cuda_kernels.reduction import bias_gradient
 from singa_lite.kernels.cuda_kernels.routine import Routine
-from singa_lite.kernels.cuda_kernels.source import FLOATS
+from singa_lite.kernels.cuda_kernels.source import FLOATS, may_hold
 from singa_lite.kernels.cuda_kernels.walk import walk
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.strides import reshaped_strides
@@ -68,7 +68,9 @@ def linear_gradient(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, dbias: T
 
 def add_bias(x: TensorSpec, bias: TensorSpec, y: TensorSpec, *, axis: int) -> Routine | None:
     """x + bias along an axis."""
-    return mapped_along(axis, FILE, "add_bias", y, x, bias) if y.dtype.name in FLOATS else None
+    if y.dtype.name not in FLOATS or x.dtype != y.dtype or not may_hold(bias.dtype, y.dtype):
+        return None
+    return mapped_along(axis, FILE, "add_bias", y, x, bias, types={"S": bias.dtype})
 
 
 def _turned(spec: TensorSpec) -> TensorSpec:
@@ -93,9 +95,10 @@ def _product(
     activation: int,
 ) -> Routine | None:
     """Factors and result: tensors, each with the spec to read it by."""
-    tensors = [spec for spec in (a[0], b[0], bias, y[0]) if spec is not None]
     left, right, result = a[1], b[1], y[1]
-    if result.dtype.name not in FLOATS or any(spec.dtype != result.dtype for spec in tensors):
+    if left.dtype.name not in FLOATS or right.dtype != left.dtype or not may_hold(result.dtype, left.dtype):
+        return None
+    if bias is not None and bias.dtype != result.dtype:
         return None
     (rows, columns), depth = result.shape[-2:], left.shape[-1]
     batch = walk(result.shape[:-2], [_leading(spec) for spec in (result, left, right)])
@@ -105,11 +108,16 @@ def _product(
     struct = np.zeros((), _MATRICES)
     for name, extent in zip(_EXTENTS, (rows, columns, depth, activation), strict=True):
         struct[name] = extent
-    lines = left.strides[-2:], right.strides[:-3:-1], result.strides[-2:], (0,) if bias is None else bias.strides
+    lines = _steps(left)[-2:], _steps(right)[:-3:-1], _steps(result)[-2:], (0,) if bias is None else _steps(bias)
     for name, stride in zip(_STRIDES, chain(*lines), strict=True):
-        struct[name] = stride // result.dtype.itemsize
-    operands = (a[0], b[0], bias, y[0])
-    return Routine().launch(FILE, "matrix_product", batch, struct, *operands, types={"T": result.dtype}, grid=grid)
+        struct[name] = stride
+    operands, types = (a[0], b[0], bias, y[0]), {"T": left.dtype, "S": result.dtype}
+    return Routine().launch(FILE, "matrix_product", batch, struct, *operands, types=types, grid=grid)
+
+
+def _steps(spec: TensorSpec) -> tuple[int, ...]:
+    """Strides in elements."""
+    return tuple(stride // spec.dtype.itemsize for stride in spec.strides)
 
 
 def _leading(spec: TensorSpec) -> TensorSpec:

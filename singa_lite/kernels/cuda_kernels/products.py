@@ -16,7 +16,7 @@ from singa_lite.kernels.cuda_kernels.matrix import MOST, Matrix, matrix
 from singa_lite.kernels.cuda_kernels.nan_probe import NanProbe, Question, Trial
 from singa_lite.kernels.cuda_kernels.product import Multiplication, Multiplier, by_rows
 from singa_lite.kernels.cuda_kernels.routine import THREADS, BufferView, Routine, blocks
-from singa_lite.kernels.cuda_kernels.source import FLOATS, HALVES, TYPES
+from singa_lite.kernels.cuda_kernels.source import FLOATS, TYPES, may_hold
 from singa_lite.kernels.cuda_kernels.walk import walk
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.routine import Temporary
@@ -163,8 +163,7 @@ class Products:
 
 def _fit(a: TensorSpec, b: TensorSpec, y: TensorSpec) -> bool:
     """Floats of one dtype; the result of halves may be float32."""
-    wider = a.dtype.name in HALVES and y.dtype.name == "float32"
-    return a.dtype.name in FLOATS and a.dtype == b.dtype and (y.dtype == a.dtype or wider)
+    return a.dtype.name in FLOATS and a.dtype == b.dtype and may_hold(y.dtype, a.dtype)
 
 
 def _are_rows_of_one(left: Matrix, right: Matrix, result: Matrix) -> bool:

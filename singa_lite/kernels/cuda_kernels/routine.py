@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
@@ -82,10 +82,9 @@ class CudaStep(Step[Addresses]):
 
     arguments: tuple[Argument, ...]
 
-    def over(self, tensors: Mapping[TensorSpec, TensorSpec]) -> Self:
-        """The same step over other tensors, see `Routine.over`."""
-        own = (tensors.get(a, a) if isinstance(a, TensorSpec) else a for a in self.arguments)
-        return replace(self, arguments=tuple(own))
+    def changed(self, change: Callable[[Argument], Argument]) -> Self:
+        """The same step, each of its arguments what `change` makes of it."""
+        return replace(self, arguments=tuple(map(change, self.arguments)))
 
 
 @dataclass(frozen=True)
@@ -162,9 +161,17 @@ class Routine(base.Routine[CudaStep]):
         self.temporary_bytes = max(self.temporary_bytes, other.temporary_bytes)
         return self
 
-    def over(self, tensors: Mapping[TensorSpec, TensorSpec]) -> Routine:
-        """The same steps over other tensors. tensors: {spec that stands for one in the steps: that tensor's spec}."""
-        return replace(self, steps=[step.over(tensors) for step in self.steps])
+    def over(self, tensors: Mapping[TensorSpec, BufferView]) -> Routine:
+        """The same steps over other buffers. tensors: {spec that stands for one in the steps: the other}."""
+        return self._changed(lambda a: tensors.get(a, a) if isinstance(a, TensorSpec) else a)
+
+    def behind(self, nbytes: int) -> Routine:
+        """The same steps, their temporaries so many bytes further back in the scratch: a multiple of ALIGNMENT."""
+        moved = self._changed(lambda a: replace(a, offset=a.offset + nbytes) if isinstance(a, Temporary) else a)
+        return replace(moved, temporary_bytes=self.temporary_bytes + nbytes)
+
+    def _changed(self, change: Callable[[Argument], Argument]) -> Routine:
+        return replace(self, steps=[step.changed(change) for step in self.steps])
 
     @property
     def launches(self) -> list[KernelLaunch]:

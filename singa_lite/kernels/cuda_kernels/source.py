@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from singa_lite.array_types import DType
+
 FOLDER = Path(__file__).resolve().parent
 
 #: Element types by the names of NumPy's dtypes.
@@ -30,6 +32,11 @@ FLOATS = (*HALVES, "float32", "float64")
 
 _INCLUDE = re.compile(r'#include "(\w+\.cuh)"')
 _KERNEL = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([^)]*\))?\s+(\w+)\(')
+
+
+def may_hold(sums: DType, terms: DType) -> bool:
+    """Whether sums may be stored so: as what is summed, and those of halves in float32."""
+    return sums == terms or (terms.name in HALVES and sums.name == "float32")
 
 
 @cache

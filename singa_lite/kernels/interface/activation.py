@@ -94,6 +94,19 @@ def gelu_derivative(dy: Read, x: Read, dx: Write) -> None:
 
 
 @kernel(EACH, y="x")
+def gelu_tanh(x: Read, y: Write) -> None:
+    """y = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2, near gelu (Hendrycks and Gimpel, arXiv 1606.08415).
+
+    0 for minus infinity (NaN in the oneDNN set).
+    """
+
+
+@kernel(BY_INPUT, dx="dy")
+def gelu_tanh_derivative(dy: Read, x: Read, dx: Write) -> None:
+    """dx = dy * s * (1 + x * (1 - s) * v'), s = sigmoid(v), v = 2 * sqrt(2 / pi) * (x + 0.044715 * x**3)."""
+
+
+@kernel(EACH, y="x")
 def silu(x: Read, y: Write) -> None:
     """y = x * sigmoid(x), without overflow for any x. NaN for minus infinity, which is infinity times 0."""
 

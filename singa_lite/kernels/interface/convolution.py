@@ -19,6 +19,6 @@ def conv2d_derivative(dy: Read, weight: Read, dx: Write, *, window: Window, grou
     """dx = derivative of sum(dy * y) by x."""
 
 
-@kernel(Facts(inner_strides_matter=True, multiplies="patches"))
+@kernel(Facts(inner_strides_matter=True, multiplies="patches", sums_over=("x", "dy")))
 def conv2d_gradient(x: Read, dy: Read, dweight: Write, *, window: Window, groups: int) -> None:
     """dweight = derivative of sum(dy * y) by weight."""

@@ -65,3 +65,8 @@ def exp(x: Read, y: Write) -> None:
 @kernel(EACH, y="x")
 def log(x: Read, y: Write) -> None:
     """y = natural logarithm of x. Equal shapes."""
+
+
+@kernel(EACH)
+def differs(x: Read, y: Write, *, value: int) -> None:
+    """y = 1 where x is not `value`, else 0. x: integers of any dtype; y: of any float dtype. Equal shapes."""

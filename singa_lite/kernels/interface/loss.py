@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Read, Write, kernel
+from singa_lite.kernels.interface.signature import Facts, Read, Update, Write, kernel
 
 # Classes lie along axis 1 of x: (n, c, ...). A target of class ids is an integer tensor of shape (n, ...), one
 # of rows has the shape of x and any dtype: non-negative weights, normalised to sum 1 along axis 1.
@@ -55,3 +55,34 @@ def huber(x: Read, target: Read, losses: Write, *, delta: float) -> None:
 @kernel(dx="x target")
 def huber_derivative(dlosses: Read, x: Read, target: Read, dx: Write, *, delta: float) -> None:
     """dx = dlosses / elements of a sample * clip(x - t, -delta, delta)."""
+
+
+# What is beside a loss over rows of scores (rows, c) with ids (rows,).
+
+
+@kernel()
+def target_weights(target: Read, ids: Write, weights: Write, *, ignored: int) -> None:
+    """ids = target, 0 where it is `ignored`; weights = rows / rows that are not ignored, 0 where it is.
+
+    So the mean over all rows of weights * numbers is the mean of those that are not ignored; 0 where all are. target,
+    ids: (rows,), one integer dtype; weights: (rows,).
+    """
+
+
+@kernel(Facts(by_samples=("x", "weights", "y")), y="x weights")
+def weigh(x: Read, weights: Read, y: Write) -> None:
+    """y = x * weights, 0 where the weight is 0, whatever x is there. Equal shapes."""
+
+
+@kernel(Facts(by_samples=("x", "target", "losses")))
+def smooth_labels(x: Read, target: Read, losses: Update, *, share: float) -> None:
+    """losses += share * (x at the target's class - mean of x over the classes).
+
+    Makes of a cross entropy that of the smoothed target (1 - share) * t + share / c (Szegedy and others, arXiv
+    1512.00567). x: (rows, c); target: ids (rows,); losses: (rows,).
+    """
+
+
+@kernel(Facts(by_samples=("dlosses", "target", "dx")))
+def smooth_labels_derivative(dlosses: Read, target: Read, dx: Update, *, share: float) -> None:
+    """dx += dlosses * share * (t - 1 / c). dx: (rows, c); the rest (rows,)."""

@@ -75,6 +75,24 @@ def layer_norm_gradient(dy: Read, x: Read, mean: Read, inv_std: Read, dgamma: Wr
     """dgamma = sum over rows of dy * xhat; dbeta = sum over rows of dy."""
 
 
+@kernel(Facts(by_samples=("x", "y", "inv_rms")), y="x")
+def rms_norm(x: Read, gamma: Read, y: Write, inv_rms: Write, *, epsilon: float) -> None:
+    """y = gamma * x * inv_rms, inv_rms = 1 / sqrt(mean of x**2 + epsilon) of each row (arXiv 1910.07467).
+
+    x, y: (rows..., *shape); gamma: (*shape); inv_rms: (rows...).
+    """
+
+
+@kernel(Facts(by_samples=("dy", "x", "inv_rms", "dx")), dx="dy")
+def rms_norm_derivative(dy: Read, x: Read, gamma: Read, inv_rms: Read, dx: Write) -> None:
+    """dx = inv_rms * (g - x * inv_rms**2 * mean(g * x)), g = dy * gamma, the mean of each row."""
+
+
+@kernel()
+def rms_norm_gradient(dy: Read, x: Read, inv_rms: Read, dgamma: Write) -> None:
+    """dgamma = sum over rows of dy * x * inv_rms."""
+
+
 @kernel(Facts(by_samples=("x", "y", "scale")))
 def lrn(x: Read, y: Write, scale: Write, *, size: int, alpha: float, beta: float, k: float) -> None:
     """y = x * scale**-beta, scale = k + alpha / size * sum of x**2 over `size` neighbouring channels.

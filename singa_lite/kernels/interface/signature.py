@@ -30,21 +30,24 @@ class Facts:
     activation besides, "" if there is none. by_elements: an update that treats each element of a gradient by itself,
     whatever piece of the gradient it is given. multiplies: "tensors" of a kernel that is a product of its own tensors
     as matrices, "patches" where one of the matrices has the elements under each window and is no tensor of the call,
-    else "". commutes_with_max: an activation f with max(f(a), f(b)) = f(max(a, b)), to the bit, that is flat only where
-    it passes nothing back. again: the kernel that gives y again from what this one kept, to the bit, where this one
-    moves state that must move once; its tensors and settings have the names that they have here. "": the kernel itself.
+    "scores" of attention, whose products are of rows and keys, head by head, else "". commutes_with_max: an activation
+    f with max(f(a), f(b)) = f(max(a, b)), to the bit, that is flat only where it passes nothing back. again: the kernel
+    that gives y again from what this one kept, to the bit, where this one moves state that must move once; its tensors
+    and settings have the names that they have here. "": the kernel itself.
     by_samples: names of the tensors whose axis 0 are samples that are done each by itself, so that pieces of a batch
     give what the batch gives; all others are the same for all samples. (): samples are not done by themselves.
+    sums_over: names of the tensors whose axis 0 are samples, of a kernel all of whose results are sums over these.
     """
 
     strides_matter: bool = False
     inner_strides_matter: bool = False
     activated: str = ""
     by_elements: bool = False
-    multiplies: Literal["", "tensors", "patches"] = ""
+    multiplies: Literal["", "tensors", "patches", "scores"] = ""
     commutes_with_max: bool = False
     again: str = ""
     by_samples: tuple[str, ...] = ()
+    sums_over: tuple[str, ...] = ()
 
 
 #: Of most kernels.

@@ -12,10 +12,14 @@ import numpy as np
 
 from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.normal_tail import normal_tail
+from singa_lite.kernels.numpy_kernels.normal_tail import FARTHEST, normal_tail
 from singa_lite.kernels.numpy_kernels.pieces import along, axis_buffer, line_buffer, pieces
 from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, blocks, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
+
+#: Of the form by tanh: e to the power of -(GELU_LINE * x + GELU_CUBE * x**3).
+GELU_LINE = 2 * math.sqrt(2 / math.pi)
+GELU_CUBE = 0.044715 * GELU_LINE
 
 ONE_MASK = Temporaries(masks=1)
 TWO_MASKS = Temporaries(masks=2)
@@ -161,15 +165,59 @@ def gelu_derivative(dy: Array, x: Array, dx: Array, *, scratch: Bytes) -> None:
         np.multiply(a, bell, out=a)
         np.multiply(a, 1 / math.sqrt(2 * math.pi), out=a)
         np.subtract(tail, a, out=tail)
-        np.less(xb, 0, out=mask)
-        sign = bell
-        np.copyto(sign, mask)
-        np.multiply(sign, 2, out=sign)
-        np.subtract(sign, 1, out=sign)
-        np.multiply(tail, sign, out=tail)
-        np.logical_not(mask, out=mask)
-        np.add(tail, mask, out=tail)
-        np.multiply(dyb, tail, out=dxb)
+        _times_mirrored(dyb, xb, tail, dxb, bell, mask)
+
+
+@scratch(TWO_FLOATS.bytes)
+def gelu_tanh(x: Array, y: Array, *, scratch: Bytes) -> None:
+    """y = x * s(x), as (1 + tanh(v / 2)) / 2 = sigmoid(v): nothing cancels as 1 + tanh does for negative x."""
+    for xb, yb, bounded, s in TWO_FLOATS.blocks(scratch, x, y):
+        np.maximum(xb, -FARTHEST, out=bounded)
+        _gelu_power(bounded, s)
+        sigmoid(s, s)
+        np.multiply(bounded, s, out=yb)
+
+
+@scratch(THREE_FLOATS_AND_MASK.bytes)
+def gelu_tanh_derivative(dy: Array, x: Array, dx: Array, *, scratch: Bytes) -> None:
+    """dx = dy * d(x), by d(-x) = 1 - d(x) from t * (1 - |x| * v' * (1 - t)), t = sigmoid(-v(|x|)): nothing cancels."""
+    with np.errstate(over="ignore"):
+        for dyb, xb, dxb, a, t, slope, mask in THREE_FLOATS_AND_MASK.blocks(scratch, dy, x, dx):
+            np.abs(xb, out=a)
+            np.minimum(a, FARTHEST, out=a)
+            _gelu_power(a, t)
+            np.exp(t, out=t)
+            np.add(t, 1, out=t)
+            np.reciprocal(t, out=t)
+            np.square(a, out=slope)
+            np.multiply(slope, 3 * GELU_CUBE, out=slope)
+            np.add(slope, GELU_LINE, out=slope)
+            np.multiply(slope, a, out=slope)
+            np.subtract(1, t, out=a)
+            np.multiply(slope, a, out=slope)
+            np.subtract(1, slope, out=slope)
+            np.multiply(t, slope, out=t)
+            _times_mirrored(dyb, xb, t, dxb, slope, mask)
+
+
+def _gelu_power(x: Array, v: Array) -> None:
+    """v = GELU_LINE * x + GELU_CUBE * x**3."""
+    np.square(x, out=v)
+    np.multiply(v, GELU_CUBE, out=v)
+    np.add(v, GELU_LINE, out=v)
+    np.multiply(v, x, out=v)
+
+
+def _times_mirrored(dy: Array, x: Array, tail: Array, dx: Array, sign: Array, mask: Array) -> None:
+    """dx = dy * tail where x < 0, else dy * (1 - tail). tail, sign and mask are used up."""
+    np.less(x, 0, out=mask)
+    np.copyto(sign, mask)
+    np.multiply(sign, 2, out=sign)
+    np.subtract(sign, 1, out=sign)
+    np.multiply(tail, sign, out=tail)
+    np.logical_not(mask, out=mask)
+    np.add(tail, mask, out=tail)
+    np.multiply(dy, tail, out=dx)
 
 
 @scratch(ONE_FLOAT.bytes)

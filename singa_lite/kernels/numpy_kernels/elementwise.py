@@ -70,3 +70,8 @@ def log(x: Array, y: Array) -> None:
     """y = log(x); -inf at 0 and NaN below, in silence."""
     with np.errstate(all="ignore"):
         np.log(x, out=y)
+
+
+def differs(x: Array, y: Array, *, value: int) -> None:
+    """y = 1 where x is not `value`."""
+    np.not_equal(x, value, out=y)

@@ -5,24 +5,15 @@ Statistics are summed in float64, which costs little and keeps float32 results r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import prod
-from types import EllipsisType
-
 import numpy as np
-from numpy.typing import DTypeLike
 
 from singa_lite.array_types import Array
-from singa_lite.kernels.numpy_kernels.boxes import box_extents, boxes, shaped
+from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.pieces import line_buffer, pieces
-from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.rows import per_feature, per_row, piece_buffer, row_blocks, row_buffers
+from singa_lite.kernels.numpy_kernels.scratch import RULES, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.standardize import invert_std, propagate, standardize, sum_gradients
 from singa_lite.kernels.numpy_kernels.sums import moments, sum_products
-
-
-def _piece_buffer(x: Shaped, dtype: DTypeLike) -> BufferSpec:
-    """A buffer for a piece of x."""
-    return (min(BLOCK, x.size),), dtype
 
 
 def _channel_buffers(x: Shaped, sums: int, vectors: int = 0) -> list[BufferSpec]:
@@ -35,7 +26,31 @@ def _per_channel(vector: Array, x: Array) -> Array:
     return vector.reshape(1, vector.size, *(1,) * (x.ndim - 2))
 
 
-@scratch(lambda x, *_, **__: bytes_for(_piece_buffer(x, np.float64), *_channel_buffers(x, 3, 1)))
+@scratch(lambda x, *_: bytes_for(piece_buffer(x, np.float64), *_channel_buffers(x, 3)))
+def batch_statistics(
+    x: Array,
+    running_mean: Array,
+    running_var: Array,
+    mean: Array,
+    inv_std: Array,
+    momentum: float,
+    epsilon: float,
+    *,
+    scratch: Bytes,
+) -> None:
+    """mean and inv_std of a batch, and the running statistics, which an empty one leaves alone."""
+    buffers = piece_buffer(x, np.float64), *_channel_buffers(x, 3)
+    buffer, (average, variance, partial), _ = carve(scratch, *buffers)
+    moments(x, _per_channel(average, x), _per_channel(variance, x), buffer, partial)
+    count = x.size // max(1, x.shape[1])
+    if count:
+        _move(running_mean, average, momentum, 1.0, partial)
+        _move(running_var, variance, momentum, count / max(1, count - 1), partial)
+    np.copyto(mean, average, casting="same_kind")
+    np.copyto(inv_std, invert_std(variance, epsilon), casting="same_kind")
+
+
+@scratch(lambda x, *_, **__: max(RULES[batch_statistics](x), bytes_for(*_channel_buffers(x, 0, 1))))
 def batch_norm(
     x: Array,
     gamma: Array,
@@ -51,15 +66,8 @@ def batch_norm(
     scratch: Bytes,
 ) -> None:
     """Statistics, running statistics, then y. An empty batch leaves the running statistics alone."""
-    buffers = _piece_buffer(x, np.float64), *_channel_buffers(x, 3, 1)
-    buffer, (average, variance, partial), (scale,) = carve(scratch, *buffers)
-    moments(x, _per_channel(average, x), _per_channel(variance, x), buffer, partial)
-    count = x.size // max(1, x.shape[1])
-    if count:
-        _move(running_mean, average, momentum, 1.0, partial)
-        _move(running_var, variance, momentum, count / max(1, count - 1), partial)
-    np.copyto(mean, average, casting="same_kind")
-    np.copyto(inv_std, invert_std(variance, epsilon), casting="same_kind")
+    batch_statistics(x, running_mean, running_var, mean, inv_std, momentum, epsilon, scratch=scratch)
+    _, (scale,) = carve(scratch, *_channel_buffers(x, 0, 1))
     _normalize(x, gamma, beta, mean, inv_std, y, scale)
 
 
@@ -104,7 +112,7 @@ def batch_norm_inference(
 
 
 def _batch_derivative_buffers(x: Shaped) -> list[BufferSpec]:
-    return [_piece_buffer(x, np.float64), _piece_buffer(x, x.dtype), *_channel_buffers(x, 3, 3)]
+    return [piece_buffer(x, np.float64), piece_buffer(x, x.dtype), *_channel_buffers(x, 3, 3)]
 
 
 @scratch(lambda dy, *_: bytes_for(*_batch_derivative_buffers(dy)))
@@ -129,12 +137,12 @@ def batch_norm_derivative(
     propagate(dy, x, mean, offset, slope, scale, dx, centred)
 
 
-@scratch(lambda dy, *_: bytes_for(_piece_buffer(dy, np.float64), *_channel_buffers(dy, 3)))
+@scratch(lambda dy, *_: bytes_for(piece_buffer(dy, np.float64), *_channel_buffers(dy, 3)))
 def batch_norm_gradient(
     dy: Array, x: Array, mean: Array, inv_std: Array, dgamma: Array, dbeta: Array, *, scratch: Bytes
 ) -> None:
     """The same two sums."""
-    buffer, sums, _ = carve(scratch, _piece_buffer(dy, np.float64), *_channel_buffers(dy, 3))
+    buffer, sums, _ = carve(scratch, piece_buffer(dy, np.float64), *_channel_buffers(dy, 3))
     _sum_channels(dy, x, mean, inv_std, dgamma, dbeta, buffer, sums)
 
 
@@ -156,38 +164,8 @@ def _average(sums: Array, inv_std: Array, count: int, offset: Array, slope: Arra
     np.divide(sums[1], max(1, count), out=slope)
 
 
-# Layer and L2 normalization take a few rows at a time, so that their scratch does not grow with the rows.
-
-
-def _row_limit(x: Shaped, mean: Shaped) -> int:
-    """Rows that make about a block."""
-    return max(1, BLOCK // max(1, int(x.size) // max(1, int(mean.size))))
-
-
-def _row_blocks(x: Shaped, mean: Shaped) -> Iterator[tuple[slice | EllipsisType, ...]]:
-    """Indices of a few rows. The ellipsis makes a view even of the only row of a tensor without row axes."""
-    for box in boxes(mean.shape, _row_limit(x, mean)):
-        yield *box, ...
-
-
-def _row_buffers(x: Shaped, mean: Shaped, sums: int, vectors: int = 0) -> list[BufferSpec]:
-    """As `_channel_buffers`, for the rows of a block."""
-    rows = prod(box_extents(mean.shape, _row_limit(x, mean)))
-    return [((sums, rows), np.float64), ((vectors, rows), x.dtype)]
-
-
-def _per_row(vector: Array, x: Array) -> Array:
-    """A view (rows..., 1, ...) of (rows...)."""
-    return vector[(..., *(None,) * (x.ndim - vector.ndim))]
-
-
-def _per_feature(parameter: Array, x: Array) -> Array:
-    """A view (1, ..., *shape) of (*shape)."""
-    return parameter[(*(None,) * (x.ndim - parameter.ndim), ...)]
-
-
 def _layer_norm_buffers(x: Shaped, mean: Shaped) -> list[BufferSpec]:
-    return [_piece_buffer(x, np.float64), *_row_buffers(x, mean, 3)]
+    return [piece_buffer(x, np.float64), *row_buffers(x, mean, 3)]
 
 
 @scratch(lambda x, gamma, beta, y, mean, inv_std, **_: bytes_for(*_layer_norm_buffers(x, mean)))
@@ -204,9 +182,9 @@ def layer_norm(
 ) -> None:
     """Statistics and y, a few rows at a time."""
     buffer, sums, _ = carve(scratch, *_layer_norm_buffers(x, mean))
-    gamma, beta = _per_feature(gamma, x), _per_feature(beta, x)
-    for rows in _row_blocks(x, mean):
-        means, inv_stds = _per_row(mean[rows], x), _per_row(inv_std[rows], x)
+    gamma, beta = per_feature(gamma, x), per_feature(beta, x)
+    for rows in row_blocks(x, mean):
+        means, inv_stds = per_row(mean[rows], x), per_row(inv_std[rows], x)
         average, variance = (shaped(total, means.shape) for total in sums[:2])
         moments(x[rows], average, variance, buffer, sums[2])
         np.copyto(means, average, casting="same_kind")
@@ -215,7 +193,7 @@ def layer_norm(
 
 
 def _layer_derivative_buffers(dy: Shaped, mean: Shaped) -> list[BufferSpec]:
-    return [_piece_buffer(dy, np.float64), _piece_buffer(dy, dy.dtype), *_row_buffers(dy, mean, 3, 2)]
+    return [piece_buffer(dy, np.float64), piece_buffer(dy, dy.dtype), *row_buffers(dy, mean, 3, 2)]
 
 
 @scratch(lambda dy, x, gamma, mean, *_: bytes_for(*_layer_derivative_buffers(dy, mean)))
@@ -224,10 +202,10 @@ def layer_norm_derivative(
 ) -> None:
     """A few rows at a time; dx holds g until it is written."""
     buffer, centred, sums, vectors = carve(scratch, *_layer_derivative_buffers(dy, mean))
-    count, gamma = gamma.size, _per_feature(gamma, x)
-    for rows in _row_blocks(x, mean):
+    count, gamma = gamma.size, per_feature(gamma, x)
+    for rows in row_blocks(x, mean):
         piece, g = x[rows], dx[rows]
-        means, inv_stds = _per_row(mean[rows], x), _per_row(inv_std[rows], x)
+        means, inv_stds = per_row(mean[rows], x), per_row(inv_std[rows], x)
         offset, slope = (shaped(vector, means.shape) for vector in vectors)
         total = sums[:2, : means.size].reshape(2, *means.shape)
         np.multiply(dy[rows], gamma, out=g)
@@ -237,7 +215,7 @@ def layer_norm_derivative(
 
 
 def _layer_gradient_buffers(dy: Shaped, dgamma: Shaped) -> list[BufferSpec]:
-    return [_piece_buffer(dy, np.float64), ((3, dgamma.size), np.float64)]
+    return [piece_buffer(dy, np.float64), ((3, dgamma.size), np.float64)]
 
 
 @scratch(lambda dy, x, mean, inv_std, dgamma, dbeta: bytes_for(*_layer_gradient_buffers(dy, dgamma)))
@@ -247,18 +225,18 @@ def layer_norm_gradient(
     """Both sums over the rows."""
     buffer, sums = carve(scratch, *_layer_gradient_buffers(dy, dgamma))
     sum_dy, sum_product = (shaped(total, dgamma.shape) for total in sums[:2])
-    statistics = _per_row(mean, x), _per_row(inv_std, x)
-    sum_gradients(dy, x, statistics, (_per_feature(sum_dy, x), _per_feature(sum_product, x)), buffer, sums[2])
+    statistics = per_row(mean, x), per_row(inv_std, x)
+    sum_gradients(dy, x, statistics, (per_feature(sum_dy, x), per_feature(sum_product, x)), buffer, sums[2])
     np.copyto(dbeta, sum_dy, casting="same_kind")
     np.copyto(dgamma, sum_product, casting="same_kind")
 
 
-@scratch(lambda x, y, norm, **_: bytes_for(_piece_buffer(x, np.float64), *_row_buffers(x, norm, 2)))
+@scratch(lambda x, y, norm, **_: bytes_for(piece_buffer(x, np.float64), *row_buffers(x, norm, 2)))
 def l2_norm(x: Array, y: Array, norm: Array, *, epsilon: float, scratch: Bytes) -> None:
     """The norm from a float64 sum, then one division."""
-    buffer, (sums, partial), _ = carve(scratch, _piece_buffer(x, np.float64), *_row_buffers(x, norm, 2))
-    for rows in _row_blocks(x, norm):
-        norms = _per_row(norm[rows], x)
+    buffer, (sums, partial), _ = carve(scratch, piece_buffer(x, np.float64), *row_buffers(x, norm, 2))
+    for rows in row_blocks(x, norm):
+        norms = per_row(norm[rows], x)
         total = shaped(sums, norms.shape)
         sum_products(x[rows], x[rows], total, buffer, partial)
         np.add(total, epsilon, out=total)
@@ -267,15 +245,15 @@ def l2_norm(x: Array, y: Array, norm: Array, *, epsilon: float, scratch: Bytes) 
 
 
 def _l2_derivative_buffers(y: Shaped, norm: Shaped) -> list[BufferSpec]:
-    return [_piece_buffer(y, np.float64), _piece_buffer(y, y.dtype), *_row_buffers(y, norm, 2, 1)]
+    return [piece_buffer(y, np.float64), piece_buffer(y, y.dtype), *row_buffers(y, norm, 2, 1)]
 
 
 @scratch(lambda dy, y, norm, dx: bytes_for(*_l2_derivative_buffers(y, norm)))
 def l2_norm_derivative(dy: Array, y: Array, norm: Array, dx: Array, *, scratch: Bytes) -> None:
     """The sum over the sample, then dx."""
     buffer, projection, (sums, partial), (vector,) = carve(scratch, *_l2_derivative_buffers(y, norm))
-    for rows in _row_blocks(y, norm):
-        norms = _per_row(norm[rows], y)
+    for rows in row_blocks(y, norm):
+        norms = per_row(norm[rows], y)
         total, slope = shaped(sums, norms.shape), shaped(vector, norms.shape)
         sum_products(dy[rows], y[rows], total, buffer, partial)
         np.copyto(slope, total, casting="same_kind")

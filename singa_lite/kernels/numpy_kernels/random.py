@@ -8,12 +8,7 @@ from singa_lite.array_types import Array, DType
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.masks import select
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, BufferSpec, Bytes, Shaped, blocks, bytes_for, carve, scratch
-
-
-def generator(key: Array) -> np.random.Generator:
-    """The generator that a key (seed, stream, counter) stands for."""
-    counter = np.array([0, 0, 0, key[2]], np.uint64)
-    return np.random.Generator(np.random.Philox(key=np.array(key[:2]), counter=counter))
+from singa_lite.kernels.philox import generator
 
 
 def draw_key(state: Array, key: Array) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # One operand: of the primitive "eltwise_forward" and "eltwise_backward", and of the post-op "eltwise".
 RELU, TANH, ELU, SQUARE, SQRT, LINEAR = 0x20, 0x21, 0x22, 0x23, 0x25, 0x26
-LOGISTIC, EXP, SWISH, CLIP, POWER, GELU = 0x29, 0x2A, 0x2C, 0x2F, 0x30, 0x31
+LOGISTIC, EXP, GELU_TANH, SWISH, CLIP, POWER, GELU = 0x29, 0x2A, 0x2B, 0x2C, 0x2F, 0x30, 0x31
 
 # Their derivatives by what the forward direction gave.
 RELU_FROM_RESULT, TANH_FROM_RESULT, ELU_FROM_RESULT = 0x100, 0x101, 0x102

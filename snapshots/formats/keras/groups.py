@@ -60,6 +60,10 @@ def groups_of_net(
     orders = input_orders(net)
     owned = _owned(specs)
     strangers = owned.keys() - net.keys()
+    within = min((name for name in strangers if name.partition("/")[0] in net), default="")
+    if within:
+        info = net[within.partition("/")[0]]
+        raise SnapshotError(f"{where}: layer {info.name!r} ({info.kind}) has no form in Keras: it holds {within!r}")
     if strangers:
         raise SnapshotError(f"{where}: wanted arrays of the net's layers, received some of {min(strangers)!r}")
     counts: Counter[str] = Counter()

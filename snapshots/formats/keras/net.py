@@ -39,6 +39,8 @@ def layers_of(where: str, attributes: Mapping[str, Unchecked]) -> dict[str, Laye
     try:
         layers, wiring = json.loads(attributes["layers"]), json.loads(attributes["wiring"])
         for (name, kind), more in zip(layers, wiring, strict=True):
+            if type(name) is str and "/" in name:  # within another, which has no form in Keras
+                continue
             info = _layer_info(name, kind, more)
             if not info.inputs or any(not 0 <= number < len(found[x].outputs) for x, number in info.sources):
                 raise ValueError(f"inputs of {name!r}: {more}")

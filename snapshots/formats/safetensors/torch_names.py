@@ -1,8 +1,9 @@
 """PyTorch's names and layouts of the tree's entries: "parameters/dense/weight" is "dense.weight", transposed.
 
-Parameters and running statistics are "<layer>.<name>". No <name> of ours has a dot, so that a layer's may. Everything
-else (random state, optimizer state, what a checkpoint adds) keeps its path, which has slashes, as no layer's name has.
-So no two entries get one name, unless `names` asks for it.
+Parameters and running statistics are "<layer>.<name>", within other layers "<layer>.<layer>.<name>". No <name> of
+ours has a dot, so that a layer's may. Everything else (random state, optimizer state, what a checkpoint adds) keeps its
+path, which has slashes. Two entries get one name only if `names` asks for it, or a layer "a.b" stands beside a "b"
+within "a": that is refused.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def layouts(
 ) -> dict[str, TorchLayout]:
     """The layout of each path. layers: the tree's attribute, None if unknown.
 
-    names: {layer: module, or path: full name}. SnapshotError for a name that two paths would have, and for a key
-    that is no layer and no path; TypeError for what is no mapping of strings.
+    names: {layer: module, or path: full name}; layers within that one follow it. SnapshotError for a name that two
+    paths would have, and for a key that is no layer and no path; TypeError for what is no mapping of strings.
     """
     kinds = _kinds(specs, layers)
     given = _checked(where, names, {*specs, *kinds})
@@ -75,9 +76,19 @@ def _layout(path: str, shape: Shape, kinds: Mapping[str, str], names: Mapping[st
     axes = _axes(kind, name, shape) if branch == "parameters" else None
     if path in names:
         return TorchLayout(names[path], axes)
-    if not layer or "/" in layer or not (branch == "parameters" or (branch == "state" and name in _STATE)):
+    if not layer or not (branch == "parameters" or (branch == "state" and name in _STATE)):
         return TorchLayout(path)
-    return TorchLayout(joined(names.get(layer, layer), _NAMES.get(kind, {}).get(name, name)), axes)
+    return TorchLayout(joined(_module(layer, names), _NAMES.get(kind, {}).get(name, name)), axes)
+
+
+def _module(layer: str, names: Mapping[str, str]) -> str:
+    """PyTorch's name of a layer; within a layer that `names` has, behind the name that this one has there."""
+    outer, inner = layer, ""
+    while outer not in names and "/" in outer:
+        outer, _, last = outer.rpartition("/")
+        inner = f"{last}.{inner}" if inner else last
+    module = names.get(outer, outer)
+    return joined(module, inner) if inner else module
 
 
 def _axes(kind: str, name: str, shape: Shape) -> Axes | None:

@@ -2,7 +2,8 @@
 
 Until 1.1.0 a parameter is "<layer>_<suffix>", since then "<layer>/<suffix>", and in 3.1 and later, where layers are
 attributes of objects, "<layer>.<suffix>" with other suffixes. All spellings are tried, whatever version the file says,
-since 1.1.1 wrote new names under an old version. A slash in the name of SINGA's layer is a dot in ours.
+since 1.1.1 wrote new names under an old version. A slash in the name of SINGA's layer is a dot in ours, or stands
+between a layer of ours and the one that holds it.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def plain_path(name: str) -> str:
 def spellings(layer: str, name: str) -> list[str]:
     """All names that SINGA may have for a layer's parameter or running statistic, newest last."""
     suffix, dotted = _SUFFIXES.get(name, name), _DOTTED_SUFFIXES.get(name, name)
-    layers = dict.fromkeys((layer, layer.replace(".", "/")))
+    layers = dict.fromkeys((layer, layer.replace(".", "/"), layer.replace("/", ".")))
     return [f"{one}{rest}" for one in layers for rest in (f"/{suffix}", f"_{suffix}", f".{dotted}")]
 
 

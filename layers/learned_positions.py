@@ -1,0 +1,46 @@
+"""LearnedPositions: a row of a table added for each position."""
+
+from __future__ import annotations
+
+from singa_lite import autograd, initializer
+from singa_lite.errors import ShapeError
+from singa_lite.layer import InputShape, Layer
+from singa_lite.tensor import Shape, Tensor
+
+from ._checks import init, input_axes, positive_int, where
+
+
+class LearnedPositions(Layer):
+    """y = x + weight[:time].
+
+    Input and output samples (time, features). Parameter: weight (max_length, features).
+
+    max_length: positions that the table has, at least time; None: time. weight_init: an Initializer, its name, or a
+    number.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        max_length: int | None = None,
+        *,
+        weight_init: initializer.Spec = "uniform",
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.max_length = None if max_length is None else positive_int(self, "max_length", max_length)
+        self.weight_init = init(self, "weight_init", weight_init)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept. ShapeError for more positions than the table has."""
+        time, features = input_axes(self, shapes, ("time", "features"))
+        length = time if self.max_length is None else self.max_length
+        if time > length:
+            raise ShapeError(f"{where(self)}: wanted at most max_length {length} positions, received {time}")
+        self.add_parameter("weight", (length, features), self.weight_init, (length, features))
+        return time, features
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, time, features) -> the same shape."""
+        weight, time = self.parameters["weight"], x.shape[1]
+        return autograd.add(x, weight if weight.shape[0] == time else autograd.split(weight, 0, (time,))[0])

@@ -1,0 +1,135 @@
+"""MultiHeadAttention: every position looks at others, by several heads at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from singa_lite import autograd, initializer
+from singa_lite.errors import ShapeError
+from singa_lite.layer import InputShape, Layer
+from singa_lite.positions import rotary_table
+from singa_lite.tensor import Shape, Tensor
+
+from ._checks import bias_init as checked_bias_init
+from ._checks import flag, init, number, positive_int, where
+from .dense import Dense
+
+
+class MultiHeadAttention(Layer):
+    """y = output(attention(query(x), key(m), value(m))) (Vaswani and others, arXiv 1706.03762, 3.2.2).
+
+    Neither scores nor probabilities exist whole, forward or backward (`autograd.attention`): memory is linear in the
+    lengths. Inputs: x (time, features) alone, which attends to itself (m = x); x and memory m (length, width); either
+    of these and behind it a mask (length,) of 1 for the positions of m that are seen and 0 for padding, which gets no
+    derivative. Output samples (time, features); positions that see none give output's bias.
+
+    Layers inside: query, key, value and output, each a Dense: weights (features, heads * head_size), (width, kv_heads *
+    head_size) twice, and (heads * head_size, features). State, with dropout: random uint64 (3,), as in Dropout; with
+    rotary: table (2, time, head_size / 2).
+
+    heads: they divide the features where head_size is None. causal: position i sees positions 0 to i of m alone.
+    dropout: the share of probabilities that training drops. kv_heads: fewer keys and values than queries, which share
+    them (grouped queries, arXiv 2305.13245); it divides heads, and is heads where None. use_bias: of all four. rotary:
+    turn queries and keys by their positions (arXiv 2104.09864); of self-attention, with an even head_size. weight_init,
+    bias_init: an Initializer, its name, or a number, of all four.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        heads: int,
+        head_size: int | None = None,
+        causal: bool = False,
+        dropout: float = 0.0,
+        *,
+        kv_heads: int | None = None,
+        use_bias: bool = True,
+        rotary: bool = False,
+        weight_init: initializer.Spec = "glorot_uniform",
+        bias_init: initializer.Spec = 0.0,
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.heads = positive_int(self, "heads", heads)
+        self.head_size = None if head_size is None else positive_int(self, "head_size", head_size)
+        self.causal = flag(self, "causal", causal)
+        self.dropout = number(self, "dropout", dropout, 0, 1)
+        if self.dropout == 1:
+            raise ValueError(f"{where(self)}: wanted dropout, the share to drop, below 1, received {dropout}")
+        self.kv_heads = self.heads if kv_heads is None else positive_int(self, "kv_heads", kv_heads)
+        if self.heads % self.kv_heads:
+            raise ValueError(f"{where(self)}: wanted kv_heads to divide the {self.heads} heads, received {kv_heads}")
+        self.use_bias = flag(self, "use_bias", use_bias)
+        self.rotary = flag(self, "rotary", rotary)
+        self.weight_init = init(self, "weight_init", weight_init)
+        self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(time, features), perhaps (length, width), perhaps (length,) -> (time, features)."""
+        shape, memory = self._checked(shapes)
+        (time, features), size = shape, self._size(shape[1])
+        self.set_up(self._dense("query", self.heads * size), shape)
+        self.set_up(self._dense("key", self.kv_heads * size), memory)
+        self.set_up(self._dense("value", self.kv_heads * size), memory)
+        self.set_up(self._dense("output", features), (time, self.heads * size))
+        if self.dropout:
+            self.add_state("random", (3,), dtype=np.uint64).copy_from_numpy(self.random_key("random"))
+        if self.rotary:
+            table = self.add_state("table", (2, time, size // 2))
+            table.copy_from_numpy(rotary_table(time, size).astype(table.dtype))
+        return shape
+
+    def _checked(self, shapes: Sequence[Shape]) -> tuple[Shape, Shape]:
+        """The sample shapes of x and of what it attends to. ShapeError for inputs that are no such, or fit no mask."""
+        axes = [len(shape) for shape in shapes]
+        if axes not in ([2], [2, 2], [2, 1], [2, 2, 1]):
+            raise ShapeError(
+                f"{where(self)}: wanted inputs (time, features), perhaps a memory (length, width), perhaps a mask "
+                f"(length,), received {len(shapes)} of shapes {list(shapes)}"
+            )
+        shape, memory = shapes[0], shapes[axes.count(2) - 1]
+        if axes[-1] == 1 and shapes[-1] != memory[:1]:
+            raise ShapeError(
+                f"{where(self)}: wanted a mask of shape {memory[:1]}, one number a position, received {shapes[-1]}"
+            )
+        if self.rotary and axes.count(2) > 1:
+            raise ShapeError(f"{where(self)}: wanted self-attention with rotary=True, received a memory {memory}")
+        return shape, memory
+
+    def _size(self, features: int) -> int:
+        """Of a head."""
+        if self.head_size is None and features % self.heads:
+            raise ShapeError(
+                f"{where(self)}: wanted heads that divide the features, or a head_size, received {self.heads} heads "
+                f"for {features} features"
+            )
+        size = features // self.heads if self.head_size is None else self.head_size
+        if self.rotary and size % 2:
+            raise ShapeError(f"{where(self)}: wanted an even head_size with rotary=True, received {size}")
+        return size
+
+    def _dense(self, name: str, num_output: int) -> Layer:
+        layer = Dense(name, num_output, self.use_bias, weight_init=self.weight_init, bias_init=self.bias_init)
+        return self.add_layer(layer)
+
+    def forward(self, training: bool, *inputs: Tensor) -> Tensor:
+        """x (n, time, features), perhaps m (n, length, width), perhaps mask (n, length) -> (n, time, features)."""
+        x = inputs[0]
+        memory = inputs[1] if len(inputs) > 1 and inputs[1].ndim == 3 else x
+        mask = inputs[-1].detach() if inputs[-1].ndim == 2 else None
+        q = self._projected("query", training, x, self.heads)
+        k, v = (self._projected(name, training, memory, self.kv_heads) for name in ("key", "value"))
+        if self.rotary:
+            q, k = (autograd.rotary(t, self.states["table"], axis=1) for t in (q, k))
+        p = self.dropout if training else 0.0
+        state = self.states["random"] if p else None
+        y = autograd.attention(q, k, v, mask, causal=self.causal, dropout=p, state=state)
+        flat = autograd.reshape(y, (*y.shape[:2], y.shape[2] * y.shape[3]))
+        return self.run(self.layers["output"], training, flat)
+
+    def _projected(self, name: str, training: bool, x: Tensor, heads: int) -> Tensor:
+        """(n, time, heads, size)."""
+        y = self.run(self.layers[name], training, x)
+        return autograd.reshape(y, (*y.shape[:2], heads, y.shape[2] // heads))

@@ -1,0 +1,52 @@
+"""Sequential: layers one after the other, as one layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from singa_lite.layer import InputShape, Layer, SampleShape
+from singa_lite.tensor import Shape, Tensor
+
+from ._checks import held_layers
+
+
+class Sequential(Layer):
+    """y = the output of the last of its layers, each of which takes all that the one before it gives.
+
+    Input samples as the first layer takes them, output samples as the last one gives them. Parameters and state: those
+    of its layers, "<name>/<layer>/weight".
+
+    layers: one or more, of different names, in their order; they are in no net and in no other layer.
+    input_sample_shape: default the first layer's.
+    """
+
+    def __init__(self, name: str, layers: Sequence[Layer], *, input_sample_shape: InputShape | None = None) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        for layer in held_layers(self, layers):
+            self.add_layer(layer)
+        held = list(self.layers.values())
+        self.gives = held[-1].gives
+        self.input_ids = next((x.input_ids for x in held if x.input_ids is not None or not x.keeps_values), None)
+        self.features_last = next((x.features_last for x in reversed(held) if x.features_last is not None), None)
+        self.keeps_values = all(layer.keeps_values for layer in held)
+        if input_sample_shape is None:
+            self.input_sample_shapes = held[0].input_sample_shapes
+
+    def setup(self, *shapes: Shape) -> SampleShape:
+        """The shape of the last layer's output, a list of them for several."""
+        given = list(shapes)
+        for layer in self.layers.values():
+            given = self.set_up_several(layer, *given)
+        return given if len(given) > 1 else given[0]
+
+    def forward(self, training: bool, *xs: Tensor) -> Tensor | list[Tensor]:
+        """xs, each (n, ...) -> the last layer's output, (n, ...), a list of them for several."""
+        given = self.through(training, *xs)
+        return given if len(given) > 1 else given[0]
+
+    def through(self, training: bool, *xs: Tensor) -> list[Tensor]:
+        """All outputs of the last layer."""
+        given = list(xs)
+        for layer in self.layers.values():
+            given = self.run_several(layer, training, *given)
+        return given

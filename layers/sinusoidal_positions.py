@@ -1,0 +1,38 @@
+"""SinusoidalPositions: sines and cosines of each position added."""
+
+from __future__ import annotations
+
+from singa_lite import autograd
+from singa_lite.errors import ShapeError
+from singa_lite.layer import InputShape, Layer
+from singa_lite.positions import sinusoidal_table
+from singa_lite.tensor import Shape, Tensor
+
+from ._checks import input_axes, positive, where
+
+
+class SinusoidalPositions(Layer):
+    """y = x + table, table[t, 2 * i] = sin(t * base**(-2 * i / features)), the cosine at 2 * i + 1.
+
+    From Vaswani and others, arXiv 1706.03762, section 3.5. Input and output samples (time, features), features even.
+    State: table (time, features), which never changes.
+
+    base: above 0.
+    """
+
+    def __init__(self, name: str, base: float = 10000.0, *, input_sample_shape: InputShape | None = None) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.base = positive(self, "base", base)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """The shape is kept."""
+        time, features = input_axes(self, shapes, ("time", "features"))
+        if features % 2:
+            raise ShapeError(f"{where(self)}: wanted an even number of features, received {(time, features)}")
+        table = self.add_state("table", (time, features))
+        table.copy_from_numpy(sinusoidal_table(time, features, self.base).astype(table.dtype))
+        return time, features
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, time, features) -> the same shape."""
+        return autograd.add(x, self.states["table"])

@@ -1,0 +1,112 @@
+"""TransformerBlock: attention, then a layer of its own for each position, each beside a residual connection."""
+
+from __future__ import annotations
+
+from singa_lite import autograd, initializer
+from singa_lite.errors import ShapeError
+from singa_lite.layer import InputShape, Layer
+from singa_lite.tensor import Shape, Tensor
+
+from ._checks import bias_init as checked_bias_init
+from ._checks import flag, init, one_of, positive_int, where
+from .activation import MODES, Activation
+from .dense import Dense
+from .dropout import Dropout
+from .layer_normalization import LayerNormalization
+from .multi_head_attention import MultiHeadAttention
+
+
+class TransformerBlock(Layer):
+    """One block of a transformer: x' = x + attention(norm(x)); y = x' + output(activation(hidden(norm(x')))).
+
+    With normalize_first=False norms stand behind the sums, as in Vaswani and others (arXiv 1706.03762, figure 1):
+    x' = norm(x + attention(x)), y = norm(x' + output(activation(hidden(x')))). Before them, as here by default, Xiong
+    and others (arXiv 2002.04745). Dropout, where there is some, is on the probabilities of the attention and on what
+    attention and output add to x, as in GPT-2.
+
+    Input samples (time, features), perhaps beside a mask (time,) of 1 for what is seen and 0 for padding; output
+    samples (time, features). Layers in it, in this order: attention_norm, attention (MultiHeadAttention),
+    attention_dropout, hidden_norm, hidden, activation, output, output_dropout; each norm behind its part with
+    normalize_first=False; dropouts only where dropout is above 0.
+
+    heads, head_size, kv_heads, causal, rotary: as for MultiHeadAttention. hidden_size: outputs of `hidden`, default 4
+    times the features. dropout: from 0 to below 1. activation: a mode of Activation. epsilon: of the norms. use_bias:
+    of all products. weight_init, bias_init: of all products, an Initializer, its name, or a number.
+    """
+
+    features_last = True
+
+    def __init__(
+        self,
+        name: str,
+        heads: int,
+        causal: bool = False,
+        *,
+        hidden_size: int | None = None,
+        dropout: float = 0.0,
+        activation: str = "gelu",
+        normalize_first: bool = True,
+        head_size: int | None = None,
+        kv_heads: int | None = None,
+        rotary: bool = False,
+        epsilon: float = 1e-5,
+        use_bias: bool = True,
+        weight_init: initializer.Spec = "glorot_uniform",
+        bias_init: initializer.Spec = 0.0,
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.heads = positive_int(self, "heads", heads)
+        self.hidden_size = None if hidden_size is None else positive_int(self, "hidden_size", hidden_size)
+        self.normalize_first = flag(self, "normalize_first", normalize_first)
+        self.use_bias = flag(self, "use_bias", use_bias)
+        self.weight_init = init(self, "weight_init", weight_init)
+        self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
+        self._attention = MultiHeadAttention(
+            *("attention", heads, head_size, causal, dropout),
+            kv_heads=kv_heads,
+            use_bias=self.use_bias,
+            rotary=rotary,
+            weight_init=self.weight_init,
+            bias_init=self.bias_init,
+        )
+        self._norms = [LayerNormalization(f"{part}_norm", epsilon=epsilon) for part in ("attention", "hidden")]
+        self._activation = Activation("activation", one_of(self, "activation", activation, MODES))
+        self._dropouts = [Dropout(f"{part}_dropout", dropout) for part in ("attention", "output")] if dropout else []
+        self._parts: list[list[Layer]] = []
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(time, features), perhaps (time,) of a mask -> (time, features)."""
+        if [len(shape) for shape in shapes] not in ([2], [2, 1]):
+            raise ShapeError(
+                f"{where(self)}: wanted an input (time, features), perhaps a mask (time,) beside it, received "
+                f"{list(shapes)}"
+            )
+        shape, *mask = shapes
+        self._parts = [[self._attention, *self._dropouts[:1]], [*self._mapping(shape[1]), *self._dropouts[1:]]]
+        for norm, part in zip(self._norms, self._parts, strict=True):
+            flow = shape
+            for layer in [norm, *part] if self.normalize_first else [*part, norm]:
+                self.add_layer(layer)
+                flow = self.set_up(layer, flow, *(mask if layer is self._attention else ()))
+        return shape
+
+    def _mapping(self, features: int) -> list[Layer]:
+        """What each position goes through by itself."""
+        sizes = {"hidden": self.hidden_size or 4 * features, "output": features}
+        hidden, output = (
+            Dense(name, size, self.use_bias, weight_init=self.weight_init, bias_init=self.bias_init)
+            for name, size in sizes.items()
+        )
+        return [hidden, self._activation, output]
+
+    def forward(self, training: bool, *inputs: Tensor) -> Tensor:
+        """x (n, time, features), perhaps mask (n, time) -> (n, time, features)."""
+        x, *mask = inputs
+        for norm, part in zip(self._norms, self._parts, strict=True):
+            y = self.run(norm, training, x) if self.normalize_first else x
+            for layer in part:
+                y = self.run(layer, training, y, *(mask if layer is self._attention else ()))
+            x = autograd.add(x, y)
+            x = x if self.normalize_first else self.run(norm, training, x)
+        return x

@@ -1,0 +1,93 @@
+"""Scaled dot-product attention by tiles (Dao and others, "FlashAttention", arXiv 2205.14135): no square is kept.
+
+Scratch is a constant number of tiles and what is linear in the lengths. Scores have each as many numbers as rows and
+keys together, and exist for one tile of rows and keys at a time, in both directions.
+"""
+
+from __future__ import annotations
+
+from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
+
+# q, y, dy, dq: (n, t, heads, size); k, v, dk, dv: (n, s, kv_heads, size), kv_heads divides heads, and query head i goes
+# with key head i // (heads / kv_heads). mask: (n, s), any real dtype; a key is seen where it is not 0, by all rows.
+# causal: row i sees keys 0 to i, counted from the first of both, also where t and s differ. lse: (n, heads, t).
+# NaN in a row of q makes NaN of that row of y, NaN in a key or value of all rows that may see it, hidden or not, as 0
+# times NaN is. Scores are taken to be finite and far below 1e29.
+
+
+@kernel(Facts(multiplies="scores", by_samples=("q", "k", "v", "mask", "y", "lse")), y="q")
+def attention(
+    q: Read, k: Read, v: Read, mask: Read | None, y: Write, lse: Write, *, causal: bool, scale: float
+) -> None:
+    """y = p @ v, p = softmax(scale * q @ k^T) over the keys that a row sees; lse = the log of the sum of e**score.
+
+    A row that sees no key has y = 0 and lse = 0, and passes no derivative on.
+    """
+
+
+@kernel(
+    Facts(multiplies="scores", by_samples=("dy", "q", "k", "v", "mask", "y", "lse", "dq", "dk", "dv")),
+    dq="q dy y",
+    dk="k",
+    dv="v",
+)
+def attention_derivative(
+    dy: Read,
+    q: Read,
+    k: Read,
+    v: Read,
+    mask: Read | None,
+    y: Read,
+    lse: Read,
+    dq: Write,
+    dk: Write,
+    dv: Write,
+    *,
+    causal: bool,
+    scale: float,
+) -> None:
+    """dq, dk and dv, from p = e**(scale * q @ k^T - lse), made again tile by tile.
+
+    ds = p * (dy @ v^T - sum of dy * y); dq = scale * ds @ k; dk = scale * ds^T @ q; dv = p^T @ dy.
+    """
+
+
+@kernel(Facts(multiplies="scores"), y="q")
+def attention_dropout(
+    q: Read,
+    k: Read,
+    v: Read,
+    mask: Read | None,
+    key: Read,
+    y: Write,
+    lse: Write,
+    *,
+    causal: bool,
+    scale: float,
+    p: float,
+) -> None:
+    """`attention`, of whose probabilities (n, heads, t, s) each is dropped as `dropout` would by the same key.
+
+    Which are dropped hangs on the key alone, not on tiles. lse is that of `attention`.
+    """
+
+
+@kernel(Facts(multiplies="scores"), dq="q dy y", dk="k", dv="v")
+def attention_dropout_derivative(
+    dy: Read,
+    q: Read,
+    k: Read,
+    v: Read,
+    mask: Read | None,
+    key: Read,
+    y: Read,
+    lse: Read,
+    dq: Write,
+    dk: Write,
+    dv: Write,
+    *,
+    causal: bool,
+    scale: float,
+    p: float,
+) -> None:
+    """dq, dk and dv of `attention_dropout`, which drops the same probabilities again."""

@@ -1,0 +1,186 @@
+"""Attention by tiles: NumPy's products and exponentials over a tile of one key head at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from singa_lite.array_types import Array
+from singa_lite.kernels.kernel_set import Launch
+from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, bytes_for, carve, scratch
+from singa_lite.kernels.tiled_attention import Backward, BufferSpecs, Call, Drop, Forward, Tiling, tiling
+
+#: Rows and keys of a tile: its scores are 128 KiB in float32, a part of a core's cache.
+ROWS, KEYS = 128, 256
+
+
+class _Arithmetic:
+    """`Arithmetic`, by functions of NumPy's."""
+
+    def scores(self, a: Array, b: Array, offsets: Array | None, y: Array) -> Launch:
+        """y = a @ b^T + offsets."""
+        product = partial(np.matmul, a, b.swapaxes(1, 2), out=y)
+        return product if offsets is None else _both(product, partial(np.add, y, offsets, out=y))
+
+    def powers(self, x: Array, rows: Array) -> Launch:
+        """x = e**(x - rows)."""
+        return _both(partial(np.subtract, x, rows[..., None], out=x), partial(np.exp, x, out=x))
+
+    def score_powers(self, a: Array, b: Array, offsets: Array | None, rows: Array, y: Array) -> Launch:
+        """y = e**(a @ b^T + offsets - rows)."""
+        return _both(self.scores(a, b, offsets, y), self.powers(y, rows))
+
+    def slopes(self, a: Array, b: Array, rows: Array, p: Array, y: Array) -> Launch:
+        """y = p * (a @ b^T - rows)."""
+        less = _both(self.scores(a, b, None, y), partial(np.subtract, y, rows[..., None], out=y))
+        return _both(less, partial(np.multiply, y, p, out=y))
+
+    def largest(self, x: Array, y: Array) -> Launch:
+        """y = the largest of each row of x."""
+        return partial(np.maximum.reduce, x, axis=2, out=y)
+
+    def total(self, x: Array, y: Array) -> Launch:
+        """y = the sum of each row of x."""
+        return partial(np.add.reduce, x, axis=2, out=y)
+
+    def add_product(self, a: Array, b: Array, y: Array, product: Array) -> Launch:
+        """y += a @ b."""
+        return _both(partial(np.matmul, a, b, out=product), partial(np.add, y, product, out=y))
+
+
+def _both(first: Launch, second: Launch) -> Launch:
+    def run() -> None:
+        first()
+        second()
+
+    return run
+
+
+def _tiling(q: Shaped, k: Shaped, causal: bool) -> Tiling:
+    return tiling(q, k, causal, together=1, rows=ROWS, keys=KEYS)
+
+
+def _carve(scratch: Bytes, buffers: BufferSpecs) -> dict[str, Array]:
+    return dict(zip(buffers, carve(scratch, *buffers.values()), strict=True))
+
+
+def _forward_buffers(tiles: Tiling, mask: object, drops: bool) -> BufferSpecs:
+    return tiles.forward_buffers(mask is not None, drops)
+
+
+def _forward_rule(
+    q: Shaped, k: Shaped, v: Shaped, mask: Shaped | None, *others: object, causal: bool, **settings: object
+) -> int:
+    """Scratch of `attention`; with dropout there is a key among the others."""
+    buffers = _forward_buffers(_tiling(q, k, causal), mask, "p" in settings)
+    return bytes_for(*buffers.values())
+
+
+def _backward_rule(
+    dy: Shaped, q: Shaped, k: Shaped, v: Shaped, mask: Shaped | None, *others: object, causal: bool, **settings: object
+) -> int:
+    """Scratch of `attention_derivative`; with dropout there is a key among the others."""
+    buffers = _tiling(q, k, causal).backward_buffers(mask is not None, "p" in settings)
+    return bytes_for(*buffers.values())
+
+
+def _forward(
+    tensors: Sequence[Array], mask: Array | None, drop: Drop | None, causal: bool, scale: float, scratch: Bytes
+) -> None:
+    names = "q", "k", "v", "y", "lse"
+    tiles = _tiling(tensors[0], tensors[1], causal)
+    buffers = _carve(scratch, _forward_buffers(tiles, mask, drop is not None))
+    call = Call(dict(zip(names, tensors, strict=True)), mask, drop, scale, buffers)
+    Forward(tiles, call, _Arithmetic())()
+
+
+def _backward(
+    tensors: Sequence[Array], mask: Array | None, drop: Drop | None, causal: bool, scale: float, scratch: Bytes
+) -> None:
+    names = "dy", "q", "k", "v", "y", "lse", "dq", "dk", "dv"
+    tiles = _tiling(tensors[1], tensors[2], causal)
+    buffers = _carve(scratch, tiles.backward_buffers(mask is not None, drop is not None))
+    call = Call(dict(zip(names, tensors, strict=True)), mask, drop, scale, buffers)
+    Backward(tiles, call, _Arithmetic())()
+
+
+@scratch(_forward_rule)
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array | None,
+    y: Array,
+    lse: Array,
+    *,
+    causal: bool,
+    scale: float,
+    scratch: Bytes,
+) -> None:
+    """Nothing is dropped."""
+    _forward((q, k, v, y, lse), mask, None, causal, scale, scratch)
+
+
+@scratch(_backward_rule)
+def attention_derivative(
+    dy: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array | None,
+    y: Array,
+    lse: Array,
+    dq: Array,
+    dk: Array,
+    dv: Array,
+    *,
+    causal: bool,
+    scale: float,
+    scratch: Bytes,
+) -> None:
+    """Nothing was dropped."""
+    _backward((dy, q, k, v, y, lse, dq, dk, dv), mask, None, causal, scale, scratch)
+
+
+@scratch(_forward_rule)
+def attention_dropout(
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array | None,
+    key: Array,
+    y: Array,
+    lse: Array,
+    *,
+    causal: bool,
+    scale: float,
+    p: float,
+    scratch: Bytes,
+) -> None:
+    """By the key."""
+    _forward((q, k, v, y, lse), mask, Drop(key, p), causal, scale, scratch)
+
+
+@scratch(_backward_rule)
+def attention_dropout_derivative(
+    dy: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array | None,
+    key: Array,
+    y: Array,
+    lse: Array,
+    dq: Array,
+    dk: Array,
+    dv: Array,
+    *,
+    causal: bool,
+    scale: float,
+    p: float,
+    scratch: Bytes,
+) -> None:
+    """By the same key."""
+    _backward((dy, q, k, v, y, lse, dq, dk, dv), mask, Drop(key, p), causal, scale, scratch)

@@ -1,0 +1,239 @@
+"""Attention by tiles: the library's batched products, with what follows each of them applied before it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from singa_lite.array_types import Array
+from singa_lite.kernels.kernel_set import Launch, TensorSpec
+from singa_lite.kernels.onednn_kernels import algorithms, layouts
+from singa_lite.kernels.onednn_kernels import functions as f
+from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.primitive import PostOp
+from singa_lite.kernels.onednn_kernels.routine import Arrays, Routine
+from singa_lite.kernels.onednn_kernels.work import Work
+from singa_lite.kernels.routine import Step, Temporary
+from singa_lite.kernels.tiled_attention import Backward, BufferSpecs, Call, Drop, Forward, Tiling, tiling
+from singa_lite.strides import ordered_strides
+
+#: Key heads, rows and keys of a tile: a head's scores are 512 KiB, and backward, which has two such matrices, 256 KiB.
+#: Products of fewer rows or keys are slower, and so are transposed ones of more.
+FORWARD, BACKWARD = (2, 256, 512), (2, 256, 256)
+
+_EXP: PostOp = ("eltwise", algorithms.EXP, 0.0, 0.0)
+_INTO: PostOp = ("sum", 1.0, 0, 0)
+
+
+@dataclass
+class _Arithmetic:
+    """`Arithmetic`, by primitives. workspace: None where only its size is asked for, which is then `most`."""
+
+    work: Work
+    workspace: Array | None = None
+    sizing: bool = False
+    most: int = field(default=0)
+
+    def scores(self, a: Array, b: Array, offsets: Array | None, y: Array) -> Launch:
+        """y = a @ b^T + offsets."""
+        return self._product(a, b.swapaxes(1, 2), offsets, y, [])
+
+    def powers(self, x: Array, rows: Array) -> Launch:
+        """x = e**(x - rows)."""
+        whole, line = _desc(x), _desc(rows[..., None])
+        made = self.work.make("binary", algorithms.SUBTRACT, whole, line, whole, post_ops=[_EXP])
+        return self._bound(made, {f.SRC: x, f.SRC_1: rows, f.DST: x})
+
+    def score_powers(self, a: Array, b: Array, offsets: Array | None, rows: Array, y: Array) -> Launch:
+        """y = e**(a @ b^T + offsets - rows)."""
+        return _both(self.scores(a, b, offsets, y), self.powers(y, rows))
+
+    def slopes(self, a: Array, b: Array, rows: Array, p: Array, y: Array) -> Launch:
+        """y = p * (a @ b^T - rows)."""
+        return _both(self.scores(a, b, None, y), self._slopes(rows, p, y))
+
+    def _slopes(self, rows: Array, p: Array, y: Array) -> Launch:
+        """y = p * (y - rows)."""
+        whole, line = _desc(y), _desc(rows[..., None])
+        made = self.work.make(
+            "binary", algorithms.SUBTRACT, whole, line, whole, post_ops=[("binary", algorithms.MULTIPLY, whole)]
+        )
+        return self._bound(made, {f.SRC: y, f.SRC_1: rows, f.post_op(0): p, f.DST: y})
+
+    def largest(self, x: Array, y: Array) -> Launch:
+        """y = the largest of each row of x; on one core NumPy takes half the time of the library's reduction."""
+        return partial(np.maximum.reduce, x, axis=2, out=y)
+
+    def total(self, x: Array, y: Array) -> Launch:
+        """y = the sum of each row of x."""
+        return partial(np.add.reduce, x, axis=2, out=y)
+
+    def add_product(self, a: Array, b: Array, y: Array, product: Array) -> Launch:
+        """y += a @ b."""
+        return self._product(a, b, None, y, [_INTO])
+
+    def _product(self, a: Array, b: Array, offsets: Array | None, y: Array, post_ops: list[PostOp]) -> Launch:
+        bias = None if offsets is None else _desc(offsets[None, None])
+        made = self.work.make("matmul", _desc(a), _desc(b), bias, _desc(y), post_ops=post_ops)
+        arrays = {f.SRC: a, f.WEIGHTS: b, f.DST: y}
+        return self._bound(made, arrays if offsets is None else {**arrays, f.BIAS: offsets})
+
+    def _bound(self, made: p.Primitive, arrays: Mapping[int, Array]) -> Launch:
+        self.most = max(self.most, made.scratch_bytes)
+        return _nothing if self.sizing else made.bind(arrays, self.workspace)
+
+
+def _desc(array: Array) -> p.MemoryDesc:
+    """With strides for extents of 1 too, where NumPy's may be 0: for these the library has plain loops alone."""
+    plain = ordered_strides(array.shape, range(array.ndim))
+    strides = zip(array.shape, array.strides, plain, strict=True)
+    return p.memory_desc(array.shape, tuple(own if extent == 1 else s // array.itemsize for extent, s, own in strides))
+
+
+def _both(first: Launch, second: Launch) -> Launch:
+    def run() -> None:
+        first()
+        second()
+
+    return run
+
+
+def _nothing() -> None:
+    pass
+
+
+class _Wanted(NamedTuple):
+    """What one call is to do. tensors: by name; mask, key: None where there is none; p: the share that is dropped."""
+
+    direction: type[Forward | Backward]
+    tensors: Mapping[str, TensorSpec]
+    mask: TensorSpec | None
+    key: TensorSpec | None
+    scale: float
+    p: float
+
+
+class _Tiled(Step[Arrays]):
+    """All tiles, in one step. buffers: its own temporaries."""
+
+    def __init__(self, wanted: _Wanted, tiles: Tiling, work: Work, specs: BufferSpecs) -> None:
+        self.wanted, self.tiles, self.work = wanted, tiles, work
+        self.buffers = {name: work.temporary(shape, dtype) for name, (shape, dtype) in specs.items()}
+        sizing = _Arithmetic(work, sizing=True)
+        nowhere = {name: _nowhere(temporary) for name, temporary in self.buffers.items()}
+        drop = None if wanted.key is None else Drop(np.zeros(3, np.uint64), wanted.p)
+        mask = None if wanted.mask is None else np.zeros(0)
+        wanted.direction(tiles, Call({}, mask, drop, wanted.scale, nowhere), sizing)
+        self._most = sizing.most
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Of the primitive that needs most."""
+        return self._most
+
+    def bind(self, binding: Arrays) -> Launch:
+        """The call over these arrays."""
+        wanted = self.wanted
+        tensors = {name: binding.array(spec) for name, spec in wanted.tensors.items()}
+        drop = None if wanted.key is None else Drop(binding.array(wanted.key), wanted.p)
+        buffers = {name: binding.array(temporary) for name, temporary in self.buffers.items()}
+        call = Call(tensors, binding[wanted.mask], drop, wanted.scale, buffers)
+        return wanted.direction(self.tiles, call, _Arithmetic(self.work, binding.workspace))
+
+
+def _nowhere(temporary: Temporary) -> Array:
+    """An array of this form over no memory of its own: whatever is made of it goes by shapes and strides alone."""
+    strides = ordered_strides(temporary.shape, range(len(temporary.shape)), temporary.dtype.itemsize)
+    return np.lib.stride_tricks.as_strided(np.empty(1, temporary.dtype), temporary.shape, strides)
+
+
+def _routine(wanted: _Wanted, causal: bool) -> Routine | None:
+    tensors = wanted.tensors
+    if not layouts.are_floats(*tensors.values()):
+        return None
+    cuts = FORWARD if wanted.direction is Forward else BACKWARD
+    tiles = tiling(tensors["q"], tensors["k"], causal, *cuts)
+    work = Work(tiles.together * tiles.share * tiles.row_step * tiles.key_step)
+    buffers = tiles.forward_buffers if wanted.direction is Forward else tiles.backward_buffers
+    work.steps.append(_Tiled(wanted, tiles, work, buffers(wanted.mask is not None, wanted.key is not None)))
+    return work
+
+
+def attention(
+    q: TensorSpec,
+    k: TensorSpec,
+    v: TensorSpec,
+    mask: TensorSpec | None,
+    y: TensorSpec,
+    lse: TensorSpec,
+    *,
+    causal: bool,
+    scale: float,
+) -> Routine | None:
+    """Nothing is dropped."""
+    tensors = {"q": q, "k": k, "v": v, "y": y, "lse": lse}
+    return _routine(_Wanted(Forward, tensors, mask, None, scale, 0.0), causal)
+
+
+def attention_derivative(
+    dy: TensorSpec,
+    q: TensorSpec,
+    k: TensorSpec,
+    v: TensorSpec,
+    mask: TensorSpec | None,
+    y: TensorSpec,
+    lse: TensorSpec,
+    dq: TensorSpec,
+    dk: TensorSpec,
+    dv: TensorSpec,
+    *,
+    causal: bool,
+    scale: float,
+) -> Routine | None:
+    """Nothing was dropped."""
+    tensors = {"dy": dy, "q": q, "k": k, "v": v, "y": y, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
+    return _routine(_Wanted(Backward, tensors, mask, None, scale, 0.0), causal)
+
+
+def attention_dropout(
+    q: TensorSpec,
+    k: TensorSpec,
+    v: TensorSpec,
+    mask: TensorSpec | None,
+    key: TensorSpec,
+    y: TensorSpec,
+    lse: TensorSpec,
+    *,
+    causal: bool,
+    scale: float,
+    p: float,
+) -> Routine | None:
+    """By the key."""
+    tensors = {"q": q, "k": k, "v": v, "y": y, "lse": lse}
+    return _routine(_Wanted(Forward, tensors, mask, key, scale, p), causal)
+
+
+def attention_dropout_derivative(
+    dy: TensorSpec,
+    q: TensorSpec,
+    k: TensorSpec,
+    v: TensorSpec,
+    mask: TensorSpec | None,
+    key: TensorSpec,
+    y: TensorSpec,
+    lse: TensorSpec,
+    dq: TensorSpec,
+    dk: TensorSpec,
+    dv: TensorSpec,
+    *,
+    causal: bool,
+    scale: float,
+    p: float,
+) -> Routine | None:
+    """By the same key."""
+    tensors = {"dy": dy, "q": q, "k": k, "v": v, "y": y, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
+    return _routine(_Wanted(Backward, tensors, mask, key, scale, p), causal)

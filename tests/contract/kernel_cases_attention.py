@@ -1,0 +1,76 @@
+"""Cases of the kernels of attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernel_case import Case, Tensors, garbage
+
+#: (n, t, s, heads, kv_heads, size), small and big; lengths that are no multiples of a tile's, and one tile and a bit.
+SIZES = (2, 5, 7, 2, 2, 3), (3, 331, 277, 4, 4, 131)
+GROUPED = (2, 7, 5, 4, 2, 3), (2, 277, 331, 6, 2, 157)
+KEY = np.array([17, 4, 2], np.uint64)
+
+
+def attention(
+    mask: bool = False,
+    causal: bool = False,
+    sizes: tuple[tuple[int, ...], ...] = SIZES,
+    p: float | None = None,
+    backward: bool = False,
+) -> Case:
+    """The tensors of `attention`, or of its derivative with an lse that fits q and k."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> tuple[Tensors, dict[str, Any]]:
+        n, t, s, heads, kv_heads, size = sizes[big]
+        q, k, v = (rng.standard_normal(shape) for shape in ((n, t, heads, size), *[(n, s, kv_heads, size)] * 2))
+        seen = (rng.random((n, s)) < 0.7).astype(dtype) if mask else None
+        scale = 0.7 / np.sqrt(size)
+        y, lse = reference(q, k, v, seen, causal, scale)
+        y, lse, q, k, v = (a.astype(dtype) for a in (y, lse, q, k, v))
+        keys = [] if p is None else [KEY.copy()]
+        settings = {"causal": causal, "scale": scale, **({} if p is None else {"p": p})}
+        if not backward:
+            return [q, k, v, seen, *keys, garbage(q.shape, dtype), garbage(lse.shape, dtype)], settings
+        dy = rng.standard_normal(q.shape).astype(dtype)
+        results = [garbage(a.shape, dtype) for a in (q, k, v)]
+        return [dy, q, k, v, seen, *keys, y, lse, *results], settings
+
+    return Case(build)
+
+
+def reference(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, causal: bool, scale: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """y and lse by the formula as it stands, with all scores at once; 0 of rows that see no key."""
+    k, v = (np.repeat(a, q.shape[2] // k.shape[2], axis=2) for a in (k, v))
+    scores = scale * np.einsum("nthd,nshd->nhts", q, k)
+    hidden = np.zeros(scores.shape, bool)
+    if mask is not None:
+        hidden |= (mask == 0)[:, None, None]
+    if causal:
+        hidden |= np.arange(k.shape[1]) > np.arange(q.shape[1])[:, None]
+    powers = np.where(hidden, 0, np.exp(scores))
+    total = powers.sum(-1, keepdims=True)
+    seen = total > 0
+    p = np.divide(powers, total, out=np.zeros_like(powers), where=seen)
+    lse = np.log(total, out=np.zeros_like(total), where=seen)[..., 0]
+    return np.einsum("nhts,nshd->nthd", p, v), lse
+
+
+CASES: dict[str, Case] = {
+    "attention": attention(),
+    "attention:mask": attention(mask=True),
+    "attention:causal": attention(causal=True, sizes=GROUPED),
+    "attention:both": attention(mask=True, causal=True, sizes=GROUPED),
+    "attention_derivative": attention(backward=True),
+    "attention_derivative:mask": attention(mask=True, backward=True),
+    "attention_derivative:causal": attention(causal=True, sizes=GROUPED, backward=True),
+    "attention_derivative:both": attention(mask=True, causal=True, sizes=GROUPED, backward=True),
+    "attention_dropout": attention(p=0.3),
+    "attention_dropout:all": attention(mask=True, causal=True, sizes=GROUPED, p=0.6),
+    "attention_dropout_derivative": attention(p=0.3, backward=True),
+    "attention_dropout_derivative:all": attention(mask=True, causal=True, sizes=GROUPED, p=0.6, backward=True),
+}

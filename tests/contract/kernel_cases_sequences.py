@@ -1,0 +1,145 @@
+"""Cases of the kernels of embedding, position, root mean square normalization, and of losses by tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kernel_case import Case, Tensors, garbage
+from kernel_cases_pointwise import BIG, SCORES, SMALL, normal, targets
+from kernel_cases_spatial import ROWS, positive
+from singa_lite.kernels.interface.update import SgdHyper
+
+Made = tuple[Tensors, dict[str, Any]]
+#: ids, rows and features of a table.
+TABLES = ((3, 5), 11, 7), ((7, 41), 229, 2503)
+PLAIN = SgdHyper(momentum=0.0, dampening=0.0, nesterov=False, weight_decay=0.0, lr_mult=0.5)
+
+
+def table(build: Callable[..., Made], dtype: Any = np.int64) -> Case:
+    """build(rng, dtype, ids, rows, features) of a kernel with ids of the dtype."""
+
+    def made(rng: np.random.Generator, floats: np.dtype, big: bool) -> Made:
+        shape, rows, features = TABLES[big]
+        return build(rng, floats, rng.integers(0, rows, shape).astype(dtype), rows, features)
+
+    return Case(made)
+
+
+def build_embedding(rng: np.random.Generator, dtype: np.dtype, ids: np.ndarray, rows: int, features: int) -> Made:
+    """ids, weight, y."""
+    return [ids, normal(rng, (rows, features), dtype), garbage((*ids.shape, features), dtype)], {}
+
+
+def gradient(first: int = 0, left_out: int = 0, padding: int = -1) -> Callable[..., Made]:
+    """ids, dy, and dweight of the rows from `first` to `left_out` before the last."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, ids: np.ndarray, rows: int, features: int) -> Made:
+        dweight = garbage((rows - first - left_out, features), dtype)
+        return [ids, normal(rng, (*ids.shape, features), dtype), dweight], {"first": first, "padding": padding}
+
+    return build
+
+
+def by_rows(padding: int) -> Callable[..., Made]:
+    """ids, dy, rate, value, count."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, ids: np.ndarray, rows: int, features: int) -> Made:
+        dy, value = normal(rng, (*ids.shape, features), dtype), normal(rng, (rows, features), dtype)
+        return [ids, dy, np.array(0.03), value, np.array(3, np.int64)], {"hyper": PLAIN, "padding": padding}
+
+    return build
+
+
+def rotary(shapes: tuple[tuple[int, ...], ...], axis: int, inverse: bool) -> Case:
+    """x, table, y."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        shape = shapes[big]
+        turns = normal(rng, (2, shape[axis], shape[-1] // 2), dtype)
+        return [normal(rng, shape, dtype), turns, garbage(shape, dtype)], {"axis": axis, "inverse": inverse}
+
+    return Case(build)
+
+
+def rms(name: str, label: str, **settings: Any) -> Case:
+    """A kernel of root mean square normalization."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        rows, features = ROWS[label][big]
+        shape = rows + features
+        dy, x, out = normal(rng, shape, dtype), 1 + normal(rng, shape, dtype), garbage(shape, dtype)
+        gamma, inv_rms = normal(rng, features, dtype), np.asarray(positive(rng, rows, dtype))
+        tensors: dict[str, Tensors] = {
+            "rms_norm": [x, gamma, out, garbage(rows, dtype)],
+            "rms_norm_derivative": [dy, x, gamma, inv_rms, out],
+            "rms_norm_gradient": [dy, x, inv_rms, garbage(features, dtype)],
+        }
+        return tensors[name], settings
+
+    return Case(build)
+
+
+def target_weights(id_dtype: Any, ignored: int) -> Case:
+    """target, ids, weights."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        rows = 600_001 if big else 37
+        target = rng.integers(0, 5, rows).astype(id_dtype)
+        return [target, garbage((rows,), id_dtype), garbage((rows,), dtype)], {"ignored": ignored}
+
+    return Case(build)
+
+
+def build_differs(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    """x, y."""
+    shape = BIG if big else SMALL
+    return [rng.integers(0, 3, shape), garbage(shape, dtype)], {"value": 1}
+
+
+def build_weigh(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    """x, weights, y."""
+    shape = BIG if big else SMALL
+    weights = rng.integers(0, 3, shape).astype(dtype)
+    return [normal(rng, shape, dtype), weights, garbage(shape, dtype)], {}
+
+
+def build_smooth_labels(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    """x, target, losses."""
+    x = 3 * normal(rng, SCORES[big], dtype)
+    return [x, targets(rng, x.shape, np.int64), normal(rng, x.shape[:1], dtype)], {"share": 0.3}
+
+
+def build_smooth_labels_derivative(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    """dlosses, target, dx."""
+    dx = normal(rng, SCORES[big], dtype)
+    return [normal(rng, dx.shape[:1], dtype), targets(rng, dx.shape, np.int32), dx], {"share": 0.3}
+
+
+CASES: dict[str, Case] = {
+    "embedding": table(build_embedding),
+    "embedding:bytes": table(build_embedding, np.uint8),
+    "embedding_gradient": table(gradient(), np.int32),
+    "embedding_gradient:some rows": table(gradient(2, 3, padding=4)),
+    "sgd_rows": table(by_rows(-1)),
+    "sgd_rows:padding": table(by_rows(4), np.uint8),
+    "rotary": rotary(((3, 7, 10), (7, 311, 254)), -2, False),
+    "rotary:back": rotary(((3, 5, 2, 6), (7, 101, 11, 82)), 1, True),
+    **{
+        name + label: rms(name, label, **settings)
+        for name, settings in {
+            "rms_norm": {"epsilon": 1e-3},
+            "rms_norm_derivative": {},
+            "rms_norm_gradient": {},
+        }.items()
+        for label in ROWS
+    },
+    "differs": Case(build_differs),
+    "target_weights": target_weights(np.int64, 3),
+    "target_weights:negative": target_weights(np.int32, -100),
+    "weigh": Case(build_weigh),
+    "smooth_labels": Case(build_smooth_labels),
+    "smooth_labels_derivative": Case(build_smooth_labels_derivative),
+}

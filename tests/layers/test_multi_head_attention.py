@@ -1,0 +1,278 @@
+"""MultiHeadAttention: by hand, beside PyTorch from equal weights, in nets of all modes, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+import skips
+from misuse import refused
+from run_layer import prepared, run
+from singa_lite import FeedForwardNet, ShapeError, autograd, device, layers, loss, optimizer, tensor
+
+RNG = np.random.default_rng(8)
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    """PyTorch, or a skip where it is not installed."""
+    return skips.library("torch")
+
+
+def by_formula(values: dict[str, np.ndarray], x: np.ndarray, m: np.ndarray, heads: int, kv_heads: int) -> np.ndarray:
+    """The output by loops over samples and heads."""
+    q, k, v = (
+        s @ values[f"{name}/weight"] + values[f"{name}/bias"] for name, s in (("query", x), ("key", m), ("value", m))
+    )
+    size = q.shape[2] // heads
+    gathered = np.zeros_like(q)
+    for n in range(len(x)):
+        for head in range(heads):
+            own, shared = head * size, head // (heads // kv_heads) * size
+            scores = q[n, :, own : own + size] @ k[n, :, shared : shared + size].T / np.sqrt(size)
+            p = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+            gathered[n, :, own : own + size] = p @ v[n, :, shared : shared + size]
+    return gathered @ values["output/weight"] + values["output/bias"]
+
+
+@pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
+def test_the_formula(cross):
+    layer = layers.MultiHeadAttention("a", 4, 3, kv_heads=2)
+    shapes = ((5, 6), (7, 8)) if cross else ((5, 6),)
+    prepared(layer, *shapes)
+    values = {name: RNG.standard_normal(t.shape) for name, t in layer.parameters.items()}
+    inputs = [RNG.standard_normal((2, *shape)) for shape in shapes]
+    wanted = by_formula(values, inputs[0], inputs[-1], 4, 2)
+    np.testing.assert_allclose(run(layer, *inputs, parameters=values), wanted, rtol=1e-10)
+    shapes = {name: value.shape for name, value in values.items()}
+    width = 8 if cross else 6
+    assert shapes == {
+        **{"query/weight": (6, 12), "query/bias": (12,), "key/weight": (width, 6), "key/bias": (6,)},
+        **{"value/weight": (width, 6), "value/bias": (6,), "output/weight": (12, 6), "output/bias": (6,)},
+    }
+
+
+def test_a_mask_is_as_if_the_padding_were_not_there():
+    layer = prepared(layers.MultiHeadAttention("a", 2), (5, 6), (5,))
+    x, mask = RNG.standard_normal((2, 5, 6)), np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    masked = run(layer, x, mask)
+    short = prepared(layers.MultiHeadAttention("a", 2), (3, 6))
+    np.testing.assert_allclose(masked[:1, :3], run(short, x[:1, :3]), rtol=1e-10)
+    whole = prepared(layers.MultiHeadAttention("a", 2), (5, 6))
+    np.testing.assert_allclose(masked[1:], run(whole, x[1:]), rtol=1e-10)
+
+
+def test_causal_positions_do_not_see_later_ones():
+    layer = prepared(layers.MultiHeadAttention("a", 2, causal=True), (5, 6))
+    x = RNG.standard_normal((2, 5, 6))
+    before = run(layer, x)
+    x[:, 3:] += 1
+    after = run(layer, x)
+    np.testing.assert_array_equal(before[:, :3], after[:, :3])
+    assert (np.abs(before[:, 3:] - after[:, 3:]) > 1e-6).all()
+
+
+def test_rotary_goes_by_distances():
+    """Where all positions hold the same, shifting them changes no score."""
+    layer = prepared(layers.MultiHeadAttention("a", 2, rotary=True), (6, 8))
+    x = RNG.standard_normal((1, 6, 8))
+    plain = prepared(layers.MultiHeadAttention("a", 2), (6, 8))
+    assert np.abs(run(layer, x) - run(plain, x)).max() > 1e-3
+    same = np.repeat(x[:, :1], 6, 1)
+    np.testing.assert_allclose(run(layer, same), np.repeat(run(layer, same)[:, :1], 6, 1), rtol=1e-9)
+
+
+def test_dropout_scales_what_it_keeps():
+    """The mean over many samples is what evaluation gives; rows of the weights sum to 1 on the average alone."""
+    layer = prepared(layers.MultiHeadAttention("a", 2, dropout=0.25), (8, 6))
+    x = np.repeat(RNG.standard_normal((1, 8, 6)), 3000, 0)
+    trained, evaluated = run(layer, x, training=True), run(layer, x[:1])
+    assert trained.std(0).min() > 0.01
+    np.testing.assert_allclose(trained.mean(0), evaluated[0], atol=6 * trained.std(0).max() / np.sqrt(3000))
+    assert tensor.to_numpy(layer.states["random"])[2] == 1
+
+
+# ---- beside PyTorch
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
+def test_equals_torchs_layer(torch, cross):
+    features, width, heads = 6, 10 if cross else 6, 3
+    theirs = torch.nn.MultiheadAttention(features, heads, kdim=width, vdim=width, batch_first=True, dtype=torch.float64)
+    shapes = ((5, features), (7, width), (7,)) if cross else ((5, features), (5,))
+    layer = prepared(layers.MultiHeadAttention("a", heads), *shapes)
+    if cross:
+        weights = [theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight]
+    else:
+        weights = list(theirs.in_proj_weight.chunk(3))
+    biases = theirs.in_proj_bias.data = torch.randn(3 * features, dtype=torch.float64)
+    names = "query", "key", "value"
+    for name, weight, bias in zip(names, weights, biases.chunk(3), strict=True):
+        layer.parameters[f"{name}/weight"].copy_from_numpy(weight.detach().numpy().T.copy())
+        layer.parameters[f"{name}/bias"].copy_from_numpy(bias.numpy().copy())
+    layer.parameters["output/weight"].copy_from_numpy(theirs.out_proj.weight.detach().numpy().T.copy())
+    layer.parameters["output/bias"].copy_from_numpy(theirs.out_proj.bias.detach().numpy().copy())
+    arrays = [RNG.standard_normal((2, *shape)) for shape in shapes[:-1]]
+    mask = np.ones((2, *shapes[-1]))
+    mask[0, 3:] = mask[1, 1] = 0
+    foreign = [torch.from_numpy(a.copy()).requires_grad_() for a in arrays]
+    output, _ = theirs(foreign[0], foreign[-1], foreign[-1], key_padding_mask=torch.from_numpy(mask == 0))
+    dy = RNG.standard_normal(tuple(output.shape))
+    (output * torch.from_numpy(dy)).sum().backward()
+    given = [tensor.from_numpy(a) for a in arrays]
+    for one in given:
+        one.stores_grad = True
+    y = layer.forward(True, *given, tensor.from_numpy(mask))
+    np.testing.assert_allclose(tensor.to_numpy(y), output.detach().numpy(), rtol=1e-9, atol=1e-10)
+    gradients = {id(p): tensor.to_numpy(g) for p, g in autograd.backward(y, tensor.from_numpy(dy))}
+    for mine, wanted in zip(given, foreign, strict=True):
+        np.testing.assert_allclose(gradients[id(mine)], wanted.grad.numpy(), rtol=1e-8, atol=1e-10)
+    found = gradients[id(layer.parameters["output/weight"])]
+    np.testing.assert_allclose(found, theirs.out_proj.weight.grad.numpy().T, rtol=1e-8, atol=1e-10)
+    wanted = theirs.q_proj_weight.grad if cross else theirs.in_proj_weight.grad[:features]
+    np.testing.assert_allclose(gradients[id(layer.parameters["query/weight"])], wanted.numpy().T, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
+@pytest.mark.parametrize(("t", "s", "kv_heads"), [(5, 7, 4), (7, 5, 2), (1, 6, 1)])
+def test_equals_torchs_operation(torch, causal, t, s, kv_heads):
+    arrays = [RNG.standard_normal(shape) for shape in ((2, t, 4, 3), (2, s, kv_heads, 3), (2, s, kv_heads, 3))]
+    theirs = [torch.from_numpy(a.copy()).requires_grad_() for a in arrays]
+    attend = torch.nn.functional.scaled_dot_product_attention
+    output = attend(*(a.transpose(1, 2) for a in theirs), is_causal=causal, scale=0.7, enable_gqa=True).transpose(1, 2)
+    dy = RNG.standard_normal(tuple(output.shape))
+    (output * torch.from_numpy(dy)).sum().backward()
+    mine = [tensor.from_numpy(a) for a in arrays]
+    for one in mine:
+        one.stores_grad = True
+    y = autograd.attention(*mine, causal=causal, scale=0.7)
+    np.testing.assert_allclose(tensor.to_numpy(y), output.detach().numpy(), rtol=1e-10, atol=1e-12)
+    gradients = {id(p): tensor.to_numpy(g) for p, g in autograd.backward(y, tensor.from_numpy(dy))}
+    for one, wanted in zip(mine, theirs, strict=True):
+        np.testing.assert_allclose(gradients[id(one)], wanted.grad.numpy(), rtol=1e-9, atol=1e-12)
+
+
+# ---- in nets
+
+
+def net(seed: int = 3, **options: Any) -> FeedForwardNet:
+    """Two attentions and a head, over sequences (7, 8)."""
+    made = FeedForwardNet(loss.SquaredError(), device=device.new_cpu(), seed=seed)
+    made.add(layers.MultiHeadAttention("one", 4, causal=True, kv_heads=2, dropout=0.2, input_sample_shape=(7, 8)))
+    made.add(layers.MultiHeadAttention("two", 2, dropout=0.1, rotary=True))
+    made.add(layers.Flatten("flat"))
+    made.add(layers.Dense("dense", 3))
+    made.compile(optimizer.Adam(lr=0.01), **options)
+    return made
+
+
+def batch() -> tuple[np.ndarray, np.ndarray]:
+    """x and y."""
+    rng = np.random.default_rng(5)
+    return rng.standard_normal((6, 7, 8)).astype("f"), rng.standard_normal((6, 3)).astype("f")
+
+
+def trained(made: FeedForwardNet, steps: int = 3) -> dict[str, bytes]:
+    """Bytes of all parameters after some steps."""
+    x, y = batch()
+    for _ in range(steps):
+        made.train_one_batch(x, y)
+    return {name: tensor.to_numpy(value).tobytes() for name, value in made.parameters().items()}
+
+
+def test_recorded_eager_budgeted_and_copied_steps_are_the_same_bits(tmp_path):
+    recorded = net()
+    wanted = trained(recorded)
+    assert trained(net(graph=False)) == wanted
+    x, _ = batch()
+    free = recorded.plan_batch(len(x)).total_bytes
+    least = min(nbytes for nbytes, _ in recorded.budget_curve(len(x)))
+    assert least < free
+    assert trained(net(memory_budget=least)) == wanted
+    assert trained(copy.deepcopy(net())) == wanted
+    recorded.save(tmp_path / "net.h5")
+    other = net(seed=4)
+    other.load(tmp_path / "net.h5")
+    assert trained(other) == trained(recorded)
+    assert "one/query/weight" in recorded.parameters()
+
+
+def test_it_learns_in_sixteen_bits_and_in_micro_batches():
+    x, y = batch()
+    for options in ({"precision": "bfloat16"}, {"micro_batches": 2}):
+        made = net(**options)
+        first = float(made.train_one_batch(x, y)[0])
+        for _ in range(60):
+            last = float(made.train_one_batch(x, y)[0])
+        assert last < first / 2
+
+
+# ---- refused
+
+
+ATTEND = layers.MultiHeadAttention
+
+
+@pytest.mark.parametrize(
+    ("options", "shapes", "words"),
+    [
+        ({"heads": 4}, [(5, 6)], ["4 heads", "6 features", "head_size"]),
+        ({"heads": 2}, [(6,)], ["(time, features)", "(6,)"]),
+        ({"heads": 2}, [(5, 6), (7, 6), (5,)], ["mask", "(7,)", "(5,)"]),
+        ({"heads": 2}, [(5, 6), (4,)], ["mask", "(5,)", "(4,)"]),
+        ({"heads": 2}, [(5, 6), (5,), (7, 6)], ["memory"]),
+        ({"heads": 2, "rotary": True}, [(5, 6)], ["even head_size", "3"]),
+        ({"heads": 3, "rotary": True}, [(5, 6), (7, 6)], ["self-attention", "(7, 6)"]),
+    ],
+    ids=str,
+)
+def test_inputs_that_do_not_fit(options, shapes, words):
+    refused(lambda: prepared(ATTEND("a", **options), *shapes), ShapeError, "'a'", *words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"heads": 4, "kv_heads": 3}, ["kv_heads", "4", "3"]),
+        ({"heads": 4, "dropout": 1}, ["dropout", "below 1"]),
+        ({"heads": 4, "use_bias": False, "bias_init": 1.0}, ["bias_init", "use_bias"]),
+    ],
+    ids=str,
+)
+def test_options_that_do_not_fit(options, words):
+    refused(lambda: ATTEND("a", **options), ValueError, "'a'", *words)
+
+
+def zeros(*shape: int, dtype: str = "f") -> Any:
+    return tensor.zeros(shape, dtype)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [
+        ([(2, 3, 4), (2, 3, 4), (2, 3, 4)], ["four axes"]),
+        ([(2, 3, 4, 5), (2, 6, 4, 5), (2, 7, 4, 5)], ["one shape", "(2, 6, 4, 5)", "(2, 7, 4, 5)"]),
+        ([(2, 0, 4, 5), (2, 6, 4, 5), (2, 6, 4, 5)], ["at least 1", "(2, 0, 4, 5)"]),
+        ([(2, 3, 4, 5), (2, 6, 3, 5), (2, 6, 3, 5)], ["divide", "4", "3"]),
+        ([(2, 3, 4, 5), (2, 6, 4, 6), (2, 6, 4, 6)], ["size of a head"]),
+        ([(2, 3, 4, 5), (2, 6, 4, 5), (2, 6, 4, 5), (2, 3)], ["mask", "(2, 6)", "(2, 3)"]),
+    ],
+    ids=str,
+)
+def test_tensors_that_do_not_fit(shapes, words):
+    refused(lambda: autograd.attention(*(zeros(*shape) for shape in shapes)), ShapeError, "attention", *words)
+
+
+def test_settings_that_do_not_fit():
+    x = zeros(2, 3, 4, 5)
+    state = tensor.zeros((3,), np.uint64)
+    refused(lambda: autograd.attention(x, x, x, dropout=0.5), ShapeError, "state", "0.5")
+    refused(lambda: autograd.attention(x, x, x, state=state), ValueError, "state", "dropout 0")
+    refused(lambda: autograd.attention(x, x, zeros(2, 3, 4, 5, dtype="d")), TypeError, "dtype")
+    refused(lambda: autograd.attention(x, x, x, scale=0), ValueError, "scale")
+    refused(lambda: autograd.attention(*[zeros(2, 3, 4, 5, dtype="i4")] * 3), TypeError, "floats")

@@ -1,0 +1,239 @@
+"""Layers of sequences: values worked out by hand, errors, and PyTorch's from equal weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import skips
+from run_layer import prepared, run
+from singa_lite import FeedForwardNet, ShapeError, autograd, device, layers, loss, metric, tensor
+from singa_lite.positions import rotary_table, sinusoidal_table
+
+RNG = np.random.default_rng(8)
+
+
+def test_dense_over_the_last_axis_is_dense_of_each_row():
+    layer = prepared(layers.Dense("d", 4), (3, 2, 5))
+    rows = prepared(layers.Dense("d", 4), (5,))
+    for name in ("weight", "bias"):
+        rows.parameters[name].copy_from_numpy(tensor.to_numpy(layer.parameters[name]))
+    assert layer.get_output_sample_shape() == (3, 2, 4)
+    assert layer.parameters["weight"].shape == (5, 4)
+    x = RNG.standard_normal((7, 3, 2, 5))
+    np.testing.assert_array_equal(run(layer, x).reshape(-1, 4), run(rows, x.reshape(-1, 5)))
+
+
+def test_an_embedding_begins_its_padding_as_0():
+    layer = prepared(layers.Embedding("e", 5, 3, 2), (4,))
+    weight = tensor.to_numpy(layer.parameters["weight"])
+    np.testing.assert_array_equal(weight[2], 0)
+    assert np.abs(weight[[0, 1, 3, 4]]).min() > 0
+    assert layer.get_output_sample_shape() == (4, 3)
+
+
+def test_an_embedding_gathers_rows():
+    net = FeedForwardNet(device=device.new_cpu(), seed=0)
+    net.add(layers.Embedding("e", 4, 2, input_sample_shape=(3,)))
+    weight = np.array([[1, 2], [3, 4], [5, 6], [7, 8]], np.float32)
+    net.param_values()[0].copy_from_numpy(weight)
+    ids = np.array([[3, 0, 3], [1, 1, 2]])
+    found = tensor.to_numpy(net.predict(ids))
+    np.testing.assert_array_equal(found, [[[7, 8], [1, 2], [7, 8]], [[3, 4], [3, 4], [5, 6]]])
+
+
+def test_root_mean_square_normalization():
+    x = RNG.standard_normal((2, 3, 4))
+    gamma = np.array([1.0, 2, -1, 0.5])
+    wanted = gamma * x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.1)
+    y = run(layers.RMSNormalization("r", 0.1), x, parameters={"gamma": gamma})
+    np.testing.assert_allclose(y, wanted, rtol=1e-13)
+
+
+def test_an_embedding_wants_ids():
+    layer = prepared(layers.Embedding("e", 5, 3), (4,))
+    with pytest.raises(TypeError, match="wanted ids of an integer dtype, received float64"):
+        run(layer, np.ones((2, 4)))
+    with pytest.raises(ValueError, match="layer 'e': wanted padding_idx to be an id from 0 to 4 or None, received 5"):
+        layers.Embedding("e", 5, 3, 5)
+
+
+def test_permute():
+    x = RNG.standard_normal((2, 3, 4, 5))
+    np.testing.assert_array_equal(run(layers.Permute("p", (3, 1, 2)), x), x.transpose(0, 3, 1, 2))
+    with pytest.raises(ValueError, match=r"'p': wanted axes with each axis of a sample once.*received \(1, 1\)"):
+        layers.Permute("p", (1, 1))
+    with pytest.raises(ShapeError, match=r"'p': wanted input samples of 2 axes, received \(3, 4, 5\)"):
+        run(layers.Permute("p", (2, 1)), x)
+
+
+def test_positions():
+    x = RNG.standard_normal((2, 3, 4))
+    weight = RNG.standard_normal((5, 4))
+    y = run(layers.LearnedPositions("p", 5), x, parameters={"weight": weight})
+    np.testing.assert_allclose(y, x + weight[:3], rtol=1e-15)
+    with pytest.raises(ShapeError, match="'p': wanted at most max_length 2 positions, received 3"):
+        run(layers.LearnedPositions("p", 2), x)
+    rates = np.array([1, 0.1])
+    wanted = [
+        [np.sin(t * rates[0]), np.cos(t * rates[0]), np.sin(t * rates[1]), np.cos(t * rates[1])] for t in range(3)
+    ]
+    np.testing.assert_allclose(run(layers.SinusoidalPositions("p", 100.0), x), x + wanted, rtol=1e-14)
+    with pytest.raises(ShapeError, match="'p': wanted an even number of features"):
+        run(layers.SinusoidalPositions("p"), x[..., :3])
+    with pytest.raises(ValueError, match="sinusoidal_table size: wanted an even number, received 3"):
+        sinusoidal_table(4, 3)
+
+
+def test_a_rotary_position_depends_on_distance_alone():
+    q, k = RNG.standard_normal((2, 6))
+    table = tensor.from_numpy(rotary_table(9, 6))
+    turned = [tensor.to_numpy(autograd.rotary(tensor.from_numpy(np.tile(v, (1, 9, 1))), table))[0] for v in (q, k)]
+    products = turned[0] @ turned[1].T
+    for distance in range(-8, 9):
+        np.testing.assert_allclose(np.diff(np.diagonal(products, distance)), 0, atol=1e-12)
+    assert np.ptp(products) > 0.1
+    with pytest.raises(ShapeError, match=r"rotary: wanted x with an even last axis and a table \(2, 8, 3\)"):
+        autograd.rotary(tensor.zeros((1, 8, 6)), tensor.zeros((2, 9, 3)))
+
+
+def test_a_padding_mask():
+    net = FeedForwardNet(device=device.new_cpu(), seed=0)
+    net.add(layers.PaddingMask("mask", 3, input_sample_shape=(4,)))
+    ids = np.array([[3, 0, 5, 3], [1, 3, 3, 3]], np.uint8)
+    np.testing.assert_array_equal(net.predict(ids), [[0, 1, 1, 0], [1, 0, 0, 0]])
+    assert net.predict(ids).dtype == np.float32
+    with pytest.raises(ValueError, match="'m': wanted padding_idx to be an id, at least 0, received -1"):
+        layers.PaddingMask("m", -1)
+
+
+# --- PyTorch ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def torch():
+    return skips.library("torch")
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("padding", [None, 2])
+def test_embedding_equals_torch(torch, padding):
+    ids, weight = RNG.integers(0, 6, (3, 4)), RNG.standard_normal((6, 5))
+    dy = RNG.standard_normal((3, 4, 5))
+    theirs = torch.nn.Embedding(6, 5, padding, dtype=torch.float64)
+    with torch.no_grad():
+        theirs.weight.copy_(torch.from_numpy(weight))
+    wanted = theirs(torch.from_numpy(ids))
+    wanted.backward(torch.from_numpy(dy))
+    table = tensor.from_numpy(weight)
+    table.stores_grad = True
+    y = autograd.embedding(tensor.from_numpy(ids), table, padding)
+    np.testing.assert_array_equal(tensor.to_numpy(y), wanted.detach().numpy())
+    ((_, gradient),) = [(p, tensor.to_numpy(g)) for p, g in autograd.backward(y, tensor.from_numpy(dy))]
+    np.testing.assert_allclose(gradient, theirs.weight.grad.numpy(), rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.peer
+def test_rms_normalization_equals_torch(torch):
+    x, gamma, dy = RNG.standard_normal((3, 4, 5)), RNG.standard_normal(5), RNG.standard_normal((3, 4, 5))
+    theirs = [torch.from_numpy(a).requires_grad_() for a in (x, gamma)]
+    wanted = torch.nn.functional.rms_norm(theirs[0], (5,), theirs[1], 1e-3)
+    wanted.backward(torch.from_numpy(dy))
+    mine = [tensor.from_numpy(a) for a in (x, gamma)]
+    for entry in mine:
+        entry.stores_grad = True
+    y = autograd.rms_norm(*mine, 1e-3)
+    np.testing.assert_allclose(tensor.to_numpy(y), wanted.detach().numpy(), rtol=1e-13)
+    found = {id(p): tensor.to_numpy(g) for p, g in autograd.backward(y, tensor.from_numpy(dy))}
+    for one, other in zip(mine, theirs, strict=True):
+        np.testing.assert_allclose(found[id(one)], other.grad.numpy(), rtol=1e-11, atol=1e-12)
+
+
+LOSSES = {
+    "last axis": ((3, 5, 4), -1, {}),
+    "ignored": ((3, 5, 4), -1, {"ignore_index": 1}),
+    "ignored, beside the classes": ((3, 5, 4), -1, {"ignore_index": -100}),
+    "smoothed": ((3, 5, 4), 2, {"label_smoothing": 0.2}),
+    "both": ((3, 5, 4), -1, {"ignore_index": 2, "label_smoothing": 0.1}),
+    "images": ((3, 5, 2, 4), 1, {"ignore_index": 0, "label_smoothing": 0.3}),
+    "vectors": ((7, 5), 1, {"ignore_index": 3, "label_smoothing": 0.3}),
+}
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(("shape", "axis", "options"), LOSSES.values(), ids=LOSSES)
+def test_cross_entropy_equals_torch(torch, shape, axis, options):
+    x = RNG.standard_normal(shape)
+    ids = RNG.integers(0, shape[axis], np.delete(shape, axis))
+    ids.flat[::4] = options.get("ignore_index", 0)
+    theirs = torch.from_numpy(x).requires_grad_()
+    wanted = torch.nn.functional.cross_entropy(theirs.movedim(axis, 1), torch.from_numpy(ids), **options)
+    wanted.backward()
+    mine = loss.SoftmaxCrossEntropy(axis, **options)
+    values = mine.forward(True, tensor.from_numpy(x), ids)
+    assert values.shape == shape[:1]
+    np.testing.assert_allclose(tensor.to_numpy(values).mean(), wanted.item(), rtol=1e-13)
+    np.testing.assert_allclose(tensor.to_numpy(mine.backward()), theirs.grad.numpy(), rtol=1e-12, atol=1e-14)
+
+
+# --- losses and metrics -------------------------------------------------------------------------------------
+
+
+def test_where_nothing_counts_loss_and_derivative_are_0():
+    x = tensor.from_numpy(RNG.standard_normal((2, 3, 4)))
+    ids = np.full((2, 3), 9)
+    mine = loss.SoftmaxCrossEntropy(ignore_index=9)
+    np.testing.assert_array_equal(tensor.to_numpy(mine.forward(True, x, ids)), 0)
+    np.testing.assert_array_equal(tensor.to_numpy(mine.backward()), 0)
+    assert float(metric.Accuracy(ignore_index=9).evaluate(x, ids)) == 0
+    assert float(metric.Perplexity(ignore_index=9).evaluate(x, ids)) == 1
+
+
+def test_accuracy_and_perplexity_of_what_counts():
+    x = np.zeros((2, 3, 4))
+    best = np.array([[0, 1, 2], [3, 3, 0]])
+    np.put_along_axis(x, best[..., None], 2.0, -1)
+    ids = np.array([[0, 9, 1], [9, 3, 0]])  # of four that count, three are right
+    scores = tensor.from_numpy(x)
+    assert float(metric.Accuracy(ignore_index=9).evaluate(scores, ids)) == 0.75
+    np.testing.assert_allclose(float(metric.Accuracy().evaluate(scores, best)), 1)
+    np.testing.assert_allclose(
+        tensor.to_numpy(metric.Accuracy(ignore_index=9).forward(scores, ids)), [2 * 1 / 4, 2 * 2 / 4]
+    )
+    total = np.log(np.exp(2) + 3)
+    wanted = np.exp((3 * (total - 2) + total) / 4)
+    np.testing.assert_allclose(float(metric.Perplexity(ignore_index=9).evaluate(scores, ids)), wanted, rtol=1e-13)
+
+
+def test_the_axis_of_classes_must_be_said_where_ids_go_with_two():
+    x = tensor.from_numpy(RNG.standard_normal((2, 3, 3)))
+    ids = np.zeros((2, 3), np.int64)
+    for one in (loss.SoftmaxCrossEntropy(), metric.Accuracy()):
+        with pytest.raises(ValueError, match=r"wanted to be told the axis of the classes, axis=1 or axis=-1"):
+            one.check(x.shape, x.dtype, ids)
+    last = loss.SoftmaxCrossEntropy(-1).evaluate(False, x, ids)
+    first = loss.SoftmaxCrossEntropy(1).evaluate(False, x, ids)
+    assert float(last) != float(first)
+
+
+BAD_TARGETS = {
+    "an id beyond": (np.array([[0, 4, 1]]), ValueError, r"class ids from 0 to 3, or 9, .* received 4 at \[0, 1\]"),
+    "rows": (np.ones((1, 3, 4)), TypeError, "ignore_index: wanted class ids, received rows"),
+    "another shape": (np.zeros((1, 2), np.int64), ShapeError, r"wanted class ids of shape \(1, 3\)"),
+}
+
+
+@pytest.mark.parametrize(("ids", "error", "said"), BAD_TARGETS.values(), ids=BAD_TARGETS)
+def test_bad_targets(ids, error, said):
+    for one in (loss.SoftmaxCrossEntropy(-1, ignore_index=9), metric.Accuracy(-1, ignore_index=9)):
+        with pytest.raises(error, match=said):
+            one.check((1, 3, 4), np.dtype("float64"), ids)
+
+
+def test_micro_batches_want_a_loss_of_each_sample():
+    from singa_lite import GraphError, optimizer
+
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(ignore_index=0), device=device.new_cpu(), seed=1)
+    net.add(layers.Dense("d", 4, input_sample_shape=(3, 5)))
+    with pytest.raises(GraphError, match=r"micro_batches: wanted losses and metrics .*SoftmaxCrossEntropy"):
+        net.compile(optimizer.SGD(0.1), micro_batches=2)

@@ -1,0 +1,104 @@
+"""Snapshots of nets whose layers hold layers: every format, and PyTorch's names of modules within modules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import skips
+from format_cases import WHOLE, WRITTEN
+from nets import state_of
+from singa_lite import FeedForwardNet, SnapshotError, layers, loss, optimizer, tensor
+from singa_lite.snapshots import formats, net_tree
+from singa_lite.snapshots.formats.singa import names
+
+X, Y = np.arange(15, dtype=np.float32).reshape(3, 5), np.array([0, 1, 1])
+
+
+def block_net(seed: int = 3) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=seed)
+    inner = [layers.Dense("d", 4), layers.BatchNormalization("norm"), layers.Dropout("drop", 0.5), layers.Dense("e", 5)]
+    net.add(layers.Residual("block", inner, input_sample_shape=(5,)))
+    net.add(layers.Dense("out", 2))
+    net.compile(optimizer.SGD(0.1, 0.9))
+    return net
+
+
+def trained_net() -> FeedForwardNet:
+    net = block_net()
+    net.train_one_batch(X, Y)
+    return net
+
+
+@pytest.mark.parametrize("suffix", WHOLE)
+def test_all_comes_back(tmp_path: Path, suffix: str):
+    net, other, path = trained_net(), block_net(8), tmp_path / f"x{suffix}"
+    formats.save(net, path)
+    formats.load(other, path)
+    assert state_of(other) == state_of(net)
+
+
+@pytest.mark.parametrize("suffix", sorted(set(WRITTEN) - set(WHOLE)))
+def test_formats_without_a_place_for_them_say_so(tmp_path: Path, suffix: str):
+    net, path = trained_net(), tmp_path / f"x{suffix}"
+    with pytest.raises(SnapshotError, match=r"layer 'block' \(Residual\) has no form in Keras: it holds 'block/d'"):
+        formats.save(net, path)
+    assert not path.exists()
+
+
+def test_the_tree_says_what_stands_within_what():
+    attributes = net_tree.of_net(block_net()).attributes
+    found = json.loads(str(attributes["layers"]))
+    assert found[:3] == [["block", "Residual"], ["block/d", "Dense"], ["block/norm", "BatchNormalization"]]
+    wired = json.loads(str(attributes["wiring"]))
+    assert len(wired) == len(found)
+    assert wired[1] == {"inputs": [], "outputs": [[4]], "sources": []}
+
+
+def test_names_in_safetensors_are_those_of_modules_within_modules(tmp_path: Path):
+    library = skips.library("safetensors.numpy")
+    net, path = trained_net(), tmp_path / "x.safetensors"
+    formats.save(net, path, weights_only=True)
+    found = library.load_file(path)
+    weight = tensor.to_numpy(net.parameters()["block/d/weight"])
+    np.testing.assert_array_equal(found["block.d.weight"], weight.T)
+    np.testing.assert_array_equal(found["block.norm.weight"], tensor.to_numpy(net.parameters()["block/norm/gamma"]))
+    assert "block.norm.running_mean" in found
+    other = block_net(8)
+    formats.save(net, path, weights_only=True, names={"block": "h.0", "block/e": "e"})
+    assert {"h.0.d.weight", "h.0.norm.bias", "e.weight", "out.weight"} < set(library.load_file(path))
+    formats.load(other, path, names={"block": "h.0", "block/e": "e"}, optimizer=False)
+    np.testing.assert_array_equal(tensor.to_numpy(other.parameters()["block/d/weight"]), weight)
+
+
+def test_a_layer_whose_name_has_a_dot_beside_one_within_another_is_refused(tmp_path: Path):
+    net = FeedForwardNet(seed=3)
+    net.add(layers.Sequential("a", [layers.Dense("b", 4, input_sample_shape=(5,))]))
+    net.add(layers.Dense("a.b", 2))
+    with pytest.raises(SnapshotError, match=r"'a.b.weight' for 'parameters/a/b/weight' and 'parameters/a.b/weight'"):
+        formats.save(net, tmp_path / "x.safetensors")
+
+
+@pytest.mark.peer
+def test_pytorch_loads_a_module_within_a_module(tmp_path: Path):
+    torch = skips.library("torch")
+    from safetensors.torch import load_file
+
+    net, path = trained_net(), tmp_path / "x.safetensors"
+    formats.save(net, path, weights_only=True)
+    nn = torch.nn
+    parts = {"d": nn.Linear(5, 4), "norm": nn.BatchNorm1d(4), "drop": nn.Dropout(0.5), "e": nn.Linear(4, 5)}
+    module = nn.ModuleDict({"block": nn.ModuleDict(parts), "out": nn.Linear(5, 2)})
+    module.load_state_dict(load_file(path), strict=False)
+    y = torch.from_numpy(X)
+    for part in module.eval()["block"].values():
+        y = part(y)
+    wanted = module["out"](y + torch.from_numpy(X)).detach().numpy()
+    np.testing.assert_allclose(tensor.to_numpy(net.forward(False, X)), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_spellings_of_singa():
+    assert {"block/d/weight", "block.d.W", "block/d_weight"} <= set(names.spellings("block/d", "weight"))

@@ -1,0 +1,154 @@
+"""`compile(precision=)` on the CUDA kernels: what is computed, what is kept, how near it is, and what is refused."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import skips
+from cuda_devices import KINDS, new_device
+from nets import state_of
+from singa_lite import FeedForwardNet, autograd, device, layers, loss, optimizer, tensor
+from singa_lite.device import Device
+from singa_lite.device.host_fallback import HostFallback, by_way_of_host
+from singa_lite.kernels.kernel_set import specs_of
+from singa_lite.kernels.numpy_kernels import NUMPY
+from singa_lite.memory_plan import MemoryPlan
+
+RNG = np.random.default_rng(21)
+X = RNG.standard_normal((6, 3, 9, 7)).astype(np.float32)
+Y = RNG.integers(0, 4, 6)
+HALVES = ("float16", "bfloat16")
+#: Half the distance between neighbours, of numbers about 1.
+ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+pytestmark = pytest.mark.parametrize("precision", HALVES)
+
+
+@pytest.fixture(params=KINDS)
+def cuda(request: pytest.FixtureRequest) -> Device:
+    skips.library("ml_dtypes")
+    return new_device(request.param)
+
+
+def net_of(on: Device, lr: float = 0.02, momentum: float = 0.9, **options: Any) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=on, seed=4)
+    net.add(layers.Conv2D("conv1", 8, 3, input_sample_shape=(3, 9, 7)))
+    net.add(layers.Activation("silu1", "silu"))
+    net.add(layers.Conv2D("conv2", 8, 3, groups=8))
+    net.add(layers.BatchNormalization("bn"))
+    net.add(layers.Activation("gelu", "gelu"))
+    net.add(layers.AvgPooling2D("pool", 3, 2))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("dense", 4))
+    net.compile(optimizer.SGD(lr=lr, momentum=momentum), **options)
+    return net
+
+
+def trained(net: FeedForwardNet, steps: int) -> list[float]:
+    return [float(net.train_one_batch(X, Y)[0]) for _ in range(steps)]
+
+
+def gradients_of_a_step(net: FeedForwardNet) -> dict[str, np.ndarray]:
+    """Of plain SGD at rate 1, whose step they are."""
+    before = [tensor.to_numpy(value).copy() for value in net.param_values()]
+    net.train_one_batch(X, Y)
+    moved = zip(net.param_names(), before, net.param_values(), strict=True)
+    return {name: old - tensor.to_numpy(value) for name, old, value in moved}
+
+
+def test_a_dense_layer_rounds_its_operands_and_nothing_between(cuda, precision):
+    """Its output is the net's, and stays in float32; a weight is rounded too, as the fastest units want it."""
+    net = FeedForwardNet(loss.SquaredError(), device=cuda)
+    net.add(layers.Dense("dense", 5, bias_init="normal", input_sample_shape=(301,)))
+    net.compile(optimizer.SGD(lr=0.1), precision=precision)
+    x = RNG.standard_normal((7, 301)).astype(np.float32)
+    weight, bias = (tensor.to_numpy(value) for value in net.param_values())
+    got = tensor.to_numpy(net.predict(x))
+    assert got.dtype == np.float32
+    exact = x.astype(float) @ weight.astype(float) + bias
+    np.testing.assert_allclose(got, exact, atol=4 * ROUNDING[precision])
+
+
+def test_a_net_trains_as_in_float32_but_for_rounding(cuda, precision):
+    exact, net = net_of(device.new_cpu(kernels="numpy")), net_of(cuda, precision=precision)
+    losses = [trained(one, 8) for one in (exact, net)]
+    assert losses[1][-1] < losses[1][0] / 2
+    np.testing.assert_allclose(*losses, rtol=0.02 if precision == "float16" else 0.12, atol=0.02)
+    assert {value.dtype for value in net.param_values()} == {np.dtype(np.float32)}
+
+
+def test_gradients_are_near_those_of_float32(cuda, precision):
+    plain = {"lr": 1.0, "momentum": 0.0}
+    wide = gradients_of_a_step(net_of(device.new_cpu(kernels="numpy"), **plain))
+    narrow = gradients_of_a_step(net_of(cuda, precision=precision, **plain))
+    shares = {
+        name: float(np.linalg.norm(narrow[name] - gradient) / np.linalg.norm(gradient))
+        for name, gradient in wide.items()
+        if name != "conv2/bias"  # has none, before a normalisation
+    }
+    assert min(shares.values()) > 0 and max(shares.values()) < 8 * ROUNDING[precision], shares
+
+
+def test_no_call_goes_by_way_of_the_host(cuda, precision):
+    """So that a step is one CUDA graph."""
+    net = net_of(cuda, precision=precision)
+    trained(net, 1)
+    instructions = net.training_graph._executable("recorded").placed.planned.instructions
+    kernels = {i.kernel: cuda.kernels.choose(i.kernel, specs_of(i.operands), i.settings) for i in instructions}
+    assert not [name for name, kernel in kernels.items() if isinstance(kernel, HostFallback)]
+    narrow = {i.kernel for i in instructions if any(o is not None and o.dtype.name == precision for o in i.operands)}
+    assert {"conv2d", "batch_norm_derivative", "conv2d_gradient"} <= narrow
+
+
+def test_what_is_kept_for_backward_takes_half_the_bytes(cuda, precision):
+    def planned(wanted: str) -> MemoryPlan:
+        net = FeedForwardNet(loss.SquaredError(), device=cuda)
+        net.add(layers.Dense("first", 512, input_sample_shape=(64,)))
+        for place in range(9):
+            net.add(layers.Activation(f"gelu{place}", "gelu"))
+            net.add(layers.Dense(f"dense{place}", 512))
+        net.compile(optimizer.SGD(lr=0.1), precision=wanted)
+        return net.plan_batch(4096)
+
+    assert planned(precision).arena_bytes < 0.6 * planned("float32").arena_bytes
+
+
+def test_the_plan_changes_no_bit(cuda, precision, monkeypatch):
+    planned = net_of(cuda, precision=precision)
+    wanted = trained(planned, 3)
+    monkeypatch.setenv("SINGA_LITE_PLAN", "off")
+    apart = net_of(cuda, precision=precision)
+    assert trained(apart, 3) == wanted
+    assert state_of(apart) == state_of(planned)
+
+
+def test_a_net_moves_where_its_precision_is_had(cuda, precision):
+    net = net_of(cuda, precision=precision)
+    first = trained(net, 1)
+    if precision == "float16":
+        with pytest.raises(ValueError, match="to_device: wanted 'bfloat16' on a CPU"):
+            net.to_device(device.new_cpu())
+        assert net.device is cuda
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            net.to_device(device.new_cpu())
+    assert trained(net, 1) < first
+
+
+def test_what_is_done_on_the_host_mixes_dtypes_too(cuda, precision):
+    """Calls that the set has no kernel for; a small one, whose values 16 bits hold."""
+    half = np.dtype(skips.library("ml_dtypes").bfloat16 if precision == "bfloat16" else precision)
+    x, weight = np.arange(6.0).reshape(2, 3).astype(half), np.arange(12.0).reshape(3, 4).astype(np.float32)
+    tensors = [autograd.cast(tensor.from_numpy(x.astype("f4"), cuda), half), tensor.from_numpy(weight, cuda)]
+    y = cuda.empty((2, 4), half)
+    arrays = tuple(cuda.array(one) for one in (*tensors, y))
+    reference = by_way_of_host(NUMPY, cuda.runtime)
+    reference.prepare("linear", (*arrays[:2], None, arrays[2]), None, {})()
+    assert (
+        tensor.to_numpy(autograd.cast(y, "float32")).tolist() == (x.astype(np.float32) @ weight).astype(half).tolist()
+    )
