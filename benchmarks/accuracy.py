@@ -21,6 +21,7 @@ import numpy as np
 from nets.resnet import resnet8_32
 from nets.small import digits_cnn
 from singa_lite import FeedForwardNet, device, optimizer, tensor
+from singa_lite.errors import PrecisionWarning
 
 Array = np.ndarray[Any, Any]
 Batches = list[tuple[Array, Array]]
@@ -30,7 +31,7 @@ PRECISIONS = ("float32", "bfloat16")
 BATCH, LR = 32, 0.05
 #: Held-out accuracies may differ by so many points.
 POINTS = 0.6
-EPOCHS = 12
+EPOCHS = 6
 #: Of a curve, each the mean loss of so many steps.
 STEPS, EACH = 160, 20
 
@@ -93,7 +94,9 @@ def built(name: str, seed: int, precision: str, lr: float = LR, momentum: float 
     """A compiled net, of equal weights for equal seeds."""
     net = NETS[name](device.new_cpu(), seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there may be no kernels for bfloat16 here is not what is asked
+        warnings.simplefilter(
+            "ignore", PrecisionWarning
+        )  # that there may be no kernels for bfloat16 here is not what is asked
         net.compile(optimizer.SGD(lr=lr, momentum=momentum), precision=precision)
     return net
 

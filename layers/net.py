@@ -18,9 +18,9 @@ class Net(Layer):
 
     Input samples: those of the net's inputs, in the order of `net.input_shapes()`; output samples: those of its
     outputs, in the order of `net.output_names()`. Parameters and state are the net's own, under the names
-    "<name>/<layer>/weight": training moves both, and the net can be asked, saved and loaded by itself, until one of them
-    is moved to another device or copied. Options of layers are copied, as they are when this layer is added. A net that
-    is used twice: the second time Net(name, net).share_parameters(first).
+    "<name>/<layer>/weight": training moves both, and the net can be asked, saved and loaded by itself, until one of
+    them is moved to another device or copied. Options of layers are copied, as they are when this layer is added. A net
+    that is used twice: the second time Net(name, net).share_parameters(first).
 
     net: on the device and of the dtype of the net that it becomes a part of, with all its layers.
     """

@@ -24,10 +24,10 @@ class TransformerBlock(Layer):
     and others (arXiv 2002.04745). Dropout, where there is some, is on the probabilities of the attention and on what
     attention and output add to x, as in GPT-2.
 
-    Input samples (time, features), perhaps beside a mask (time,) of 1 for what is seen and 0 for padding; output samples
-    (time, features). Layers in it, in this order: attention_norm, attention (MultiHeadAttention), attention_dropout,
-    hidden_norm, hidden, activation, output, output_dropout; each norm behind its part with normalize_first=False;
-    dropouts only where dropout is above 0.
+    Input samples (time, features), perhaps beside a mask (time,) of 1 for what is seen and 0 for padding; output
+    samples (time, features). Layers in it, in this order: attention_norm, attention (MultiHeadAttention),
+    attention_dropout, hidden_norm, hidden, activation, output, output_dropout; each norm behind its part with
+    normalize_first=False; dropouts only where dropout is above 0.
 
     heads, head_size, kv_heads, causal, rotary: as for MultiHeadAttention. hidden_size: outputs of `hidden`, default 4
     times the features. dropout: from 0 to below 1. activation: a mode of Activation. epsilon: of the norms. use_bias:

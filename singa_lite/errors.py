@@ -31,3 +31,7 @@ class SnapshotVersionError(SnapshotError):
 
 class OverrunError(RuntimeError):
     """An operation wrote beyond the bytes that it was given. Looked for in checked mode alone."""
+
+
+class PrecisionWarning(UserWarning):
+    """A precision that this processor, or the kernels in use, compute in by another one: right, and no faster."""

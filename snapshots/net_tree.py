@@ -50,7 +50,7 @@ def wiring(net: FeedForwardNet) -> list[dict[str, object]]:
     return found
 
 
-def _wired(layer: Layer, inputs: Sequence[Shape], sources: Sequence[tuple[str, int]]) -> dict[str, object]:
+def _wired(layer: Layer, inputs: Sequence[Shape] | None, sources: Sequence[tuple[str, int]]) -> dict[str, object]:
     owner = layer
     while owner.shared_with is not None:
         owner = owner.shared_with

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from singa_lite import device
 from singa_lite.kernels.choice import find_onednn
 
 NAMES = (
-    *("singa_lite", "Python", "NumPy", "BLAS", "oneDNN", "kernels", "threads"),
-    *("processor", "instruction sets", "memory", "CuPy"),
+    *("singa_lite", "Python", "NumPy", "BLAS", "oneDNN", "kernels", "tuning", "threads"),
+    *("processor", "instruction sets", "bfloat16", "memory", "CuPy"),
     *(("GPU", "NVRTC", "cuBLASLt", "cuDNN") if find_spec("cupy") else ()),
 )
 
@@ -63,6 +64,16 @@ def test_settings_are_told():
     assert told["kernels"] == "numpy"
     assert told["oneDNN"].endswith("switched off by SINGA_LITE_ONEDNN=off")
     assert "threads 3," in told["BLAS"]
+
+
+def test_what_computes_in_bfloat16(monkeypatch):
+    monkeypatch.setattr(program.machine, "instruction_sets", lambda: ("avx2", "avx512_bf16", "amx_bf16"))
+    monkeypatch.setattr(program, "cpu_kernels", lambda: SimpleNamespace(name="onednn", has_bfloat16=True))
+    assert dict(program.facts())["bfloat16"] == "by the processor (avx512_bf16 amx_bf16)"
+    monkeypatch.setattr(program.machine, "instruction_sets", lambda: ("avx2",))
+    monkeypatch.setattr(program, "cpu_kernels", lambda: SimpleNamespace(name="onednn", has_bfloat16=False))
+    told = dict(program.facts())["bfloat16"]
+    assert told.startswith("over converted copies in float32 (processor: none of AVX512-BF16 and AMX)")
 
 
 def test_settings_that_are_wrong_are_told(tmp_path):

@@ -13,6 +13,7 @@ from kernel_sets import kernel_sets
 from nets import all_bits, state_of
 from singa_lite import FeedForwardNet, Tensor, device, layers, loss, metric, optimizer, snapshots, tensor
 from singa_lite.budget_error import BudgetError
+from singa_lite.errors import PrecisionWarning
 
 skips.library("ml_dtypes")
 SETS = pytest.mark.parametrize("kernels", [kernels.name for kernels in kernel_sets()])
@@ -308,7 +309,11 @@ def test_nets_of_other_dtypes_are_refused():
         net.compile(optimizer.SGD(lr=0.1), precision="bfloat16")
 
 
-def test_it_is_said_where_no_kernels_of_its_own_are_there():
+def test_it_is_said_where_the_processor_has_no_products_in_bfloat16(monkeypatch):
     net = built()
-    with pytest.warns(UserWarning, match="those of float32 serve, over converted copies"):
+    with pytest.warns(PrecisionWarning, match="those of float32 serve, over converted copies"):
+        net.compile(optimizer.SGD(lr=0.1), precision="bfloat16")
+    monkeypatch.setattr(net.device.kernels, "has_bfloat16", True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         net.compile(optimizer.SGD(lr=0.1), precision="bfloat16")

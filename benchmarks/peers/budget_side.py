@@ -16,17 +16,17 @@ from singa_lite.passes.pipeline import planning, through
 from singa_lite.passes.program import Program
 from singa_lite.passes.time_model import seconds
 
-from .budget_task import BudgetTask, batch, serve, shape
+from .budget_task import FIXED, BudgetTask, batch, serve, shape
 from .singa_side import use_once
 
 
 def built(task: BudgetTask, budget: int | None = None) -> FeedForwardNet:
     """The net, compiled."""
     sizes: dict[str, Any] = {}
-    if task.image and task.net != "lenet":
+    if task.image and task.net not in FIXED:
         sizes = {"shape": shape(task)} if task.net == "unet" else {"image": task.image}
     net = NETS[task.net].build(device.new_cpu(), **sizes)
-    net.compile(optimizer.SGD(0.001, momentum=0.9), memory_budget=budget)
+    net.compile(optimizer.SGD(0.001, momentum=0.9), memory_budget=budget, precision=task.precision)
     return net
 
 

@@ -20,6 +20,9 @@ from peak_memory import high_water
 
 Array = np.ndarray[Any, Any]
 
+#: Shapes of samples, where they are not those of ImageNet; nets that take no other.
+_SHAPES = {"unet": (3, 128, 160), "lenet": (1, 28, 28), "mlp": (784,)}
+FIXED = ("lenet", "mlp")
 #: Seconds that a turn takes at least: shorter steps are repeated.
 TURN = 0.3
 
@@ -30,7 +33,8 @@ class BudgetTask:
     share.
 
     targets: for "plan", the estimated slowdowns near which points are wanted; budgets: for "check", how many are tried.
-    image: extents of the images, 0 for the net's own. channels_last: how the peer's images lie.
+    image: extents of the images, 0 for the net's own. channels_last: how the peer's images lie. precision: ours as
+    compile() takes it, of the peer its autocast's.
     """
 
     way: str
@@ -44,6 +48,7 @@ class BudgetTask:
     targets: tuple[float, ...] = ()
     budgets: int = 0
     bound: bool = True
+    precision: str = "float32"
 
     @staticmethod
     def of(given: dict[str, Any]) -> BudgetTask:
@@ -62,8 +67,8 @@ class BudgetTask:
 
 def shape(task: BudgetTask) -> tuple[int, ...]:
     """Of a sample."""
-    own = (3, 128, 160) if task.net == "unet" else (1, 28, 28) if task.net == "lenet" else (3, 224, 224)
-    return (own[0], task.image, task.image) if task.image and task.net != "lenet" else own
+    own = _SHAPES.get(task.net, (3, 224, 224))
+    return (own[0], task.image, task.image) if task.image and task.net not in FIXED else own
 
 
 def batch(task: BudgetTask) -> tuple[Array, Array]:

@@ -26,13 +26,15 @@ def run(task: BudgetTask, told: TextIO) -> None:
     x, y = (torch.from_numpy(array) for array in batch(task))
     torch.manual_seed(0)
     net = built(task.net, int(task.value) if task.way == "torch-segments" else 0)
-    if task.channels_last:
+    if task.channels_last and x.ndim == 4:
         net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
     forward = torch.compile(net) if task.way == "torch-compile" else net
     optimizer = torch.optim.SGD(net.parameters(), 0.001, momentum=0.9)
 
     def step() -> float:
-        loss = cross_entropy(forward(x), y)
+        with torch.autocast("cpu", torch.bfloat16, enabled=task.precision == "bfloat16"):
+            scores = forward(x)
+        loss = cross_entropy(scores.float(), y)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()

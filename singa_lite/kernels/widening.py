@@ -2,7 +2,8 @@
 
 A bfloat16 is the upper half of a float32, so reading is exact; a result is rounded to the nearest, to even in between,
 and NaN and infinity stay what they are. On a CPU without instructions for it this costs a pass over memory for each
-operand, and gives every kernel of a set in bfloat16.
+operand, and gives every kernel of a set in bfloat16. A set may have kernels that take bfloat16 as it is: these serve
+the calls that they can do.
 """
 
 from __future__ import annotations
@@ -33,16 +34,20 @@ NARROW = "bfloat16"
 _WIDE = np.dtype(np.float32)
 #: What the float32 buffers of a piece take together, where a call can be done in pieces: what a core's caches hold.
 PIECE_BYTES = 1 << 21
+#: A piece has as many times the bytes of what all pieces read besides, filters mostly: each piece lays these out anew.
+_TIMES_SHARED = 4
 #: Of the buffers in the scratch, and what the kernel asks for lies behind them.
 _ALIGNMENT = 64
+#: Kernels that move numbers of any type without computing.
+_MOVES = frozenset({"copy"})
 
 
 class WideningSet(KernelSet):
     """A set of kernels over NumPy's arrays that serves calls with operands in bfloat16 by those in float32."""
 
     def choose(self, name: str, specs: TensorSpecs, settings: Settings) -> Kernel:
-        """As `KernelSet.choose`; of a call in bfloat16 the kernel that widens."""
-        if not any(map(_is_narrow, specs)):
+        """As `KernelSet.choose`; of a call in bfloat16 the kernel that takes it as it is, or the one that widens."""
+        if not any(map(_is_narrow, specs)) or self._takes(name, specs, settings):
             return super().choose(name, specs, settings)
         widened = WidenedKernel(name, self)
         return SummedKernel(name, widened, self) if summed_pieces(name, specs) else widened
@@ -54,41 +59,76 @@ class WideningSet(KernelSet):
     def free_of_strides(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> Collection[str]:
         """As `KernelSet.free_of_strides`; what is widened is so from wherever it lies."""
         specs = specs_of(tensors)
+        if self._takes(name, specs, settings):
+            return super().free_of_strides(name, specs, settings)
         wide = super().free_of_strides(name, tuple(map(_wide, specs)), settings)
         names = zip(SIGNATURES[name].tensors, specs, strict=True)
         return {*wide, *(name for name, spec in names if _is_narrow(spec))}
+
+    def takes_narrow(self, name: str, specs: TensorSpecs, settings: Settings) -> bool:
+        """Whether a kernel of this set does a call with operands in bfloat16 as they are; here none does."""
+        return False
+
+    def converted(self, source: Array, target: Array) -> Launch:
+        """A call that fills the target with what the source holds, one of them float32 and the other bfloat16.
+
+        They have one shape, and their axes lie in one order. ml_dtypes rounds an element in 0.5 ns, in one thread, as
+        it holds Python's lock; the same in NumPy's integers, eight passes over a block, takes 1.1 ns.
+        """
+        return partial(np.copyto, target, source, casting="unsafe")
+
+    def _takes(self, name: str, specs: TensorSpecs, settings: Settings) -> bool:
+        return name in _MOVES or self.takes_narrow(name, specs, settings)
 
 
 class WidenedKernel:
     """A kernel over operands of which some are in bfloat16. name: of the kernel; kernels: whose float32 ones do it.
 
-    Where samples are done by themselves (`Facts.by_samples`), as many at a time as a cache holds.
+    Where the kernel does each sample by itself, it is given as many of them at a time as fit into `PIECE_BYTES`: these
+    stay in the caches from one conversion to the next, and the scratch is small. What every piece would read as a
+    whole, such as filters, has a part in how large pieces are, and a matrix is read but once.
     """
 
-    def __init__(self, name: str, kernels: KernelSet) -> None:
-        self.name = name
-        self.kernels = kernels
+    def __init__(self, name: str, kernels: WideningSet) -> None:
+        self.name, self.kernels = name, kernels
 
     def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
         """It can do what the kernels can do in float32."""
         return True
 
+    def variant(self, specs: TensorSpecs, settings: Settings) -> str:
+        """That it is done over converted copies, and how the kernel in float32 would do the whole call at once."""
+        return f"{self.kernels.variant(self.name, tuple(map(_wide, specs)), settings)} widened".strip()
+
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """A float32 buffer for each narrow operand, and what the kernel asks for over these; of the largest piece."""
-        cuts = {piece.stop - piece.start: piece for piece in pieces(self.name, specs, PIECE_BYTES)}
+        cuts = {piece.stop - piece.start: piece for piece in self._pieces(specs)}
         if not cuts:
             return self._scratch_of(specs, settings)
         return max(self._scratch_of(cut_specs(self.name, specs, piece), settings) for piece in cuts.values())
 
+    def _pieces(self, specs: TensorSpecs) -> list[slice]:
+        facts, names = SIGNATURES[self.name].facts, SIGNATURES[self.name].tensors
+        if facts.multiplies == "tensors":
+            return []
+        shared = sum(
+            spec.size * spec.dtype.itemsize
+            for name, spec in zip(names, specs, strict=True)
+            if spec is not None and name not in facts.by_samples
+        )
+        return pieces(self.name, specs, max(PIECE_BYTES, _TIMES_SHARED * shared))
+
     def _scratch_of(self, specs: TensorSpecs, settings: Settings) -> int:
         buffers = sum(_buffer_bytes(spec.shape) for spec in specs if spec is not None and _is_narrow(spec))
-        return buffers + self.kernels.scratch_bytes(self.name, tuple(map(_wide, specs)), settings)
+        over = self.kernels.scratch_bytes(self.name, tuple(map(_wide, specs)), settings)
+        return buffers + over
 
     def prepare(self, arrays: tuple[Array | None, ...], scratch: Array | None, settings: Settings) -> Launch:
         """Widen what is read, do it, and round what is written, piece by piece."""
-        cuts = pieces(self.name, specs_of(arrays), PIECE_BYTES)
+        cuts = self._pieces(specs_of(arrays))
         parts = [cut_arrays(self.name, arrays, piece) for piece in cuts] or [arrays]
-        return partial(_in_turn, [launch for part in parts for launch in self._launches(part, scratch, settings)])
+        launches = [launch for part in parts for launch in self._launches(part, scratch, settings)]
+        return partial(_in_turn, launches)
 
     def _launches(self, arrays: Arrays, scratch: Array | None, settings: Settings) -> Iterator[Launch]:
         narrow = {at: array for at, array in enumerate(arrays) if array is not None and _is_narrow(array)}
@@ -97,10 +137,11 @@ class WidenedKernel:
             wide[at] = _buffer(scratch, start, array)
             start += _buffer_bytes(array.shape)
         roles = SIGNATURES[self.name].roles
-        yield from (partial(np.copyto, wide[at], array) for at, array in narrow.items() if roles[at] != "Write")
+        convert = self.kernels.converted
+        yield from (convert(array, wide[at]) for at, array in narrow.items() if roles[at] != "Write")
         over = tuple(wide.get(at, array) for at, array in enumerate(arrays))
         yield self.kernels.prepare(self.name, over, None if scratch is None else scratch[start:], settings)
-        yield from (_rounding(wide[at], array) for at, array in narrow.items() if roles[at] != "Read")
+        yield from (convert(wide[at], array) for at, array in narrow.items() if roles[at] != "Read")
 
 
 def _is_narrow(tensor: Described | None) -> bool:
@@ -124,10 +165,6 @@ def _buffer(scratch: Array | None, start: int, narrow: Array) -> Array:
     return np.ndarray(
         narrow.shape, _WIDE, None if scratch is None else scratch, start if scratch is not None else 0, strides
     )
-
-
-def _rounding(wide: Array, narrow: Array) -> Launch:
-    return partial(np.copyto, narrow, wide, casting="unsafe")
 
 
 def _in_turn(launches: Sequence[Launch]) -> None:

@@ -8,9 +8,10 @@ from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from singa_lite.criterion import Criterion
 from singa_lite.layer import OneOrMore
+from singa_lite.layer_calls import nothing
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.optimizer import Optimizer
-from singa_lite.run import Run, nothing
+from singa_lite.run import Run
 from singa_lite.tensor import Tensor
 from singa_lite.training.micro_batches import Fed, GradientSums, added, added_metrics, cut
 from singa_lite.training.objective import MetricValues, Objective

@@ -185,7 +185,9 @@ CASES: dict[str, Case] = {
     ),
     "TimeDistributed": Case(lambda: layers.TimeDistributed("t", layers.Dense("d", 4)), ((3, 5),)),
     "TimeDistributed:images": Case(lambda: layers.TimeDistributed("t", layers.Conv2D("c", 2)), ((3, 2, 4, 5),)),
-    "TransformerBlock": Case(lambda: layers.TransformerBlock("t", 2, hidden_size=5, rotary=True), ((3, 4),)),
+    "TransformerBlock": Case(
+        lambda: layers.TransformerBlock("t", 1, True, head_size=2, hidden_size=3, rotary=True, epsilon=1.0), ((3, 5),)
+    ),
     "TransformerBlock:causal, norms last, grouped": Case(
         lambda: layers.TransformerBlock(
             "t", 4, True, head_size=2, kv_heads=2, rotary=True, activation="silu", normalize_first=False, use_bias=False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from kernel_cases import CASES
 from kernel_sets import kernel_sets
 from singa_lite.kernels import summed, widening
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import specs_of
+from singa_lite.kernels.kernel_set import KernelSet, specs_of
 from singa_lite.kernels.pieces import cut_arrays, pieces
+from singa_lite.kernels.widening import WidenedKernel
 
 ml_dtypes = skips.library("ml_dtypes")
 NARROW = np.dtype(ml_dtypes.bfloat16)
@@ -41,6 +43,16 @@ def narrow(tensors: Tensors) -> Tensors:
     return [t.astype(NARROW) if t is not None and t.dtype == np.float32 else t for t in tensors]
 
 
+def widened(kernels: KernelSet, name: str, tensors: Tensors, settings: Mapping[str, Any]) -> Tensors:
+    """The tensors behind a call by the kernel in float32, over converted copies."""
+    after = [None if t is None else t.copy(order="K") for t in tensors]
+    kernel = WidenedKernel(name, kernels)
+    scratch = np.full(kernel.scratch_bytes(specs_of(after), settings) + 64, 0xFF, np.uint8)
+    kernel.prepare(tuple(after), scratch[:-64], settings)()
+    assert np.all(scratch[-64:] == 0xFF)
+    return after
+
+
 @SETS
 @pytest.mark.parametrize("key", KEYS)
 def test_a_call_in_bfloat16_is_the_one_in_float32_rounded(key, kernels):
@@ -48,7 +60,7 @@ def test_a_call_in_bfloat16_is_the_one_in_float32_rounded(key, kernels):
     given = narrow(tensors)
     wanted = [None if t is None else t.copy() for t in tensors]
     run(kernels, name, wanted, settings)
-    run(kernels, name, given, settings)
+    given = widened(kernels, name, given, settings)
     for role, got, right in zip(SIGNATURES[name].roles, given, wanted, strict=True):
         if got is not None and right is not None and role != "Read":
             np.testing.assert_array_equal(got, right.astype(got.dtype))
@@ -112,6 +124,34 @@ def test_rounding_is_to_the_nearest_and_keeps_nan_infinity_and_signs():
         run(kernels, "copy", (x, y), {})
         np.testing.assert_array_equal(y.astype(np.float32), np.array(wanted, np.float32))
         assert np.signbit(y[3])
+
+
+#: Bits of float32: ties to either side and their neighbours, infinities, NaN of several payloads and signs, zeros, and
+#: what is too large.
+EDGES = """
+3f808000 3f818000 3f807fff 3f808001 bf808000 bf818000 7f800000 ff800000 7f800001 7fbfffff 7fc00000 7fffffff ff800001
+ffffffff 00000000 80000000 7f7fffff ff7fffff 7f7f7fff 7f7f8000
+"""
+
+
+@SETS
+@pytest.mark.parametrize("gap", [0, 3])
+def test_every_bfloat16_comes_back_and_edges_are_rounded_as_ml_dtypes_does(kernels, gap):
+    narrow = np.arange(1 << 16, dtype=np.uint16).reshape(256, 256).view(NARROW)
+    narrow = np.pad(narrow, [(0, 0), (0, gap)])[:, :256]
+    wide, back = np.empty(narrow.shape, np.float32), np.empty_like(narrow)
+    with np.errstate(invalid="ignore"):  # of NaN that signal
+        kernels.converted(narrow, wide)()
+        kernels.converted(wide, back)()
+        np.testing.assert_array_equal(wide, narrow.astype(np.float32))
+    is_exact = ~np.isnan(wide) & ~((wide != 0) & (np.abs(wide) < np.finfo(np.float32).tiny))
+    assert np.isnan(back[np.isnan(wide)].astype(np.float32)).all()
+    np.testing.assert_array_equal(back.view(np.uint16)[is_exact], narrow.view(np.uint16)[is_exact])
+    edges = np.array([int(word, 16) for word in EDGES.split()], np.uint32).view(np.float32)
+    got = np.empty(edges.shape, NARROW)
+    with np.errstate(invalid="ignore"):
+        kernels.converted(edges, got)()
+        np.testing.assert_array_equal(got.astype(np.float32), edges.astype(NARROW).astype(np.float32))
 
 
 @pytest.mark.parametrize(

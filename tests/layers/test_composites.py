@@ -215,7 +215,7 @@ def test_a_net_that_is_used_twice_trains_as_one():
     net = FeedForwardNet(loss.SquaredError(), device=cpu, dtype="float64", seed=3)
     x, y = net.add(layers.Dummy("x", (5,)), []), net.add(layers.Dummy("y", (5,)), [])
     first = net.add(layers.Net("first", inner), [x])
-    with pytest.raises(GraphError, match="'second'.*'second/d/weight', which is 'first/d/weight'; share_parameters"):
+    with pytest.raises(GraphError, match=r"'second'.*'second/d/weight', which is 'first/d/weight'; share_parameters"):
         net.add(layers.Net("second", inner), [y])
     second = net.add(layers.Net("second", inner).share_parameters(first), [y])
     net.add(layers.Merge("sum"), [first, second])

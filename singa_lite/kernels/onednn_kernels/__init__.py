@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from functools import cache
 
-from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.array_types import Array
+from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpecs
 from singa_lite.kernels.onednn_kernels.library import load
 from singa_lite.kernels.widening import WideningSet
+
+
+class OneDNNSet(WideningSet):
+    """The kernels of the library, of which many take bfloat16 where the processor does."""
+
+    def converted(self, source: Array, target: Array) -> Launch:
+        """By the library, where it has fast code for it."""
+        from singa_lite.kernels.onednn_kernels import bfloat16, reorders
+
+        made = reorders.converted(source, target) if bfloat16.converts() else None
+        return made or super().converted(source, target)
+
+    def takes_narrow(self, name: str, specs: TensorSpecs, settings: Settings) -> bool:
+        """Whether the library has code for it; it is asked once for each combination of specs."""
+        return name in self.kernels and self.kernels[name].serves(specs, settings)
 
 
 @cache
@@ -21,7 +37,9 @@ def onednn(fallback: KernelSet) -> KernelSet:
         attention,
         batch_norm,
         batch_norm_activation,
+        batch_norm_add,
         batch_norm_gradients,
+        bfloat16,
         convolution,
         elementwise,
         layer_norm,
@@ -34,20 +52,26 @@ def onednn(fallback: KernelSet) -> KernelSet:
         update,
     )
     from singa_lite.kernels.onednn_kernels.any_strides import ANY_STRIDES
+    from singa_lite.kernels.onednn_kernels.filter_gradient import FILTER_GRADIENTS
     from singa_lite.kernels.onednn_kernels.post_ops import POST_OPS
     from singa_lite.kernels.onednn_kernels.routine import collect
 
     load()
-    norms = batch_norm, batch_norm_activation, batch_norm_gradients, layer_norm, rms_norm
-    kernels = collect(activation, attention, *norms, convolution, elementwise, linear, loss, pooling, reduction, update)
+    norms = batch_norm, batch_norm_activation, batch_norm_add, batch_norm_gradients, layer_norm, rms_norm
+    modules = activation, attention, *norms, convolution, elementwise, linear, loss, pooling, reduction, update
+    kernels = collect(*modules, variants=[FILTER_GRADIENTS])
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
-    return WideningSet(
+    for module in (batch_norm_activation, batch_norm_add, elementwise):
+        fusions += module.FUSIONS
+    found = OneDNNSet(
         "onednn",
         kernels,
         fallback,
         layouts={"image": layouts.CHANNELS_LAST, "filters": layouts.KERNELS_LAST},
-        fusions=fusions + batch_norm_activation.FUSIONS + elementwise.FUSIONS,
+        fusions=fusions,
         strides_matter=kernels.keys(),
         any_strides=ANY_STRIDES,
         one_pass=True,
     )
+    found.has_bfloat16 = bfloat16.multiplies()
+    return found

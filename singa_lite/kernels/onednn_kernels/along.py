@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.array_types import Array, DType
 from singa_lite.kernels.kernel_set import Axes, DeviceArray, Launch, TensorSpec, TensorSpecs
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
@@ -37,7 +37,8 @@ def along(target: TensorSpec, source: TensorSpec, *others: TensorSpec, add: Fill
     None where the axes of the others lie in another order than those of the target.
     """
     axes = _order(target, *others)
-    if axes is None or source.shape != target.shape or not can_reorder(source):
+    alike = source.shape == target.shape and layouts.are_of_one_type(source, target)
+    if axes is None or not alike or not can_reorder(source):
         return None
     copied = not layouts.lies_in_order(source, axes)
     reads = [target, *others] if copied else [source, *others]
@@ -49,19 +50,19 @@ def along(target: TensorSpec, source: TensorSpec, *others: TensorSpec, add: Fill
 
 
 def can_reorder(*tensors: TensorSpec) -> bool:
-    """Whether the library can copy these: float32 tensors without broadcast axes."""
-    return all(layouts.are_floats(spec) and all(stride > 0 for stride in spec.strides) for spec in tensors)
+    """Whether the library can copy these: float32 or bfloat16 tensors without broadcast axes."""
+    return all(layouts.are_stored(spec) and all(stride > 0 for stride in spec.strides) for spec in tensors)
 
 
 def in_one_order(*tensors: TensorSpec) -> bool:
-    """Whether all are float32 tensors of one shape whose axes lie in one order, perhaps with gaps."""
+    """Whether all are tensors of one type and shape whose axes lie in one order, perhaps with gaps."""
     return _order(*tensors) is not None
 
 
 def _order(*tensors: TensorSpec) -> Axes | None:
     """The order that the axes of all tensors have, from the outermost to the innermost."""
     first = tensors[0]
-    if not layouts.are_floats(*tensors) or any(tensor.shape != first.shape for tensor in tensors):
+    if not layouts.are_of_one_type(*tensors) or any(tensor.shape != first.shape for tensor in tensors):
         return None
     orders: list[Axes] = [layouts.CHANNELS_LAST] if first.ndim == 4 else []
     orders += [tuple(range(first.ndim)), memory_order(first.shape, first.strides)]
@@ -74,11 +75,11 @@ def _line(axes: Axes, target: TensorSpec, reads: Sequence[TensorSpec]) -> Line:
     tensors = {id(tensor): tensor for tensor in (target, *reads)}.values()
     gapped = [tensor for tensor in tensors if not _lies(tensor, dense)]
     if not gapped:
-        return Line(target.size)
+        return Line(target.size, dtype=target.dtype)
     rows = [_rows(tensor, axes) for tensor in gapped]
     if len({row.length for row in rows}) > 1:  # whole tensors have one row in common
         rows = [_Rows(target.size, 0) for _ in gapped]
-    line = _GappedLine(target.size, rows[0].length)
+    line = _GappedLine(target.size, rows[0].length, target.dtype)
     for tensor, row in zip(gapped, rows, strict=True):
         line.take(tensor, row, axes, any(tensor is read for read in reads), tensor is target)
     return line
@@ -126,14 +127,14 @@ class _Gapped:
         return self._made[count, reads]
 
     def _new(self, count: int, reads: bool) -> p.Reorder:
-        length, pitch = self.rows
+        (length, pitch), dtype = self.rows, str(self.tensor.dtype)
         if pitch:
             rows = count // length
-            apart = p.memory_desc((1, length, 1, rows), (rows * pitch, 1, rows * pitch, pitch))
-            dense = memory_descs.dense((1, length, 1, rows), axes=layouts.CHANNELS_LAST)
+            apart = p.memory_desc((1, length, 1, rows), (rows * pitch, 1, rows * pitch, pitch), dtype)
+            dense = memory_descs.dense((1, length, 1, rows), dtype, layouts.CHANNELS_LAST)
         else:
             apart = memory_descs.of(self.tensor)
-            dense = memory_descs.dense(self.tensor.shape, axes=self.axes)
+            dense = memory_descs.dense(self.tensor.shape, dtype, self.axes)
         return p.Reorder(apart, dense) if reads else p.Reorder(dense, apart)
 
     def part(self, array: Array, start: int, count: int) -> Array:
@@ -148,14 +149,14 @@ class _Gapped:
 class _GappedLine(Line):
     """A line over tensors of which some have gaps. length: elements of their rows."""
 
-    def __init__(self, size: int, length: int) -> None:
-        super().__init__(size, max(1, _NEAR // length) * length)
+    def __init__(self, size: int, length: int, dtype: DType) -> None:
+        super().__init__(size, max(1, _NEAR // length) * length, dtype)
         self.read: list[_Gapped] = []
         self.written: list[_Gapped] = []
 
     def take(self, tensor: TensorSpec, rows: _Rows, axes: Axes, is_read: bool, is_written: bool) -> None:
         """State that the tensor has gaps."""
-        gapped = _Gapped(tensor, rows, axes, self.temporary((self.piece,), np.float32))
+        gapped = _Gapped(tensor, rows, axes, self.temporary((self.piece,), tensor.dtype))
         self.read += [gapped] if is_read else []
         self.written += [gapped] if is_written else []
 

@@ -113,5 +113,6 @@ def columns_of(images: Images, tensor: TensorSpec, least: int = COLUMNS) -> Colu
 
 
 def fit(images: tuple[TensorSpec, ...], *vectors: TensorSpec) -> bool:
-    """Whether the library can take these activations and vectors of channels."""
-    return layouts.are_floats(*images, *vectors) and Images.fit(*images) and all(lies(v, (0,)) for v in vectors)
+    """Whether the library can take these activations, float32 or bfloat16, and vectors of channels."""
+    stored = layouts.are_stored(*images) and layouts.are_floats(*vectors)
+    return stored and Images.fit(*images) and all(lies(v, (0,)) for v in vectors)

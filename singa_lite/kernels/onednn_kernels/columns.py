@@ -9,7 +9,8 @@ down a column has fewer terms. Images in C order are left as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from singa_lite.array_types import Array
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
@@ -59,6 +60,15 @@ class Columns:
             return tensor.read(span)
         return tensor, span
 
+    @contextmanager
+    def into(self, target: Activations, span: Span) -> Iterator[BufferView]:
+        """Gives the buffer where steps inside put these pixels of a target; adds a step that copies them, if any."""
+        if not isinstance(target, Pitched):
+            yield self.part(target, span)
+            return
+        yield target.dense(span)
+        target.write(span)
+
     def each(
         self,
         reads: Sequence[Activations],
@@ -67,7 +77,7 @@ class Columns:
     ) -> None:
         """Add steps that make the target of what is read, pixel by pixel: in one, or a cacheful of pixels at a time.
 
-        add: adds one primitive, the same one for the same number of pixels, given these, what it reads and its target.
+        add: adds primitives, the same ones for the same number of pixels, given these, what is read and the target.
         """
         whole = [view for view in reads if not isinstance(view, Pitched)]
         if len(whole) == len(reads) and not isinstance(target, Pitched):
@@ -79,11 +89,8 @@ class Columns:
 
         def one(span: Span) -> None:
             given = [self.part(*self.near(tensor, span)) for tensor in reads]
-            if isinstance(target, Pitched):
-                add(span.length, given, target.dense(span))
-                target.write(span)
-            else:
-                add(span.length, given, self.part(target, span))
+            with self.into(target, span) as part:
+                add(span.length, given, part)
 
         self.work.repeat([Span(start, min(most, self.pixels - start)) for start in starts], one)
 

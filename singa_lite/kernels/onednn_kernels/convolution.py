@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.onednn_kernels import bfloat16, layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.conversion import read_as, written_as
 from singa_lite.kernels.onednn_kernels.post_ops import POST_OPS
@@ -74,15 +74,17 @@ def _forward(
     groups: int,
     post_ops: tuple[p.PostOp, ...] = (),
 ) -> Routine | None:
-    if not layouts.are_floats(x, weight, bias, y):
+    if not _serves((x, y), weight, bias):
         return None
-    image, result = _image(x), _image(y)
+    dtype = layouts.factors_of(x, y)
+    image, result = _image(x, dtype), _image(y)
     vector = None if bias is None else memory_descs.dense(bias.shape)
 
     def made(filters: p.MemoryDesc) -> Primitive:
         return _Descs(image, filters, vector, result).forward(window, post_ops)
 
-    primitive = _fastest(made, _filters(weight, groups), _chosen(weight, groups))
+    as_it_lies = [_filters(weight, groups)] if dtype == layouts.FLOAT.name else []
+    primitive = _fastest(made, *as_it_lies, _chosen(weight, groups, dtype))
     if primitive is None:
         return None
     routine = Routine()
@@ -98,10 +100,11 @@ def conv2d_derivative(
     dy: TensorSpec, weight: TensorSpec, dx: TensorSpec, *, window: Window, groups: int
 ) -> Routine | None:
     """Derivative by the images."""
-    if not layouts.are_floats(dy, weight, dx):
+    if not _serves((dy, dx), weight):
         return None
-    image, result, chosen = _image(dx), _image(dy), _chosen(weight, groups)
-    hint = _Descs(image, chosen, None, result).forward(window)
+    dtype = layouts.factors_of(dy, dx)
+    image, result, chosen = _image(dx), _image(dy, dtype), _chosen(weight, groups, dtype)
+    hint = _Descs(_image(dx, dtype), chosen, None, result).forward(window)
 
     def made(filters: p.MemoryDesc) -> Primitive:
         return Primitive("convolution_backward_data", _DIRECT, image, filters, result, *_geometry(window), forward=hint)
@@ -121,10 +124,11 @@ def conv2d_gradient(
     x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int
 ) -> Routine | None:
     """Gradient by the filters."""
-    if not layouts.are_floats(x, dy, dweight):
+    if not _serves((x, dy), dweight):
         return None
-    image, result, chosen = _image(x), _image(dy), _chosen(dweight, groups)
-    hint = _Descs(image, chosen, None, result).forward(window)
+    dtype = layouts.factors_of(x, dy)
+    image, result, chosen = _image(x, dtype), _image(dy, dtype), _chosen(dweight, groups)
+    hint = _Descs(image, _chosen(dweight, groups, dtype), None, result).forward(window)
 
     def made(filters: p.MemoryDesc) -> Primitive:
         return Primitive(
@@ -142,6 +146,13 @@ def conv2d_gradient(
     return routine
 
 
+def _serves(images: tuple[TensorSpec, TensorSpec], *others: TensorSpec | None) -> bool:
+    """Whether the library multiplies such images, and the others are float32."""
+    if not layouts.are_stored(*images) or not layouts.are_floats(*others):
+        return False
+    return layouts.are_floats(*images) or bfloat16.multiplies()
+
+
 def _fastest(made: Callable[[p.MemoryDesc], Primitive], *choices: p.MemoryDesc) -> Primitive | None:
     """The primitive of the first choice that has direct code, else of the last; None if that runs plain loops."""
     found = None
@@ -153,8 +164,9 @@ def _fastest(made: Callable[[p.MemoryDesc], Primitive], *choices: p.MemoryDesc) 
     return None if found is None or "ref" in found.implementation else found
 
 
-def _image(spec: TensorSpec) -> p.MemoryDesc:
-    return memory_descs.dense(spec.shape, axes=layouts.CHANNELS_LAST)
+def _image(spec: TensorSpec, dtype: str = "") -> p.MemoryDesc:
+    """Of images as primitives are given them. dtype: which they are converted to; by default their own."""
+    return memory_descs.dense(spec.shape, dtype or str(spec.dtype), layouts.CHANNELS_LAST)
 
 
 def _filters(spec: TensorSpec, groups: int) -> p.MemoryDesc:
@@ -166,6 +178,6 @@ def _filters(spec: TensorSpec, groups: int) -> p.MemoryDesc:
     return p.memory_desc((groups, kernels, *spec.shape[1:]), (kernels * strides[0], *strides))
 
 
-def _chosen(spec: TensorSpec, groups: int) -> p.MemoryDesc:
+def _chosen(spec: TensorSpec, groups: int, dtype: str = "float32") -> p.MemoryDesc:
     shape = spec.shape if groups == 1 else (groups, spec.shape[0] // groups, *spec.shape[1:])
-    return memory_descs.chosen(shape)
+    return memory_descs.chosen(shape, dtype)

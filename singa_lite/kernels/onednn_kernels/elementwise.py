@@ -27,7 +27,7 @@ def copy(x: TensorSpec, y: TensorSpec) -> Routine | None:
     """Large tensors of one shape, whatever their strides."""
     if y.size < _LARGE or x.shape != y.shape or not can_reorder(x, y):
         return None
-    if layouts.are_alike(y, x):
+    if layouts.lie_alike(y, x):
         return along(y, x, add=lambda steps, x: steps.chain(y, x, Binary(algorithms.MAXIMUM, x)))
     reorder = p.Reorder(memory_descs.of(x), memory_descs.of(y))
     # What is called "simple" is a plain copy of rows, or loops over single elements where the order of axes changes.
@@ -97,11 +97,11 @@ def exp(x: TensorSpec, y: TensorSpec) -> Routine | None:
 
 def _two_operands(algorithm: int, a: TensorSpec, b: TensorSpec, y: TensorSpec) -> Routine | None:
     """y = algorithm(a, b), where the axes of a and of b lie in the order of those of y, or b broadcasts."""
-    if y.size < _LARGE or not layouts.are_floats(y, a, b):
+    if y.size < _LARGE or not layouts.are_of_one_type(y, a, b):
         return None
     if in_one_order(y, a, b):
         return along(y, a, b, add=lambda steps, a: steps.chain(y, a, Binary(algorithm, b)))
-    if not layouts.are_alike(y, a):
+    if not layouts.lie_alike(y, a):
         return None
     second = _broadcast(b, y)
     if second is None:
@@ -120,7 +120,7 @@ def _broadcast(b: TensorSpec, y: TensorSpec) -> p.MemoryDesc | None:
     own = (0,) * (y.ndim - b.ndim) + tuple(stride // b.dtype.itemsize for stride in b.strides)
     if any(extent > 1 and stride != wanted for extent, stride, wanted in zip(shape, own, strides, strict=True)):
         return None
-    return p.memory_desc(shape, strides)
+    return p.memory_desc(shape, strides, str(b.dtype))
 
 
 def _one_step(primitive: p.Primitive, operands: dict[int, BufferView | None]) -> Routine:

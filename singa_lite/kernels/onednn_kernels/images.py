@@ -20,12 +20,14 @@ class Images(Work):
     """Steps over tensors (n, c, ...), taken as images (n, c, h, w) with h and w of 1 where they have fewer axes.
 
     The primitives are given them in C order if all lie so, else channels last; gaps, as a piece of a larger tensor has
-    them, change nothing of that. What lies otherwise, or has gaps, is converted: whole by `read` and `written`, a
-    cacheful of pixels at a time by `source` and `sink`.
+    them, change nothing of that. What lies otherwise, has gaps, or is in bfloat16, is converted: whole by `read` and
+    `written`, a cacheful of pixels at a time by `source` and `sink`. as_stored: primitives are given bfloat16 as it is;
+    else in float32.
     """
 
-    def __init__(self, *tensors: TensorSpec) -> None:
+    def __init__(self, *tensors: TensorSpec, as_stored: bool = False) -> None:
         super().__init__(max(tensor.size for tensor in tensors))
+        self._as_stored = as_stored
         images = [_as_image(tensor) for tensor in tensors]
         orders: tuple[Axes, ...] = (layouts.CHANNELS_LAST, _C_ORDER)
         fitting = [axes for axes in orders if all(layouts.lies_in_order(image, axes) for image in images)]
@@ -43,11 +45,12 @@ class Images(Work):
 
     def desc(self, tensor: TensorSpec) -> p.MemoryDesc:
         """How the primitives are given the tensor."""
-        return memory_descs.dense(self.shape(tensor), str(tensor.dtype), self.axes)
+        dtype = layouts.FLOAT if self._widens(tensor) else tensor.dtype
+        return memory_descs.dense(self.shape(tensor), str(dtype), self.axes)
 
     def keep(self, *tensors: TensorSpec) -> bool:
         """Whether all are given to the primitives as they are."""
-        return all(lies(_as_image(tensor), self.axes) for tensor in tensors)
+        return all(lies(_as_image(tensor), self.axes) and not self._widens(tensor) for tensor in tensors)
 
     def lie(self, *tensors: TensorSpec) -> bool:
         """Whether all lie in the order in which the primitives are given them, perhaps with gaps."""
@@ -73,7 +76,7 @@ class Images(Work):
             yield target
 
     def _pitched(self, tensor: TensorSpec, copy: TensorSpec | None = None) -> Pitched | None:
-        """The tensor with a scratch for a cacheful of it; None where the pixels lie otherwise, or without gaps."""
+        """The tensor with a scratch for a cacheful of it; None where the pixels lie otherwise, or stay as they are."""
         if self.axes != layouts.CHANNELS_LAST or self.keep(tensor):
             return None
         pitch = layouts.pitch_of(_as_image(tensor))
@@ -86,6 +89,9 @@ class Images(Work):
     def written(self, tensor: TensorSpec) -> AbstractContextManager[BufferView]:
         """What to give to the primitive inside, which writes the tensor."""
         return written_as(self, tensor, self._lying(tensor), self.desc(tensor))
+
+    def _widens(self, tensor: TensorSpec) -> bool:
+        return layouts.is_narrow(tensor) and not self._as_stored
 
     def _lying(self, tensor: TensorSpec) -> p.MemoryDesc:
         return self.desc(tensor) if self.keep(tensor) else memory_descs.of(_as_image(tensor))

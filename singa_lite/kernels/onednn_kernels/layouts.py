@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.widening import NARROW
 from singa_lite.strides import memory_order, ordered_strides
 
 FLOAT = np.dtype(np.float32)
@@ -19,6 +20,26 @@ KERNELS_LAST = (2, 3, 1, 0)
 def are_floats(*specs: TensorSpec | None) -> bool:
     """Whether all are float32, the only float type in which the library trains on every CPU."""
     return all(spec is None or spec.dtype == FLOAT for spec in specs)
+
+
+def is_narrow(spec: TensorSpec) -> bool:
+    """Whether it is bfloat16, in which activations and their derivatives may be stored."""
+    return spec.dtype.name == NARROW
+
+
+def are_stored(*specs: TensorSpec) -> bool:
+    """Whether each is float32 or bfloat16."""
+    return all(spec.dtype == FLOAT or is_narrow(spec) for spec in specs)
+
+
+def are_of_one_type(*specs: TensorSpec) -> bool:
+    """Whether all are float32, or all bfloat16."""
+    return are_stored(*specs) and len({spec.dtype.name for spec in specs}) == 1
+
+
+def factors_of(*specs: TensorSpec) -> str:
+    """The type of both operands of a product, by how these are stored: bfloat16 if any is."""
+    return NARROW if any(map(is_narrow, specs)) else FLOAT.name
 
 
 def strides_of(spec: TensorSpec) -> tuple[int, ...]:
@@ -78,9 +99,14 @@ def pitch_of(spec: TensorSpec) -> int | None:
 
 def are_alike(*specs: TensorSpec) -> bool:
     """Whether all are float32, without gaps, of one shape and one order: element-wise work can go along memory."""
+    return are_floats(*specs) and lie_alike(*specs)
+
+
+def lie_alike(*specs: TensorSpec) -> bool:
+    """The same of tensors that are all float32, or all bfloat16."""
     first = specs[0]
     return (
-        are_floats(*specs)
+        are_of_one_type(*specs)
         and is_dense(first)
         and all(spec.shape == first.shape and strides_of(spec) == strides_of(first) for spec in specs)
     )

@@ -51,6 +51,7 @@ class Library(Unique):
         self.query = self._function("primitive_desc_query", c.c_int, "piip")
         self.desc_bytes = self._function("memory_desc_get_size", c.c_size_t, "p")
         self.descs_equal = self._function("memory_desc_equal", c.c_int, "pp")
+        self.cpu_isa = self._function("get_effective_cpu_isa", c.c_int, "")
         # One of each for the life of the process: a stream of the CPU runs its calls in the caller's thread.
         self.engine = self.make("engine_create", 1, 0)
         self.stream = self.make("stream_create", self.engine, 1)

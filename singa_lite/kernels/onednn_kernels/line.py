@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from singa_lite.array_types import DType
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec, TensorSpecs
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.layouts import FLOAT
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine, flat
 from singa_lite.kernels.onednn_kernels.work import Work
@@ -45,16 +47,16 @@ Link = Binary | Eltwise | AddOld
 
 
 class Steps(Routine):
-    """Steps over `size` elements of tensors that lie alike. A `Temporary` stands for one number for all elements."""
+    """Steps over `size` elements of tensors of one type that lie alike. A `Temporary` is one number for all of them."""
 
-    def __init__(self, size: int, temporary_bytes: int = 0) -> None:
+    def __init__(self, size: int, temporary_bytes: int = 0, dtype: DType = FLOAT) -> None:
         super().__init__(temporary_bytes=temporary_bytes)
-        self.size = size
+        self.size, self.dtype = size, dtype
 
     @property
     def line(self) -> p.MemoryDesc:
         """The descriptor of the tensors."""
-        return memory_descs.dense((self.size,))
+        return memory_descs.dense((self.size,), str(self.dtype))
 
     def chain(self, target: BufferView, source: BufferView, *links: Link) -> None:
         """target = source, taken through the links one by one. The first is a `Binary`; target may be source."""
@@ -110,25 +112,36 @@ def add_bound(
 ) -> None:
     """target = the bound or source, by algorithm MINIMUM or MAXIMUM; NaN where source is NaN, 0.0 where it is -0.0.
 
-    Where one of two numbers is NaN, or both are zeros, the library takes the second, so the bound is made first.
     line: the descriptor of both.
+    """
+    run_bound(steps, bound_primitive(line, bound, algorithm), target, source)
+
+
+def bound_primitive(line: p.MemoryDesc, bound: float, algorithm: int) -> Primitive:
+    """The primitive of `add_bound`.
+
+    Where one of two numbers is NaN, or both are zeros, the library takes the second, so the bound is made first.
     """
     number, no_sign = ("eltwise", a.LINEAR, 1.0, bound), ("eltwise", a.LINEAR, 1.0, 0.0)
     post_ops = number, ("binary", algorithm, line), no_sign
-    made = Primitive("binary", a.LESS, line, line, line, post_ops=post_ops)
-    steps.run(made, {f.SRC: source, f.SRC_1: source, f.post_op(1): source, f.DST: target})
+    return Primitive("binary", a.LESS, line, line, line, post_ops=post_ops)
+
+
+def run_bound(steps: Routine, primitive: Primitive, target: BufferView, source: BufferView) -> None:
+    """Add a step: such a primitive from the source to the target, which may be one."""
+    steps.run(primitive, {f.SRC: source, f.SRC_1: source, f.post_op(1): source, f.DST: target})
 
 
 class Line(Work):
     """Steps of its own, then steps over tensors that lie alike; where these are several, piece after piece.
 
     size: of each of the tensors, which lie alike (`layouts.are_alike`). piece: elements that one primitive leaves
-    in the cache for the next. Up to `one_thread.SMALL` elements are done by one thread.
+    in the cache for the next; dtype: of the tensors. Up to `one_thread.SMALL` elements are done by one thread.
     """
 
-    def __init__(self, size: int, piece: int = PIECE) -> None:
+    def __init__(self, size: int, piece: int = PIECE, dtype: DType = FLOAT) -> None:
         super().__init__(size)
-        self.piece = min(size, piece)
+        self.piece, self.dtype = min(size, piece), dtype
         self._over: dict[int, Steps] = {}
 
     def numbers(self, count: int) -> tuple[Temporary, ...]:
@@ -146,7 +159,7 @@ class Line(Work):
         return self
 
     def _make(self, size: int, add: Callable[[Steps], None]) -> None:
-        self._over[size] = Steps(size, self.temporary_bytes)
+        self._over[size] = Steps(size, self.temporary_bytes, self.dtype)
         add(self._over[size])
 
     @property

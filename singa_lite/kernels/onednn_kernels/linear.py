@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
+from singa_lite.kernels.onednn_kernels import algorithms, bfloat16, layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.conversion import read_as
@@ -20,6 +20,7 @@ from singa_lite.kernels.onednn_kernels.library import OneDNNError
 from singa_lite.kernels.onednn_kernels.post_ops import POST_OPS
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import Routine
+from singa_lite.kernels.widening import NARROW
 from singa_lite.strides import ordered_strides
 
 Extents = tuple[int, ...]
@@ -30,6 +31,9 @@ _ELEMENTS_TO_ADD, _ROW = 1 << 15, 1 << 12
 _ROWS_WITHOUT_BLOCKS = 96
 #: The most rows, and the fewest elements of a transposed weight, for which two small transpositions cost less.
 _ROWS_TO_SWAP, _ELEMENTS_TO_SWAP = 64, 1 << 18
+#: In how many products each element of a factor must be, at least, for its conversion to bfloat16 to cost less than it
+#: saves: it moves 6 bytes, some 0.3 ns, and a product in bfloat16 takes 3 ps less than one in float32.
+_REUSE = 128
 
 
 class _Matrix(NamedTuple):
@@ -47,7 +51,11 @@ class _Matrix(NamedTuple):
 
     @property
     def desc(self) -> p.MemoryDesc:
-        return p.memory_desc(self.shape, self.strides)
+        return self.as_factor(str(self.tensor.dtype))
+
+    def as_factor(self, dtype: str) -> p.MemoryDesc:
+        """The descriptor of the same elements in another type, lying so too."""
+        return p.memory_desc(self.shape, self.strides, dtype)
 
     @property
     def lies_by_rows(self) -> bool:
@@ -82,7 +90,7 @@ def _matrix(spec: TensorSpec) -> _Matrix | None:
 def matmul(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
     """For strides that leave no gaps between the elements of a row or of a column."""
     left, right, result = map(_matrix, (a, b, y))
-    if not layouts.are_floats(a, b, y) or left is None or right is None or result is None:
+    if not layouts.are_stored(a, b, y) or left is None or right is None or result is None:
         return None
     left = left.transposed if transpose_a else left
     right = right.transposed if transpose_b else right
@@ -96,7 +104,7 @@ def matmul(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, tr
 def linear(x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec) -> Routine | None:
     """The bias is added before the result is stored."""
     left, right, result = map(_matrix, (x, weight, y))
-    if not layouts.are_floats(x, weight, bias, y) or left is None or right is None or result is None:
+    if not _are_products((x, weight, y), bias) or left is None or right is None or result is None:
         return None
     return _product(left, right, result, bias)
 
@@ -107,13 +115,7 @@ def linear_activation(
     """The activation is applied before the result is stored, too."""
     post_ops = POST_OPS.get(activation)
     left, right, result = map(_matrix, (x, weight, y))
-    if (
-        post_ops is None
-        or not layouts.are_floats(x, weight, bias, y)
-        or left is None
-        or right is None
-        or result is None
-    ):
+    if post_ops is None or not _are_products((x, weight, y), bias) or left is None or right is None or result is None:
         return None
     return _product(left, right, result, bias, post_ops)
 
@@ -145,6 +147,8 @@ def _product(
     left: _Matrix, right: _Matrix, result: _Matrix, bias: TensorSpec | None = None, post_ops: tuple[p.PostOp, ...] = ()
 ) -> Routine | None:
     """result = left @ right + bias, in the fastest way that the library has for it."""
+    if layouts.factors_of(left.tensor, right.tensor, result.tensor) == NARROW:
+        return _narrow_product(left, right, result, bias, post_ops)
     rows = result.shape[0] if len(result.shape) == 2 and left.lies_by_rows else 0
     if 0 < rows <= _ROWS_WITHOUT_BLOCKS and right.lies_by_rows:
         primitive = _inner_product(left, right, result, bias, post_ops)
@@ -156,6 +160,32 @@ def _product(
     vector = None if bias is None else memory_descs.dense((1, *bias.shape))
     primitive = _usable("matmul", left.desc, right.desc, vector, result.desc, post_ops=post_ops)
     return None if primitive is None else _one_step(primitive, left, right, result, bias)
+
+
+def _are_products(operands: tuple[TensorSpec, ...], bias: TensorSpec | None) -> bool:
+    return layouts.are_stored(*operands) and layouts.are_floats(bias)
+
+
+def _narrow_product(
+    left: _Matrix, right: _Matrix, result: _Matrix, bias: TensorSpec | None, post_ops: tuple[p.PostOp, ...]
+) -> Routine | None:
+    """The same of factors in bfloat16, to which those in float32 are converted; None where that is too much work."""
+    reuse = (left, result.shape[-1]), (right, result.shape[-2])
+    worth = all(layouts.is_narrow(factor.tensor) or times >= _REUSE for factor, times in reuse)
+    if not worth or not bfloat16.multiplies():
+        return None
+    blocks = memory_descs.chosen(right.shape, NARROW)
+    wanted = right.desc if layouts.is_narrow(right.tensor) else blocks
+    vector = None if bias is None else memory_descs.dense((1, *bias.shape))
+    primitive = _usable("matmul", left.as_factor(NARROW), wanted, vector, result.desc, post_ops=post_ops)
+    if primitive is None:
+        return None
+    routine = Routine()
+    rows = read_as(routine, left.tensor, left.desc, left.as_factor(NARROW))
+    columns = read_as(routine, right.tensor, right.desc, primitive.memory_desc(f.WEIGHTS))
+    offset = None if bias is None else read_as(routine, bias, memory_descs.of(bias), memory_descs.dense(bias.shape))
+    routine.run(primitive, {f.SRC: rows, f.WEIGHTS: columns, f.BIAS: offset, f.DST: result.tensor})
+    return routine
 
 
 def _one_step(primitive: Primitive, left: _Matrix, right: _Matrix, result: _Matrix, bias: TensorSpec | None) -> Routine:

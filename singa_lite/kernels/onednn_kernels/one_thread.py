@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 
 from singa_lite.kernels.kernel_set import Launch
@@ -30,6 +30,11 @@ def making() -> Iterator[None]:
         yield
     finally:
         put(before)
+
+
+def making_if(small: bool) -> AbstractContextManager[None]:
+    """`making` for small work."""
+    return making() if small else nullcontext()
 
 
 def running(launch: Launch) -> Launch:

@@ -73,7 +73,8 @@ class Pitched:
         """Of two-dimensional tensors the library would copy number by number."""
         if (pixels, reads) not in self._reorders:
             shape = (1, self.channels, 1, pixels)
-            apart = p.memory_desc(shape, (pixels * self.pitch, 1, pixels * self.pitch, self.pitch))
+            strides = pixels * self.pitch, 1, pixels * self.pitch, self.pitch
+            apart = p.memory_desc(shape, strides, str(self.tensor.dtype))
             dense = memory_descs.dense(shape, axes=layouts.CHANNELS_LAST)
             with self.work.making():
                 self._reorders[pixels, reads] = p.Reorder(apart, dense) if reads else p.Reorder(dense, apart)

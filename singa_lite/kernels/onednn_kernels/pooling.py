@@ -28,9 +28,9 @@ def max_pool2d(x: TensorSpec, y: TensorSpec, index: TensorSpec | None, *, window
     infinite are done again on the host.
     """
     tensors = (x, y) if index is None else (x, y, index)
-    if not layouts.are_floats(x, y) or not Images.fit(*tensors):
+    if not layouts.are_of_one_type(x, y) or not Images.fit(*tensors):
         return None
-    images = Images(*tensors)
+    images = Images(*tensors, as_stored=True)
     kind = f.FORWARD_INFERENCE if index is None else f.FORWARD_TRAINING
     maximum = _forward(images, window, _MAXIMUM, images.desc(x), images.desc(y), kind)
     if _is_slow(maximum) or (index is not None and maximum.memory_desc(f.WORKSPACE) != images.desc(index)):
@@ -56,18 +56,19 @@ def max_pool2d(x: TensorSpec, y: TensorSpec, index: TensorSpec | None, *, window
 def _means(images: Images, x: TensorSpec, source: BufferView) -> Temporary | None:
     """Adds a step: the mean of each channel of each image. None if the library has but plain loops for it."""
     n, c, *extents = x.shape
-    result = memory_descs.dense((n, c, 1, 1), axes=images.axes)
+    result = memory_descs.dense((n, c, 1, 1), str(x.dtype), images.axes)
     whole = Window((extents[0], extents[1]))
     primitive = _forward(images, whole, _AVERAGE_OF_ALL, images.desc(x), result, f.FORWARD_INFERENCE)
     if _is_slow(primitive):
         return None
-    means = images.temporary((n, c), "float32")
+    means = images.temporary((n, c), x.dtype)
     images.run(primitive, {f.SRC: source, f.DST: means})
     return means
 
 
 def _repair(x: Array, y: Array, index: Array | None, means: Array, window: Window) -> None:
     """Do channels again whose mean is not finite."""
+    means = means.astype(layouts.FLOAT, copy=False)
     with np.errstate(all="ignore"):
         if isfinite(np.add.reduce(means, axis=None)):
             return
@@ -80,7 +81,7 @@ def _maximum(x: Array, y: Array, index: Array | None, window: Window) -> None:
     """Of one channel of one image, row by row; `argmax` finds the first NaN, else the first of the largest."""
     (kh, kw), (stride_h, stride_w), (top, _, left, right) = window.kernel, window.stride, window.pad
     columns = np.arange(y.shape[1])
-    band = np.empty((kh, left + x.shape[1] + right), x.dtype)
+    band = np.empty((kh, left + x.shape[1] + right), layouts.FLOAT)
     windows = np.lib.stride_tricks.sliding_window_view(band, (kh, kw))[0, ::stride_w][: columns.size]
     for row in range(y.shape[0]):
         start = row * stride_h - top
@@ -88,18 +89,19 @@ def _maximum(x: Array, y: Array, index: Array | None, window: Window) -> None:
         band.fill(-np.inf)
         band[first - start : last - start, left : left + x.shape[1]] = x[first:last]
         values = windows.reshape(columns.size, kh * kw)
-        np.max(values, axis=1, out=y[row])
+        largest = values.max(axis=1)
+        np.copyto(y[row], largest, casting="unsafe")
         if index is not None:
             # Padding is -inf here too; of a window that has nothing else the first tap within x wins.
             within = (first - start) * kw + np.maximum(left - columns * stride_w, 0)
-            index[row] = np.where(y[row] == -np.inf, within, values.argmax(axis=1))
+            index[row] = np.where(largest == -np.inf, within, values.argmax(axis=1))
 
 
 def max_pool2d_derivative(dy: TensorSpec, index: TensorSpec, dx: TensorSpec, *, window: Window) -> Routine | None:
     """From the index alone."""
-    if not layouts.are_floats(dy, dx) or not Images.fit(dy, index, dx):
+    if not _adds_in_float32(window, dy, dx) or not Images.fit(dy, index, dx):
         return None
-    images = Images(dy, index, dx)
+    images = Images(dy, index, dx, as_stored=True)
     hint = _forward(images, window, _MAXIMUM, images.desc(dx), images.desc(dy))
     if hint.memory_desc(f.WORKSPACE) != images.desc(index):
         return None
@@ -108,9 +110,9 @@ def max_pool2d_derivative(dy: TensorSpec, index: TensorSpec, dx: TensorSpec, *, 
 
 def avg_pool2d(x: TensorSpec, y: TensorSpec, *, window: Window, count_pad: bool) -> Routine | None:
     """One primitive."""
-    if not layouts.are_floats(x, y) or not Images.fit(x, y):
+    if not layouts.are_of_one_type(x, y) or not Images.fit(x, y):
         return None
-    images = Images(x, y)
+    images = Images(x, y, as_stored=True)
     primitive = _forward(images, window, _average(count_pad), images.desc(x), images.desc(y), f.FORWARD_INFERENCE)
     if _is_slow(primitive):
         return None
@@ -122,9 +124,15 @@ def avg_pool2d(x: TensorSpec, y: TensorSpec, *, window: Window, count_pad: bool)
 
 def avg_pool2d_derivative(dy: TensorSpec, dx: TensorSpec, *, window: Window, count_pad: bool) -> Routine | None:
     """One primitive."""
-    if not layouts.are_floats(dy, dx) or not Images.fit(dy, dx):
+    if not _adds_in_float32(window, dy, dx) or not Images.fit(dy, dx):
         return None
-    return _derivative(Images(dy, dx), _average(count_pad), window, dy, dx)
+    return _derivative(Images(dy, dx, as_stored=True), _average(count_pad), window, dy, dx)
+
+
+def _adds_in_float32(window: Window, dy: TensorSpec, dx: TensorSpec) -> bool:
+    """Whether the library can take these, and adds none in bfloat16, as it may where windows overlap."""
+    apart = all(step >= extent for step, extent in zip(window.stride, window.kernel, strict=True))
+    return layouts.are_floats(dy, dx) or (apart and layouts.are_of_one_type(dy, dx))
 
 
 def _derivative(

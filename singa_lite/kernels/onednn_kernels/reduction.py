@@ -7,16 +7,18 @@ serves, which goes at the speed of memory.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from singa_lite.array_types import Array
+from singa_lite.array_types import Array, DType
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.conversion import written_as
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.strides import ordered_strides
@@ -40,20 +42,27 @@ class _Run(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """One summation, of an array (outer, groups, terms, inner) to (outer, groups, 1, inner)."""
+    """One summation, of an array (outer, groups, terms, inner) of this type to (outer, groups, 1, inner) in float32."""
 
     shape: tuple[int, int, int, int]
     strides: tuple[int, int, int, int]
+    dtype: DType = layouts.FLOAT
 
     def primitive(self, alpha: float) -> Primitive:
-        """`alpha` is applied by the row of factors that `across` takes, else by the primitive."""
+        """`alpha` is applied to the sums, or by the row of factors that `across` takes, which has the array's type."""
         outer, groups, terms, inner = self.shape
+        dtype = str(self.dtype)
         if self.across:
-            factors, result = memory_descs.dense((1, 1, 1, terms)), memory_descs.dense((outer, groups, 1, inner))
-            return Primitive("matmul", factors, p.memory_desc(self.shape, self.strides), None, result)
-        lines, result = p.memory_desc(self.shape[:3], self.strides[:3]), memory_descs.dense((outer, groups, 1))
-        post_ops = [] if alpha == 1 else [("eltwise", algorithms.LINEAR, alpha, 0.0)]
-        return Primitive("reduction", _SUM, lines, result, 0.0, 0.0, post_ops=post_ops)
+            factors = memory_descs.dense((1, 1, 1, terms), dtype)
+            result = memory_descs.dense((outer, groups, 1, inner))
+            lines = p.memory_desc(self.shape, self.strides, dtype)
+            return Primitive("matmul", factors, lines, None, result, post_ops=self._post_ops(alpha))
+        lines, result = p.memory_desc(self.shape[:3], self.strides[:3], dtype), memory_descs.dense((outer, groups, 1))
+        return Primitive("reduction", _SUM, lines, result, 0.0, 0.0, post_ops=self._post_ops(alpha))
+
+    def _post_ops(self, alpha: float) -> list[p.PostOp]:
+        by_factors = self.across and self.dtype == layouts.FLOAT  # bfloat16 has few factors
+        return [] if alpha == 1 or by_factors else [("eltwise", algorithms.LINEAR, alpha, 0.0)]
 
     @property
     def across(self) -> bool:
@@ -64,8 +73,8 @@ class Stage(NamedTuple):
         """The step: target = alpha * sums of source. Whether the library has more than plain loops for it."""
         primitive = self.primitive(alpha)
         if self.across:
-            factors = routine.temporary(self.shape[2:3], "float32")
-            routine.call(_filler(alpha), factors)
+            factors = routine.temporary(self.shape[2:3], self.dtype)
+            routine.call(_filler(1.0 if self._post_ops(alpha) else alpha), factors)
             routine.run(primitive, {f.SRC: factors, f.WEIGHTS: source, f.DST: target})
         else:
             routine.run(primitive, {f.SRC: source, f.DST: target})
@@ -74,26 +83,40 @@ class Stage(NamedTuple):
 
 def reduce_sum(x: TensorSpec, y: TensorSpec, *, axes: tuple[int, ...], alpha: float) -> Routine | None:
     """Axes summed over need not be neighbours in memory; y lies without gaps, its axes in the order of x's."""
-    if not layouts.are_floats(x, y):
+    if not layouts.are_stored(x, y) or (layouts.is_narrow(y) and y.ndim == 0):
         return None
-    if x.size < _ELEMENTS:
+    if x.size < _ELEMENTS and layouts.are_floats(x, y):
         return _on_host(x, y, axes, alpha)
     summed = {axis % x.ndim for axis in axes}
     if not _lies_as(y, x, summed):
         return None
-    routine, runs = Routine(), _runs(x, summed)
+    routine = Routine()
+    with _in_float32(routine, y) as target:
+        return routine if _add_stages(routine, x, _runs(x, summed), target, alpha) else None
+
+
+def _in_float32(routine: Routine, y: TensorSpec) -> AbstractContextManager[BufferView]:
+    """Gives what the steps inside are to write: y, or a copy in float32, which is rounded afterwards."""
+    if layouts.are_floats(y):
+        return nullcontext(y)
+    return written_as(routine, y, memory_descs.of(y), p.memory_desc(y.shape, layouts.strides_of(y)))
+
+
+def _add_stages(routine: Routine, x: TensorSpec, runs: list[_Run], result: BufferView, alpha: float) -> bool:
+    """Add the steps. Whether the library has code for them."""
     source: BufferView = x
-    while source is not y:
+    dtype = x.dtype
+    while source is not result:
         stage = _stage(runs)
         if stage is None:
-            return None
+            return False
         runs = _left(runs, stage)
         last = not any(run.summed for run in runs)
-        target = y if last else routine.temporary((prod(run.extent for run in runs),), "float32")
-        if not stage.add(routine, source, target, alpha if last else 1.0):
-            return None
-        source = target
-    return routine
+        target = result if last else routine.temporary((prod(run.extent for run in runs),), "float32")
+        if not stage._replace(dtype=dtype).add(routine, source, target, alpha if last else 1.0):
+            return False
+        source, dtype = target, layouts.FLOAT
+    return True
 
 
 def _on_host(x: TensorSpec, y: TensorSpec, axes: tuple[int, ...], alpha: float) -> Routine:

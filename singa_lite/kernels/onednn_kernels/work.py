@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec, TensorSpecs
 from singa_lite.kernels.onednn_kernels import one_thread
@@ -23,7 +23,7 @@ class Work(Routine):
 
     def making(self) -> AbstractContextManager[None]:
         """Primitives made inside are made for as many threads as will run them."""
-        return one_thread.making() if self._is_small else nullcontext()
+        return one_thread.making_if(self._is_small)
 
     def make(
         self, function: str, *arguments: object, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()

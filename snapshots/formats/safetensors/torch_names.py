@@ -1,9 +1,9 @@
 """PyTorch's names and layouts of the tree's entries: "parameters/dense/weight" is "dense.weight", transposed.
 
-Parameters and running statistics are "<layer>.<name>", within other layers "<layer>.<layer>.<name>". No <name> of ours
-has a dot, so that a layer's may. Everything else (random state, optimizer state, what a checkpoint adds) keeps its path,
-which has slashes. Two entries get one name only if `names` asks for it, or a layer "a.b" stands beside a "b" within "a":
-that is refused.
+Parameters and running statistics are "<layer>.<name>", within other layers "<layer>.<layer>.<name>". No <name> of
+ours has a dot, so that a layer's may. Everything else (random state, optimizer state, what a checkpoint adds) keeps its
+path, which has slashes. Two entries get one name only if `names` asks for it, or a layer "a.b" stands beside a "b"
+within "a": that is refused.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def layouts(
 ) -> dict[str, TorchLayout]:
     """The layout of each path. layers: the tree's attribute, None if unknown.
 
-    names: {layer: module, or path: full name}; layers within that one follow it. SnapshotError for a name that two paths would have, and for a key
-    that is no layer and no path; TypeError for what is no mapping of strings.
+    names: {layer: module, or path: full name}; layers within that one follow it. SnapshotError for a name that two
+    paths would have, and for a key that is no layer and no path; TypeError for what is no mapping of strings.
     """
     kinds = _kinds(specs, layers)
     given = _checked(where, names, {*specs, *kinds})

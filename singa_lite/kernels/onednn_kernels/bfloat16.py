@@ -1,0 +1,46 @@
+"""Whether the library computes in bfloat16 on this processor. It is asked, by descriptors of primitives, not the name.
+
+Every builder makes its own primitives and is refused, or not, call by call; here is what is asked beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from singa_lite.kernels.onednn_kernels import memory_descs
+from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.library import OneDNNError, load
+from singa_lite.kernels.widening import NARROW
+
+#: Bits of dnnl_cpu_isa_t: AVX-512, and its products of pairs of bfloat16 (those with AMX have both).
+_AVX512, _PRODUCTS = 0x20, 0x80
+
+
+@cache
+def converts() -> bool:
+    """Whether it converts to bfloat16 other than number by number, which takes longer than what is saved."""
+    wide, narrow = (memory_descs.dense((16,), dtype) for dtype in ("float32", NARROW))
+    return _has_code(lambda: p.Reorder(wide, narrow)) and _has_code(lambda: p.Reorder(narrow, wide))
+
+
+@cache
+def multiplies() -> bool:
+    """Whether it multiplies them faster than float32.
+
+    With AVX-512 alone the library makes each product of two in float32, by more instructions than float32 takes.
+    """
+    isa: int = load().cpu_isa()
+    emulated = bool(isa & _AVX512) and not isa & _PRODUCTS
+    factor, result = memory_descs.dense((64, 64), NARROW), memory_descs.dense((64, 64))
+    return converts() and not emulated and _has_code(lambda: p.Primitive("matmul", factor, factor, None, result))
+
+
+def _has_code(make: Callable[[], p.Primitive]) -> bool:
+    """Whether the library has such a primitive, and not as plain loops."""
+    try:
+        return "jit" in make().implementation or "brg" in make().implementation
+    except OneDNNError as error:
+        if error.status != OneDNNError.UNIMPLEMENTED:
+            raise
+        return False

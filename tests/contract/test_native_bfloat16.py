@@ -1,0 +1,167 @@
+"""Kernels of a library that take bfloat16 as it is: what the reference gives in float64 of the same numbers, rounded.
+
+They run where the processor has instructions for it. All numbers are such as bfloat16 has, so products are exact, sums
+are those of float32, and only what is stored in bfloat16 is rounded once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import skips
+from kernel_case import Tensors, run
+from kernel_cases import CASES
+from layouts import LAYOUTS, Layout, double
+from singa_lite.kernels.choice import find_onednn
+from singa_lite.kernels.interface import SIGNATURES
+from singa_lite.kernels.kernel_set import KernelSet, specs_of
+from singa_lite.kernels.numpy_kernels import NUMPY
+from singa_lite.kernels.widening import WidenedKernel
+from singa_lite.passes.narrow import ACTIVATIONS
+from test_widening import widened
+
+ml_dtypes = skips.library("ml_dtypes")
+NARROW = np.dtype(ml_dtypes.bfloat16)
+
+#: Kernels that are wanted where the processor has such instructions.
+WANTED = {
+    *("conv2d", "conv2d_activation", "conv2d_derivative", "conv2d_gradient", "linear", "matmul"),
+    *("bias_gradient", "reduce_sum"),
+    *("batch_norm", "batch_normalize", "batch_norm_inference", "batch_norm_derivative", "batch_norm_gradient"),
+    *("batch_norm_activation", "batch_normalize_activation", "batch_norm_activation_derivative"),
+    *("max_pool2d", "avg_pool2d", "relu", "relu_derivative", "relu6", "sigmoid", "tanh", "silu", "gelu"),
+    *("add", "add_activation", "multiply", "copy"),
+}
+#: Of these the bits are those of float32, rounded.
+EQUAL = "batch_norm", "max_pool2d", "relu", "copy", "add", "multiply"
+#: Kernels over images, whose layouts the library goes by.
+OVER_IMAGES = "batch_norm", "conv2d", "max_pool2d", "avg_pool2d"
+NAMES = list(dict.fromkeys(key.split(":")[0] for key in CASES))
+
+
+@pytest.fixture
+def native(monkeypatch: pytest.MonkeyPatch) -> KernelSet:
+    """A set of its own that asks the library for every call, however small, and takes whatever code it has."""
+    found = find_onednn()
+    if isinstance(found, str):
+        pytest.skip(f"{found}; pip install onednn-cpu-gomp")
+    from singa_lite.kernels.onednn_kernels import bfloat16, elementwise, linear, onednn
+    from singa_lite.kernels.onednn_kernels.primitive import Primitive
+
+    if not bfloat16.multiplies():
+        pytest.skip("this system's processor has no products in bfloat16, as AVX512-BF16 and AMX have")
+    monkeypatch.setattr(linear, "_REUSE", 1)
+    monkeypatch.setattr(elementwise, "_LARGE", 1)
+    monkeypatch.setattr(Primitive, "implementation", property(lambda _: "jit"))
+    return onednn.__wrapped__(NUMPY)
+
+
+@cache
+def built(key: str) -> tuple[str, Tensors, Mapping[str, Any]]:
+    """(kernel, tensors, settings) of a small case: activations in bfloat16, all numbers such as that has."""
+    name = key.split(":")[0]
+    tensors, settings = CASES[key].build(np.random.default_rng(11), np.dtype("float32"), False)
+
+    def stored(label: str, tensor: Any) -> Any:
+        if tensor is None or tensor.dtype != np.float32:
+            return tensor
+        rounded = tensor.astype(NARROW)
+        return rounded if label in ACTIVATIONS else rounded.astype(np.float32)
+
+    return name, [stored(*each) for each in zip(SIGNATURES[name].tensors, tensors, strict=True)], settings
+
+
+def calls(name: str, kernels: KernelSet) -> Iterator[tuple[Tensors, Mapping[str, Any]]]:
+    """The cases of a kernel that the library takes with bfloat16 in them; the others are in test_widening.py."""
+    for key in CASES:
+        own, tensors, settings = built(key)
+        narrow = own == name and any(t is not None and t.dtype == NARROW for t in tensors)
+        if narrow and kernels.takes_narrow(name, specs_of(tensors), settings):
+            yield tensors, settings
+
+
+def copies(tensors: Tensors) -> Tensors:
+    return [None if t is None else t.copy(order="K") for t in tensors]
+
+
+def assert_near(name: str, got: Tensors, exact: Tensors) -> None:
+    """What is stored in bfloat16 is off by a rounding of its own, and all by those of float32's sums."""
+    for label, one, right in zip(SIGNATURES[name].tensors, got, exact, strict=True):
+        if one is None or right is None:
+            continue
+        if right.dtype.kind != "f":
+            np.testing.assert_array_equal(one, right, err_msg=label)
+            continue
+        share = 2.0**-8 if one.dtype == NARROW else 0.0
+        largest = np.max(np.abs(right), where=np.isfinite(right), initial=0)
+        np.testing.assert_allclose(
+            double(one.astype(np.float32)), right, rtol=share, atol=2e-5 * largest, err_msg=label
+        )
+
+
+def exact_of(name: str, tensors: Tensors, settings: Mapping[str, Any]) -> Tensors:
+    exact = [None if t is None else double(t.astype(np.float32) if t.dtype == NARROW else t) for t in tensors]
+    run(NUMPY, name, exact, settings)
+    return exact
+
+
+def test_the_library_serves_what_nets_use(native):
+    assert {name for name in NAMES if any(calls(name, native))} >= WANTED
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_near_the_reference(name, native):
+    for tensors, settings in calls(name, native):
+        got = copies(tensors)
+        run(native, name, got, settings)
+        assert_near(name, got, exact_of(name, tensors, settings))
+        if name.startswith(EQUAL):
+            for one, right in zip(got, widened(native, name, tensors, settings), strict=True):
+                np.testing.assert_array_equal(one, right)
+
+
+@pytest.mark.parametrize("pair", LAYOUTS.values(), ids=LAYOUTS)
+def test_layouts_change_sums_only(pair: tuple[Layout, Layout], native):
+    """x and what is like it lie one way, y and what is like it another."""
+    first, second = pair
+    for name in (name for name in NAMES if name.startswith(OVER_IMAGES)):
+        for tensors, settings in calls(name, native):
+            laid = [
+                t if t is None or t.ndim < 4 or label.endswith("weight") else (second if "y" in label else first)(t)
+                for label, t in zip(SIGNATURES[name].tensors, tensors, strict=True)
+            ]
+            exact = exact_of(name, laid, settings)
+            run(native, name, laid, settings)
+            assert_near(name, laid, exact)
+
+
+@pytest.mark.parametrize("name", ["relu", "max_pool2d", "batch_norm_activation", "conv2d_activation"])
+def test_nan_and_infinity_are_kept(name, native):
+    """Of minus infinity an activation within a convolution may make NaN."""
+    _, tensors, settings = built(name)
+    x = tensors[0].astype(np.float32)
+    x.flat[0], x.flat[-1] = np.nan, x.flat[-1] if name == "conv2d_activation" else np.inf
+    given = [x.astype(NARROW), *tensors[1:]]
+    got = copies(given)
+    with np.errstate(invalid="ignore"):
+        run(native, name, got, settings)
+        right = exact_of(name, given, settings)
+    at = SIGNATURES[name].tensors.index("y")
+    for holds in (np.isnan, np.isposinf):
+        np.testing.assert_array_equal(holds(got[at].astype(np.float32)), holds(right[at]))
+
+
+def test_a_call_that_would_convert_more_than_it_saves_is_widened(native, monkeypatch):
+    from singa_lite.kernels.onednn_kernels import linear, onednn
+
+    name, tensors, settings = built("linear")
+    assert native.takes_narrow(name, specs_of(tensors), settings)
+    monkeypatch.setattr(linear, "_REUSE", tensors[0].shape[0] + 1)
+    few = onednn.__wrapped__(NUMPY)
+    assert not few.takes_narrow(name, specs_of(tensors), settings)
+    assert isinstance(few.choose(name, specs_of(tensors), settings), WidenedKernel)
