@@ -108,7 +108,7 @@ def test_a_padding_mask():
 
 
 def masked_net(explicit: bool, graph: bool) -> FeedForwardNet:
-    """An embedding and a block of attention, by whose mask id 0 is padding; from an input of its own, or as it follows."""
+    """Blocks of attention where id 0 is padding, told by a mask of its own or by the embedding."""
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(-1), device=device.new_cpu(), seed=3, dtype="float64")
     ids = net.add(layers.Dummy("ids", input_sample_shape=(5,)))
     x = net.add(layers.Embedding("e", 9, 6, mask_zero=not explicit), ids)
