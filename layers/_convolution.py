@@ -20,6 +20,7 @@ class Convolution(Layer):
 
     axes: ClassVar[tuple[str, ...]]
     features_last = False
+    feed_layout = "image"
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """`python -m singa_lite info`: what this installation has and what it will use, one fact a line; and snapshots.
 
 `snapshot inspect FILE`, `snapshot convert FROM TO`, `snapshot diff A B`: of all formats that `net.load` reads.
+`tune MODULE:FUNCTION`, `tune --net NAME`: measures in which way kernels do a net's calls fastest, and keeps that.
 
 Exit status: 0, also where something is missing or a setting is wrong, which the lines of `info` say; 1 where two
 snapshots differ; 2 for a bad command line, and for a file that cannot be read or written; 141 where the reader of a
@@ -26,6 +27,7 @@ from singa_lite.device import cuda_libraries
 from singa_lite.errors import DeviceError
 from singa_lite.kernels.choice import cpu_kernels, find_onednn
 from singa_lite.kernels.onednn_kernels.library import load
+from singa_lite.kernels.tuning_file import look, path
 
 Fact = tuple[str, str]
 
@@ -57,12 +59,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("info", help="versions, libraries, kernels, threads, processor and memory")
     _add_snapshot(commands.add_parser("snapshot", help="look into snapshots, convert and compare them"))
+    _add_tune(commands.add_parser("tune", help="measure in which way kernels do a net's calls fastest, and keep that"))
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()
         return 0
     if options.command == "snapshot":
         return _snapshot(options)
+    if options.command == "tune":
+        return _tune(options)
     for name, value in facts():
         print(f"{name:<16}  {value}")
     return 0
@@ -104,6 +109,30 @@ def _snapshot(options: argparse.Namespace) -> int:
         return 2
 
 
+def _add_tune(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("function", nargs="?", default="", metavar="MODULE:FUNCTION", help="which returns a net")
+    parser.add_argument("--net", default="", help="in its place: resnet50, vgg16 or mobilenet_v2, 224 x 224 pixels")
+    parser.add_argument("--batch", type=int, default=16, help="samples of a step, default 16")
+    parser.add_argument(
+        "--scratch", default="16 MiB", help="by which a chosen way may need more than the rule's, default 16 MiB"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print what would be chosen, keep nothing")
+
+
+def _tune(options: argparse.Namespace) -> int:
+    from singa_lite.tuning.command import tuned
+
+    try:
+        for line in tuned(options.function, options.net, options.batch, options.scratch, not options.dry_run):
+            print(line, flush=True)
+        return 0
+    except BrokenPipeError:
+        raise
+    except (OSError, ImportError, ValueError, RuntimeError, MemoryError) as error:  # errors of a net are of these
+        print(f"python -m singa_lite tune: {str(error) or type(error).__name__}", file=sys.stderr)
+        return 2
+
+
 def facts() -> Iterator[Fact]:
     """What `info` prints: names and values."""
     yield "singa_lite", f"{singa_lite.__version__}, {Path(singa_lite.__file__).parent}"
@@ -112,6 +141,7 @@ def facts() -> Iterator[Fact]:
     yield "BLAS", _or_error(_blas)
     yield "oneDNN", _or_error(_onednn)
     yield "kernels", _or_error(_kernels)
+    yield "tuning", _or_error(_tuning)
     yield "threads", _or_error(_threads)
     yield "processor", machine.processor()
     yield "instruction sets", " ".join(machine.instruction_sets()) or "unknown"
@@ -162,6 +192,15 @@ def _bfloat16() -> str:
     if kernels.has_bfloat16:
         return f"by the processor ({has})"
     return f"over converted copies in float32 (processor: {has}): half the activations' bytes, no less time"
+
+
+def _tuning() -> str:
+    """By which table kernels choose among several ways to do a call."""
+    if isinstance(find_onednn(), str):
+        return "none, as oneDNN's kernels alone have several ways"
+    from singa_lite.kernels.onednn_kernels.filter_gradient import FILTER_GRADIENTS
+
+    return look(FILTER_GRADIENTS.library(), path()).told
 
 
 def _threads() -> str:

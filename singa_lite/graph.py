@@ -257,8 +257,10 @@ class Graph(Record):
     def _measured(self, executable: Executable, runs: int, peaks: Peaks | None) -> Profile:
         self.arena.reserve(executable.placed)  # the peaks may have been measured in its place
         instructions = executable.placed.planned.instructions
+        variant = executable.placed.planned.target.variant
+        variants = [variant(i.kernel, i.operands, i.settings) for i in instructions]
         with self.device.runtime.here():
-            return measure(instructions, executable.launches(), runs, self.device.synchronize, peaks)
+            return measure(instructions, executable.launches(), runs, self.device.synchronize, peaks, variants)
 
     def _executable(self, order: str) -> Executable:
         if not self.recording and self.device.graph is not None:

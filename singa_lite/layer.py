@@ -56,6 +56,8 @@ class Layer(LayerTensors):
     misnomers: ClassVar[Mapping[str, str]] = {}
     #: Whether training mixes the samples of a batch, as their mean does: such a layer cannot train on micro-batches.
     batch_statistics: ClassVar[bool] = False
+    #: The kind of tensor as which a batch that feeds the layer is held: "image" is as convolutions read it, "" C order.
+    feed_layout: ClassVar[str] = ""
 
     def __init__(self, name: str, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name)

@@ -54,7 +54,8 @@ class Cut(NamedTuple):
 class LayerCalls(Unique):
     """The calls of layers in one forward.
 
-    training: layers train, the frozen ones aside. frozen: their paths, at any depth; holding: the layers that hold
+    training: layers train, the frozen ones aside. asked: paths of layers within others whose outputs are kept, for each
+    time that they run, in `given`. frozen: their paths, at any depth; holding: the layers that hold
     both frozen ones and others. moving: called before a layer may move its state.
 
     ports: {path: marks on the tape that the layer's inputs have passed}, where derivatives by them can be read off;
@@ -72,6 +73,8 @@ class LayerCalls(Unique):
         self.frozen = frozenset(frozen)
         self.ports: dict[str, list[Op]] = {}
         self.cuts: list[Cut] = []
+        self.asked: Collection[str] = ()
+        self.given: dict[str, list[Tensor]] = {}
         self._holding = frozenset(holding)
         self._moving = moving
 
@@ -143,7 +146,10 @@ def call(layer: Callee, device: Device, training: bool, inputs: list[Tensor]) ->
     with device.scope(layer=layer.path):
         result = layer.forward(training, *inputs) if calls is None else calls.forward(layer, training, inputs)
     outputs = list(result) if isinstance(result, list | tuple) else [result]
-    return _checked(layer, outputs)
+    found = _checked(layer, outputs)
+    if calls is not None and layer.path in calls.asked:
+        calls.given.setdefault(layer.path, []).extend(found)
+    return found
 
 
 def _checked(layer: Callee, outputs: list[object]) -> list[Tensor]:

@@ -174,7 +174,7 @@ class LayerGraph:
         return min(known) if known and len(known) == len(counts) else None
 
     def features_last(self, name: str) -> bool:
-        """Whether a layer's output has its features along the last axis, as it says, or the nearest before that does."""
+        """Whether a layer's output has its features along the last axis: as it or the nearest before it says."""
         while self._layers[name].features_last is None and self._topology.sources[name]:
             name = self._topology.sources[name][0].layer
         return bool(self._layers[name].features_last)
@@ -191,18 +191,11 @@ class LayerGraph:
             return [()]
         return layer.output_sample_shapes
 
-    def _check_names(self, where: str, names: Sequence[str | None], within: bool = True) -> None:
-        """GraphError unless all of the names (None aside) are layers of the net. within: or paths of layers in them."""
+    def _check_names(self, where: str, names: Sequence[str | None]) -> None:
+        """GraphError unless all of the names (None aside) are layers of the net, or paths of layers within these."""
         for name in names:
-            if name is None or (isinstance(name, str) and name in self._layers):
-                continue
-            inner = isinstance(name, str) and "/" in name and name in self.all_layers()
-            if not inner:
+            if name is not None and not (isinstance(name, str) and (name in self._layers or name in self.all_layers())):
                 raise GraphError(f"{where}: wanted the name of a layer of the net, received {name!r}")
-            if not within:
-                raise GraphError(
-                    f"{where}: wanted the name of a layer of the net, received {name!r}, which is within one"
-                )
 
 
 def _float_dtype(given: DTypeLike) -> DType:

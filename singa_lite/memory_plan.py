@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from singa_lite.passes.transfer_times import estimated_slowdown, is_free
 from singa_lite.placed_row import PlacedRow as PlacedRow
 from singa_lite.repeat_row import AGAIN, RepeatRow, repeat_rows
 from singa_lite.reports import plan_page
+from singa_lite.variant_row import VariantRow, called, told_variants, variant_rows
 
 
 class Row(NamedTuple):
@@ -72,7 +74,7 @@ class MemoryPlan:
         self.host_bytes = placed.host_bytes
         self.unshared_bytes = sum(r.size for r in requests(placed.recorded))
         self.by_role = {str(role): sum(b.nbytes for b in blocks if b.role is role) for role in Role}
-        self.rows = _rows(placed, blocks)
+        self._blocks = list(blocks)
         self._held = [block.nbytes for block in blocks if block.role is not Role.INTERMEDIATE]
 
     def within_fit(self, beside: Mapping[str, int], overhead_bytes: int) -> MemoryPlan:
@@ -80,6 +82,11 @@ class MemoryPlan:
         made = copy(self)
         made.beside, made.overhead_bytes = dict(beside), overhead_bytes
         return made
+
+    @cached_property
+    def rows(self) -> list[PlacedRow]:
+        """What lies in the arena."""
+        return _rows(self.placed, self._blocks)
 
     @property
     def held_blocks(self) -> list[int]:
@@ -124,6 +131,11 @@ class MemoryPlan:
         """What is done again, in the order of the steps."""
         return repeat_rows(self.placed.planned)
 
+    @property
+    def variants(self) -> list[VariantRow]:
+        """Calls of kernels that are done in one of several ways, in the order of the steps."""
+        return variant_rows(self.placed.planned)
+
     def by_kind(self) -> dict[str, int]:
         """Bytes in the arena by what they are: the sum over all steps, each with bytes of its own."""
         sums: dict[str, int] = {}
@@ -152,6 +164,7 @@ class MemoryPlan:
             *([f"repeated   {self._repeated()}"] if self.recomputed else []),
             *([f"offloaded  {self._offloaded()}"] if self.offloaded else []),
             f"unshared   {_mib(self.unshared_bytes)}, eager high water {_mib(self.eager_bytes)}",
+            *(f"variants   {line}" for line in told_variants(self.variants)),
             "outside    " + ", ".join(f"{role} {_mib(nbytes)}" for role, nbytes in held.items()),
             *(
                 [f"in fit     arena {_mib(max(self.beside.values()))}, the pool's own {_mib(self.overhead_bytes)}"]
@@ -218,7 +231,7 @@ def _rows(placed: Placed, blocks: Sequence[Row]) -> list[PlacedRow]:
     for step, instruction in enumerate(placed.planned.instructions):
         if instruction.scratch_bytes:
             offset, nbytes = placed.scratch[instruction.number], placed.planned.rounded(instruction.scratch_bytes)
-            name = f"scratch of {instruction.kernel}"
+            name = f"scratch of {called(placed.planned.target, instruction)}"
             rows.append(PlacedRow(name, instruction.layer, "scratch", nbytes, step, step + 1, offset))
     return rows
 

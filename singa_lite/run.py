@@ -74,6 +74,7 @@ class Run(Unique):
     def _forward(self, inputs: dict[str, Tensor], output: Collection[str]) -> OneOrMore:
         """All layers in order; each output is let go of as soon as its last consumer has run."""
         self._calls.begin()
+        self._calls.asked = {name for name in output if "/" in name}
         self._check_frozen_inputs(inputs)
         uses = Counter(source for node in self.nodes for source in node.sources)
         values: dict[tuple[str, int], Tensor] = {}
@@ -94,8 +95,18 @@ class Run(Unique):
                 results[name] = left if len(left) > 1 else left[0]
             values.update({(name, index): t for index, t in enumerate(outputs) if uses[name, index]})
             del outputs, left
+        results |= self._asked_within()
         self._keep_seeds(results)
         return results if output or len(results) > 1 else next(iter(results.values()))
+
+    def _asked_within(self) -> dict[str, LayerOutput]:
+        """The outputs of layers within others that are wanted too. GraphError for one that did not run."""
+        given = self._calls.given
+        for name in self._calls.asked:
+            if name not in given:
+                raise GraphError(f"forward output: wanted layers that run, received {name!r}, which did not")
+        self._calls.given = {}
+        return {name: found if len(found) > 1 else found[0] for name, found in given.items()}
 
     def _check_frozen_inputs(self, inputs: Mapping[str, Tensor]) -> None:
         """GraphError for an input on the tape that a frozen layer takes: no derivative would ever come back to it."""

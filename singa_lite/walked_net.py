@@ -14,7 +14,7 @@ from singa_lite.layer_walk import LayerGradients
 from singa_lite.optimizer import Optimizer
 from singa_lite.run import Run
 from singa_lite.tensor import DeviceSpec
-from singa_lite.training import batch, checked
+from singa_lite.training import batch, checked, fed_tensors
 from singa_lite.training.step import Steps
 from singa_lite.training.trainer import Trainer
 
@@ -40,9 +40,9 @@ class WalkedNet(LayerGraph):
         """Run all layers.
 
         training: keep what backward needs, drop out, use the batch's statistics. x: the batch, or {input layer:
-        batch}. output: layers whose outputs are wanted too; the result is a dict {name: output} then, and for a
-        net with several outputs; otherwise the output itself. freeze: layers before this one, in topological
-        order, run as in evaluation and keep nothing.
+        batch}. output: layers whose outputs are wanted too, by path (those of each run, where one runs more than
+        once); the result is a dict {name: output} then, and for a net with several outputs; otherwise the output
+        itself. freeze: layers before this one, in topological order, run as in evaluation and keep nothing.
 
         x may come from a tape, such as another net's output: `autograd.backward` of what is computed from the result
         walks back through both, this net's `backward` through its own layers alone. GraphError where a frozen layer
@@ -52,11 +52,10 @@ class WalkedNet(LayerGraph):
         if training:
             self._trainer.check_whole("forward")
             self._trainer.open_forward.pass_over()
-        self._check_names("forward", names("forward output", output), within=False)
-        self._check_names("forward", [freeze])
+        self._check_names("forward", [*names("forward output", output), freeze])
         arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype, self.input_ids())
         run = Run(nodes, self.device, training, freeze)
-        result = run.forward(batch.as_tensors(arrays, self.device), output)
+        result = run.forward(fed_tensors.inputs(self, arrays), output)
         if training:
             self._trainer.open_forward.keep(run)
         return result

@@ -196,13 +196,44 @@ def test_activations_are_fused_with_the_normalisation_before_them(kernels, mode)
     assert trained(fused, (6, 3, 9, 7)) == trained(whole, (6, 3, 9, 7))
     for value, other in zip(fused.param_values(), whole.param_values(), strict=True):
         assert bits(value) == bits(other)
-    forward, backward = ("batch_norm_activation", "add_activation"), (f"{mode}_derivative", "batch_norm_derivative")
-    names = *forward, "batch_norm_activation_derivative", *backward
-    sums = int(("add", mode) in fused.device.kernels.fusions)
-    assert [kernels_of(fused).count(name) for name in names] == [2, sums, 1, 2, 2]
-    assert [kernels_of(whole).count(name) for name in names] == [0, 0, 0, 3, 3]
+    joined = "batch_norm_activation", "batch_norm_add", "batch_norm_activation_derivative"
+    apart = "add", "batch_norm", f"{mode}_derivative", "batch_norm_derivative"
+    assert [kernels_of(fused).count(name) for name in joined] == [2, 1, 1]
+    assert [kernels_of(fused).count(name) for name in apart] == [1, 0, 2, 2]
+    assert [kernels_of(whole).count(name) for name in joined] == [0, 0, 0]
+    assert [kernels_of(whole).count(name) for name in apart] == [2, 3, 3, 3]
+    behind = [i.settings for i in fused.memory_plan.placed.planned.instructions if i.kernel == "batch_norm_add"]
+    assert behind[0]["activation"] == (mode if ("add", mode) in fused.device.kernels.fusions else "")
     x = np.random.default_rng(4).standard_normal((5, 3, 9, 7), dtype=np.float32)
     assert bits(fused.predict(x)) == bits(whole.predict(x))  # so running statistics moved alike
+
+
+def dense_net(kernels: str, fuse: bool) -> FeedForwardNet:
+    """Two densely connected layers, each normalised and activated before its convolution."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=7)
+    x = net.add(layers.Conv2D("conv", 5, 3, input_sample_shape=(3, 9, 7)))
+    for number in (1, 2):
+        net.add(layers.BatchNormalization(f"norm{number}"), x)
+        net.add(layers.Activation(f"active{number}"))
+        new = net.add(layers.Conv2D(f"conv{number}", 4, 3))
+        x = net.add(layers.Concat(f"both{number}", 1), [x, new])
+    net.add(layers.Conv2D("last", 3, 1))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("scores", 4))
+    net.compile(optimizer.SGD(lr=0.05, momentum=0.9), fuse=fuse)
+    return net
+
+
+@every_set
+def test_derivatives_of_a_dense_block_are_summed_within_those_of_normalisations(kernels):
+    fused, whole = (dense_net(kernels, fuse) for fuse in (True, False))
+    shape = 300, 3, 9, 7  # of few samples the scratch would be more than what is saved
+    assert trained(fused, shape, 2) == trained(whole, shape, 2)
+    for value, other in zip(fused.param_values(), whole.param_values(), strict=True):
+        assert bits(value) == bits(other)
+    used = kernels_of(fused)
+    assert used.count("batch_norm_derivative_add") == kernels_of(whole).count("add") == 2
+    assert used.count("add") == 0
 
 
 def test_a_fused_normalisation_is_repeated_within_a_budget():

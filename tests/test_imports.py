@@ -26,7 +26,7 @@ FLOORS = (
     ("tensor",),
     ("operation",),
     ("passes",),
-    ("placed_row", "record", "repeat_row", "step_device"),
+    ("placed_row", "record", "repeat_row", "step_device", "variant_row"),
     ("bound_transfers", "checked_launches", "reports"),
     ("arena", "memory_plan"),
     ("budget_error", "profiled_costs"),
@@ -51,11 +51,15 @@ FLOORS = (
     ("fit",),
     ("net",),
     ("layers", "snapshots"),
+    ("tuning",),
     ("",),
     ("__main__",),
 )
 
-BESIDE = ("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.routine", "kernels.widening")
+BESIDE = (
+    *("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.routine", "kernels.variants"),
+    "kernels.widening",
+)
 ATTENTION = ("kernels.philox", "kernels.tiled_attention")
 
 # Folders that can be read alone: all that they may import of the project from outside themselves.

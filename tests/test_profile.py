@@ -157,6 +157,14 @@ def test_the_text_lists_the_twenty_slowest():
     assert len(str(many).split("\n\n")[-1].splitlines()) == 2 + 20
 
 
+def test_an_operation_names_the_way_in_which_it_is_done():
+    ways = ["", "fast", "", ""]
+    profile = measure(instructions(), [lambda: None] * 4, 1, variants=ways)
+    assert [operation.variant for operation in profile.operations] == ways
+    assert "11 add (fast) " in str(profile)
+    assert "10 relu " in str(profile) and "10 relu (" not in str(profile)
+
+
 def test_nothing_to_measure():
     empty = measure([], [], 2)
     assert empty.seconds == 0 and empty.operations == ()

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, SpecKey, TensorSpec, TensorSpecs
 from singa_lite.kernels.routine import Routine
+from singa_lite.kernels.variants import Variants, stamp
 from singa_lite.unique import Unique
 
 #: Makes the routine for the tensors' specs (positional, None where left out) and settings; None: this set cannot.
@@ -22,38 +23,45 @@ MOST_ROUTINES = 128
 MOST_ANSWERS = 1024
 
 
-#: Of a routine: its tensors, None where one is left out, and its settings.
-_Key = tuple[tuple[SpecKey | None, ...], tuple[tuple[str, object], ...]]
+#: Of a routine: its tensors, None where one is left out, its settings, and by which table variants are chosen.
+_Key = tuple[tuple[SpecKey | None, ...], tuple[tuple[str, object], ...], int]
 
 
 class BuiltKernel(Unique, Generic[AnyRoutine]):
     """A kernel whose routines are built once for each combination of tensor specs and settings.
 
-    The oldest go beyond MOST_ROUTINES, and are built again where they are wanted again.
+    The oldest go beyond MOST_ROUTINES, and are built again where they are wanted again. variants: the ways in which it
+    can be done, `build` being the first; None: that one alone.
     """
 
-    def __init__(self, build: Builder[AnyRoutine]) -> None:
+    def __init__(self, build: Builder[AnyRoutine], variants: Variants[AnyRoutine] | None = None) -> None:
         self.build = build
+        self.variants = variants
         self._built: dict[_Key, tuple[TensorSpecs, AnyRoutine] | None] = {}
-        #: What planning asks again and again, kept where routines are forgotten: scratch, None where there is none.
-        self._scratch: dict[_Key, int | None] = {}
+        #: What planning asks again and again, kept where routines are forgotten: scratch and variant, None where there
+        #: is no routine.
+        self._answers: dict[_Key, tuple[int, str] | None] = {}
 
     def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether there is a routine for a call of these tensors."""
-        return self._known_scratch(specs, settings) is not None
+        return self._answer(specs, settings) is not None
 
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """Of the routine."""
-        return self._known_scratch(specs, settings) or 0
+        return (self._answer(specs, settings) or (0, ""))[0]
 
-    def _known_scratch(self, specs: TensorSpecs, settings: Settings) -> int | None:
+    def variant(self, specs: TensorSpecs, settings: Settings) -> str:
+        """Of the routine; "" where there is but one way."""
+        return (self._answer(specs, settings) or (0, ""))[1]
+
+    def _answer(self, specs: TensorSpecs, settings: Settings) -> tuple[int, str] | None:
         key = _key(specs, settings)
         try:
-            return self._scratch[key]
+            return self._answers[key]
         except KeyError:
             built = self._routine(specs, settings)
-        _drop_oldest(self._scratch, MOST_ANSWERS)
-        found = self._scratch[key] = None if built is None else built[1].scratch_bytes
+        _drop_oldest(self._answers, MOST_ANSWERS)
+        found = self._answers[key] = None if built is None else (built[1].scratch_bytes, built[1].variant)
         return found
 
     def prepare(
@@ -87,11 +95,11 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
 
     def attempt(self, specs: TensorSpecs, settings: Settings) -> AnyRoutine | None:
         """The routine or None; sets whose library refuses a call by an exception make None of it here."""
-        return self.build(*specs, **settings)
+        return self.build(*specs, **settings) if self.variants is None else self.variants.routine(specs, settings)
 
 
 def _key(specs: TensorSpecs, settings: Settings) -> _Key:
-    return tuple(None if spec is None else spec.key for spec in specs), tuple(settings.items())
+    return tuple(None if spec is None else spec.key for spec in specs), tuple(settings.items()), stamp()
 
 
 def _drop_oldest(table: dict[_Key, Any], most: int) -> None:

@@ -86,6 +86,14 @@ class Keeping(Protocol):
         """Let go of it."""
 
 
+@runtime_checkable
+class Naming(Protocol):
+    """A kernel that says in which of several ways it does a call."""
+
+    def variant(self, specs: TensorSpecs, settings: Settings) -> str:
+        """The name of the way; "" where there is but one."""
+
+
 @dataclass(frozen=True)
 class FunctionKernel:
     """A plain function: `function(*arrays, **settings)`, with `scratch=` (uint8 array) if it states a rule."""
@@ -115,7 +123,8 @@ class KernelSet:
 
     layouts: {kind of tensor: its axes from the outermost to the innermost}, as the kernels like them best; C order
     where a kind is not named. Kinds: "image" (n, c, h, w), "filters" (k, c / groups, kh, kw). fusions: (kernel,
-    activation) that the interface has a kernel for, `Facts.activated`, and that this set does in one go.
+    activation) that the interface has a kernel for, `Facts.activated`, and that this set does in one go; of a kernel
+    that is several in one itself, with the activations that it takes, "" for none.
     strides_matter: kernels of this set whose results any stride may change, beside those of which the interface says so
     and those of the fallback. any_strides: {kernel of this set: those of its tensors that may lie with gaps all the
     same}. tile_bytes: of the gradient of a large weight that is made and applied at a time, what a
@@ -168,6 +177,12 @@ class KernelSet:
         """Bytes of scratch that `prepare` must be given for tensors of these shapes, dtypes and strides."""
         specs = specs_of(tensors)
         return self.choose(name, specs, settings).scratch_bytes(specs, settings)
+
+    def variant(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> str:
+        """In which of several ways a call of these tensors is done; "" where there is but one."""
+        specs = specs_of(tensors)
+        kernel = self.choose(name, specs, settings)
+        return kernel.variant(specs, settings) if isinstance(kernel, Naming) else ""
 
     def in_one_pass(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> bool:
         """Whether a fused call of these tensors goes over memory less often than the calls apart."""

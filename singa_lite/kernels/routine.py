@@ -108,10 +108,14 @@ AnyStep = TypeVar("AnyStep", bound=Step[Any])
 
 @dataclass
 class Routine(ABC, Generic[AnyStep]):
-    """Steps done one after the other. Builders of kernels make one for the tensor specs that they are given."""
+    """Steps done one after the other. Builders of kernels make one for the tensor specs that they are given.
+
+    variant: the way in which the call is done, where the kernel has several (`variants.py`).
+    """
 
     #: Temporaries start at multiples of it within the scratch, bytes.
     ALIGNMENT: ClassVar[int]
+    variant = ""
 
     steps: list[AnyStep] = field(default_factory=list)
     temporary_bytes: int = 0

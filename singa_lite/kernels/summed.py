@@ -11,7 +11,16 @@ import numpy as np
 
 from singa_lite.array_types import Array
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import Kernel, KernelSet, Launch, Settings, TensorSpec, TensorSpecs, specs_of
+from singa_lite.kernels.kernel_set import (
+    Kernel,
+    KernelSet,
+    Launch,
+    Naming,
+    Settings,
+    TensorSpec,
+    TensorSpecs,
+    specs_of,
+)
 from singa_lite.kernels.pieces import Arrays, cut_arrays, cut_specs, pieces
 from singa_lite.kernels.routine import in_order
 from singa_lite.strides import laid_out, memory_order
@@ -38,6 +47,10 @@ class SummedKernel:
     def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
         """It can do what the kernel for pieces can."""
         return self.part.serves(specs, settings)
+
+    def variant(self, specs: TensorSpecs, settings: Settings) -> str:
+        """As the kernel for pieces says it."""
+        return self.part.variant(specs, settings) if isinstance(self.part, Naming) else ""
 
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """The sums of a piece, and behind them what a piece or an addition wants."""

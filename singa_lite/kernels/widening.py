@@ -96,6 +96,10 @@ class WidenedKernel:
         """It can do what the kernels can do in float32."""
         return True
 
+    def variant(self, specs: TensorSpecs, settings: Settings) -> str:
+        """That it is done over converted copies, and how the kernel in float32 would do the whole call at once."""
+        return f"{self.kernels.variant(self.name, tuple(map(_wide, specs)), settings)} widened".strip()
+
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """A float32 buffer for each narrow operand, and what the kernel asks for over these; of the largest piece."""
         cuts = {piece.stop - piece.start: piece for piece in self._pieces(specs)}

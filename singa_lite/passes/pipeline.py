@@ -14,12 +14,14 @@ from typing import NamedTuple
 from singa_lite.passes.budget import Searches, within_limit
 from singa_lite.passes.concat import assembled_in_place
 from singa_lite.passes.dead import without_dead
+from singa_lite.passes.derivative_sum import added_within
 from singa_lite.passes.fuse import fused
 from singa_lite.passes.improve import improved
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.linear_gradient import joined
 from singa_lite.passes.narrow import narrowed
 from singa_lite.passes.norm_derivative import masked_within
+from singa_lite.passes.norm_sum import summed_within
 from singa_lite.passes.offload import offloaded
 from singa_lite.passes.order import in_least_order
 from singa_lite.passes.paid_for import paid_for
@@ -59,7 +61,9 @@ PASSES = (
     ),
     Pass("pool_first", pool_first, "what goes into a max pooling is not kept for its activation", rewrites=True),
     Pass("fuse", fused, "an activation is applied within the operation before it", rewrites=True),
+    Pass("norm_sum", summed_within, "a sum behind a normalisation is made within its call", rewrites=True),
     Pass("norm_derivative", masked_within, "an activation's mask is made again, not kept", rewrites=True),
+    Pass("derivative_sum", added_within, "a sum of derivatives is made where one of them is", rewrites=True),
     Pass("rows", applied_by_rows, "only the rows of a table that occur are updated", rewrites=True),
     Pass("tiles", tiled, "a large gradient never exists whole", rewrites=True),
     Pass("linear_gradient", joined, "gradients of weight and bias read the derivative once", rewrites=True),

@@ -20,6 +20,8 @@ ScratchRule = Callable[[str, Sequence[Operand | None], Settings], int]
 PassRule = Callable[[str, Sequence[Operand | None], Settings], bool]
 #: Operands of a call whose strides change no bit, by name, as `KernelSet.free_of_strides`.
 StridesRule = Callable[[str, Sequence[Operand | None], Settings], Collection[str]]
+#: In which of several ways a call is done, as `KernelSet.variant`.
+VariantRule = Callable[[str, Sequence[Operand | None], Settings], str]
 
 
 def _none(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> int:
@@ -35,6 +37,11 @@ def _nothing(kernel: str, operands: Sequence[Operand | None], settings: Settings
 def _never(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> bool:
     """Kernels that spare no pass over memory."""
     return False
+
+
+def _one_way(kernel: str, operands: Sequence[Operand | None], settings: Settings) -> str:
+    """Kernels that do each call in the one way that they have."""
+    return ""
 
 
 class Narrow(NamedTuple):
@@ -57,7 +64,7 @@ class Target:
     bytes, which divides all offsets in the arena; by default a cache line, and the widest vector register.
     limit: bytes that the arena may have at most; None: as many as it takes. link: to host memory, where values may be
     offloaded to it so that the limit holds; None: they may not. cost: of what is done again, the seconds. narrow: how
-    activations are stored; None: as they were recorded.
+    activations are stored; None: as they were recorded. variant: the rule that names the way in which a call is done.
     """
 
     fusions: Collection[tuple[str, str]] = frozenset()
@@ -72,6 +79,7 @@ class Target:
     cost: Cost = seconds
     in_one_pass: PassRule = _never
     narrow: Narrow | None = None
+    variant: VariantRule = _one_way
 
     @classmethod
     def of(
@@ -97,6 +105,7 @@ class Target:
             cost,
             kernels.in_one_pass,
             narrow,
+            kernels.variant,
         )
 
     def call(

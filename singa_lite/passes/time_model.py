@@ -28,6 +28,9 @@ OF_GRADIENT, OF_LARGER_GRADIENT = 0.7, 0.4
 PASSES = {"normalization": 4.0, "fused": 4.0, "pooling": 4.0, "reduction": 4.0, "random": 60.0}
 #: The same of a normalisation's derivative, and of what makes its result again, by statistics that are there.
 BY_STATISTICS, AGAIN = 2.0, 1.2
+#: The same of a normalisation with the sum behind it, whose other tensor is read once; and of its
+#: derivative, which is added to another one.
+SUMMED, SUMMED_BACK = 3.0, 1.8
 #: The same of an activation by exponentials, and of one that is bounded above and below.
 EXPONENTIAL, BOUNDED = 20.0, 2.0
 
@@ -107,12 +110,23 @@ def _passes(instruction: Instruction) -> float:
     if signature.family == "activation" and is_forward:
         return _passes_of_activation(instruction.kernel)
     activation = instruction.settings.get("activation")
-    beside = 0.0 if activation is None else _passes_of_activation(str(activation)) - 1.0  # the last pass rectifies
+    beside = 0.0 if not activation else _passes_of_activation(str(activation)) - 1.0  # the last pass rectifies
     if instruction.kernel in _makes_again():
         return AGAIN + beside
-    if signature.family == "normalization" and {"dy", "mean", "inv_std"} <= set(signature.tensors):
-        return BY_STATISTICS
+    named = instruction.by_name
+    if {"dy", "mean", "inv_std"} <= named.keys():
+        return _passes_of_derivative(instruction)
+    if signature.family == "fused" and "other" in named:
+        return SUMMED + beside
     return PASSES.get(signature.family, 1.0) + (beside if is_forward else 0.0)
+
+
+def _passes_of_derivative(instruction: Instruction) -> float:
+    """Of a normalisation."""
+    family, named = SIGNATURES[instruction.kernel].family, instruction.by_name
+    if "other" in named:
+        return SUMMED_BACK
+    return BY_STATISTICS if family == "normalization" else PASSES[family]
 
 
 def _passes_of_activation(activation: str) -> float:

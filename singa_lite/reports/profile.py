@@ -29,7 +29,8 @@ class OperationCost(NamedTuple):
     """One operation. number: its index in the record; seconds: median over the runs; share: of all seconds.
 
     bytes_read, bytes_written: of the elements of its operands; what it updates counts in both. flops: two for each
-    multiply-add of a convolution or a product of matrices, 0 of all else.
+    multiply-add of a convolution or a product of matrices, 0 of all else. variant: the way in which it is done, where
+    its kernel has several, else "".
     """
 
     number: int
@@ -41,6 +42,7 @@ class OperationCost(NamedTuple):
     bytes_read: int
     bytes_written: int
     flops: int
+    variant: str = ""
 
 
 class Cost(NamedTuple):
@@ -106,19 +108,22 @@ def measure(
     runs: int = 10,
     wait: Callable[[], None] | None = None,
     peaks: Peaks | None = None,
+    variants: Sequence[str] = (),
 ) -> Profile:
     """Do the launches in order `runs` times, each timed alone. launches: one an instruction.
 
     wait: returns when all launches are done, where they are done later; each is waited for, so that one counts with
     what a launch and a wait cost. Without it, a launch counts with the clock's own cost, some 0.1 microseconds.
-    peaks: what the figures are told as shares of. ValueError unless runs is at least 1.
+    peaks: what the figures are told as shares of. variants: the way in which each is done, where that is known.
+    ValueError unless runs is at least 1.
     """
     runs = whole("profile: runs", runs, 1)
     ready = launches if wait is None else [waited(launch, wait) for launch in launches]
     times = [[timed(launch) for launch in ready] for _ in range(runs)]
     medians = [median(of_one) for of_one in zip(*times, strict=True)]
     total = sum(medians)
-    costs = [_cost(i, seconds, total) for i, seconds in zip(instructions, medians, strict=True)]
+    named = zip(instructions, medians, variants or [""] * len(instructions), strict=True)
+    costs = [_cost(i, seconds, total)._replace(variant=variant) for i, seconds, variant in named]
     return Profile(tuple(costs), runs, peaks)
 
 

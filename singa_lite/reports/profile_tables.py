@@ -65,6 +65,9 @@ class OperationFigures(Figures, Protocol):
     @property
     def phase(self) -> str: ...
 
+    @property
+    def variant(self) -> str: ...
+
 
 def profile_tables(
     sums: Mapping[str, Sequence[SumFigures]], slowest: Sequence[OperationFigures], peaks: Rates | None
@@ -77,7 +80,10 @@ def profile_tables(
         )
         for title, group in sums.items()
     ]
-    names = [(f"{one.number} {one.kernel}", one.layer or "(none)", one.phase) for one in slowest]
+    names = [
+        (f"{one.number} {one.kernel}" + (f" ({one.variant})" if one.variant else ""), one.layer or "(none)", one.phase)
+        for one in slowest
+    ]
     return [*tables, _table(("slowest operations", "layer", "phase"), head, names, slowest, peaks)]
 
 

@@ -6,8 +6,8 @@ from singa_lite.layer_graph import LayerGraph
 from singa_lite.open_forward import OpenForward
 from singa_lite.run import Run
 from singa_lite.tensor import Tensor
-from singa_lite.training.batch import as_tensors, untaped
 from singa_lite.training.checked import CheckedFeeds
+from singa_lite.training.fed_tensors import filled
 from singa_lite.training.objective import Objective
 
 
@@ -19,13 +19,13 @@ def of_batch(
     open_forward: where the forward waits for its walk back, so that one that an interrupt ends is known.
     """
     open_forward.forget()
-    targets = untaped(as_tensors(feeds["target"], layers.device))  # before forward, which moves statistics
-    inputs = untaped(as_tensors(feeds["input"], layers.device))
+    tensors = filled(layers, feeds)  # targets too before forward, which moves statistics
+    inputs, targets = tensors["input"], tensors["target"]
     run = Run(layers.ordered(), layers.device, True, freeze)
     out = run.forward(inputs, ())
     open_forward.keep(run)
     objective.loss(True, out, targets)
-    del out, feeds, inputs, targets
+    del out, feeds, inputs, targets, tensors
     walk = open_forward.walk({name: [dy] for name, dy in objective.backward().items()}, (), None)
     collected = {}
     for names, _, gradients, _ in walk:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from typing import TypeVar
 
-import numpy as np
-
 from singa_lite.arena import Arena
-from singa_lite.array_types import DType
 from singa_lite.budget_error import BudgetError
 from singa_lite.contexts import in_own_context
-from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.feed_buffer import Feed, FeedBuffer
 from singa_lite.graph import Graph, Pause
@@ -22,9 +18,10 @@ from singa_lite.optimizer import Optimizer
 from singa_lite.passes.target import Narrow
 from singa_lite.profiled_costs import CallTimes, ProfiledCosts
 from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepForm, form_of
-from singa_lite.tensor import Block, Shape, Tensor
-from singa_lite.training.batch import Shaped, as_tensors, untaped
+from singa_lite.tensor import Block, Tensor
+from singa_lite.training import fed_tensors
 from singa_lite.training.bound import held_by, state_bytes, state_to_come, tightest, within_budget, within_limit
+from singa_lite.training.fed_tensors import Forms
 from singa_lite.training.objective import MetricValues
 from singa_lite.training.step_functions import StepFunction, TrainStep, Values
 from singa_lite.unique import Unique
@@ -34,9 +31,6 @@ OWN = -1
 
 R = TypeVar("R")
 Seen = TypeVar("Seen")
-
-#: {"input" or "target": {layer: (shape, dtype)}} of a batch that need not be there.
-Forms = Mapping[str, Mapping[str, tuple[Shape, DType]]]
 
 
 class Steps(Unique):
@@ -94,7 +88,7 @@ class Steps(Unique):
         if not self.graph:
             if pause is not None:
                 pause.wait()
-            return step.operations(self._tensors(feeds), changing)
+            return step.operations(fed_tensors.filled(self.layers, feeds), changing)
         recorded = self._found(step, feeds)
         if recorded is None:
             recorded = self._record(step, feeds)  # which begins the optimizer's step
@@ -110,7 +104,7 @@ class Steps(Unique):
     def do(self, step: StepFunction[R], feeds: Feeds) -> R:
         """A step that trains nothing; its results are valid until the next call, see `own`."""
         if not self.graph:
-            return step.operations(self._tensors(feeds))
+            return step.operations(fed_tensors.filled(self.layers, feeds))
         recorded = self._found(step, feeds) or self._record(step, feeds)
         recorded.graph.run()
         results: R = recorded.results
@@ -149,10 +143,7 @@ class Steps(Unique):
         """
         device = self.layers.device
         with device.recording(Arena(device, self.arena.offload), self.fuse) as graph:
-            tensors = {
-                kind: {name: _fed(device.empty, device, *form) for name, form in given.items()}
-                for kind, given in forms.items()
-            }
+            tensors = fed_tensors.made(self.layers, device.empty, forms)
             results = step.operations(tensors)
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]
         graph.narrow = self.narrow
@@ -179,10 +170,7 @@ class Steps(Unique):
 
     def _record(self, step: StepFunction[object], feeds: Feeds) -> RecordedStep:
         layers, device = self.layers, self.layers.device
-        tensors = {
-            kind: {name: _fed(device.unbound, device, array.shape, _dtype(array)) for name, array in arrays.items()}
-            for kind, arrays in feeds.items()
-        }
+        tensors = fed_tensors.made(layers, device.unbound, fed_tensors.forms_of(feeds))
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]
         feed = self.feeds.feed(fed)
         self._make_room(feed)
@@ -270,22 +258,10 @@ class Steps(Unique):
             return 0
         return state_bytes(self.optimizer, (p for p in self.layers.parameters().values() if p.stores_grad))
 
-    def _tensors(self, feeds: Feeds) -> dict[str, dict[str, Tensor]]:
-        return {kind: untaped(as_tensors(arrays, self.layers.device)) for kind, arrays in feeds.items()}
-
 
 def _key(step: StepFunction[object], feeds: Feeds) -> tuple[Hashable, ...]:
     """What tells recorded steps apart: what is done, by which losses, metrics and optimizer, and the batch's form."""
     return *step.key, form_of(feeds)
-
-
-def _fed(make: Callable[..., Tensor], device: Device, shape: Shape, dtype: DType) -> Tensor:
-    """A tensor that batches are copied into, images as the device's kernels like them best. make: of the device's."""
-    return make(shape, dtype, device.runtime.feed_layout if len(shape) == 4 else "")
-
-
-def _dtype(array: Shaped) -> DType:
-    return np.dtype(str(array.dtype).removeprefix("torch."))
 
 
 def _copies(metric: MetricValues) -> MetricValues:

@@ -11,8 +11,9 @@ from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
 from singa_lite.open_forward import OpenForward
 from singa_lite.recorded_steps import Feeds
+from singa_lite.training.fed_tensors import Forms
 from singa_lite.training.readers import Readers
-from singa_lite.training.step import Forms, Steps
+from singa_lite.training.step import Steps
 from singa_lite.training.step_functions import TrainStep, Values
 from singa_lite.unique import Unique
 

@@ -139,7 +139,7 @@ def batch(name: str, trailing: int = 2, **settings: Any) -> Case:
         dy, x, out = normal(rng, shape, dtype), 3 + 2 * normal(rng, shape, dtype), garbage(shape, dtype)
         channels = shape[1:2]
         gamma, beta, mean = (normal(rng, channels, dtype) for _ in range(3))
-        variance = positive(rng, channels, dtype)
+        variance, beyond = positive(rng, channels, dtype), normal(rng, shape, dtype)
         blank, spare = garbage(channels, dtype), garbage(channels, dtype)
         tensors: dict[str, Tensors] = {
             "batch_norm": [x, gamma, beta, mean, variance, out, blank, spare],
@@ -148,6 +148,9 @@ def batch(name: str, trailing: int = 2, **settings: Any) -> Case:
             "batch_norm_derivative": [dy, x, gamma, mean, variance, out, blank, spare],
             "batch_norm_gradient": [dy, x, mean, variance, blank, spare],
             "batch_norm_activation_derivative": [dy, x, gamma, beta, mean, variance, out, blank, spare],
+            "batch_norm_add": [x, gamma, beta, mean, variance, dy, out, blank, spare],
+            "batch_normalize_add": [x, gamma, beta, mean, variance, dy, out],
+            "batch_norm_derivative_add": [dy, x, gamma, mean, variance, beyond, out, blank, spare],
         }
         for alike in ("batch_norm", "batch_normalize"):
             tensors[f"{alike}_activation"] = tensors[alike]
@@ -290,12 +293,19 @@ CASES: dict[str, Case] = {
             "batch_norm_activation": {"momentum": 0.1, "epsilon": 1e-3, "activation": "relu"},
             "batch_normalize_activation": {"activation": "relu6"},
             "batch_norm_activation_derivative": {"activation": "relu"},
+            "batch_norm_add": {"momentum": 0.1, "epsilon": 1e-3, "activation": "relu"},
+            "batch_normalize_add": {"activation": ""},
+            "batch_norm_derivative_add": {},
         }.items()
         for trailing, label in enumerate((":flat", ":sequence", ""))
     },
     "batch_norm_activation:relu6": batch("batch_norm_activation", momentum=0.1, epsilon=1e-3, activation="relu6"),
     "batch_normalize_activation:relu": batch("batch_normalize_activation", activation="relu"),
     "batch_norm_activation_derivative:relu6": batch("batch_norm_activation_derivative", activation="relu6"),
+    "batch_norm_add:sum": batch("batch_norm_add", momentum=0.1, epsilon=1e-3, activation=""),
+    "batch_norm_add:relu6": batch("batch_norm_add", momentum=0.1, epsilon=1e-3, activation="relu6"),
+    "batch_normalize_add:relu": batch("batch_normalize_add", activation="relu"),
+    "batch_normalize_add:relu6": batch("batch_normalize_add", activation="relu6"),
     **{
         name + label: layer(name, label, **settings)
         for name, settings in {

@@ -50,6 +50,7 @@ SUMS = {
 }
 SUMS |= {"huber", "batch_norm", "batch_norm_derivative", "batch_norm_gradient"}
 SUMS |= {"batch_norm_activation", "batch_norm_activation_derivative"}
+SUMS |= {"batch_norm_add", "batch_norm_derivative_add"}
 SUMS |= {"layer_norm", "layer_norm_derivative", "layer_norm_gradient"}
 
 #: Kernels that treat each element by itself.

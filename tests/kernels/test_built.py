@@ -18,6 +18,7 @@ class Fill:
     """A routine that writes a number."""
 
     scratch_bytes = 0
+    variant = ""
 
     def __init__(self, value: float) -> None:
         self.value = value

@@ -16,7 +16,6 @@ from singa_lite import device, layers, tensor
 from singa_lite.layer import Layer
 from singa_lite.layers.activation import MODES
 
-
 #: Files that have the values of some layers.
 BESIDE = ("test_composites.py", "test_multi_head_attention.py", "test_sequences.py")
 

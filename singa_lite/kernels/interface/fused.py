@@ -75,3 +75,49 @@ def batch_norm_activation_derivative(
     activation: str,
 ) -> None:
     """dx, dgamma and dbeta of `batch_norm_derivative`, given the activation's derivative of dy."""
+
+
+# Batch normalisation with the sum behind it, and the activation behind that, "relu" or "relu6", or none: "". So ends a
+# block of a residual net. other, y: as x, and lying as it does. To the bit what the kernels do one after the other; of
+# two numbers that are added, minus infinity and no NaN, a set may give NaN for what an activation bounds.
+
+
+@kernel(Facts(again="batch_normalize_add"), y="x other")
+def batch_norm_add(
+    x: Read,
+    gamma: Read,
+    beta: Read,
+    running_mean: Update,
+    running_var: Update,
+    other: Read,
+    y: Write,
+    mean: Write,
+    inv_std: Write,
+    *,
+    momentum: float,
+    epsilon: float,
+    activation: str,
+) -> None:
+    """y = activation(batch_norm + other)."""
+
+
+@kernel(Facts(by_samples=("x", "other", "y")), y="x other")
+def batch_normalize_add(
+    x: Read, gamma: Read, beta: Read, mean: Read, inv_std: Read, other: Read, y: Write, *, activation: str
+) -> None:
+    """y of `batch_norm_add` by the statistics that it kept, to the bit."""
+
+
+@kernel(dx="dy")
+def batch_norm_derivative_add(
+    dy: Read,
+    x: Read,
+    gamma: Read,
+    mean: Read,
+    inv_std: Read,
+    other: Read,
+    dx: Write,
+    dgamma: Write,
+    dbeta: Write,
+) -> None:
+    """dx of `batch_norm_derivative` + other, and dgamma and dbeta, to the bit. other: may have gaps."""

@@ -5,6 +5,7 @@ from singa_lite.kernels.numpy_kernels import (
     activation,
     attention,
     batch_norm_activation,
+    batch_norm_add,
     convolution,
     elementwise,
     embedding,
@@ -31,6 +32,7 @@ NUMPY = WideningSet(
             activation,
             attention,
             batch_norm_activation,
+            batch_norm_add,
             convolution,
             elementwise,
             embedding,
@@ -49,5 +51,5 @@ NUMPY = WideningSet(
         ),
         RULES,
     ),
-    fusions=batch_norm_activation.FUSIONS,
+    fusions=batch_norm_activation.FUSIONS + batch_norm_add.FUSIONS,
 )

@@ -14,11 +14,12 @@ from singa_lite.kernels.numpy_kernels.pieces import pieces
 from singa_lite.kernels.numpy_kernels.scratch import BLOCK, RULES, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.standardize import standardize
 
-_ACTIVATIONS: dict[str, Callable[[Array, Array], None]] = {"relu": relu, "relu6": relu6}
+#: What may stand behind a normalization, applied in place.
+ACTIVATIONS: dict[str, Callable[[Array, Array], None]] = {"relu": relu, "relu6": relu6}
 _DERIVATIVES: dict[str, Callable[..., None]] = {"relu": relu_derivative, "relu6": relu6_derivative}
 
 #: What is done in one go.
-FUSIONS = [(kernel, activation) for kernel in ("batch_norm", "batch_norm_derivative") for activation in _ACTIVATIONS]
+FUSIONS = [(kernel, activation) for kernel in ("batch_norm", "batch_norm_derivative") for activation in ACTIVATIONS]
 
 
 @scratch(lambda *tensors, activation, **settings: RULES[batch_norm](*tensors, **settings))
@@ -40,7 +41,7 @@ def batch_norm_activation(
     """y = activation(batch_norm), the activation in place."""
     tensors = x, gamma, beta, running_mean, running_var, y, mean, inv_std
     batch_norm(*tensors, momentum=momentum, epsilon=epsilon, scratch=scratch)
-    _ACTIVATIONS[activation](y, y)
+    ACTIVATIONS[activation](y, y)
 
 
 @scratch(lambda *tensors, activation: RULES[batch_normalize](*tensors))
@@ -57,7 +58,7 @@ def batch_normalize_activation(
 ) -> None:
     """y = activation(batch_normalize), the activation in place."""
     batch_normalize(x, gamma, beta, mean, inv_std, y, scratch=scratch)
-    _ACTIVATIONS[activation](y, y)
+    ACTIVATIONS[activation](y, y)
 
 
 def _derivative_bytes(dy: Shaped, x: Shaped, gamma: Shaped, beta: Shaped, *others: Shaped, activation: str) -> int:

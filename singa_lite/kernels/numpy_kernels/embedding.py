@@ -36,74 +36,86 @@ def embedding(ids: Array, weight: Array, y: Array, *, scratch: Bytes) -> None:
         np.take(weight, index, axis=0, out=target, mode="clip")  # where ids are checked, "raise" would copy
 
 
-@scratch(lambda ids, dy, dweight, **_: bytes_for(*_row_buffers(ids)))
+#: Rows that are gathered at a time, in the scratch; and bytes of those that are then picked from a table or put there,
+#: which NumPy allocates.
+_GROUP, _PICKED = 64, 1 << 17
+
+
+def _sum_buffers(ids: Shaped, dy: Shaped) -> list[BufferSpec]:
+    """All ids; rows of a group; the sum of a row, and of a further group of its own."""
+    features = dy.shape[-1]
+    return [((max(ids.size, 1),), np.int64), ((_GROUP, features), dy.dtype), ((2, features), dy.dtype)]
+
+
+@scratch(lambda ids, dy, dweight, **_: bytes_for(*_sum_buffers(ids, dy)))
 def embedding_gradient(ids: Array, dy: Array, dweight: Array, *, first: int, padding: int, scratch: Bytes) -> None:
     """dweight[i] = sum of dy where ids is first + i."""
     dweight.fill(0)
-    buffers = carve(scratch, *_row_buffers(ids))
-    for row, derivative in _rows(ids, dy, first, first + dweight.shape[0], padding, buffers):
-        target = dweight[row - first]
-        np.add(target, derivative, out=target)
+    for rows, sums in _sums(ids, dy, first, first + dweight.shape[0], padding, scratch):
+        dweight[rows - first] = sums
 
 
-def _row_buffers(ids: Shaped) -> list[BufferSpec]:
-    """Ids of a line, and which of them count."""
-    line = ids.shape[-1] if ids.ndim else 1
-    return [((line,), np.int64), ((line,), np.bool_), ((line,), np.bool_)]
-
-
-def _rows(
-    ids: Array, dy: Array, first: int, stop: int, padding: int, buffers: list[Array]
-) -> Iterator[tuple[int, Array]]:
-    """(row of the table, derivative by it) for each id from first to below stop, in their order."""
-    own, counts, other = buffers
-    for lead in np.ndindex(ids.shape[:-1]):
-        np.copyto(own, ids[lead], casting="unsafe")
-        np.greater_equal(own, first, out=counts)
-        np.less(own, stop, out=other)
-        np.logical_and(counts, other, out=counts)
-        np.not_equal(own, padding, out=other)
-        np.logical_and(counts, other, out=counts)
-        derivatives = dy[lead] if ids.ndim else dy[None]
-        for at in np.flatnonzero(counts).tolist():
-            yield int(own[at]), derivatives[at]
-
-
-def _sum_buffers(ids: Shaped, value: Shaped) -> list[BufferSpec]:
-    """All ids, and the sum of a row's derivatives."""
-    return [((max(ids.size, 1),), np.int64), ((value.shape[-1],), value.dtype)]
-
-
-@scratch(lambda ids, dy, rate, value, count, **_: bytes_for(*_sum_buffers(ids, value)))
+@scratch(lambda ids, dy, rate, value, count, **_: bytes_for(*_sum_buffers(ids, dy)))
 def sgd_rows(
     ids: Array, dy: Array, rate: Array, value: Array, count: Array, *, hyper: SgdHyper, padding: int, scratch: Bytes
 ) -> None:
-    """value[i] -= lr * sum of dy where ids is i, row by row of those that occur."""
+    """value[i] -= lr * sum of dy where ids is i, of the rows that occur."""
     np.add(count, 1, out=count)
     check_ids(ids, value.shape[0])
-    buffer, total = carve(scratch, *_sum_buffers(ids, value))
-    flat = shaped(buffer, ids.shape)
-    np.copyto(flat, ids, casting="unsafe")
-    derivative, step = _by_place(dy), -float(rate) * hyper.lr_mult
-    for row, places in _places(flat.reshape(-1)).items():
-        if row != padding:
-            total.fill(0)
-            for place in places:
-                np.add(total, derivative(place), out=total)
-            np.multiply(total, step, out=total)
-            np.add(value[row], total, out=value[row])
+    step = -float(rate) * hyper.lr_mult
+    for rows, sums in _sums(ids, dy, 0, value.shape[0], padding, scratch):
+        value[rows] += np.multiply(sums, step, out=sums)
 
 
-def _by_place(dy: Array) -> Callable[[int], Array]:
-    """The derivative at a place, counted in C order; of views too."""
+def _sums(ids: Array, dy: Array, first: int, stop: int, padding: int, scratch: Bytes) -> Iterator[tuple[Array, Array]]:
+    """Rows from first to below stop that occur, but the padding, and the sums of their derivatives: a few at a time.
+
+    First those that occur once, which need no sum, then each of the others.
+    """
+    flat, group, (total, temporary) = carve(scratch, *_sum_buffers(ids, dy))
+    flat = flat[: ids.size]
+    np.copyto(flat.reshape(ids.shape), ids, casting="unsafe")
+    rows, places, borders = _by_row(flat, first, stop, padding)
+    gather, counts = _gatherer(dy, group), np.diff(borders)
+    once = borders[:-1][counts == 1]
+    step = max(1, min(_GROUP, _PICKED // max(1, dy.shape[-1] * dy.dtype.itemsize)))
+    for start in range(0, len(once), step):
+        some = once[start : start + step]
+        yield rows[some], gather(places[some])
+    for start, count in zip(borders[:-1][counts > 1].tolist(), counts[counts > 1].tolist(), strict=True):
+        _add_up(gather, places[start : start + count], total, temporary)
+        yield rows[start : start + 1], total[None]
+
+
+def _by_row(ids: Array, first: int, stop: int, padding: int) -> tuple[Array, Array, Array]:
+    """Rows from first to below stop, but the padding, in rising order; where each stands; where a row's next begins."""
+    places = np.flatnonzero((ids >= first) & (ids < stop) & (ids != padding))
+    places = places[np.argsort(ids[places], kind="stable")]
+    rows = ids[places]
+    changes = np.flatnonzero(rows[1:] != rows[:-1]) + 1
+    return rows, places, np.concatenate(([0], changes, [len(rows)])) if len(rows) else np.zeros(1, np.intp)
+
+
+#: The rows at some places, at most _GROUP of them.
+Gather = Callable[[Array], Array]
+
+
+def _gatherer(dy: Array, group: Array) -> Gather:
+    """Gathers rows of dy, of a view of it too, into the group."""
     if dy.flags.c_contiguous:
-        return dy.reshape(-1, dy.shape[-1]).__getitem__
-    return lambda place: dy[np.unravel_index(place, dy.shape[:-1])]
+        rows = dy.reshape(-1, dy.shape[-1])
+        return lambda places: np.take(rows, places, axis=0, out=group[: len(places)], mode="clip")
+
+    def gather(places: Array) -> Array:
+        np.copyto(group[: len(places)], dy[np.unravel_index(places, dy.shape[:-1])])
+        return group[: len(places)]
+
+    return gather
 
 
-def _places(ids: Array) -> dict[int, list[int]]:
-    """{row: where it occurs, in rising order} of each row that does."""
-    found: dict[int, list[int]] = {}
-    for place, row in enumerate(ids.tolist()):
-        found.setdefault(row, []).append(place)
-    return found
+def _add_up(gather: Gather, places: Array, total: Array, temporary: Array) -> None:
+    """total = the sum of the rows at these places, group by group."""
+    np.add.reduce(gather(places[:_GROUP]), axis=0, out=total)
+    for start in range(_GROUP, len(places), _GROUP):
+        np.add.reduce(gather(places[start : start + _GROUP]), axis=0, out=temporary)
+        np.add(total, temporary, out=total)

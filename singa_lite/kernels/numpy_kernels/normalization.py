@@ -11,7 +11,7 @@ from singa_lite.array_types import Array
 from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.pieces import line_buffer, pieces
 from singa_lite.kernels.numpy_kernels.rows import per_feature, per_row, piece_buffer, row_blocks, row_buffers
-from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.scratch import RULES, BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.standardize import invert_std, propagate, standardize, sum_gradients
 from singa_lite.kernels.numpy_kernels.sums import moments, sum_products
 
@@ -26,7 +26,31 @@ def _per_channel(vector: Array, x: Array) -> Array:
     return vector.reshape(1, vector.size, *(1,) * (x.ndim - 2))
 
 
-@scratch(lambda x, *_, **__: bytes_for(piece_buffer(x, np.float64), *_channel_buffers(x, 3, 1)))
+@scratch(lambda x, *_: bytes_for(piece_buffer(x, np.float64), *_channel_buffers(x, 3)))
+def batch_statistics(
+    x: Array,
+    running_mean: Array,
+    running_var: Array,
+    mean: Array,
+    inv_std: Array,
+    momentum: float,
+    epsilon: float,
+    *,
+    scratch: Bytes,
+) -> None:
+    """mean and inv_std of a batch, and the running statistics, which an empty one leaves alone."""
+    buffers = piece_buffer(x, np.float64), *_channel_buffers(x, 3)
+    buffer, (average, variance, partial), _ = carve(scratch, *buffers)
+    moments(x, _per_channel(average, x), _per_channel(variance, x), buffer, partial)
+    count = x.size // max(1, x.shape[1])
+    if count:
+        _move(running_mean, average, momentum, 1.0, partial)
+        _move(running_var, variance, momentum, count / max(1, count - 1), partial)
+    np.copyto(mean, average, casting="same_kind")
+    np.copyto(inv_std, invert_std(variance, epsilon), casting="same_kind")
+
+
+@scratch(lambda x, *_, **__: max(RULES[batch_statistics](x), bytes_for(*_channel_buffers(x, 0, 1))))
 def batch_norm(
     x: Array,
     gamma: Array,
@@ -42,15 +66,8 @@ def batch_norm(
     scratch: Bytes,
 ) -> None:
     """Statistics, running statistics, then y. An empty batch leaves the running statistics alone."""
-    buffers = piece_buffer(x, np.float64), *_channel_buffers(x, 3, 1)
-    buffer, (average, variance, partial), (scale,) = carve(scratch, *buffers)
-    moments(x, _per_channel(average, x), _per_channel(variance, x), buffer, partial)
-    count = x.size // max(1, x.shape[1])
-    if count:
-        _move(running_mean, average, momentum, 1.0, partial)
-        _move(running_var, variance, momentum, count / max(1, count - 1), partial)
-    np.copyto(mean, average, casting="same_kind")
-    np.copyto(inv_std, invert_std(variance, epsilon), casting="same_kind")
+    batch_statistics(x, running_mean, running_var, mean, inv_std, momentum, epsilon, scratch=scratch)
+    _, (scale,) = carve(scratch, *_channel_buffers(x, 0, 1))
     _normalize(x, gamma, beta, mean, inv_std, y, scale)
 
 

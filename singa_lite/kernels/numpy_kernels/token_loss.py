@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from singa_lite.array_types import Array
-from singa_lite.kernels.numpy_kernels.boxes import shaped
-from singa_lite.kernels.numpy_kernels.pieces import axis_buffer, pieces
-from singa_lite.kernels.numpy_kernels.samples import LIMIT, labels_of
-from singa_lite.kernels.numpy_kernels.scratch import Bytes, Shaped, bytes_for, carve, scratch
+from singa_lite.kernels.numpy_kernels.samples import labels_of
+from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
 
 _MASK = Temporaries(masks=1)
+#: Rows at a time where class ids pick elements, for NumPy allocates what is picked.
+_ROWS = 4096
 
 
 @scratch(lambda target, ids, weights, **_: bytes_for((target.shape, np.bool_)))
@@ -36,33 +38,37 @@ def weigh(x: Array, weights: Array, y: Array, *, scratch: Bytes) -> None:
         np.copyto(target, 0, where=out)
 
 
-@scratch(lambda x, target, losses, **_: bytes_for(*[axis_buffer(x, 1, LIMIT)] * 2))
+def _rows(scores: Array, target: Array, vector: Array) -> Iterator[tuple[Array, Array, Array]]:
+    """Some rows at a time of scores, their ids as indices, and of a vector. IndexError where an id names no class."""
+    labels_of(scores, target)
+    for start in range(0, len(target), _ROWS):
+        rows = slice(start, start + _ROWS)
+        yield scores[rows], target[rows].astype(np.intp), vector[rows]
+
+
+def _row_buffer(vector: Shaped) -> BufferSpec:
+    return (min(max(vector.size, 1), _ROWS),), vector.dtype
+
+
+@scratch(lambda x, target, losses, **_: bytes_for(_row_buffer(losses)))
 def smooth_labels(x: Array, target: Array, losses: Array, *, share: float, scratch: Bytes) -> None:
     """losses += share * (own score - mean score)."""
-    averages, own = carve(scratch, *[axis_buffer(x, 1, LIMIT)] * 2)
-    for xb, tb, target_losses in pieces(x, labels_of(x, target), losses[:, None], whole=(1,), limit=LIMIT):
-        average, score = shaped(averages, tb.shape), shaped(own, tb.shape)
-        np.add.reduce(xb, axis=1, keepdims=True, out=average)
-        np.divide(average, xb.shape[1], out=average)
-        np.copyto(score, np.take_along_axis(xb, tb, axis=1))
-        np.subtract(score, average, out=score)
-        np.multiply(score, share, out=score)
-        np.add(target_losses, score, out=target_losses)
+    (averages,) = carve(scratch, _row_buffer(losses))
+    for scores, ids, values in _rows(x, target, losses):
+        average = averages[: len(ids)]
+        np.einsum("ij->i", scores, out=average)
+        np.divide(average, -x.shape[1], out=average)
+        np.add(average, scores[np.arange(len(ids)), ids], out=average)
+        np.multiply(average, share, out=average)
+        np.add(values, average, out=values)
 
 
-def _derivative_rule(dlosses: Shaped, target: Shaped, dx: Shaped, **_: object) -> int:
-    """Scratch of `smooth_labels_derivative`."""
-    return bytes_for(*[axis_buffer(dx, 1, LIMIT)] * 2)
-
-
-@scratch(_derivative_rule)
+@scratch(lambda dlosses, target, dx, **_: bytes_for(_row_buffer(dlosses)))
 def smooth_labels_derivative(dlosses: Array, target: Array, dx: Array, *, share: float, scratch: Bytes) -> None:
     """dx -= dlosses * share / c, and += dlosses * share at the target's class."""
-    moved, own = carve(scratch, *[axis_buffer(dx, 1, LIMIT)] * 2)
-    for dxb, tb, slopes in pieces(dx, labels_of(dx, target), dlosses[:, None], whole=(1,), limit=LIMIT):
-        all_of_row, more = shaped(moved, tb.shape), shaped(own, tb.shape)
-        np.multiply(slopes, share, out=more)
-        np.divide(more, dx.shape[1], out=all_of_row)
-        np.subtract(dxb, all_of_row, out=dxb)
-        np.add(more, np.take_along_axis(dxb, tb, axis=1), out=more)
-        np.put_along_axis(dxb, tb, more, axis=1)
+    (slopes,) = carve(scratch, _row_buffer(dlosses))
+    for scores, ids, values in _rows(dx, target, dlosses):
+        slope = np.multiply(values, share / dx.shape[1], out=slopes[: len(ids)])
+        np.subtract(scores, slope[:, None], out=scores)
+        np.multiply(values, share, out=slope)
+        scores[np.arange(len(ids)), ids] += slope

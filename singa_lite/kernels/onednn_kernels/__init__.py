@@ -37,6 +37,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
         attention,
         batch_norm,
         batch_norm_activation,
+        batch_norm_add,
         batch_norm_gradients,
         bfloat16,
         convolution,
@@ -51,19 +52,23 @@ def onednn(fallback: KernelSet) -> KernelSet:
         update,
     )
     from singa_lite.kernels.onednn_kernels.any_strides import ANY_STRIDES
+    from singa_lite.kernels.onednn_kernels.filter_gradient import FILTER_GRADIENTS
     from singa_lite.kernels.onednn_kernels.post_ops import POST_OPS
     from singa_lite.kernels.onednn_kernels.routine import collect
 
     load()
-    norms = batch_norm, batch_norm_activation, batch_norm_gradients, layer_norm, rms_norm
-    kernels = collect(activation, attention, *norms, convolution, elementwise, linear, loss, pooling, reduction, update)
+    norms = batch_norm, batch_norm_activation, batch_norm_add, batch_norm_gradients, layer_norm, rms_norm
+    modules = activation, attention, *norms, convolution, elementwise, linear, loss, pooling, reduction, update
+    kernels = collect(*modules, variants=[FILTER_GRADIENTS])
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
+    for module in (batch_norm_activation, batch_norm_add, elementwise):
+        fusions += module.FUSIONS
     found = OneDNNSet(
         "onednn",
         kernels,
         fallback,
         layouts={"image": layouts.CHANNELS_LAST, "filters": layouts.KERNELS_LAST},
-        fusions=fusions + batch_norm_activation.FUSIONS + elementwise.FUSIONS,
+        fusions=fusions,
         strides_matter=kernels.keys(),
         any_strides=ANY_STRIDES,
         one_pass=True,

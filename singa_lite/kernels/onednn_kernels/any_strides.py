@@ -22,8 +22,10 @@ _ELEMENTS = {
 _IMAGES = {
     **dict.fromkeys(("batch_norm", "batch_normalize", "batch_norm_inference", "max_pool2d", "avg_pool2d"), "x y"),
     **dict.fromkeys(("batch_norm_activation", "batch_normalize_activation"), "x y"),
+    **dict.fromkeys(("batch_norm_add", "batch_normalize_add"), "x other y"),
     "batch_norm_activation_derivative": "dy x dx",
     "batch_norm_derivative": "dy x dx",
+    "batch_norm_derivative_add": "dy x other dx",
     "batch_norm_gradient": "dy x",
     **dict.fromkeys(("max_pool2d_derivative", "avg_pool2d_derivative"), "dy dx"),
     **dict.fromkeys(("conv2d", "conv2d_activation"), "y"),

@@ -23,7 +23,7 @@ from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
 from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations, Columns, read_through
 from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.line import bound_primitive, run_bound
-from singa_lite.kernels.onednn_kernels.normalized import Normalized
+from singa_lite.kernels.onednn_kernels.normalized import End, Normalized
 from singa_lite.kernels.onednn_kernels.pitched import Span
 from singa_lite.kernels.onednn_kernels.primitive import MemoryDesc, Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
@@ -31,6 +31,8 @@ from singa_lite.kernels.onednn_kernels.work import Work
 
 #: The largest result of each activation.
 _LARGEST: dict[str, float | None] = {"relu": None, "relu6": 6.0}
+#: The activations, of numbers.
+_BOUNDS: dict[str, End] = {"relu": (a.RELU, 0.0, 0.0), "relu6": (a.CLIP, 0.0, 6.0)}
 #: The derivatives by what goes into the activation, which at these is as good as what comes out of it.
 _DERIVATIVES = {"relu": (a.RELU_FROM_RESULT, 0.0, 0.0), "relu6": (a.CLIP_FROM_RESULT, 0.0, 6.0)}
 
@@ -39,8 +41,8 @@ FUSIONS = [(kernel, activation) for kernel in ("batch_norm", "batch_norm_derivat
 
 #: Elements that a piece lies off the start of its temporary, fewer than a vector register holds.
 _ASIDE = 4
-#: Elements of a piece that one primitive leaves in the caches for the next, there and back.
-_PIECE, _MASKED = 1 << 18, 1 << 16
+#: Elements of a piece that one primitive leaves in the caches for the next.
+_MASKED = 1 << 16
 
 
 def batch_norm_activation(
@@ -95,69 +97,39 @@ def _activated(
 ) -> Images:
     """Add steps: y = the activation of (source - mean) * scale + shift. vectors: mean, scale and shift, of channels.
 
-    What the primitive that normalises can do besides takes NaN for 0; where there may be any, the two are done one
-    after the other.
+    What the library bounds by takes NaN for 0; where there may be any, the two are done one after the other.
     """
     columns = columns_of(images, y, SHORT)
     normalized = Normalized(columns, *vectors)
+    ends = (_BOUNDS[activation],)
     with images.sink(y) as target:
-        whole = partial(_one_after_the_other, normalized, source, target, _LARGEST[activation])
-        if not columns.lie_last:
-            whole()
-            return images
         calm, other = normalized.find_calm(inv_std)
         with images.only_if(calm):
-            _at_once(normalized, source, target, _LARGEST[activation])
+            columns.each([source], target, lambda pixels, reads, target: normalized.add(pixels, reads[0], target, ends))
         with images.only_if(other):
-            whole()
+            one_after_the_other(normalized, [source], target, activation)
     return images
 
 
-def _one_after_the_other(
-    normalized: Normalized, source: Activations, target: Activations, largest: float | None
+def one_after_the_other(
+    normalized: Normalized, sources: Sequence[Activations], target: Activations, activation: str
 ) -> None:
-    """Add steps: normalised, then bounded, as the activation by itself does it."""
-    columns, work = normalized.columns, normalized.work
+    """Add steps: normalised, then bounded, as the activation by itself does it. sources: x, and what is added to it."""
+    columns, work, largest = normalized.columns, normalized.work, _LARGEST[activation]
     bounds = [*([] if largest is None else [(largest, a.MINIMUM)]), (0.0, a.MAXIMUM)]
     bounded = [_by_pixels(columns, partial(_bound, work, *bound)) for bound in bounds]
 
     def add(pixels: int, reads: Sequence[BufferView], target: BufferView) -> None:
-        normalized.add(pixels, reads[0], target)
+        normalized.add(pixels, reads[0], target, (a.ADD,) * len(reads[1:]), reads[1:])
         for primitive in bounded:
             run_bound(work, primitive(pixels), target, target)
 
-    columns.each([source], target, add)
+    columns.each(sources, target, add)
 
 
 def _bound(work: Work, bound: float, algorithm: int, line: MemoryDesc) -> Primitive:
     with work.making():
         return bound_primitive(line, bound, algorithm)
-
-
-def _at_once(normalized: Normalized, source: Activations, target: Activations, largest: float | None) -> None:
-    """Add steps: normalised and rectified by one primitive; bounded above, if it must be, while in the caches."""
-    columns, work = normalized.columns, normalized.work
-    if largest is None:
-        columns.each([source], target, lambda pixels, reads, target: normalized.add(pixels, reads[0], target, True))
-        return
-
-    def bounded(line: MemoryDesc) -> Primitive:
-        forward = f.FORWARD_TRAINING, a.CLIP, line, line, 0.0, largest
-        return work.make("eltwise_forward", *forward)
-
-    bounds = _by_pixels(columns, bounded)
-
-    step = min(columns.pixels, max(1, _PIECE // columns.channels))
-    piece = _cached_piece(columns, step)
-
-    def add(span: Span) -> None:
-        rectified = columns.part(piece, Span(0, span.length))
-        normalized.add(span.length, columns.part(*columns.near(source, span)), rectified, rectify=True)
-        with columns.into(target, span) as part:
-            work.run(bounds(span.length), {f.SRC: rectified, f.DST: part})
-
-    starts = range(0, columns.pixels, step)
-    work.repeat([Span(start, min(step, columns.pixels - start)) for start in starts], add)
 
 
 def _cached_piece(columns: Columns, pixels: int) -> BufferView:
@@ -200,7 +172,7 @@ def batch_norm_activation_derivative(
     images = Images(dy, x, dx)
     sums = ChannelSums(columns_of(images, x))
     source, derivative = images.source(x), images.source(dy)
-    normalized = Normalized(sums.columns, mean, add_scale(images, gamma, inv_std), beta)
+    normalized = Normalized(sums.columns.at_least(SHORT), mean, add_scale(images, gamma, inv_std), beta)
     with images.sink(dx) as target:
         mask = _mask(sums, normalized, source, derivative, target, activation)
         add_gradients(sums, source, target, mean, inv_std, dgamma, dbeta, mask)
@@ -220,7 +192,8 @@ def _mask(
     columns, work = sums.columns, sums.work
     step = sums.longest
     if columns.lie_last:  # in C order images stay whole
-        step = min(step, max(1, _MASKED // columns.channels))
+        unit = normalized.columns.unit
+        step = min(step, max(1, _MASKED // (unit * columns.channels)) * unit)
     piece = _cached_piece(columns, step)
     algorithm, alpha, beta = _DERIVATIVES[activation]
 

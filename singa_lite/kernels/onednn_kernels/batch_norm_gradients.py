@@ -35,14 +35,28 @@ def batch_norm_derivative(
     dbeta: TensorSpec,
 ) -> Routine | None:
     """The sums, then dx = scale * (dy + offset + slope * (x - mean)), one primitive with a row of post-ops."""
-    if not fit((dy, x, dx), gamma, mean, inv_std, dgamma, dbeta):
+    return derivative(dy, x, (gamma, mean, inv_std), (dgamma, dbeta), None, dx)
+
+
+def derivative(
+    dy: TensorSpec,
+    x: TensorSpec,
+    vectors: tuple[TensorSpec, TensorSpec, TensorSpec],
+    gradients: tuple[TensorSpec, TensorSpec],
+    other: TensorSpec | None,
+    dx: TensorSpec,
+) -> Routine | None:
+    """dx, and what is added to it, if anything. vectors: gamma, mean, inv_std; gradients: dgamma, dbeta."""
+    tensors = (dy, x, dx) if other is None else (dy, x, dx, other)
+    if not fit(tensors, *vectors, *gradients):
         return None
-    images = Images(dy, x, dx)
+    images = Images(*tensors)
     sums = ChannelSums(columns_of(images, x))
-    source, derivative = images.source(x), images.source(dy)
-    add_gradients(sums, source, derivative, mean, inv_std, dgamma, dbeta)
+    source, slope = images.source(x), images.source(dy)
+    summand = None if other is None else images.source(other)
+    add_gradients(sums, source, slope, *vectors[1:], *gradients)
     with images.sink(dx) as target:
-        propagate(sums, source, derivative, target, (gamma, mean, inv_std))
+        propagate(sums, source, slope, target, vectors, summand)
     return images
 
 
@@ -52,8 +66,9 @@ def propagate(
     derivative: Activations,
     target: Activations,
     vectors: tuple[TensorSpec, TensorSpec, TensorSpec],
+    summand: Activations | None = None,
 ) -> None:
-    """Add steps: dx into the target, from x, dy and their sums. vectors: gamma, mean, inv_std."""
+    """Add steps: dx into the target, from x, dy and their sums. vectors: gamma, mean, inv_std; summand: added to it."""
     gamma, mean, inv_std = vectors
     work, count = sums.work, sums.columns.pixels
     scale, slope, offset = (work.temporary(mean.shape, "float32") for _ in range(3))
@@ -68,7 +83,11 @@ def propagate(
     work.call(finish, *sums.totals, gamma, inv_std, scale, slope, offset)
     columns = sums.columns.at_least(SHORT)
     before, after = [columns.vector(v) for v in (mean, slope, offset)], columns.vector(scale)
-    _chain(columns, target, source, (*before, derivative, after), _DERIVATIVE)
+    operands, links = [*before, derivative, after], [*_DERIVATIVE]
+    if summand is not None:
+        operands.append(summand)
+        links.append((a.ADD, True))
+    _chain(columns, target, source, operands, links)
 
 
 def _chain(

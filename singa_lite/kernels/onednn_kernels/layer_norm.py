@@ -24,10 +24,9 @@ from singa_lite.kernels.onednn_kernels.moments import (
     inverter,
     is_slow,
 )
-from singa_lite.kernels.onednn_kernels.pitched import Span
+from singa_lite.kernels.onednn_kernels.pitched import Pitched, Span
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.routine import Routine
-from singa_lite.kernels.onednn_kernels.running_sums import Link
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.kernels.onednn_kernels.work import Work, lies
 
 _AFFINE = f.USE_SCALE | f.USE_SHIFT
@@ -107,16 +106,37 @@ def layer_norm_gradient(
         return None
     work, features = Work(x.size), dgamma.size
     sums = ChannelSums(Columns(work, (mean.size, features, 1, 1), True))
-
-    def move(rows: Span) -> tuple[p.MemoryDesc, list[Link]]:
-        matrix, column = memory_descs.dense((rows.length, features)), memory_descs.dense((rows.length, 1))
-        average, scale = (work.part(vector, *rows) for vector in (mean, inv_std))
-        return matrix, [Link(a.SUBTRACT, column, average), Link(a.MULTIPLY, column, scale)]
-
-    sums.add(x, dy, move)
+    sums.add(_Standardized(work, x, mean, inv_std, features), dy)
     for total, gradient in zip(sums.totals, (dgamma, dbeta), strict=True):
         work.call(lambda total, gradient: np.copyto(gradient.reshape(-1), total, casting="same_kind"), total, gradient)
     return work
+
+
+class _Standardized(Pitched):
+    """Rows less their means and by their deviations, made where they are read: some at a time, in the scratch.
+
+    In two steps: for a second number a row, in one, the library has plain loops alone.
+    """
+
+    def __init__(self, work: Work, x: TensorSpec, mean: TensorSpec, inv_std: TensorSpec, features: int) -> None:
+        super().__init__(work, x, (mean.size, features, 1, 1), features)
+        self._vectors = (a.SUBTRACT, mean), (a.MULTIPLY, inv_std)
+        self._made: dict[tuple[int, int], Primitive] = {}
+
+    def read(self, span: Span) -> tuple[BufferView, Span]:
+        """Add the steps that make these rows. Returns where they stand then."""
+        source, target = self.work.part(self.tensor, *(n * self.channels for n in span)), self.dense(span)
+        for algorithm, vector in self._vectors:
+            numbers = self.work.part(vector, *span)
+            self.work.run(self._step(algorithm, span.length), {f.SRC: source, f.SRC_1: numbers, f.DST: target})
+            source = target
+        return self.scratch, Span(0, span.length)
+
+    def _step(self, algorithm: int, rows: int) -> Primitive:
+        if (algorithm, rows) not in self._made:
+            matrix, column = memory_descs.dense((rows, self.channels)), memory_descs.dense((rows, 1))
+            self._made[algorithm, rows] = self.work.make("binary", algorithm, matrix, column, matrix)
+        return self._made[algorithm, rows]
 
 
 def _are_rows(*tensors: TensorSpec) -> bool:

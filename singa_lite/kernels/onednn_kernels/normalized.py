@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from singa_lite.array_types import Array
@@ -9,52 +11,58 @@ from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels.columns import Columns
-from singa_lite.kernels.onednn_kernels.primitive import Primitive
+from singa_lite.kernels.onednn_kernels.primitive import PostOp, Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView
 from singa_lite.kernels.routine import Temporary
 
-_FIXED = f.USE_SCALE | f.USE_SHIFT | f.USE_GLOBAL_STATS
+#: What is done with each element behind: an algorithm with an element of another tensor, or of one, alpha and beta.
+End = int | tuple[int, float, float]
 
 #: Below it 1 / deviation may be of numbers that differ by more than float32 can hold.
 _LEAST = 1e-30
 
 
 class Normalized:
-    """Adds steps: target = (source - mean) * scale + shift, of vectors of channels.
+    """Adds steps: target = (source - mean) * scale + shift, of vectors of channels, and what is done behind that.
 
-    Channels last by the library's primitive, with a variance of 1: it writes the target without reading it into the
-    caches. Each pixel is an image to it, as it is slower over large ones.
+    One primitive with a row of post-ops, so that each element goes once through the processor, whatever is behind. (The
+    library's own normalisation can only do a relu besides; by itself it takes as long.)
     """
 
     def __init__(self, columns: Columns, mean: BufferView, scale: BufferView, shift: BufferView) -> None:
         self.columns, self.work, self._vectors = columns, columns.work, (mean, scale, shift)
-        #: By pixels and flags.
-        self._made: dict[tuple[int, int], Primitive] = {}
-        if columns.lie_last:
-            self._ones = self.work.temporary((columns.channels,), "float32")
-            self.work.call(lambda ones: ones.fill(1), self._ones)
+        self._rows = [columns.vector(vector) for vector in self._vectors]
+        self._made: dict[tuple[int, tuple[End, ...]], Primitive] = {}
 
-    def add(self, pixels: int, source: BufferView, target: BufferView, rectify: bool = False) -> None:
-        """Add a step for so many pixels of both. rectify: the larger of 0 and the result is stored, and 0 for
-        NaN; only of channels that lie last.
-        """
-        mean, scale, shift = self._vectors
-        flags = _FIXED | (f.FUSE_RELU if rectify else 0)
-        made = self._made.get((pixels, flags))
+    def add(
+        self,
+        pixels: int,
+        source: BufferView,
+        target: BufferView,
+        ends: tuple[End, ...] = (),
+        others: Sequence[BufferView] = (),
+    ) -> None:
+        """Add a step for so many pixels of both. ends: what is done behind; others: operands of those that take one."""
+        made = self._made.get((pixels, ends))
         if made is None:
-            made = self._made[pixels, flags] = self._primitive(pixels, flags)
-        if self.columns.lie_last:
-            vectors: dict[int, BufferView] = {f.MEAN: mean, f.VARIANCE: self._ones, f.SCALE: scale, f.SHIFT: shift}
-        else:
-            vectors = {f.SRC_1: mean, f.post_op(0): scale, f.post_op(1): shift}
-        self.work.run(made, {f.SRC: source, f.DST: target, **vectors})
+            made = self._made[pixels, ends] = self._primitive(pixels, ends)
+        mean, scale, shift = self._rows if self._in_rows(pixels) else self._vectors
+        operands = {f.SRC: source, f.DST: target, f.SRC_1: mean, f.post_op(0): scale, f.post_op(1): shift}
+        taking = (index for index, end in enumerate(ends, 2) if isinstance(end, int))
+        operands |= {f.post_op(index): other for index, other in zip(taking, others, strict=True)}
+        self.work.run(made, operands)
 
-    def _primitive(self, pixels: int, flags: int) -> Primitive:
-        if self.columns.lie_last:
-            desc = memory_descs.dense((pixels, self.columns.channels, 1, 1), axes=layouts.CHANNELS_LAST)
-            return self.work.make("batch_normalization_forward", f.FORWARD_INFERENCE, desc, desc, 0.0, flags)
-        line, vector = self.columns.part_desc(pixels), self.columns.vector_desc
-        links = [("binary", algorithm, vector) for algorithm in (a.MULTIPLY, a.ADD)]
+    def _in_rows(self, pixels: int) -> bool:
+        return pixels % self.columns.unit == 0
+
+    def _primitive(self, pixels: int, ends: tuple[End, ...]) -> Primitive:
+        if self._in_rows(pixels):
+            line, vector = self.columns.part_desc(pixels), self.columns.vector_desc
+        else:
+            shapes = [(count, self.columns.channels, 1, 1) for count in (pixels, 1)]
+            line, vector = (memory_descs.dense(shape, axes=layouts.CHANNELS_LAST) for shape in shapes)
+        links: list[PostOp] = [("binary", algorithm, vector) for algorithm in (a.MULTIPLY, a.ADD)]
+        links += [("binary", end, line) if isinstance(end, int) else ("eltwise", *end) for end in ends]
         return self.work.make("binary", a.SUBTRACT, line, vector, line, post_ops=links)
 
     def find_calm(self, inv_std: BufferView) -> tuple[Temporary, Temporary]:

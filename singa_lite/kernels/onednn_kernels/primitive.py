@@ -126,6 +126,12 @@ class _Descriptor(Unique):
         return Handle("primitive", load().make("primitive_create", self.handle))
 
 
+def _pointer(handle: Handle) -> c.c_void_p:
+    """Of an object of the library, which somebody has to keep."""
+    pointer: c.c_void_p = handle._as_parameter_
+    return pointer
+
+
 _descriptors: WeakValueDictionary[Hashable, _Descriptor] = WeakValueDictionary()
 
 
@@ -202,7 +208,7 @@ class Primitive(Unique):
         launch, memories = self._launch(rounds[0], scratch)
         point = load().memory_set_data_handle
         moved = [a for a in rounds[0] if len({arrays[a].ctypes.data for arrays in rounds}) > 1]
-        rows = [[(memories[a], arrays[a].ctypes.data) for a in moved] for arrays in rounds]
+        rows = [[(_pointer(memories[a]), c.c_void_p(arrays[a].ctypes.data)) for a in moved] for arrays in rounds]
 
         def run(index: int) -> None:
             for memory, pointer in rows[index]:
@@ -224,8 +230,10 @@ class Primitive(Unique):
             *(_Argument(argument, memory._as_parameter_) for argument, memory in memories.items())
         )
         primitive = self._shared.primitive
-        launch = partial(library.primitive_execute, primitive, library.stream, len(given), arguments)
-        launch.keep = tuple(memories.values())  # type: ignore[attr-defined]
+        # Pointers as ctypes wants them: what it has to convert at each call takes as long as the call itself.
+        execute = library.primitive_execute, _pointer(primitive), library.stream
+        launch = partial(*execute, len(given), c.cast(arguments, c.c_void_p))
+        launch.keep = primitive, arguments, *memories.values()  # type: ignore[attr-defined]
         return launch, memories
 
     def _memory(self, argument: int, array: Array) -> Handle:

@@ -81,7 +81,7 @@ def rms_norm_derivative(
         dy_, x_, dx_ = (work.part(tensor, start * features, count * features) for tensor in (dy, x, dx))
         inverse = work.part(inv_rms, start, count)
         first, second = made[count]
-        work.run(first, {f.SRC: dy_, f.SRC_1: gamma, f.post_op(0): inverse, f.DST: dx_})
+        work.run(first, {f.SRC: dy_, f.SRC_1: inverse, f.post_op(0): gamma, f.DST: dx_})
         work.call(along, dx_, x_, inverse, slopes)
         work.run(second, {f.SRC: x_, f.SRC_1: slopes, f.DST: dx_})
 
@@ -114,9 +114,9 @@ def _normalizes(work: Work, rows: int, features: int, epsilon: float) -> p.Primi
 
 
 def _derives(work: Work, rows: int, features: int) -> tuple[p.Primitive, p.Primitive]:
-    """dx = dy * gamma * a number a row; dx += x * a number a row."""
+    """dx = dy * a number a row * gamma; dx += x * a number a row. The other way round the library has plain loops."""
     matrix, row, column = (memory_descs.dense(shape) for shape in ((rows, features), (1, features), (rows, 1)))
-    first = work.make("binary", a.MULTIPLY, matrix, row, matrix, post_ops=[("binary", a.MULTIPLY, column)])
+    first = work.make("binary", a.MULTIPLY, matrix, column, matrix, post_ops=[("binary", a.MULTIPLY, row)])
     return first, work.make("binary", a.MULTIPLY, matrix, column, matrix, post_ops=[ACCUMULATE])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,6 +19,7 @@ from singa_lite.kernels.onednn_kernels import bfloat16, layouts
 from singa_lite.kernels.onednn_kernels.library import OneDNNError
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.routine import Binding, Row, Step, Temporary
+from singa_lite.kernels.variants import Variants
 
 Piece = TypeVar("Piece")
 
@@ -220,6 +221,12 @@ class RoutineKernel(BuiltKernel[Routine]):
         launch.arrays = arrays, scratch  # type: ignore[attr-defined]
         return launch
 
+    def variant(self, specs: TensorSpecs, settings: Settings) -> str:
+        """As `BuiltKernel.variant`, and whether operands are taken in bfloat16."""
+        way = super().variant(specs, settings)
+        is_narrow = any(spec is not None and layouts.is_narrow(spec) for spec in specs)
+        return f"{way} bfloat16".strip() if is_narrow else way
+
     def forget(self) -> None:
         """Let go of the routines: launches have those that they need, others are built again if they are wanted."""
         self._built = {}
@@ -239,9 +246,10 @@ class RoutineKernel(BuiltKernel[Routine]):
             return None
 
 
-def collect(*modules: ModuleType) -> dict[str, RoutineKernel]:
-    """The kernels that the modules define: builders named in the interface."""
-    return {name: RoutineKernel(builder) for name, builder in builders(*modules).items()}
+def collect(*modules: ModuleType, variants: Sequence[Variants[Routine]] = ()) -> dict[str, RoutineKernel]:
+    """The kernels that the modules define: builders named in the interface. variants: of those that have several."""
+    several = {one.kernel: one for one in variants}
+    return {name: RoutineKernel(builder, several.get(name)) for name, builder in builders(*modules).items()}
 
 
 def flat(array: Array) -> Array:
