@@ -130,16 +130,14 @@ def _passes(instruction: Instruction) -> float:
     is_forward = "x" in signature.tensors and "dy" not in signature.tensors
     if signature.family == "activation" and is_forward:
         return _passes_of_activation(instruction.kernel)
-    activation = instruction.settings.get("activation")
-    beside = 0.0 if not activation else _passes_of_activation(str(activation)) - 1.0  # the last pass rectifies
-    if instruction.kernel in _makes_again():
-        return AGAIN + beside
+    if instruction.kernel in _makes_again():  # whatever activation is behind is done on the way
+        return AGAIN
     named = instruction.by_name
     if {"dy", "mean", "inv_std"} <= named.keys():
         return _passes_of_derivative(instruction)
     if signature.family == "fused" and "other" in named:
-        return SUMMED + beside
-    return PASSES.get(signature.family, 1.0) + (beside if is_forward else 0.0)
+        return SUMMED
+    return PASSES.get(signature.family, 1.0)
 
 
 def _passes_of_derivative(instruction: Instruction) -> float:
