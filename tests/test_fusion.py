@@ -251,10 +251,10 @@ def test_a_fused_normalisation_is_repeated_within_a_budget():
 @every_set
 def test_without_a_budget_fused_calls_pay_for_repeats_where_they_save_time(kernels, monkeypatch):
     free = normalised_net(kernels)
-    wanted, plan = trained(free, (200, 3, 9, 7), 2), free.memory_plan
+    wanted, plan = trained(free, (800, 3, 9, 7), 2), free.memory_plan
     monkeypatch.setenv("SINGA_LITE_PASSES", "-paid_for")
     plain = normalised_net(kernels)
-    assert trained(plain, (200, 3, 9, 7), 2) == wanted
+    assert trained(plain, (800, 3, 9, 7), 2) == wanted
     for value, other in zip(free.param_values(), plain.param_values(), strict=True):
         assert bits(value) == bits(other)
     assert plan.repeats_are_paid_for == (free.device.kernels.one_pass)
