@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 
 import skips
+from cuda_devices import KINDS, new_device
 from misuse import refused
 from run_layer import prepared, run
 from singa_lite import FeedForwardNet, ShapeError, autograd, device, layers, loss, optimizer, tensor
@@ -211,6 +213,24 @@ def test_it_learns_in_sixteen_bits_and_in_micro_batches():
         for _ in range(60):
             last = float(made.train_one_batch(x, y)[0])
         assert last < first / 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_a_gpu_it_is_done_on_the_host(kind):
+    """With a word that the step is no CUDA graph; dropout draws the same numbers."""
+    found = []
+    for on in (device.new_cpu(kernels="numpy"), new_device(kind)):
+        made = FeedForwardNet(loss.SquaredError(), device=on, seed=3)
+        made.add(layers.MultiHeadAttention("a", 2, causal=True, kv_heads=1, dropout=0.2, input_sample_shape=(7, 8)))
+        made.add(layers.Flatten("flat"))
+        made.add(layers.Dense("dense", 3))
+        made.compile(optimizer.SGD(lr=0.1))
+        said = pytest.warns(UserWarning, match="'attention_dropout' of layer 'a'") if found else nullcontext()
+        with said:
+            for _ in range(3):
+                made.train_one_batch(*batch())
+        found.append(np.concatenate([tensor.to_numpy(value).ravel() for value in made.param_values()]))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-5)
 
 
 # ---- refused

@@ -84,8 +84,9 @@ class Backward(Passes[BackwardTile]):
         lse, delta = (self.by_heads(self.vector(name, rows), rows) for name in ("lse", "delta"))
         part = partial(self.part, sample=sample, heads=heads, block=block)
         np.multiply(part("q"), self.call.scale, out=query)
-        np.copyto(dy, part("dy"))
         np.copyto(lse, self.call.tensors["lse"][sample, heads, block])
+        np.multiply(lse, 0, out=delta)  # 0, or NaN, which a library's e**NaN would hide
+        np.add(part("dy"), delta[..., None], out=dy)
         np.multiply(dy, part("y"), out=dquery)
         np.add.reduce(dquery, axis=2, out=delta)
         dquery.fill(0)
