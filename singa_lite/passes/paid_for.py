@@ -3,7 +3,8 @@
 An activation within the call of the normalisation before it saves a pass over memory. To normalise by the statistics
 that were kept, activation included, takes about one such pass. So as many of these values are dropped, and made again
 where backward reads them, as fusion has saved time for: the step needs less memory, and takes no longer than with the
-calls apart. By the rule of `time_model.py`, whatever costs are measured: so the plan is the same on every machine.
+calls apart. By the rule of `time_model.py`, whatever costs are measured: so the plan is the same on every machine. Gaps
+between rows are not charged here: docs/budget.md says what that costs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from singa_lite.passes.in_place import in_place
 from singa_lite.passes.norm_sum import FUSED as NORM_SUM
 from singa_lite.passes.program import Program, floor
 from singa_lite.passes.repeats import Repeater
-from singa_lite.passes.time_model import seconds
+from singa_lite.passes.time_model import seconds_without_gaps as seconds
 
 #: By how much the floor is lowered at a time, and the trials of a turn.
 STEP_DOWN = 0.99

@@ -21,11 +21,11 @@ from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.kernels.onednn_kernels.work import lies
 from singa_lite.kernels.variants import Variants
 
-#: Elements of filters from which on the library's product packs both of its matrices. One that does not is slow over
-#: pixels with a multiple of so many channels, which meet in a few sets of the caches.
-_PACKED, _SLOW_PITCH = 1 << 19, 512
-#: Multiply-adds for an element of x or dy, of both together, from which on to convert it is worth while.
-_WORTH_CONVERTING = 128
+#: Elements of filters from which on the library's product packs both of its matrices. One of fewer, but not of few, is
+#: slow over pixels with a multiple of so many channels, as those lie in a few sets of the caches.
+_PACKED, _FEW, _SLOW_PITCH = 1 << 19, 1 << 15, 256
+#: Multiply-adds for an element of x and dy, from which on to convert it is worth while.
+_WORTH_CONVERTING = 120
 #: Bytes of a sample of x and dy, which are converted in one go, up to which the scratch for that is small beside a net.
 _LARGEST_SAMPLE = 1 << 24
 
@@ -96,15 +96,16 @@ def _product(left: p.MemoryDesc, right: p.MemoryDesc, result: p.MemoryDesc) -> P
 def _rule(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int) -> str:
     """Where nothing was measured: what was the fastest for ResNet-50's and MobileNetV2's filters on AVX2, in float32.
 
-    Converting images costs little where much is multiplied with each of their elements.
+    Converting images costs little where each of their elements is multiplied with much.
     """
     if not layouts.are_floats(x, dy):
         return "direct"
     (kernels, channels), taps = dweight.shape[:2], window.taps
-    is_fast = kernels * channels >= _PACKED or max(kernels, channels) % _SLOW_PITCH
-    if is_fast and _sees_single_pixels(dy, x, window, groups) and window.stride == (1, 1):
+    size, is_slow = kernels * channels, max(kernels, channels) % _SLOW_PITCH == 0
+    is_fast = size >= _PACKED or (window.stride == (1, 1) and (size < _FEW or not is_slow))
+    if is_fast and _sees_single_pixels(dy, x, window, groups):
         return "product"
-    products_an_element = taps * kernels * channels / (kernels + channels)
+    products_an_element = dy.size * taps * channels / (x.size + dy.size)
     sample_bytes = (x.size + dy.size) // x.shape[0] * x.dtype.itemsize
     is_worth_it = products_an_element >= _WORTH_CONVERTING and sample_bytes <= _LARGEST_SAMPLE
     return "blocked" if groups == 1 and is_worth_it else "direct"
