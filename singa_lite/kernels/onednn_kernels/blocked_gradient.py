@@ -45,7 +45,10 @@ def blocked_gradient(
     images, slopes = _Samples(routine, x, f.SRC, primitives), _Samples(routine, dy, f.DIFF_DST, primitives)
     flat = memory_descs.dense((filters.nbytes // layouts.FLOAT.itemsize,))
     total = routine.temporary(filters.nbytes)
-    further = routine.temporary(filters.nbytes) if len(pieces) > 1 else total
+    further: BufferView = total
+    if len(pieces) > 1:  # dweight has room for it until the end, unless blocks are padded
+        fits = layouts.is_dense(dweight) and dweight.size * layouts.FLOAT.itemsize >= filters.nbytes
+        further = dweight if fits else routine.temporary(filters.nbytes)
     plus = Primitive("binary", algorithms.ADD, flat, flat, flat)
 
     def add(piece: tuple[int, int]) -> None:
