@@ -109,12 +109,7 @@ def measure(options: argparse.Namespace) -> tuple[files.Nets, dict[str, Any]]:
             files.write(path, nets, told)
 
     measuring = Measuring(watch, options.rounds, options.steps, end, options.cache, save)
-    for index, found in enumerate(nets):
-        try:
-            measuring.net(found, 1 / (len(nets) - index))
-        except RuntimeError as error:
-            found[0].why = f"failed: {error}"
-        save()
+    for found in measuring.nets(nets):
         print(f"{found[0].task.net}: {len(found[0].turns)} turns of our free plan", file=sys.stderr, flush=True)
     return nets, told
 

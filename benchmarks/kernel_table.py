@@ -18,9 +18,18 @@ Array = np.ndarray[Any, Any]
 #: Tensors of four axes that are no images.
 FILTERS = frozenset({"weight", "dweight"})
 #: Tensors that are not float32, by name.
-DTYPES = {"target": np.int64, "rate": np.float64, "count": np.int64, "key": np.uint64, "index": np.uint8}
+DTYPES = {
+    "ids": np.int64,
+    "target": np.int64,
+    "rate": np.float64,
+    "count": np.int64,
+    "key": np.uint64,
+    "index": np.uint8,
+}
 #: Values of those that are one number: a rate, and updates so far (the first one leaves the velocity out).
 SCALARS = {"rate": 0.001, "count": 10}
+#: Below what integers are.
+BELOW = {"ids": 50257}
 #: Tensors that a kernel takes roots, powers or quotients of.
 POSITIVE = frozenset({"running_var", "inv_std", "scale", "second_moment", "velocity", "norm"})
 #: The constant of LRN, which its derivative does not get but its scale holds.
@@ -70,7 +79,7 @@ def _values(name: str, size: int) -> Array:
     if name in SCALARS:
         return np.full(size, SCALARS[name], dtype)
     if dtype.kind in "iu":
-        return np.resize(random.integers(0, 4, 4099).astype(dtype), size)
+        return np.resize(random.integers(0, BELOW.get(name, 4), 4099).astype(dtype), size)
     values = random.standard_normal(min(size, 1_000_003), dtype=np.float32)
     return np.resize(np.abs(values) + 0.5 if name in POSITIVE else values, size)
 
@@ -80,6 +89,7 @@ def cases() -> Iterator[Case]:
     yield from _convolutions()
     yield from _products()
     yield from _normalizations()
+    yield from _tables()
     yield from _poolings()
     yield from _pointwise()
     yield from _losses()
@@ -153,9 +163,18 @@ def _normalizations() -> Iterator[Case]:
     yield Case("4096 rows of 768", "layer_norm_derivative", back, {}, "dx")
     back = {"dy": x, "x": x, **made, "dgamma": row, "dbeta": row}
     yield Case("4096 rows of 768", "layer_norm_gradient", back, {}, "dgamma")
+    made = {"inv_rms": (32, 128)}
+    yield Case("4096 rows of 768", "rms_norm", {"x": x, "gamma": row, "y": x, **made}, {"epsilon": 1e-6})
     x, settings = (32, 96, 27, 27), {"size": 5, "alpha": 1e-4, "beta": 0.75}
     yield Case("AlexNet 27 96, 32", "lrn", {"x": x, "y": x, "scale": x}, {**settings, "k": LRN_K})
     yield Case("AlexNet 27 96, 32", "lrn_derivative", {"dy": x, "x": x, "scale": x, "dx": x}, settings, "dx")
+
+
+def _tables() -> Iterator[Case]:
+    title, ids, table, rows = "GPT-2, 2 x 256 of 50257", (2, 256), (50257, 768), (2, 256, 768)
+    yield Case(title, "embedding", {"ids": ids, "weight": table, "y": rows})
+    settings = {"first": 0, "padding": -1}
+    yield Case(title, "embedding_gradient", {"ids": ids, "dy": rows, "dweight": table}, settings, "dweight")
 
 
 def _poolings() -> Iterator[Case]:

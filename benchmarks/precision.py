@@ -149,12 +149,8 @@ def main() -> int:
             files.write(options.json, nets, told)
 
     measuring = Measuring(watch, options.rounds, options.steps, end, options.cache, save)
-    for index, found in enumerate(nets):
-        try:
-            measuring.net(found, 1 / (len(nets) - index))
-        except RuntimeError as error:
-            found[0].why = f"failed: {error}"
-        save()
+    for found in measuring.nets(nets):
+        print(f"{found[0].task.net}: {len(found[0].turns)} turns of our float32 step", file=sys.stderr, flush=True)
     known = [figures(found, options.anyway) for found in nets]
     lines = [text for found, own in zip(nets, known, strict=True) for text in rows(found, own, options.anyway)]
     print("\n".join([*heading(ROWS), *lines, "", *filter(None, map(summary, known))]))

@@ -52,6 +52,8 @@ class Activation(Layer):
     above 0, default 0.01. alpha: of "elu" only, above 0, default 1.
     """
 
+    passes_mask = True
+
     def __init__(
         self,
         name: str,

@@ -22,6 +22,8 @@ class Dense(Layer):
     use_bias: False leaves the bias out. weight_init, bias_init: an Initializer, its name, or a number.
     """
 
+    passes_mask = True
+
     features_last = True
 
     def __init__(

@@ -25,6 +25,8 @@ class Dropout(Layer):
     p: the probability to drop, from 0 to below 1.
     """
 
+    passes_mask = True
+
     def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.p = number(self, "p", p, 0, 1)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from singa_lite import autograd, initializer
+from singa_lite.errors import ShapeError
 from singa_lite.layer import InputShape, Layer
 from singa_lite.ops.shape import piece
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import init, is_int, one_input, positive_int, where
+from ._checks import flag, init, is_int, one_input, positive_int, where
+from .padding_mask import padding_mask
 
 
 class Embedding(Layer):
@@ -21,6 +23,8 @@ class Embedding(Layer):
     each step, as their momentum or decay does without a gradient too: dense, in recorded steps of a large table some
     rows at a time. Nothing is handed back to what gave the ids.
 
+    mask_zero: the output has a mask (n, time) of 0 where the id is 0, else 1, which goes with it through layers that
+    `passes_mask`, to those that look at other positions (see docs/sequences.md); of samples (time,) alone.
     padding_idx: an id whose row begins as 0 and gets no gradient; None: none, as -1 is no id. weight_init: an
     Initializer, its name, or a number.
     """
@@ -34,6 +38,7 @@ class Embedding(Layer):
         dim: int,
         padding_idx: int | None = None,
         *,
+        mask_zero: bool = False,
         weight_init: initializer.Spec = "uniform",
         input_sample_shape: InputShape | None = None,
     ) -> None:
@@ -47,11 +52,14 @@ class Embedding(Layer):
                 f"{padding_idx!r}"
             )
         self.padding_idx = None if padding_idx is None else int(padding_idx)
+        self.mask_zero = flag(self, "mask_zero", mask_zero)
         self.weight_init = init(self, "weight_init", weight_init)
 
     def setup(self, *shapes: Shape) -> Shape:
         """(...) -> (..., dim)."""
         shape = one_input(self, shapes)
+        if self.mask_zero and len(shape) != 1:
+            raise ShapeError(f"{where(self)}: wanted input samples (time,) with mask_zero=True, received {shape}")
         weight = self.add_parameter(
             "weight", (self.num_embeddings, self.dim), self.weight_init, (self.num_embeddings, self.dim)
         )
@@ -61,4 +69,7 @@ class Embedding(Layer):
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, ...) of ids -> (n, ..., dim). TypeError for what are no integers, as another layer's outputs."""
-        return autograd.embedding(x, self.parameters["weight"], self.padding_idx)
+        y = autograd.embedding(x, self.parameters["weight"], self.padding_idx)
+        if self.mask_zero:
+            y.mask = padding_mask(x, 0, self.dtype)
+        return y

@@ -21,6 +21,8 @@ class LayerNormalization(Layer):
     beta_init: an Initializer, its name, or a number.
     """
 
+    passes_mask = True
+
     def __init__(
         self,
         name: str,

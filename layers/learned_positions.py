@@ -19,6 +19,8 @@ class LearnedPositions(Layer):
     number.
     """
 
+    passes_mask = True
+
     def __init__(
         self,
         name: str,

@@ -15,6 +15,8 @@ from ._checks import equal_inputs
 class Merge(Layer):
     """y = the sum of all inputs, two or more of equal sample shapes; the output has the same."""
 
+    passes_mask = True
+
     misnomers: ClassVar = {
         **dict.fromkeys(("concat", "concatenate"), "Concat puts its inputs side by side"),
         **dict.fromkeys(("multiply", "mul", "product", "prod"), "Multiply takes the product"),

@@ -36,6 +36,8 @@ class MultiHeadAttention(Layer):
     bias_init: an Initializer, its name, or a number, of all four.
     """
 
+    passes_mask = True
+
     def __init__(
         self,
         name: str,
@@ -118,7 +120,7 @@ class MultiHeadAttention(Layer):
         """x (n, time, features), perhaps m (n, length, width), perhaps mask (n, length) -> (n, time, features)."""
         x = inputs[0]
         memory = inputs[1] if len(inputs) > 1 and inputs[1].ndim == 3 else x
-        mask = inputs[-1].detach() if inputs[-1].ndim == 2 else None
+        mask = inputs[-1].detach() if inputs[-1].ndim == 2 else memory.mask
         q = self._projected("query", training, x, self.heads)
         k, v = (self._projected(name, training, memory, self.kv_heads) for name in ("key", "value"))
         if self.rotary:

@@ -15,6 +15,8 @@ from ._checks import equal_inputs
 class Multiply(Layer):
     """y = the product of all inputs, two or more of equal sample shapes; the output has the same."""
 
+    passes_mask = True
+
     misnomers: ClassVar = dict.fromkeys(("sum", "add"), "Merge takes the sum")
 
     def setup(self, *shapes: Shape) -> Shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from singa_lite.array_types import DType
 from singa_lite.device import device_of
 from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
@@ -34,6 +35,12 @@ class PaddingMask(Layer):
         """x (n, ...) of ids -> the same shape. TypeError for what are no integers."""
         if x.dtype.kind not in "iu":
             raise TypeError(f"{where(self)}: wanted ids of an integer dtype, received {x.dtype}")
-        y = device_of(x).empty(x.shape, self.dtype)
-        device_of(x).run("differs", x, y, value=self.padding_idx)
-        return y
+        return padding_mask(x, self.padding_idx, self.dtype)
+
+
+def padding_mask(ids: Tensor, padding: int, dtype: DType) -> Tensor:
+    """1 where an id is not the padding, else 0."""
+    device = device_of(ids)
+    y = device.empty(ids.shape, dtype)
+    device.run("differs", ids, y, value=padding)
+    return y

@@ -20,6 +20,8 @@ class Residual(Sequential):
     input_sample_shape: default the first layer's.
     """
 
+    passes_mask = True
+
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
         self.gives, self.keeps_values = "", False

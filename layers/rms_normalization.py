@@ -17,6 +17,8 @@ class RMSNormalization(Layer):
     epsilon: above 0. gamma_init: an Initializer, its name, or a number.
     """
 
+    passes_mask = True
+
     def __init__(
         self,
         name: str,

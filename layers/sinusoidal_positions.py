@@ -20,6 +20,8 @@ class SinusoidalPositions(Layer):
     base: above 0.
     """
 
+    passes_mask = True
+
     def __init__(self, name: str, base: float = 10000.0, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.base = positive(self, "base", base)

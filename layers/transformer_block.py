@@ -34,6 +34,8 @@ class TransformerBlock(Layer):
     of all products. weight_init, bias_init: of all products, an Initializer, its name, or a number.
     """
 
+    passes_mask = True
+
     features_last = True
 
     def __init__(

@@ -15,7 +15,7 @@ from singa_lite.errors import GraphError
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.machine import give_back
 from singa_lite.operation import Instruction, Operand
-from singa_lite.passes.lower import Placed
+from singa_lite.passes.placed import Placed
 from singa_lite.runtime.host_memory import HostMemory
 from singa_lite.runtime.runtime import Replay
 from singa_lite.step_device import StepDevice

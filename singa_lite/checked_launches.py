@@ -14,7 +14,7 @@ import numpy as np
 from singa_lite.fences import Fence, beside
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.operation import Instruction
-from singa_lite.passes.lower import Placed
+from singa_lite.passes.placed import Placed
 from singa_lite.step_device import StepDevice
 
 

@@ -19,8 +19,9 @@ from singa_lite.operation import Instruction, Role
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
 from singa_lite.passes.carry import Chosen
-from singa_lite.passes.lower import LimitError, Lowering, Placed, Sketched, lower, prove, unshared
+from singa_lite.passes.lower import Lowering, Sketched, lower, unshared
 from singa_lite.passes.pipeline import rewriting, through
+from singa_lite.passes.placed import LimitError, Placed, prove
 from singa_lite.passes.program import Program
 from singa_lite.passes.repeats import Repeater
 from singa_lite.passes.target import Narrow, Target

@@ -50,6 +50,8 @@ class Layer(LayerTensors):
     keeps_values: bool = False
     #: How many ids there are for a layer that takes ids: its input is of integers from 0 to below. None: of numbers.
     input_ids: int | None = None
+    #: Whether a mask of its input is one of its output too: it does something at each position, perhaps by others.
+    passes_mask: bool = False
     #: Whether its output has the features, or classes, along the last axis; None: as its input has them.
     features_last: bool | None = None
     #: {name that suggests another layer: what to use in its place}.

@@ -34,6 +34,8 @@ class Callee(Protocol):
     @property
     def path(self) -> str: ...
     @property
+    def passes_mask(self) -> bool: ...
+    @property
     def states(self) -> Mapping[str, Tensor]: ...
     @property
     def output_sample_shapes(self) -> list[Shape]: ...
@@ -111,10 +113,12 @@ class LayerCalls(Unique):
         passed: list[Tensor] = []
         while inputs:
             tensor, port = inputs.pop(0), Identity()
+            mask = tensor.mask
             if not tensor.requires_grad and self._may_derive(path, tensor):
                 tensor = tensor.detach()
                 tensor.requires_grad = True
             passed.append(port(tensor))
+            passed[-1].mask = mask
             self.ports[path].append(port)
         return passed
 
@@ -142,14 +146,21 @@ def call(layer: Callee, device: Device, training: bool, inputs: list[Tensor]) ->
 
     TypeError for what is no tensor, ShapeError for another shape: the layers behind were set up for these.
     """
-    calls = _current.get()
+    calls, mask = _current.get(), _mask_of(inputs) if layer.passes_mask else None
     with device.scope(layer=layer.path):
         result = layer.forward(training, *inputs) if calls is None else calls.forward(layer, training, inputs)
     outputs = list(result) if isinstance(result, list | tuple) else [result]
     found = _checked(layer, outputs)
+    for output in found:
+        output.mask = mask if output.mask is None else output.mask
     if calls is not None and layer.path in calls.asked:
         calls.given.setdefault(layer.path, []).extend(found)
     return found
+
+
+def _mask_of(inputs: list[Tensor]) -> Tensor | None:
+    """The first mask that comes with the inputs."""
+    return next((tensor.mask for tensor in inputs if tensor.mask is not None), None)
 
 
 def _checked(layer: Callee, outputs: list[object]) -> list[Tensor]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from singa_lite.memory.check import check
 from singa_lite.operation import Role
-from singa_lite.passes.lower import Placed
+from singa_lite.passes.placed import Placed
 from singa_lite.passes.program import host_requests, lifespans, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
 from singa_lite.passes.time_model import flops, told

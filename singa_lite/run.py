@@ -96,6 +96,7 @@ class Run(Unique):
             values.update({(name, index): t for index, t in enumerate(outputs) if uses[name, index]})
             del outputs, left
         results |= self._asked_within()
+        _unmask(results)
         self._keep_seeds(results)
         return results if output or len(results) > 1 else next(iter(results.values()))
 
@@ -170,3 +171,10 @@ class Run(Unique):
             if dy.dtype != seed.dtype:
                 raise TypeError(f"backward: wanted dy of {name!r}'s dtype {seed.dtype}, received {dy.dtype}")
         return [(seed.edge, dy) for seed, dy in zip(seeds, dys, strict=True)]
+
+
+def _unmask(results: Mapping[str, LayerOutput]) -> None:
+    """Masks end at the net's outputs, so that who holds these does not hold them."""
+    for value in results.values():
+        for tensor in value if isinstance(value, list) else [value]:
+            tensor.mask = None

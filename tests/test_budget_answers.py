@@ -19,7 +19,7 @@ from nets import bits, state_of
 from singa_lite import FeedForwardNet, OutOfMemoryError, device, layers, loss, metric, optimizer, tensor
 from singa_lite.budget_error import BudgetError
 from singa_lite.memory.problem import PlanError
-from singa_lite.passes.sketch import Sketch
+from singa_lite.passes.schedule import Schedule
 from singa_lite.snapshots import Checkpoint
 
 RNG = np.random.default_rng(31)
@@ -165,15 +165,15 @@ def test_an_interrupt_during_a_search_leaves_the_net_as_it_was(points, what, at,
         "largest": lambda: net.largest_batch(points[3][0], 0.2),
         "remedies": lambda: net.plan_batch(COUNT, memory_budget=points[-1][0] // 2),
     }
-    before, used, trials, change = state_of(net), net.device.pool.used, count(1), Sketch.change
+    before, used, trials, change = state_of(net), net.device.pool.used, count(1), Schedule.changed
 
-    def interrupted(sketch: Sketch, levels: Any) -> bool:
+    def interrupted(schedule: Schedule, levels: Any) -> Any:
         if next(trials) == at:
             raise KeyboardInterrupt
-        return change(sketch, levels)
+        return change(schedule, levels)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Sketch, "change", interrupted)
+        patched.setattr(Schedule, "changed", interrupted)
         with pytest.raises(KeyboardInterrupt):
             asked[what]()
     gc.collect()

@@ -419,3 +419,30 @@ def test_both_sides_have_as_many_parameters():
     skips.library("torch")
     done = subprocess.run([sys.executable, "-c", PARAMETERS], cwd=FOLDER, check=True, capture_output=True, text=True)
     assert done.stdout.split() == ["True", "True"]
+
+
+# ---- both precisions beside the peer's
+
+
+def test_precisions_are_told_by_the_best_peer(load):
+    precision, figures = load("precision"), load("budgets.figures")
+    found = precision.cases(load("peers.budget_task").BudgetTask("", "unet", 8), peers=True)
+    settings = ["torch", "torch, channels last", "torch, compiled"]
+    assert [case.setting for case in found] == [
+        "ours, float32", "ours, bfloat16", *(f"{one}{tail}" for one in settings for tail in ("", ", autocast")),
+    ]  # fmt: skip
+    assert {case.task.precision for case in found if "autocast" in case.setting} == {"bfloat16"}
+    for case, seconds in zip(found[:5], (1.0, 0.5, 4.0, 5.0, 2.0), strict=True):
+        case.turns, case.why = turns(seconds, 1.05 * seconds, 9.0, disturbed=(2,)), ""
+    found[5].why = "failed: torch: no memory"
+    known = figures.figures(found, anyway=False)
+    assert precision.best_peer(known).case is found[4]
+    rows = [row.strip("| ").split(" | ") for row in precision.rows(found[:6], known, anyway=False)]
+    assert rows[1] == [
+        "unet, 8", "ours, bfloat16", "500.0", "512.5", "0.50 (0.50..0.50)", "0.25", "3", "2 of 3",
+    ]  # fmt: skip
+    assert "failed: torch: no memory" in rows[5]
+    assert precision.summary(known).startswith(
+        "unet, 8: float32 0.50 (3 MiB), bfloat16 0.25 (3 MiB) of the time of torch"
+    )
+    assert precision.summary(known[:2]) == ""

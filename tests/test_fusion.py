@@ -227,13 +227,14 @@ def dense_net(kernels: str, fuse: bool) -> FeedForwardNet:
 @every_set
 def test_derivatives_of_a_dense_block_are_summed_within_those_of_normalisations(kernels):
     fused, whole = (dense_net(kernels, fuse) for fuse in (True, False))
-    shape = 300, 3, 9, 7  # of few samples the scratch would be more than what is saved
+    shape = 300, 3, 9, 7
     assert trained(fused, shape, 2) == trained(whole, shape, 2)
     for value, other in zip(fused.param_values(), whole.param_values(), strict=True):
         assert bits(value) == bits(other)
-    used = kernels_of(fused)
-    assert used.count("batch_norm_derivative_add") == kernels_of(whole).count("add") == 2
-    assert used.count("add") == 0
+    joined, apart = (kernels_of(fused).count(name) for name in ("batch_norm_derivative_add", "add"))
+    assert joined + apart == kernels_of(whole).count("add") == 2
+    assert joined >= 1  # where the joined call's scratch would raise the floor, they stay apart
+    assert fused.memory_plan.floor_bytes <= whole.memory_plan.floor_bytes
 
 
 def test_a_fused_normalisation_is_repeated_within_a_budget():
@@ -250,10 +251,10 @@ def test_a_fused_normalisation_is_repeated_within_a_budget():
 @every_set
 def test_without_a_budget_fused_calls_pay_for_repeats_where_they_save_time(kernels, monkeypatch):
     free = normalised_net(kernels)
-    wanted, plan = trained(free, (200, 3, 9, 7), 2), free.memory_plan
+    wanted, plan = trained(free, (800, 3, 9, 7), 2), free.memory_plan
     monkeypatch.setenv("SINGA_LITE_PASSES", "-paid_for")
     plain = normalised_net(kernels)
-    assert trained(plain, (200, 3, 9, 7), 2) == wanted
+    assert trained(plain, (800, 3, 9, 7), 2) == wanted
     for value, other in zip(free.param_values(), plain.param_values(), strict=True):
         assert bits(value) == bits(other)
     assert plan.repeats_are_paid_for == (free.device.kernels.one_pass)

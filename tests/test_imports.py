@@ -43,7 +43,7 @@ FLOORS = (
     ("run",),
     ("layer_graph", "layer_rows", "open_forward"),
     ("watch",),
-    ("budget_curve", "recorded_steps"),
+    ("budget_curve", "fit_needs", "recorded_steps"),
     ("batch_plan",),
     ("training",),
     ("compile_checks", "mixed_precision", "walked_net"),

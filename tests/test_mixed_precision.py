@@ -204,6 +204,8 @@ def test_stored_narrow_takes_less():
     rows = {row.name: row.nbytes for row in told.rows if row.layer == "conv1"}
     assert 41 * 6 * 14 * 10 * 2 in rows.values()
     told.check()
+    assert {row.variant for row in told.variants} == {"widened"}
+    assert "conv2d: 3 widened" in told.summary()
 
 
 @SETS

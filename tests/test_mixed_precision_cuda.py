@@ -152,3 +152,23 @@ def test_what_is_done_on_the_host_mixes_dtypes_too(cuda, precision):
     assert (
         tensor.to_numpy(autograd.cast(y, "float32")).tolist() == (x.astype(np.float32) @ weight).astype(half).tolist()
     )
+
+
+@pytest.mark.filterwarnings("ignore:this step cannot be one CUDA graph:UserWarning")  # attention is done on the host
+def test_nets_over_ids_and_attention_train_so_too(cuda, precision):
+    """Over what the set has kernels for and what it has not."""
+    ids, targets = RNG.integers(0, 11, (5, 6)), RNG.integers(0, 4, (5, 6))
+
+    def losses(on: Device, **options: Any) -> list[float]:
+        net = FeedForwardNet(loss.SoftmaxCrossEntropy(-1), device=on, seed=3)
+        net.add(layers.Embedding("words", 11, 8, input_sample_shape=(6,)))
+        net.add(layers.LearnedPositions("positions"))
+        net.add(layers.TransformerBlock("block", 2, causal=True))
+        net.add(layers.RMSNormalization("norm"))
+        net.add(layers.Dense("scores", 4))
+        net.compile(optimizer.SGD(lr=0.1), **options)
+        return [float(net.train_one_batch(ids, targets)[0]) for _ in range(4)]
+
+    wide, narrow = losses(device.new_cpu(kernels="numpy")), losses(cuda, precision=precision)
+    assert narrow[-1] < 0.95 * narrow[0]
+    np.testing.assert_allclose(narrow, wide, rtol=0.005 if precision == "float16" else 0.04)

@@ -15,7 +15,7 @@ from singa_lite import autograd, device, tensor
 from singa_lite.memory.problem import Plan
 from singa_lite.memory_plan import MemoryPlan, Row
 from singa_lite.operation import Instruction, Operand, Phase, Role
-from singa_lite.passes.lower import Placed
+from singa_lite.passes.placed import Placed
 from singa_lite.passes.program import Program, floor
 from singa_lite.reports.plan_page import write
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import skips
 from nets import gradients_of, state_of
 from singa_lite import FeedForwardNet, GraphError, ShapeError, device, layers, loss, metric, optimizer, tensor
+from singa_lite.regularizer import NormConstraint
 
 ROWS, TIME, DIM, CLASSES = 23, 5, 6, 4
 RNG = np.random.default_rng(3)
@@ -23,6 +26,7 @@ OPTIMIZERS = {
     "momentum": lambda: optimizer.SGD(0.5, momentum=0.9),
     "decay": lambda: optimizer.SGD(0.5, weight_decay=0.1),
     "adam": lambda: optimizer.Adam(0.01),
+    "clipped": lambda: optimizer.SGD(0.5, constraint=NormConstraint(0.05)),
 }
 
 
@@ -149,6 +153,44 @@ def test_gradients_are_those_of_central_differences():
             wanted[place] = (sides[0] - sides[1]) / 2e-5
         parameter.copy_from_numpy(start)
         np.testing.assert_allclose(found[name], wanted, atol=1e-9)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("name", ["plain", "momentum", "adam"])
+def test_training_equals_torch(name):
+    torch = skips.library("torch")
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(-1, ignore_index=0), device=device.new_cpu(), seed=7, dtype="float64")
+    net.add(layers.Embedding("table", ROWS, DIM, 2, input_sample_shape=(TIME,)))
+    net.add(layers.Dense("scores", CLASSES))
+    net.compile(OPTIMIZERS[name]())
+    table, dense = (
+        torch.nn.Embedding(ROWS, DIM, 2, dtype=torch.float64),
+        torch.nn.Linear(DIM, CLASSES, dtype=torch.float64),
+    )
+    theirs = [table.weight, dense.weight, dense.bias]
+    with torch.no_grad():
+        for one, value in zip(theirs, net.param_values(), strict=True):
+            one.copy_(torch.from_numpy(tensor.to_numpy(value).T if one is dense.weight else tensor.to_numpy(value)))
+    made = {"plain": torch.optim.SGD(theirs, 0.5), "momentum": torch.optim.SGD(theirs, 0.5, 0.9)}
+    steps = made.get(name) or torch.optim.Adam(theirs, 0.01)
+    for _ in range(3):
+        ours = float(net.train_one_batch(X, Y)[0])
+        steps.zero_grad()
+        scores = dense(table(torch.from_numpy(X)))
+        wanted = torch.nn.functional.cross_entropy(scores.flatten(0, 1), torch.from_numpy(Y).flatten(), ignore_index=0)
+        wanted.backward()
+        steps.step()
+        np.testing.assert_allclose(ours, wanted.item(), rtol=1e-12)
+    for one, value in zip(theirs, net.param_values(), strict=True):
+        array = tensor.to_numpy(value).T if one is dense.weight else tensor.to_numpy(value)
+        np.testing.assert_allclose(array, one.detach().numpy(), rtol=1e-9, atol=1e-10)
+
+
+def test_a_copy_of_a_net_trains_as_the_net():
+    net = net_of()
+    trained(net, 1)
+    other = copy.deepcopy(net)
+    assert trained(net, 2) == trained(other, 2)
 
 
 def test_no_derivative_goes_to_ids():

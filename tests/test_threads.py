@@ -286,6 +286,7 @@ def test_all_kernels_that_call_blas_are_known():
         if (isinstance(node, ast.Attribute) and node.attr in calls)
         or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult))
     }
+    callers.discard("token_loss")  # sums of rows, for which einsum does not call BLAS
     assert callers == {"attention", "convolution", "linear"}  # another one's kernels want the fact `multiplies`
     named = {name for name in SIGNATURES if name.startswith(("attention", "conv", "linear", "matmul"))}
     assert {name for name, signature in SIGNATURES.items() if signature.facts.multiplies} == named

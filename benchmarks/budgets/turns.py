@@ -48,6 +48,16 @@ class Measuring:
             weight = len(group) / sum(map(len, parts[number:]))
             self._group(f"{self.session}.{number}", group, time.monotonic() + self._left(end) * weight)
 
+    def nets(self, nets: Sequence[Sequence[Case]]) -> Iterator[Sequence[Case]]:
+        """All nets, an equal part of the time that is left for each, which is given when it is measured."""
+        for index, found in enumerate(nets):
+            try:
+                self.net(found, 1 / (len(nets) - index))
+            except RuntimeError as error:
+                found[0].why = f"failed: {error}"
+            self.save()
+            yield found
+
     def _group(self, name: str, group: Sequence[Case], end: float) -> None:
         """Rounds of a group. end: no round is begun that should end later, but for the first."""
         if self._quiet_rounds(group) >= self.rounds:

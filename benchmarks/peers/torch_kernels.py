@@ -132,6 +132,25 @@ def layer_norm_gradient(t: Tensors, s: Settings) -> Operation:
 
 
 @_entered
+def rms_norm(t: Tensors, s: Settings) -> Operation:
+    """Over the last axis."""
+    return lambda: f.rms_norm(t["x"], t["gamma"].shape, t["gamma"], s["epsilon"])
+
+
+@_entered
+def embedding(t: Tensors, s: Settings) -> Operation:
+    """Rows of a table."""
+    return lambda: f.embedding(t["ids"], t["weight"])
+
+
+@_entered
+def embedding_gradient(t: Tensors, s: Settings) -> Operation:
+    """The dense gradient of the table."""
+    given = t["dy"], t["ids"], t["dweight"].shape[0], s["padding"], False
+    return lambda: aten.embedding_dense_backward(*given)
+
+
+@_entered
 def lrn(t: Tensors, s: Settings) -> Operation:
     """Made of several operations there."""
     return lambda: f.local_response_norm(t["x"], s["size"], s["alpha"], s["beta"], s["k"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from singa_lite.passes.descent import EVERY, Descent
+from singa_lite.passes.descent import Descent
 from singa_lite.passes.repeats import KEPT
 
 #: How often values are gone over, how many of the costliest, and by how much a round must lower the cost for another.
@@ -24,6 +24,8 @@ def towards(descent: Descent, levels: Mapping[int, int], limit: int) -> None:
     """
     now, writers = descent.sketch.levels, descent.repeater.writers
     differ = [b for b in descent.repeater.candidates if now.get(b, KEPT) != levels.get(b, KEPT)]
+    must = descent.must_drop(limit)
+    differ = [b for b in differ if levels.get(b, KEPT) != KEPT or b not in must]
     groups = [sorted(differ, key=lambda block: (writers[block][0], block))]
     while groups:
         halves = list[list[int]]()
@@ -39,8 +41,6 @@ def held_otherwise(descent: Descent, limit: int) -> None:
     for _ in range(ROUNDS):
         before = descent.sketch.cost
         for block in descent.by_cost()[:COSTLIEST]:
-            for level in EVERY:
-                if descent.sketch.levels.get(block, KEPT) not in (KEPT, level):
-                    descent.cheaper({block: level}, limit)
+            descent.held_cheaper(block, limit)
         if descent.sketch.cost > WORTH_ANOTHER * before:
             return

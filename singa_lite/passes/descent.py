@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from singa_lite.passes.forced import Forced
 from singa_lite.passes.ranking import Ranking
 from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT, Repeater
 from singa_lite.passes.sketch import Mark, Sketch
@@ -20,8 +21,9 @@ EXCHANGED, TURNS = 24, 6
 MOST_TURNS = 3
 #: Rounded costs are whole picoseconds, which sum up to the same in any order.
 SECOND = 1e12
-#: All levels.
-EVERY = (KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT)
+#: All levels, the cheapest first: of two ways to hold a value, that which has it there for more of what reads it costs
+#: no more.
+BY_COST = (KEPT, ONCE, SEGMENT, PER_CHAIN, PER_READER)
 
 Levels = dict[int, int]
 
@@ -45,17 +47,26 @@ class Descent:
         self.repeater = repeater
         self.sketch = Sketch(repeater, {step: round(SECOND * cost(i)) for step, i in repeater.repeats.items()})
         self._ranking = Ranking(self.sketch)
+        self.forced = Forced(self.sketch)
+        self._must: tuple[int, Levels] = (-1, {})
         self.at_once = 1 + len(repeater.candidates) // CANDIDATES_AT_ONCE
 
     def choice(self) -> Choice:
         """What is chosen now."""
         return Choice(self.sketch.cost / SECOND, self.sketch.floor, dict(self.sketch.levels))
 
+    def must_drop(self, limit: int) -> Levels:
+        """The values that nothing within a limit keeps, and the cheapest way to hold each."""
+        if self._must[0] != limit:
+            self._must = limit, self.forced.levels(limit)
+        return self._must[1]
+
     def begin(self, levels: Mapping[int, int]) -> None:
         """Drop these and nothing else; where one of them could not be made again, that is kept."""
         now = self.sketch.levels
         self._tried({block: KEPT for block in now if block not in levels})
         self._drop([(block, level) for block, level in levels.items() if now.get(block) != level])
+        self.sketch.settle()
 
     def _drop(self, levels: Sequence[tuple[int, int]]) -> None:
         if levels and self._tried(dict(levels)) is None and len(levels) > 1:
@@ -87,6 +98,8 @@ class Descent:
                 self._tried(best)
             elif bound is not None or not groups:
                 return False
+            if but < 0:
+                sketch.settle()
         return True
 
     def _groups(
@@ -107,18 +120,16 @@ class Descent:
     ) -> Levels | None:
         """The group that takes most of the excess a second; None where none takes any within the bound of the cost."""
         sketch, best, most = self.sketch, None, 0.0
-        excess, cost = sketch.excess(limit), sketch.cost
+        excess, cost, mark = sketch.excess(limit), sketch.cost, sketch.mark()
         for group in groups:
-            mark = self._tried(group)
-            gain = excess - sketch.excess(limit) if mark is not None else 0
-            if mark is not None:
-                score = gain / max(sketch.cost - cost, 1)
-                if score > most and (bound is None or sketch.cost < bound):
-                    best, most = group, score
-                sketch.back_to(mark)
+            possible = sketch.change(group) if bound is None else sketch.change_below(group, bound, None)
+            gain = excess - sketch.excess(limit) if possible else 0
+            if gain > most * max(sketch.cost - cost, 1):
+                best, most = group, gain / max(sketch.cost - cost, 1)
+            sketch.back_to(mark)
             if gain <= 0:
                 for one in group.items():
-                    strikes[one] = strikes.get(one, 0) + (STRIKES if mark is None and len(group) == 1 else 1)
+                    strikes[one] = strikes.get(one, 0) + (STRIKES if not possible and len(group) == 1 else 1)
         return best
 
     def by_cost(self) -> list[int]:
@@ -127,7 +138,8 @@ class Descent:
 
     def take_back(self, limit: int) -> None:
         """Values are kept after all where the limit holds without, costliest first, in groups that halve."""
-        blocks = self.by_cost()
+        must = self.must_drop(limit)
+        blocks = [block for block in self.by_cost() if block not in must]
         size = max(1, len(blocks) // 4)
         while blocks:
             failed: list[int] = []
@@ -141,29 +153,32 @@ class Descent:
 
     def cheaper(self, levels: Mapping[int, int], limit: int) -> bool:
         """Set levels, if the limit holds then and the cost is lower; whether it is so."""
-        sketch, cost = self.sketch, self.sketch.cost
-        mark = self._tried(levels)
-        if mark is None:
-            return False
-        if sketch.floor <= limit and sketch.cost < cost:
+        mark = self.sketch.mark()
+        if self.sketch.change_below(levels, self.sketch.cost, limit):
             return True
-        sketch.back_to(mark)
+        self.sketch.back_to(mark)
         return False
+
+    def held_cheaper(self, block: int, limit: int) -> None:
+        """Hold a value in the cheapest way within the limit, if there is a cheaper one than now."""
+        now, least = self.sketch.levels.get(block, KEPT), self.must_drop(limit).get(block, KEPT)
+        for level in BY_COST[BY_COST.index(least) : BY_COST.index(min(now, SEGMENT))]:
+            if self.cheaper({block: level}, limit):
+                return
 
     def exchange(self, limit: int) -> None:
         """The costliest values are held otherwise, or kept and others dropped in their place, if that is cheaper."""
         for block in self.by_cost()[: EXCHANGED if self.at_once == 1 else 0]:
-            for level in (ONCE, PER_CHAIN, PER_READER, SEGMENT, KEPT):
-                if self.sketch.levels.get(block, KEPT) not in (KEPT, level):
-                    self.cheaper({block: level}, limit)
-            if block in self.sketch.levels:
+            self.held_cheaper(block, limit)
+            if block in self.sketch.levels and block not in self.must_drop(limit):
                 self._exchange_one(block, limit)
 
     def _exchange_one(self, block: int, limit: int) -> None:
-        before, cost = dict(self.sketch.levels), self.sketch.cost
+        self.sketch.settle()
+        before, cost = self.sketch.mark(), self.sketch.cost
         if self._tried({block: KEPT}) is None:
             return
         if self.lower(limit, (8, 3, 1), block, cost, TURNS):
             self.take_back(limit)
         if self.sketch.floor > limit or self.sketch.cost >= cost:
-            self.begin(before)
+            self.sketch.back_to(before)

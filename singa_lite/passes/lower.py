@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from singa_lite.memory.check import check
 from singa_lite.memory.planner import plan
 from singa_lite.memory.problem import Plan, PlanError
-from singa_lite.passes.budget import NAMED, Searches, total_seconds
+from singa_lite.passes.budget import Searches, total_seconds
 from singa_lite.passes.carry import Chosen, carried
 from singa_lite.passes.descent import Choice
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.parallel import conflicts
 from singa_lite.passes.pipeline import parted, planning, rewriting, searching, through
+from singa_lite.passes.placed import LimitError, Placed, collector_paused
 from singa_lite.passes.program import Program, floor, host_requests, requests
-from singa_lite.passes.read_from import check_reads
+from singa_lite.passes.search import NAMED
 
 #: Tries of the exact placement, and how many of many blocks, each of which takes longer. A few tenths of a second.
 MOST_NODES, NODES_TIMES_BLOCKS = 8000, 4_000_000
 #: How often the limit is tightened where the placement leaves a gap.
 MOST_LIMITS = 4
+#: How many of the choices that keep a limit are placed, the cheapest first, before it is tightened.
+RANKS = 4
 #: Moves of single instructions lower a floor by less than what is beyond this share of it.
 LEAST_MOVED = 0.75
 #: A plan that takes longer than any that was seen ends here, at the cost of depending on the machine.
@@ -38,74 +38,6 @@ class Sketched(NamedTuple):
 
     slowdown: float
     chosen: Chosen | None
-
-
-class LimitError(PlanError):
-    """No plan within the limit was found. limit: bytes of the arena; least: the plan of the smallest arena found."""
-
-    def __init__(self, limit: int, least: Placed) -> None:
-        self.limit, self.least = limit, least
-        super().__init__(f"wanted an arena of at most {limit:,} bytes, the least found is {least.arena_bytes:,}")
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A program with an offset for each block, and the two programs that it was made from.
-
-    recorded: the step as it was recorded, before any pass.
-    rewritten: the program behind the passes that rewrite. The proof begins here and not at the record: other calls
-    stand in it, which compute the same by other arithmetic, so no byte of theirs can be traced to a write of the
-    record. That these agree in value is tested, pass by pass.
-    planned: the program behind all passes, as it runs.
-    offsets: {block: offset in the arena}. scratch: {number of an instruction: offset of its scratch}.
-    recorded_floor: the floor of `recorded`. gains: {pass: bytes by which it lowered the floor}.
-    seconds: {stage: time it took}. host_offsets: {block of host memory: offset there}; host_bytes: of host memory.
-    chosen: how values are held so that the limit is kept, and free: the program without one; None where nothing is.
-    """
-
-    recorded: Program
-    rewritten: Program
-    planned: Program
-    plan: Plan
-    offsets: dict[int, int]
-    scratch: dict[int, int]
-    recorded_floor: int
-    gains: dict[str, int]
-    seconds: dict[str, float]
-    host_offsets: dict[int, int] = field(default_factory=dict)
-    host_bytes: int = 0
-    chosen: Chosen | None = None
-    free: Program | None = None
-
-    @classmethod
-    def of(
-        cls,
-        recorded: Program,
-        rewritten: Program,
-        planned: Program,
-        plan: Plan,
-        gains: dict[str, int],
-        seconds: dict[str, float],
-        host: Plan | None = None,
-    ) -> Placed:
-        """By the offsets of a plan of `requests(planned)`, and of one of `host_requests(planned)`."""
-        offsets = {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == "b"}
-        scratch = {int(key[1:]): offset for key, offset in plan.offsets.items() if key[0] == "s"}
-        on_host = {} if host is None else {int(key[1:]): offset for key, offset in host.offsets.items()}
-        nbytes = 0 if host is None else host.arena
-        return cls(
-            recorded, rewritten, planned, plan, offsets, scratch, floor(recorded), gains, seconds, on_host, nbytes
-        )
-
-    @property
-    def arena_bytes(self) -> int:
-        """Bytes of the arena."""
-        return self.plan.arena
-
-    @property
-    def order(self) -> str:
-        """Name of the order chosen."""
-        return self.planned.order
 
 
 def lower(recorded: Program, *, fuse: bool = True, parallel: bool = False, search: bool = True) -> Placed:
@@ -136,7 +68,7 @@ class Lowering:
         self._parallel = parallel
         self._gains: dict[str, int] = {}
         shared, limited = parted(parallel)
-        with _collector_paused():
+        with collector_paused():
             self.rewritten = through(recorded, rewriting(fuse), self._gains)
             self._program = through(self.rewritten, shared, self._gains)
         self._searches = Searches(self._program)
@@ -144,11 +76,12 @@ class Lowering:
         self._least: dict[bool, Placed] = {}
         self._free: dict[bool, Placed] = {}
         self._floor: int | None = None
+        self._choices = 0
         self._seconds = time.perf_counter() - start
 
     def within(self, limit: int | None, search: bool = True) -> Placed:
         """The plan of an arena of at most `limit` bytes; None: of as many as it takes. LimitError as for `lower`."""
-        with _collector_paused():
+        with collector_paused():
             return self._unlimited(search) if limit is None else self._within(limit, search)
 
     def _unlimited(self, search: bool) -> Placed:
@@ -172,8 +105,8 @@ class Lowering:
         start: levels of another size of the batch, from which few moves are made; None: as a plan's are searched for.
         thrifty: whether the cost is of interest, and not only that there is a plan.
         """
-        with _collector_paused():
-            unlimited = self._without_limit()
+        with collector_paused():
+            unlimited = self._without_limit() if thrifty else self._program
             if floor(in_place(unlimited)) <= limit:
                 return Sketched(0.0, None)
             found = []
@@ -185,6 +118,8 @@ class Lowering:
                     choice = search.from_levels(carried(start, form), limit, thrifty)
                 if choice is not None and choice.floor <= limit:
                     found.append((choice.seconds + total_seconds(form), Chosen(form, choice.levels)))
+                if found and not thrifty:
+                    break
             free = total_seconds(unlimited)
         if not found:
             return None
@@ -201,7 +136,7 @@ class Lowering:
             return self._unlimited(search)
         aim = limit
         for _ in range(MOST_LIMITS):
-            placed = self._placed(aim, search)
+            placed = self._least_arena(aim, limit, search)
             if placed.arena_bytes <= limit:
                 return placed
             if placed.plan.floor > aim:
@@ -212,6 +147,16 @@ class Lowering:
         if self._least[search].arena_bytes <= limit:
             return self._least[search]
         raise LimitError(limit, self._least[search])
+
+    def _least_arena(self, aim: int, limit: int, search: bool) -> Placed:
+        """Of what is found for an aim, the cheapest first, the plan whose arena keeps the limit; else the smallest."""
+        placed = self._placed(aim, search)
+        for rank in range(1, min(RANKS, self._choices)):
+            if placed.arena_bytes <= limit:
+                break
+            other = self._placed(aim, search, rank)
+            placed = min(placed, other, key=lambda one: one.arena_bytes)
+        return placed
 
     def _lowest(self, search: bool) -> Placed:
         """The plan of the smallest arena found: no limit is kept that is a little lower.
@@ -228,12 +173,13 @@ class Lowering:
             least = lower
         return least
 
-    def _placed(self, limit: int | None, search: bool) -> Placed:
-        """The plan of what the passes make of a limit, whether the arena keeps it or not."""
+    def _placed(self, limit: int | None, search: bool, rank: int = 0) -> Placed:
+        """The plan of what the passes make of a limit, whether the arena keeps it or not. rank: see `Searches`."""
         gains = dict(self._gains)
+        self._searches.rank = rank
         start = time.perf_counter()
         program = through(_limited(self._program, limit), self._limited, gains)
-        chosen = self._searches.chosen
+        chosen, self._choices = self._searches.chosen, self._searches.count
         free = None if chosen is None else self._without_limit()
         passed = time.perf_counter()
         wanted = requests(program)
@@ -255,30 +201,6 @@ def _limited(program: Program, limit: int | None) -> Program:
     if program.target.limit == limit:
         return program
     return replace(program, target=replace(program.target, limit=limit))
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No garbage collection inside: passes make many objects and no cycles, and walks over them cost a third."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def prove(placed: Placed) -> None:
-    """PlanError unless every read of the planned program gets what it got in the rewritten one, byte for byte.
-
-    Wanted before it runs. The time goes with the number of pieces that differ in writer or spacing, as a rule not
-    with the batch, see `read_from`.
-    """
-    start = time.perf_counter()
-    with _collector_paused():
-        check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets)
-    placed.seconds["proof"] = time.perf_counter() - start
 
 
 def unshared(recorded: Program, *, fuse: bool = True) -> Placed:

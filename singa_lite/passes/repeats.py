@@ -12,7 +12,7 @@ here each value is chosen for itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -61,11 +61,11 @@ class Repeater:
     """What can be dropped of a program and made again.
 
     only: which calls may be done again, by default all that can be. repeats: {step: what makes its results again}, of
-    those that can be. candidates: {block: its gap} of blocks that can
-    be dropped and made again. passing: all others that can be made again; they are, on the way to candidates, where a
-    repeat reads one behind its last use: {block: its last use}. written, used: blocks of each repeat; needs: those that
-    it reads and that can be made again; valid_until: the step until which it can be done. reading: {candidate: steps
-    that use it behind its gap}; readers: the same the other way round.
+    those that can be. candidates: {block: its gap} of blocks that can be dropped and made again. passing: all others
+    that can be made again; they are, on the way to candidates, where a repeat reads one behind its last use: {block:
+    its last use}. written, used: blocks of each repeat; users: {block: steps whose repeats use it, rising}; needs: the
+    blocks of each repeat that it reads and that can be made again; valid_until: the step until which it can be done.
+    reading: {candidate: steps that use it behind its gap}; readers: the same the other way round.
     """
 
     def __init__(self, program: Program, only: Callable[[Instruction], bool] | None = None) -> None:
@@ -84,6 +84,8 @@ class Repeater:
         self.written = {step: tuple({o.block for o in i.writes}) for step, i in self.repeats.items()}
         self.needs = {step: tuple({o.block for o in i.reads if o.block in gaps}) for step, i in self.repeats.items()}
         self.used = {step: self._used(i) for step, i in self.repeats.items()}
+        self.users = self._users()
+        self._alone, self._several = self._written_alone()
         self.reading = {b: [s for s in self.steps[b] if s >= gap.behind] for b, gap in self.candidates.items()}
         self.readers = self._readers()
         self.valid_until = {step: self._changed(step, i) for step, i in self.repeats.items()}
@@ -125,6 +127,25 @@ class Repeater:
         """Its intermediate blocks."""
         blocks = {o.block for o in instruction.operands if o is not None and o.block in self.program.sizes}
         return tuple(sorted(blocks))
+
+    def _users(self) -> dict[int, list[int]]:
+        users: dict[int, list[int]] = {}
+        for step in sorted(self.used):
+            for block in self.used[step]:
+                users.setdefault(block, []).append(step)
+        return users
+
+    def _written_alone(self) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
+        """By step, the blocks that its repeat alone writes, and those, if any, that others write too."""
+        alone = {s: tuple(b for b in blocks if len(self.writers[b]) == 1) for s, blocks in self.written.items()}
+        several = {s: tuple(b for b in blocks if b not in alone[s]) for s, blocks in self.written.items()}
+        return alone, {step: blocks for step, blocks in several.items() if blocks}
+
+    def made_whole_by(self, steps: Collection[int]) -> frozenset[int]:
+        """The blocks that these repeats write from end to end."""
+        pieces = {block for step in self._several.keys() & steps for block in self._several[step]}
+        whole = [block for block in pieces if set(steps).issuperset(self.writers[block])]
+        return frozenset(whole).union(*map(self._alone.__getitem__, steps))
 
     def _changed(self, step: int, repeat: Instruction) -> int:
         """The step of the first write to what it reads, its own among them unless that is made again with it.

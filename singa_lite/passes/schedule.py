@@ -1,32 +1,36 @@
 """Schedule: which instructions are done again before which step, for what is dropped; kept up to date by changes.
 
 A change of few levels touches few of the inserts, so only these are made anew, in the order of their steps: what one
-of them keeps is there for those behind. A trial is undone by putting back what its tables held.
+of them keeps is there for those behind. Repeats of an insert are named by the steps that they repeat, so that what
+one insert has more or less does not move its others. A trial is undone by putting back what its tables held.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
-from singa_lite.passes.repeats import DEEPEST, KEPT, PER_READER, Repeater, depth_of
+from singa_lite.passes.repeats import DEEPEST, KEPT, ONCE, PER_READER, SEGMENT, Repeater, depth_of
 
 _ABSENT = object()
 
 
 class Insert(NamedTuple):
-    """What is done again before a step. repeats: steps, rising; whole: blocks that are made from end to end by them."""
+    """What is done again before a step. repeats: steps, rising; whole: blocks that are made from end to end by them;
+    stays: those of them whose copies are there for what is behind.
+    """
 
     repeats: tuple[int, ...]
     whole: frozenset[int]
+    stays: frozenset[int]
 
 
 class Use(NamedTuple):
-    """Of a block by an insert: the first and the last index among its repeats.
+    """Of a block by an insert: the steps that the first and the last of its repeats that use it repeat.
 
     is_made: whether it is a copy that is made there; stays: whether that copy is there for those behind.
     """
@@ -38,7 +42,7 @@ class Use(NamedTuple):
 
 
 #: Does nothing and makes nothing.
-NOTHING = Insert((), frozenset())
+NOTHING = Insert((), frozenset(), frozenset())
 
 
 class Journal:
@@ -56,9 +60,13 @@ class Journal:
         """Remove an entry that is there."""
         self._notes.append((table, key, table.pop(key)))
 
-    def undo(self) -> None:
-        """Put all back since the last `forget`."""
-        while self._notes:
+    def __len__(self) -> int:
+        """How many notes there are: where `undo` may go back to."""
+        return len(self._notes)
+
+    def undo(self, to: int) -> None:
+        """Put all back that was changed since there were so many notes."""
+        while len(self._notes) > to:
             table, key, value = self._notes.pop()
             if value is _ABSENT:
                 del table[key]
@@ -104,11 +112,13 @@ class Schedule:
             made = self._insert(step)
             if made is None:
                 return None
-            stay = self._staying(step, made)
-            if made == self.inserts.get(step, NOTHING) and stay == self._stayed(step, made):
+            old = self.inserts.get(step, NOTHING)
+            if made == old:
                 continue
             steps.add(step)
-            for block in self._exchange(step, made, stay, blocks):
+            blocks |= self._exchange(step, old, made)
+            for block in old.stays ^ made.stays:
+                self._find_where_it_stays(block)
                 for later in self._depending(block):
                     if later > step and later not in waiting:
                         waiting.add(later)
@@ -123,65 +133,68 @@ class Schedule:
         """Whether a copy of a dropped block was made before this step, and stays."""
         return self.stays_from.get(block, step) < step and self.levels[block] != PER_READER
 
-    def wanted(self, step: int) -> list[int]:
-        """Dropped blocks that the step reads and that must be made for it."""
-        read = self.of.readers.get(step, ())
-        return [block for block in read if block in self.levels and not self.is_there(block, step)]
-
     def _insert(self, step: int) -> Insert | None:
-        wanted = self.wanted(step)
+        """What is done again before a step, as levels are now; None where that cannot be done again any more."""
+        levels, of = self.levels, self.of
+        read = of.readers.get(step, ())
+        wanted = [block for block in read if block in levels and not self.is_there(block, step)]
         if not wanted:
             return NOTHING
-        needed = self.of.chain(wanted, lambda block: self._is_absent(block, step))
-        valid_until = self.of.valid_until
-        if not all(one < step <= valid_until[one] for one in needed):
+        needed = of.chain(wanted, self._absent_at(step))
+        if max(needed) >= step or step > min(map(of.valid_until.__getitem__, needed)):
             return None
-        written = {block for one in needed for block in self.of.written[one]}
-        whole = {block for block in written if needed.issuperset(self.of.writers[block])}
-        return Insert(tuple(sorted(needed)), frozenset(whole))
+        whole = of.made_whole_by(needed)
+        return Insert(tuple(sorted(needed)), whole, self._staying(whole, wanted))
 
-    def _is_absent(self, block: int, now: int) -> bool:
-        last = self.of.passing.get(block)
-        if last is not None:
-            return last < now
-        return block in self.levels and self.of.candidates[block].before < now and not self.is_there(block, now)
+    def _absent_at(self, now: int) -> Callable[[int], bool]:
+        """Whether a block is not there before a step."""
+        levels, stays_from, passing, gaps = self.levels, self.stays_from, self.of.passing, self.of.candidates
 
-    def _staying(self, step: int, made: Insert) -> set[int]:
+        def is_absent(block: int) -> bool:
+            last = passing.get(block)
+            if last is not None:
+                return last < now
+            level = levels.get(block, KEPT)
+            if level == KEPT or gaps[block].before >= now:
+                return False
+            return level == PER_READER or stays_from.get(block, now) >= now
+
+        return is_absent
+
+    def _staying(self, whole: frozenset[int], wanted: Sequence[int]) -> frozenset[int]:
         """The copies of an insert that are there for those behind."""
-        staying, least, levels = set(made.whole.intersection(self.wanted(step))), DEEPEST, self.levels
-        if len(made.whole) == len(staying):
-            return staying
-        for block in sorted(made.whole, key=lambda block: -self.of.writers[block][-1]):
-            depth = depth_of(levels.get(block, KEPT))
-            if depth <= least and depth < DEEPEST:
-                staying.add(block)
+        levels = self.levels
+        held = [block for block in whole if (level := levels.get(block, KEPT)) == ONCE or level >= SEGMENT]
+        if any(levels[block] != ONCE for block in held):
+            held = self._behind_cuts(held)
+        return whole.intersection(wanted).union(held)
+
+    def _behind_cuts(self, held: Iterable[int]) -> list[int]:
+        """Of copies that may stay, those behind the last value of a smaller depth."""
+        staying, least = list[int](), DEEPEST
+        for block in sorted(held, key=lambda block: (-self.of.writers[block][-1], block)):
+            depth = depth_of(self.levels[block])
+            if depth <= least:
+                staying.append(block)
                 least = depth
         return staying
 
-    def _stayed(self, step: int, insert: Insert) -> set[int]:
-        return {block for block in insert.whole if self.users[block][step].stays}
-
-    def _exchange(self, step: int, made: Insert, stay: set[int], blocks: set[int]) -> set[int]:
-        """Put an insert in the place of the old one, add the blocks used by both; those of which other copies stay."""
+    def _exchange(self, step: int, old: Insert, made: Insert) -> set[int]:
+        """Put an insert in the place of the old one; the blocks that it uses otherwise."""
         put, drop, of = self.journal.put, self.journal.drop, self.of
-        old = self.inserts.get(step, NOTHING)
-        before = {block for one in old.repeats for block in of.used[one]}
-        stayed, uses = self._stayed(step, old), dict[int, Use]()
-        for index, one in enumerate(made.repeats):
-            for block in of.used[one]:
-                if block in made.whole or block not in of.written[one]:
-                    first = uses[block].first if block in uses else index
-                    uses[block] = Use(first, index, block in made.whole, block in stay)
-        for block in before:
-            if step in self.users.get(block, ()) and block not in uses:
+        needed = set(made.repeats)
+        otherwise = (old.whole ^ made.whole) | (old.stays ^ made.stays)
+        otherwise = otherwise.union(*map(of.used.__getitem__, needed.symmetric_difference(old.repeats)))
+        for block in otherwise:
+            is_made = block in made.whole
+            users = [one for one in of.users[block] if one in needed and (is_made or block not in of.written[one])]
+            if users:
+                use = Use(users[0], users[-1], is_made, block in made.stays)
+                put(self.users.setdefault(block, {}), step, use)
+            elif step in self.users.get(block, ()):
                 drop(self.users[block], step)
-        for block, use in uses.items():
-            put(self.users.setdefault(block, {}), step, use)
         put(self.inserts, step, made) if made.repeats else drop(self.inserts, step)
-        blocks |= before | uses.keys()
-        for block in stayed ^ stay:
-            self._find_where_it_stays(block)
-        return stayed ^ stay
+        return set(otherwise)
 
     def _find_where_it_stays(self, block: int) -> None:
         steps = [step for step, use in self.users[block].items() if use.stays]
@@ -213,18 +226,17 @@ class _Writer:
         schedule, made = self.schedule, list[Instruction]()
         for step, instruction in enumerate(self.of.program.instructions):
             read = [block for block in self.of.readers.get(step, ()) if block in schedule.levels]
-            made += self._inserted(step, schedule.inserts.get(step, NOTHING))
+            made += self._inserted(schedule.inserts.get(step, NOTHING))
             made.append(_over(instruction, {block: self.current[block] for block in read}))
             for block in read:
                 if schedule.levels[block] == PER_READER:
                     del self.current[block]
         return replace(self.of.program, instructions=tuple(made), sizes=self.sizes)
 
-    def _inserted(self, step: int, insert: Insert) -> list[Instruction]:
+    def _inserted(self, insert: Insert) -> list[Instruction]:
         here = self.current | {block: self._new_block(block) for block in sorted(insert.whole)}
         made = [self._repeat(one, here, insert.whole) for one in insert.repeats]
-        stay = {block for block in insert.whole if self.schedule.users[block][step].stays}
-        self.current |= {block: here[block] for block in stay}
+        self.current |= {block: here[block] for block in insert.stays}
         return made
 
     def _repeat(self, step: int, here: Mapping[int, int], whole: Collection[int]) -> Instruction:

@@ -1,7 +1,8 @@
 """Sketch: live bytes and cost of a schedule, kept up to date by changes, without making its program.
 
 The search for repeats makes some thousand trials, each of which moves the ends of few lifespans. What it gets is what
-`in_place` and `live_bytes` would say of the program.
+`in_place` and `live_bytes` would say of the program. Most trials fail: one that has to be cheaper within a limit ends
+as soon as it is known not to be, first by its cost, then by the bytes at steps, last by those within inserts.
 """
 
 from __future__ import annotations
@@ -15,32 +16,41 @@ from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
 from singa_lite.passes.repeats import PER_READER, Repeater
-from singa_lite.passes.schedule import NOTHING, Schedule
+from singa_lite.passes.schedule import NOTHING, Insert, Schedule
 
 #: An output, and the inputs that it may be written over if they die there.
 Pair = tuple[int, tuple[int, ...]]
-#: From the first place of use to the last one.
-Span = tuple[int, int]
 #: Below any bytes: of steps without an insert.
 NEVER = -(1 << 60)
 
 
+class Spans(NamedTuple):
+    """Of a block and its copies. last: {the first place of use: the last one}; ends: all these last places."""
+
+    last: dict[int, int]
+    ends: frozenset[int]
+
+
 class Mark(NamedTuple):
-    """The state that `Sketch.back_to` goes back to: the vectors of bytes as they were, and the cost."""
+    """The state that `Sketch.back_to` goes back to: the vectors of bytes as they were, the cost, and how many notes the
+    journal had.
+    """
 
     at_step: np.ndarray
     across: np.ndarray
     within: np.ndarray
     cost: int
+    notes: int
 
 
 class Sketch:
     """Live bytes of a program for the levels of its blocks; at first nothing is dropped.
 
-    A place is a step, or a repeat that stands before one: `step * places + index of the repeat`, where the step's own
-    index is `places - 1`. at_step: bytes live at each step; across: of those blocks that live through all that is
+    A place is a step, or a repeat that stands before one: `step * places + the step that it repeats`, where the step's
+    own is `places - 1`. at_step: bytes live at each step; across: of those blocks that live through all that is
     inserted before it; within: the most that the insert itself adds to these. cost: of all repeats, in whole numbers,
-    so that it does not depend on how the levels were reached. costs: {step: of its repeat}.
+    so that it does not depend on how the levels were reached. costs: {step: of its repeat}; pairs: {step: its outputs,
+    and what they may be written over}.
     """
 
     def __init__(self, repeater: Repeater, costs: Mapping[int, int]) -> None:
@@ -51,7 +61,7 @@ class Sketch:
         self.cost = 0
         self.places = len(program.instructions) + 2
         self.sizes = {block: program.rounded(nbytes) for block, nbytes in program.sizes.items()}
-        self._pairs = {step: tuple(_pairs(program, i)) for step, i in enumerate(program.instructions)}
+        self.pairs = {step: tuple(_pairs(program, i)) for step, i in enumerate(program.instructions)}
         self._pairs_again = {step: tuple(_pairs(program, i)) for step, i in repeater.repeats.items()}
         self._scratch = {step: program.rounded(i.scratch_bytes) for step, i in repeater.repeats.items()}
         self._spans = {b: self._spans_of(b) for b in self.sizes if repeater.steps.get(b)}
@@ -62,9 +72,9 @@ class Sketch:
         self.across = np.zeros(len(scratch), np.int64)
         self.within = np.full(len(scratch), NEVER, np.int64)
         for block, spans in self._spans.items():
-            self._add(spans, self.sizes[block])
+            self._add(spans.last.items(), self.sizes[block])
         self._save_at(range(len(scratch)))
-        self.schedule.journal.forget()
+        self.settle()
 
     @property
     def levels(self) -> dict[int, int]:
@@ -100,52 +110,82 @@ class Sketch:
     # ---- changes
 
     def mark(self) -> Mark:
-        """Changes from here on can be taken back until the next mark."""
-        self.schedule.journal.forget()
-        return Mark(self.at_step.copy(), self.across.copy(), self.within.copy(), self.cost)
+        """Changes from here on can be taken back, until `settle`; those since an earlier mark still can too."""
+        return Mark(self.at_step.copy(), self.across.copy(), self.within.copy(), self.cost, len(self.schedule.journal))
 
     def back_to(self, mark: Mark) -> None:
-        """All as it was at the last mark, which is this one."""
-        self.schedule.journal.undo()
+        """All as it was at a mark."""
+        self.schedule.journal.undo(mark.notes)
         self.at_step, self.across, self.within = (vector.copy() for vector in mark[:3])
         self.cost = mark.cost
 
+    def settle(self) -> None:
+        """What was changed stays: no mark from before can be gone back to."""
+        self.schedule.journal.forget()
+
     def change(self, levels: Mapping[int, int]) -> bool:
         """Set levels of blocks; False where one could not be made again, and then only `back_to` may come next."""
-        inserts = self.schedule.inserts
-        changed = self.schedule.changed(levels)
-        if changed is None:
+        blocks = self._rescheduled(levels)
+        if blocks is None:
             return False
-        blocks, steps = changed
-        ends = set[int]()
-        for block in blocks:
-            ends |= self._moved(block)
-        last = self.places - 1
-        self._save_at({end // self.places for end in ends if end % self.places == last})
-        for step in steps:
-            self._pay(step)
-        for step in steps | {end // self.places for end in ends if end % self.places != last}:
-            self.within[step] = max(self._inside(step)) if step in inserts else NEVER
+        for step in self._moved(blocks):
+            self._fill(step)
         return True
+
+    def change_below(self, levels: Mapping[int, int], cost: int, limit: int | None) -> bool:
+        """Set levels of blocks, if they then cost less than `cost` and the limit holds, if there is one; else False,
+        and then only `back_to` may come next.
+        """
+        blocks = self._rescheduled(levels)
+        if blocks is None or self.cost >= cost:
+            return False
+        waiting = self._moved(blocks)
+        if limit is not None and int(self.at_step.max()) > limit:
+            return False
+        for step in waiting:
+            self._fill(step)
+            if limit is not None and self.across[step] + self.within[step] > limit:
+                return False
+        return limit is None or self.floor <= limit
+
+    def _rescheduled(self, levels: Mapping[int, int]) -> tuple[set[int], set[int]] | None:
+        """Set levels, and what all costs then; blocks and inserts that may have changed, None where that cannot be."""
+        changed = self.schedule.changed(levels)
+        if changed is not None:
+            for step in changed[1]:
+                self._pay(step)
+        return changed
+
+    def _moved(self, changed: tuple[set[int], set[int]]) -> set[int]:
+        """Move the spans of blocks; all inserts in which something is otherwise then."""
+        ends, last = set[int](), self.places - 1
+        for block in changed[0]:
+            ends |= self._ends_moved(block)
+        self._save_at({end // self.places for end in ends if end % self.places == last})
+        return changed[1] | {end // self.places for end in ends if end % self.places != last}
+
+    def _fill(self, step: int) -> None:
+        """What is live within an insert, anew."""
+        self.within[step] = max(self._inside(step)) if step in self.schedule.inserts else NEVER
 
     def _pay(self, step: int) -> None:
         """Count what an insert costs anew."""
-        now = sum(self.costs[one] for one in self.schedule.inserts.get(step, NOTHING).repeats)
+        now = sum(map(self.costs.__getitem__, self.schedule.inserts.get(step, NOTHING).repeats))
         self.cost += now - self._paid.get(step, 0)
         self.schedule.journal.put(self._paid, step, now)
 
-    def _moved(self, block: int) -> set[int]:
+    def _ends_moved(self, block: int) -> set[int]:
         """Move the spans of a block; the ends that are no more, and the new ones."""
         old, new = self._spans[block], self._spans_of(block)
-        if old == new:
+        if old.last == new.last:
             return set()
-        differ = set(old) ^ set(new)
-        self._add([span for span in old if span in differ], -self.sizes[block])
-        self._add([span for span in new if span in differ], self.sizes[block])
+        gone, come = old.last.items() - new.last.items(), new.last.items() - old.last.items()
+        self._add(gone, -self.sizes[block])
+        self._add(come, self.sizes[block])
         self.schedule.journal.put(self._spans, block, new)
-        return {place for span in differ for place in span}
+        return {place for span in gone | come for place in span}
 
-    def _spans_of(self, block: int) -> list[Span]:
+    def _spans_of(self, block: int) -> Spans:
         """Where the block is used, and each copy of it, in order."""
         places, schedule = self.places, self.schedule
         own = self.of.steps[block]
@@ -154,25 +194,24 @@ class Sketch:
         until = own[-1]
         if level is not None:
             reading, until = self.of.reading[block], self.of.candidates[block].before
-        spans = [(own[0] * places + places - 1, until * places + places - 1)]
-        users = schedule.users.get(block)
-        if not users and level is None:
-            return spans
-        current, users = 0, users or {}
+        first = own[0] * places + places - 1
+        last = {first: until * places + places - 1}
+        users = schedule.users.get(block) or {}
+        current = first  # the copy that is there, by its first place
         for step in sorted({*users, *reading}):
             here, use = current, users.get(step)
             if use is not None and use.is_made:
-                here = len(spans)
-                spans.append((step * places + use.first, step * places + use.last))
+                here = step * places + use.first
+                last[here] = step * places + use.last
             elif use is not None:
-                spans[here] = (spans[here][0], max(spans[here][1], step * places + use.last))
+                last[here] = max(last[here], step * places + use.last)
             if step in reading:
-                spans[here] = (spans[here][0], step * places + places - 1)
+                last[here] = step * places + places - 1
             if use is not None and use.stays and level != PER_READER:
                 current = here
-        return spans
+        return Spans(last, frozenset(last.values()))
 
-    def _add(self, spans: Iterable[Span], nbytes: int) -> None:
+    def _add(self, spans: Iterable[tuple[int, int]], nbytes: int) -> None:
         places = self.places
         for start, end in spans:
             first, last = start // places, (end + 1) // places  # behind the last step that it is live at
@@ -183,30 +222,34 @@ class Sketch:
 
     def _inside(self, step: int) -> list[int]:
         """Bytes at each repeat of an insert, beside those of `across`."""
-        schedule, places = self.schedule, self.places
-        insert = schedule.inserts.get(step, NOTHING)
-        count, base = len(insert.repeats), step * places
-        live = [self._scratch[one] for one in insert.repeats]
-        changes = [0] * (count + 1)
-        for block in {block for one in insert.repeats for block in self.of.used[one]}:
-            for start, end in self._spans[block]:
-                begins, ends = start >= base, end < base + places - 1
-                if (begins or ends) and start < base + count and end >= base:
-                    changes[max(start - base, 0)] += self.sizes[block]
-                    changes[min(end - base + 1, count)] -= self.sizes[block]
-        level = 0
-        for index, one in enumerate(insert.repeats):
-            level += changes[index]
-            live[index] += level
-            waste = [block for block in self.of.written[one] if block not in insert.whole]
-            live[index] += sum(self.sizes[block] for block in waste)
-            live[index] -= self._saved_by(self._pairs_again[one], base + index, waste)
-        return live
+        insert, spans, sizes, base = self.schedule.inserts[step], self._spans, self.sizes, step * self.places
+        live, level, from_before = list[int](), 0, 0
+        for one in insert.repeats:
+            place, ending = base + one, 0
+            for block in self.of.used[one]:
+                use = self.schedule.users.get(block, {}).get(step)
+                if use is None:
+                    continue
+                if use.is_made and use.first == one:
+                    level += sizes[block]
+                if use.last == one and place in spans[block].ends:
+                    ending += sizes[block]
+                    from_before += 0 if use.is_made else sizes[block]
+            live.append(level + self._beside(one, place, insert))
+            level -= ending
+        return [nbytes + from_before for nbytes in live]
+
+    def _beside(self, one: int, place: int, insert: Insert) -> int:
+        """Scratch of a repeat, and what it writes that nobody reads, less what it writes over an input."""
+        waste = [block for block in self.of.written[one] if block not in insert.whole]
+        nbytes = self._scratch[one] + sum(self.sizes[block] for block in waste)
+        pairs = self._pairs_again[one]
+        return nbytes - self._saved_by(pairs, place, waste) if pairs else nbytes
 
     def _save_at(self, steps: Iterable[int]) -> None:
         """Count what is written in place at these steps anew."""
         for step in steps:
-            pairs = self._pairs[step]
+            pairs = self.pairs[step]
             if pairs:
                 now = self._saved_by(pairs, step * self.places + self.places - 1)
                 before = self._saved.get(step, 0)
@@ -218,11 +261,11 @@ class Sketch:
         """Bytes of outputs that are new there and are written over inputs that die there. waste: nobody reads them."""
         saved, taken = 0, set[int]()
         for output, inputs in pairs:
-            end = place if output in waste else next((end for start, end in self._spans[output] if start == place), -1)
+            end = place if output in waste else self._spans[output].last.get(place, -1)
             if end < 0:
                 continue
             for given in inputs:
-                if given not in taken and any(last == place for _, last in self._spans[given]):
+                if given not in taken and place in self._spans[given].ends:
                     saved += self.sizes[output]
                     if end > place:
                         taken.add(given)

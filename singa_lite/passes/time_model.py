@@ -8,13 +8,15 @@ MobileNetV2, U-Net and DenseNet-121 with oneDNN's kernels; only their ratios dec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any, Protocol, runtime_checkable
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Settings
 from singa_lite.operation import Instruction
+from singa_lite.passes.footprint import axis_order
+from singa_lite.tensor import Shape
 
 #: Floating-point operations and bytes a second, and seconds of a call that does next to nothing.
 FLOPS = 80e9
@@ -28,6 +30,9 @@ OF_GRADIENT, OF_LARGER_GRADIENT = 0.7, 0.4
 PASSES = {"normalization": 4.0, "fused": 4.0, "pooling": 4.0, "reduction": 4.0, "random": 60.0}
 #: The same of a normalisation's derivative, and of what makes its result again, by statistics that are there.
 BY_STATISTICS, AGAIN = 2.0, 1.2
+#: Of an operand whose rows have gaps between them, as pieces of concatenations have, what going through a scratch takes
+#: besides, in times of a copy of its bytes.
+GAPPED = 3.0
 #: The same of a normalisation with the sum behind it, whose other tensor is read once; and of its
 #: derivative, which is added to another one.
 SUMMED, SUMMED_BACK = 3.0, 1.8
@@ -56,6 +61,13 @@ class Shaped(Protocol):
 
 def seconds(instruction: Instruction) -> float:
     """Of one call. What is read is computed with soon after, so the two hardly overlap on one core."""
+    given = (operand for operand in instruction.operands if operand is not None)
+    gapped = sum(o.nbytes for o in given if _has_gaps(o.shape, o.strides, o.dtype.itemsize))
+    return seconds_without_gaps(instruction) + GAPPED * gapped / BYTES
+
+
+def seconds_without_gaps(instruction: Instruction) -> float:
+    """Of the same call over tensors whose rows have no gaps between them."""
     moved = sum(operand.nbytes for operand in instruction.operands if operand is not None)
     return CALL + _passes(instruction) * moved / BYTES + flops(instruction) / _rate(instruction)
 
@@ -63,12 +75,6 @@ def seconds(instruction: Instruction) -> float:
 def told(cost: Cost) -> str:
     """Where a cost comes from, in words."""
     return cost.facts if isinstance(cost, Measured) else "by a rule"
-
-
-def slowdown(instructions: Sequence[Instruction], cost: Cost = seconds) -> float:
-    """The time of the repeats as a share of that of all others."""
-    extra = sum(cost(i) for i in instructions if i.repeats is not None)
-    return extra / sum(cost(i) for i in instructions if i.repeats is None) if extra else 0.0
 
 
 def flops(instruction: Instruction) -> int:
@@ -94,6 +100,21 @@ def multiply_adds(kernel: str, operands: Sequence[Shaped | None], settings: Sett
     return int(prod(y.shape) * each)
 
 
+@lru_cache(maxsize=4096)
+def _has_gaps(shape: Shape, strides: Shape, itemsize: int) -> bool:
+    """Whether there are gaps between rows of a tensor of more axes than a matrix, which products take as they are, and
+    not only between the parts along its outermost axis.
+    """
+    if len(shape) <= 2:
+        return False
+    run, order = itemsize, axis_order(shape, strides)
+    for axis in reversed(order):
+        if strides[axis] > run:
+            return axis != order[0]
+        run *= shape[axis]
+    return False
+
+
 def _of_scores(named: dict[str, Any], causal: bool) -> int:
     """Products of each row with each key that it may see: two forward, backward five, one of them made again."""
     (samples, rows, heads, size), keys = named["q"].shape, named["k"].shape[1]
@@ -109,16 +130,14 @@ def _passes(instruction: Instruction) -> float:
     is_forward = "x" in signature.tensors and "dy" not in signature.tensors
     if signature.family == "activation" and is_forward:
         return _passes_of_activation(instruction.kernel)
-    activation = instruction.settings.get("activation")
-    beside = 0.0 if not activation else _passes_of_activation(str(activation)) - 1.0  # the last pass rectifies
-    if instruction.kernel in _makes_again():
-        return AGAIN + beside
+    if instruction.kernel in _makes_again():  # whatever activation is behind is done on the way
+        return AGAIN
     named = instruction.by_name
     if {"dy", "mean", "inv_std"} <= named.keys():
         return _passes_of_derivative(instruction)
     if signature.family == "fused" and "other" in named:
-        return SUMMED + beside
-    return PASSES.get(signature.family, 1.0) + (beside if is_forward else 0.0)
+        return SUMMED
+    return PASSES.get(signature.family, 1.0)
 
 
 def _passes_of_derivative(instruction: Instruction) -> float:

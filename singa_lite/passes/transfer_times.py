@@ -10,7 +10,7 @@ from math import fsum
 
 from singa_lite.operation import Transfer
 from singa_lite.passes.program import Program
-from singa_lite.passes.time_model import BYTES, CALL, slowdown
+from singa_lite.passes.time_model import BYTES, CALL
 from singa_lite.runtime.host_memory import Link
 
 
@@ -57,9 +57,9 @@ def estimated_slowdown(program: Program, free: Program | None = None) -> float:
     if program.free and is_free(program):
         return 0.0
     cost, wait = program.target.cost, waiting(program)
-    before = program.free if free is None else free.instructions
-    if before:
-        takes = fsum(cost(i) for i in program.instructions if i.transfer is None) + wait
-        return takes / fsum(map(cost, before)) - 1.0
     computed = [instruction for instruction in program.instructions if instruction.transfer is None]
-    return slowdown(computed, cost) + (wait / sum(cost(i) for i in computed if i.repeats is None) if wait else 0.0)
+    before = program.free if free is None else free.instructions
+    before = before or tuple(instruction for instruction in computed if instruction.repeats is None)
+    if not wait and before == tuple(computed):
+        return 0.0
+    return (fsum(map(cost, computed)) + wait) / fsum(map(cost, before)) - 1.0

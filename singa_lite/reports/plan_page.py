@@ -10,7 +10,7 @@ from string import Template
 from typing import Protocol
 
 from singa_lite.operation import Role
-from singa_lite.passes.lower import Placed
+from singa_lite.passes.placed import Placed
 from singa_lite.passes.program import live_bytes
 from singa_lite.placed_row import PlacedRow
 from singa_lite.repeat_row import RepeatRow

@@ -97,6 +97,7 @@ class Tensor(Unique):
     stores_grad: a parameter, whose gradient `autograd.backward` yields. requires_grad: derivatives pass through.
     creator, output_index: the operation of the tape that made it, and which of its outputs it is.
     layout: the kind of tensor ("image", "filters") that its device lays out as its kernels like best; "": C order.
+    mask: of a layer's output, which positions (n, time) are text, 1, and which padding, 0; None: not said.
     """
 
     #: Above NumPy's, so that `array + tensor` asks the tensor and stays on the tape.
@@ -109,6 +110,7 @@ class Tensor(Unique):
         "creator",
         "dtype",
         "layout",
+        "mask",
         "name",
         "offset",
         "output_index",
@@ -157,6 +159,7 @@ class Tensor(Unique):
         self.offset = offset
         self.name = name
         self.layout = ""
+        self.mask: Tensor | None = None
         self.requires_grad = False
         self._stores_grad = False
         self.creator: Any = None  # an ops.op.Op, of a floor above this one

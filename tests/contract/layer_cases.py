@@ -57,6 +57,13 @@ def _small_net(dtype: str, device: Device | None = None) -> FeedForwardNet:
     return net
 
 
+def _attention_of_two_heads(values: Arrays, x: np.ndarray) -> np.ndarray:
+    q, k, v = (np.stack(np.split(x @ values[f"{name}/weight"], 2, -1)) for name in ("query", "key", "value"))
+    powers = np.exp(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    attended = powers / powers.sum(-1, keepdims=True) @ v
+    return np.concatenate(list(attended), -1) @ values["output/weight"]
+
+
 IMAGE = ((3, 5, 6),)
 GROUPED = ((4, 5, 6),)
 SEQUENCE = ((3, 7),)
@@ -150,12 +157,20 @@ CASES: dict[str, Case] = {
     "Dropout": Case(lambda: layers.Dropout("o"), IMAGE, evaluation=_same),
     "Dropout:few": Case(lambda: layers.Dropout("o", 0.1), ((7,),), batch=5, evaluation=_same),
     "Dropout:none": Case(lambda: layers.Dropout("o", 0), ((5,),), batch=3),
-    "MultiHeadAttention": Case(lambda: layers.MultiHeadAttention("a", 2), ((3, 4),)),
+    # A bias of keys adds the same to all scores of a row, and does nothing but where keys are turned by position.
+    "MultiHeadAttention": Case(lambda: layers.MultiHeadAttention("a", 2, use_bias=False), ((3, 4),), reach=0.5),
     "MultiHeadAttention:all options": Case(
-        lambda: layers.MultiHeadAttention("a", 4, 2, True, kv_heads=2, use_bias=False, rotary=True), ((3, 5),)
+        lambda: layers.MultiHeadAttention("a", 4, 2, True, kv_heads=2, rotary=True), ((3, 5),), reach=0.5
     ),
-    "MultiHeadAttention:of a memory": Case(lambda: layers.MultiHeadAttention("a", 2), ((3, 4), (5, 7))),
-    "MultiHeadAttention:dropout": Case(lambda: layers.MultiHeadAttention("a", 2, dropout=0.4), ((3, 4),)),
+    "MultiHeadAttention:of a memory": Case(
+        lambda: layers.MultiHeadAttention("a", 2, use_bias=False), ((3, 4), (5, 7)), reach=0.3
+    ),
+    "MultiHeadAttention:dropout": Case(
+        lambda: layers.MultiHeadAttention("a", 2, dropout=0.4, use_bias=False),
+        ((3, 4),),
+        reach=0.5,
+        evaluation=_attention_of_two_heads,
+    ),
     "Flatten": Case(lambda: layers.Flatten("f"), IMAGE),
     "Flatten:from the second axis": Case(lambda: layers.Flatten("f", 2), IMAGE),
     "Flatten:from the end": Case(lambda: layers.Flatten("f", -2), IMAGE),

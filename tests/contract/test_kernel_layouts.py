@@ -83,9 +83,9 @@ def laid_out(name: str, tensors: Tensors, layouts: Sequence[Layout]) -> Tensors:
         if tensor is None or tensor.ndim < 2 or (name, label) in CONTIGUOUS:
             laid.append(None if tensor is None else tensor.copy())
         elif role == "Write":
-            laid.append(layouts[-1](tensor))
+            laid.append(layouts[-1](tensor.copy()))
         else:
-            laid.append(layouts[number % 2](tensor))
+            laid.append(layouts[number % 2](tensor.copy()))
             number += 1
     return laid
 

@@ -202,6 +202,7 @@ def test_recorded_eager_budgeted_and_copied_steps_are_the_same_bits(tmp_path):
     assert "one/query/weight" in recorded.parameters()
 
 
+@pytest.mark.filterwarnings("ignore:compile precision='bfloat16'")
 def test_it_learns_in_sixteen_bits_and_in_micro_batches():
     x, y = batch()
     for options in ({"precision": "bfloat16"}, {"micro_batches": 2}):

@@ -7,7 +7,7 @@ import pytest
 
 import skips
 from run_layer import prepared, run
-from singa_lite import FeedForwardNet, ShapeError, autograd, device, layers, loss, metric, tensor
+from singa_lite import FeedForwardNet, GraphError, ShapeError, autograd, device, layers, loss, metric, optimizer, tensor
 from singa_lite.positions import rotary_table, sinusoidal_table
 
 RNG = np.random.default_rng(8)
@@ -105,6 +105,39 @@ def test_a_padding_mask():
     assert net.predict(ids).dtype == np.float32
     with pytest.raises(ValueError, match="'m': wanted padding_idx to be an id, at least 0, received -1"):
         layers.PaddingMask("m", -1)
+
+
+def masked_net(explicit: bool, graph: bool) -> FeedForwardNet:
+    """Blocks of attention where id 0 is padding, told by a mask of its own or by the embedding."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(-1), device=device.new_cpu(), seed=3, dtype="float64")
+    ids = net.add(layers.Dummy("ids", input_sample_shape=(5,)))
+    x = net.add(layers.Embedding("e", 9, 6, mask_zero=not explicit), ids)
+    x = net.add(layers.Dropout("drop", 0.0), net.add(layers.LearnedPositions("p"), x))
+    mask = [net.add(layers.PaddingMask("mask"), ids)] if explicit else []
+    for name in ("one", "two"):
+        x = net.add(layers.TransformerBlock(name, 2), [x, *mask])
+    net.add(layers.Dense("scores", 4), x)
+    net.compile(optimizer.SGD(0.1), graph=graph)
+    return net
+
+
+@pytest.mark.parametrize("graph", [True, False], ids=["recorded", "eager"])
+def test_a_mask_follows_the_layers(graph):
+    ids, y = np.array([[3, 1, 4, 0, 0], [1, 5, 0, 0, 0]]), np.array([[1, 2, 3, 0, 0], [2, 1, 0, 0, 0]])
+    given, followed = masked_net(True, graph), masked_net(False, graph)
+    for _ in range(2):
+        assert float(given.train_one_batch(ids, y)[0]) == float(followed.train_one_batch(ids, y)[0])
+    out = tensor.to_numpy(followed.predict(ids))
+    np.testing.assert_array_equal(out, tensor.to_numpy(given.predict(ids)))
+    table = followed.parameters()["e/weight"]
+    moved = tensor.to_numpy(table)
+    moved[0] += 1  # the row of padding, at which nobody looks
+    table.copy_from_numpy(moved)
+    again = tensor.to_numpy(followed.predict(ids))
+    np.testing.assert_array_equal(again[ids != 0], out[ids != 0])
+    assert np.abs(again - out)[ids == 0].min() > 0
+    with pytest.raises(ShapeError, match=r"'e': wanted input samples \(time,\) with mask_zero=True"):
+        prepared(layers.Embedding("e", 9, 6, mask_zero=True), (5, 2))
 
 
 # --- PyTorch ------------------------------------------------------------------------------------------------
@@ -231,8 +264,6 @@ def test_bad_targets(ids, error, said):
 
 
 def test_micro_batches_want_a_loss_of_each_sample():
-    from singa_lite import GraphError, optimizer
-
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(ignore_index=0), device=device.new_cpu(), seed=1)
     net.add(layers.Dense("d", 4, input_sample_shape=(3, 5)))
     with pytest.raises(GraphError, match=r"micro_batches: wanted losses and metrics .*SoftmaxCrossEntropy"):

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from programs import Call, add, assert_same, copy, matmul, program, subtract, tanh, whole
-from singa_lite.passes.budget import Search, within_limit
+from singa_lite.passes.budget import within_limit
 from singa_lite.passes.in_place import in_place
-from singa_lite.passes.lower import LimitError, Lowering, lower
+from singa_lite.passes.lower import Lowering, lower
+from singa_lite.passes.placed import LimitError
 from singa_lite.passes.program import Program, floor
-from singa_lite.passes.time_model import slowdown
+from singa_lite.passes.search import Search
+from singa_lite.passes.transfer_times import estimated_slowdown
 
 INPUT, RESULT = whole(0, 16, 16), whole(1, 16, 16)
 
@@ -64,7 +66,7 @@ def test_the_program_takes_and_costs_what_was_said_and_gives_equal_bits(given):
     made = search.program(choice.levels)
     assert floor(in_place(made)) == choice.floor
     assert choice.seconds > 0
-    assert slowdown(made.instructions) > 0
+    assert estimated_slowdown(made) > 0
     assert_same(given, made)
 
 

@@ -9,13 +9,13 @@ from math import inf
 import pytest
 
 from programs import assert_same
-from singa_lite.passes.budget import Search
 from singa_lite.passes.chain_cuts import cuts
 from singa_lite.passes.descent import Descent
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.large import Large
 from singa_lite.passes.program import floor
 from singa_lite.passes.repeats import ONCE, SEGMENT, Repeater, depth_of, level_of
+from singa_lite.passes.search import Search
 from singa_lite.passes.stages import Stage, stages
 from singa_lite.passes.time_model import seconds
 from test_budget import PROGRAMS, chain

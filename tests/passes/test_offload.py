@@ -33,8 +33,9 @@ from singa_lite.operation import Transfer
 from singa_lite.passes import offload, repeats
 from singa_lite.passes.budget import within_limit
 from singa_lite.passes.in_place import in_place
-from singa_lite.passes.lower import lower, prove
+from singa_lite.passes.lower import lower
 from singa_lite.passes.offload import offloaded
+from singa_lite.passes.placed import prove
 from singa_lite.passes.program import Program, floor, host_requests, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
 from singa_lite.passes.transfer_times import copy_seconds, estimated_slowdown, waiting

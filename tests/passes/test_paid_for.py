@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from programs import TARGET, Call, add, assert_same, call, copy, double, program, whole
-from singa_lite.passes.lower import Lowering, Placed, lower
+from singa_lite.passes.lower import Lowering, lower
+from singa_lite.passes.placed import Placed
 from singa_lite.passes.program import Program, floor
 from singa_lite.passes.read_from import check_reads
 from singa_lite.passes.time_model import seconds

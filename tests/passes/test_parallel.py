@@ -29,8 +29,9 @@ from programs import (
 )
 from singa_lite.memory.problem import PlanError
 from singa_lite.passes.dependencies import predecessors
-from singa_lite.passes.lower import Placed, lower
+from singa_lite.passes.lower import lower
 from singa_lite.passes.parallel import conflicts, ready_order
+from singa_lite.passes.placed import Placed
 from singa_lite.passes.program import Program, requests
 
 INPUT, RESULT, SECOND = whole(0, 3, 4), whole(1, 3, 4), whole(2, 3, 4)

@@ -34,6 +34,7 @@ from programs import (
 from singa_lite.memory.planner import plan
 from singa_lite.memory.problem import PlanError
 from singa_lite.passes import repeats
+from singa_lite.passes.forced import Forced
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.program import Program, floor, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
@@ -200,6 +201,41 @@ def test_after_any_changes_a_sketch_says_what_its_program_takes_and_costs(source
 
 def facts(sketch: Sketch) -> tuple[object, ...]:
     return dict(sketch.levels), sketch.live_bytes(), sketch.floor, sketch.cost, sketch.excess(40)
+
+
+@thorough
+@given(st.randoms(use_true_random=False))
+def test_a_trial_ends_early_exactly_where_it_is_not_cheaper_within_the_limit(source: random.Random):
+    step = Maker(source).made()
+    repeater = Repeater(step)
+    sketch, whole = (Sketch(repeater, dict.fromkeys(repeater.repeats, 7)) for _ in range(2))
+    for _ in range(6):
+        chosen = {block: source.randrange(5) for block in repeater.candidates if source.random() < 0.5}
+        limit = None if source.random() < 0.3 else source.randint(sketch.floor // 3, sketch.floor)
+        below, before, marks = source.randint(0, sketch.cost + 30), facts(sketch), (sketch.mark(), whole.mark())
+        possible = whole.change(chosen) and whole.cost < below and (limit is None or whole.floor <= limit)
+        assert sketch.change_below(chosen, below, limit) == possible
+        if possible:
+            assert facts(sketch) == facts(whole)
+        else:
+            sketch.back_to(marks[0])
+            whole.back_to(marks[1])
+            assert facts(sketch) == facts(whole) == before
+
+
+@thorough
+@given(st.randoms(use_true_random=False))
+def test_no_choice_goes_below_what_is_forced(source: random.Random):
+    repeater = Repeater(Maker(source).made())
+    sketch = Sketch(repeater, {at: 1 + at for at in repeater.repeats})
+    forced = Forced(sketch)
+    for _ in range(6):
+        if not sketch.change({block: source.randrange(5) for block in repeater.candidates}):
+            return
+        must = forced.levels(sketch.floor)
+        assert forced.floor <= sketch.floor and forced.cost(sketch.floor) <= sketch.cost
+        assert must.keys() <= sketch.levels.keys()
+        assert all(sketch.levels[block] == PER_READER for block, level in must.items() if level == PER_READER)
 
 
 # --- planted faults -----------------------------------------------------------------------------------------

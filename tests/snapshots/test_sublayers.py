@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import singa_files
 import skips
 from format_cases import WHOLE, WRITTEN
 from nets import state_of
@@ -102,3 +105,22 @@ def test_pytorch_loads_a_module_within_a_module(tmp_path: Path):
 
 def test_spellings_of_singa():
     assert {"block/d/weight", "block.d.W", "block/d_weight"} <= set(names.spellings("block/d", "weight"))
+
+
+@pytest.mark.parametrize(
+    "suffix, mark, encode",
+    [(".zip", ".", singa_files.states_zip), (".pkl", "/", lambda arrays: pickle.dumps(arrays, 4))],
+    ids=["3.1", "pickle"],
+)
+def test_files_of_singa_of_layers_within_layers(tmp_path: Path, suffix: str, mark: str, encode: Any):
+    net, other, path = trained_net(), block_net(8), tmp_path / f"x{suffix}"
+    arrays = {}
+    for entry, lazy in net_tree.of_net(net).arrays.items():
+        branch, _, rest = entry.partition("/")
+        layer, _, name = rest.rpartition("/")
+        flat = singa_files.of_tree({f"{branch}/{layer.replace('/', '.')}/{name}": lazy.fetch()}, mark)
+        arrays |= {key if mark == "." else key.replace(".", "/"): array for key, array in flat.items()}
+    path.write_bytes(encode(arrays))
+    formats.load(other, path, optimizer=False)
+    for name, value in net.parameters().items():
+        np.testing.assert_array_equal(tensor.to_numpy(other.parameters()[name]), tensor.to_numpy(value), err_msg=name)

@@ -21,9 +21,12 @@ from singa_lite.kernels.routine import Step, Temporary
 from singa_lite.kernels.tiled_attention import Backward, BufferSpecs, Call, Drop, Forward, Tiling, tiling
 from singa_lite.strides import ordered_strides
 
-#: Key heads, rows and keys of a tile: a head's scores are 512 KiB, and backward, which has two such matrices, 256 KiB.
-#: Products of fewer rows or keys are slower, and so are transposed ones of more.
-FORWARD, BACKWARD = (2, 256, 512), (2, 256, 256)
+#: Rows of a tile, and where short sequences are cut along the diagonal, of which larger blocks leave out less.
+_ROWS, _CAUSAL_ROWS, _SHORT = 256, 128, 1024
+#: Keys of a tile, forward, and backward, which has two matrices of scores and transposed products, slower of more keys.
+_KEYS, _KEYS_BACK = 512, 256
+#: Scores of a tile are of as many heads as give so many rows, and elements of their keys that are copied at most.
+_TOGETHER, _COPIED = 1024, 1 << 19
 
 _EXP: PostOp = ("eltwise", algorithms.EXP, 0.0, 0.0)
 _INTO: PostOp = ("sum", 1.0, 0, 0)
@@ -43,10 +46,11 @@ class _Arithmetic:
         return self._product(a, b.swapaxes(1, 2), offsets, y, [])
 
     def powers(self, x: Array, rows: Array) -> Launch:
-        """x = e**(x - rows)."""
-        whole, line = _desc(x), _desc(rows[..., None])
+        """x = e**(x - rows), of two axes: for three the library takes a fifth longer."""
+        flat = x.reshape(-1, x.shape[2])
+        whole, line = _desc(flat), _desc(rows.reshape(-1, 1))
         made = self.work.make("binary", algorithms.SUBTRACT, whole, line, whole, post_ops=[_EXP])
-        return self._bound(made, {f.SRC: x, f.SRC_1: rows, f.DST: x})
+        return self._bound(made, {f.SRC: flat, f.SRC_1: rows, f.DST: flat})
 
     def score_powers(self, a: Array, b: Array, offsets: Array | None, rows: Array, y: Array) -> Launch:
         """y = e**(a @ b^T + offsets - rows)."""
@@ -151,12 +155,18 @@ def _nowhere(temporary: Temporary) -> Array:
     return np.lib.stride_tricks.as_strided(np.empty(1, temporary.dtype), temporary.shape, strides)
 
 
+def _tiling(q: TensorSpec, k: TensorSpec, causal: bool, keys: int) -> Tiling:
+    """Large enough that a tile's calls are few beside its work: the fastest of some, on one core with AVX2."""
+    rows = _CAUSAL_ROWS if causal and k.shape[1] <= _SHORT else _ROWS
+    together = min(_TOGETHER // rows, max(_COPIED // (k.shape[1] * k.shape[3]), 1))
+    return tiling(q, k, causal, together, rows, keys)
+
+
 def _routine(wanted: _Wanted, causal: bool) -> Routine | None:
     tensors = wanted.tensors
     if not layouts.are_floats(*tensors.values()):
         return None
-    cuts = FORWARD if wanted.direction is Forward else BACKWARD
-    tiles = tiling(tensors["q"], tensors["k"], causal, *cuts)
+    tiles = _tiling(tensors["q"], tensors["k"], causal, _KEYS if wanted.direction is Forward else _KEYS_BACK)
     work = Work(tiles.together * tiles.share * tiles.row_step * tiles.key_step)
     buffers = tiles.forward_buffers if wanted.direction is Forward else tiles.backward_buffers
     work.steps.append(_Tiled(wanted, tiles, work, buffers(wanted.mask is not None, wanted.key is not None)))

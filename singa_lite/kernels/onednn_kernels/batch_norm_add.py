@@ -21,11 +21,9 @@ from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.normalized import End, Normalized
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 
-#: What is done behind the normalised element and the other tensor's. Relu is the larger of it and -other, and other
-#: added, as in `elementwise.add_activation`; so the smaller of -it and other, turned round, as of two numbers of which
-#: one is NaN the library takes the second.
-_TURN, _NO_SIGN = (a.LINEAR, -1.0, 0.0), (a.LINEAR, 1.0, 0.0)
-_ENDS: dict[str, tuple[End, ...]] = {"": (a.ADD,), "relu": (_TURN, a.MINIMUM, _TURN, a.ADD, _NO_SIGN)}
+#: What is done behind the normalised element. Relu is the larger of it and -other, and other added, as in
+#: `elementwise.add_activation`, with all signs turned: of two numbers of which one is NaN the library takes the second.
+_ENDS: dict[str, tuple[End, ...]] = {"": (a.ADD,), "relu": (a.MINIMUM, a.SUBTRACT, (a.LINEAR, -1.0, 0.0))}
 
 #: What is done in one go.
 FUSIONS = [*(("batch_norm_add", activation) for activation in _ENDS), ("batch_norm_derivative_add", "")]
@@ -101,22 +99,29 @@ def _added(
 ) -> Images:
     """Add steps: y = the activation of (source - mean) * scale + shift + theirs. vectors: mean, scale, shift.
 
-    At once only where what is normalised is no NaN.
+    With an activation at once only where what is normalised is no NaN.
     """
     columns = columns_of(images, y, SHORT)
-    normalized, ends = Normalized(columns, *vectors), _ENDS[activation]
-    taking = sum(isinstance(end, int) for end in ends)
-
-    def add(pixels: int, reads: Sequence[BufferView], target: BufferView) -> None:
-        normalized.add(pixels, reads[0], target, ends, reads[1:] * taking)
-
+    normalized = Normalized(columns, *vectors)
     with images.sink(y) as target:
         if not activation:
-            columns.each([source, theirs], target, add)
+            _at_once(normalized, source, theirs, target, activation)
             return images
         calm, other = normalized.find_calm(inv_std)
         with images.only_if(calm):
-            columns.each([source, theirs], target, add)
+            _at_once(normalized.turned(), source, theirs, target, activation)
         with images.only_if(other):
             one_after_the_other(normalized, [source, theirs], target, activation)
     return images
+
+
+def _at_once(
+    normalized: Normalized, source: Activations, theirs: Activations, target: Activations, activation: str
+) -> None:
+    ends = _ENDS[activation]
+    taking = sum(isinstance(end, int) for end in ends)
+
+    def add(pixels: int, reads: Sequence[BufferView], target: BufferView) -> None:
+        normalized.add(pixels, reads[0], target, ends, [*reads[1:]] * taking)
+
+    normalized.columns.each([source, theirs], target, add)

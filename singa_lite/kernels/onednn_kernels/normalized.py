@@ -65,6 +65,18 @@ class Normalized:
         links += [("binary", end, line) if isinstance(end, int) else ("eltwise", *end) for end in ends]
         return self.work.make("binary", a.SUBTRACT, line, vector, line, post_ops=links)
 
+    def turned(self) -> Normalized:
+        """Add a step. What gives the same results with the other sign."""
+        mean, scale, shift = self._vectors
+        turned = [self.work.temporary((self.columns.channels,), "float32") for _ in range(2)]
+
+        def turn(scale: Array, shift: Array, *turned: Array) -> None:
+            for vector, target in zip((scale, shift), turned, strict=True):
+                np.negative(vector, out=target)
+
+        self.work.call(turn, scale, shift, *turned)
+        return Normalized(self.columns, mean, *turned)
+
     def find_calm(self, inv_std: BufferView) -> tuple[Temporary, Temporary]:
         """Add a step. Returns whether no result can be NaN or minus infinity, and whether one may be.
 

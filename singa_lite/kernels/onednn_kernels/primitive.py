@@ -231,8 +231,8 @@ class Primitive(Unique):
         )
         primitive = self._shared.primitive
         # Pointers as ctypes wants them: what it has to convert at each call takes as long as the call itself.
-        execute = library.primitive_execute, _pointer(primitive), library.stream
-        launch = partial(*execute, len(given), c.cast(arguments, c.c_void_p))
+        pointers = _pointer(primitive), library.stream
+        launch = partial(library.primitive_execute, *pointers, len(given), c.cast(arguments, c.c_void_p))
         launch.keep = primitive, arguments, *memories.values()  # type: ignore[attr-defined]
         return launch, memories
 
