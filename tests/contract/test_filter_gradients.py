@@ -13,6 +13,7 @@ from singa_lite.errors import DeviceError
 from singa_lite.kernels.choice import cpu_kernels
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import KernelSet, specs_of
+from singa_lite.kernels.onednn_kernels import blocked_gradient
 from singa_lite.kernels.variants import chosen_by
 
 NAME = "conv2d_gradient"
@@ -110,6 +111,21 @@ def test_bits_do_not_go_by_where_tensors_lie(onednn, setting, way):
                 result = of_dweight(dweight)
                 run(onednn, NAME, [of_x(x), of_dy(dy), result], setting.settings)
                 seen.add(result.tobytes())
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize(("nbytes", "filters"), [(1, 16), (30_000, 16), (30_000, 13)])
+def test_samples_in_pieces_of_one_or_two_lengths(onednn, nbytes, filters, monkeypatch):
+    """13 filters are padded in blocks, so that pieces' sums do not fit into dweight."""
+    monkeypatch.setattr(blocked_gradient, "PIECE_BYTES", nbytes)
+    setting = Setting((5, 8, 13, 12), filters, Window((3, 3), pad=(1, 0, 1, 1)))
+    x, dy, dweight = setting.tensors()
+    seen = set()
+    with by(onednn, "blocked", setting):
+        for of_x, of_dy in PAIRS.values():
+            result = kernels_last(dweight)
+            check(onednn, NAME, [of_x(x), of_dy(dy), result], setting.settings, 64)
+            seen.add(result.tobytes())
     assert len(seen) == 1
 
 

@@ -19,7 +19,7 @@ from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.conversion import read_as
-from singa_lite.kernels.onednn_kernels.convolution import _DIRECT, _chosen, _filters, _geometry
+from singa_lite.kernels.onednn_kernels.convolution import DIRECT, chosen_filters, geometry, lying_filters
 from singa_lite.kernels.onednn_kernels.primitive import MemoryDesc, Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, FlatSlice, Routine
 from singa_lite.kernels.onednn_kernels.work import lies
@@ -38,14 +38,17 @@ def blocked_gradient(
     if not layouts.are_floats(x, dy, dweight):
         return None
     pieces = list(pairwise(_ends(x, dy, dweight)))
-    made = _primitives({stop - start for start, stop in pieces}, x, dy, _chosen(dweight, groups), window)
+    made = _primitives({stop - start for start, stop in pieces}, x, dy, chosen_filters(dweight, groups), window)
     if made is None:
         return None
     routine, (filters, primitives) = Routine(), made
     images, slopes = _Samples(routine, x, f.SRC, primitives), _Samples(routine, dy, f.DIFF_DST, primitives)
     flat = memory_descs.dense((filters.nbytes // layouts.FLOAT.itemsize,))
     total = routine.temporary(filters.nbytes)
-    further = routine.temporary(filters.nbytes) if len(pieces) > 1 else total
+    further: BufferView = total
+    if len(pieces) > 1:  # dweight has room for it until the end, unless blocks are padded
+        fits = layouts.is_dense(dweight) and dweight.size * layouts.FLOAT.itemsize >= filters.nbytes
+        further = dweight if fits else routine.temporary(filters.nbytes)
     plus = Primitive("binary", algorithms.ADD, flat, flat, flat)
 
     def add(piece: tuple[int, int]) -> None:
@@ -56,7 +59,7 @@ def blocked_gradient(
             routine.run(plus, {f.SRC: total, f.SRC_1: further, f.DST: total})
 
     routine.repeat(pieces, add)
-    routine.run(p.Reorder(filters, _filters(dweight, groups)), {f.SRC: total, f.DST: dweight})
+    routine.run(p.Reorder(filters, lying_filters(dweight, groups)), {f.SRC: total, f.DST: dweight})
     return routine
 
 
@@ -75,9 +78,9 @@ def _primitives(
     found = dict[int, Primitive]()
     for length in sorted(lengths, reverse=True):
         image, slope = (memory_descs.chosen((length, *tensor.shape[1:])) for tensor in (x, dy))
-        operands = image, filters, None, slope, *_geometry(window)
-        forward = Primitive("convolution_forward", f.FORWARD_TRAINING, _DIRECT, *operands)
-        made = Primitive("convolution_backward_weights", _DIRECT, *operands, forward=forward)
+        operands = image, filters, None, slope, *geometry(window)
+        forward = Primitive("convolution_forward", f.FORWARD_TRAINING, DIRECT, *operands)
+        made = Primitive("convolution_backward_weights", DIRECT, *operands, forward=forward)
         if "gemm" in made.implementation or "ref" in made.implementation:
             return None
         found[length], filters = made, made.memory_desc(f.DIFF_WEIGHTS)

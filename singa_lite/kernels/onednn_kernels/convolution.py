@@ -19,10 +19,11 @@ from singa_lite.kernels.onednn_kernels.post_ops import POST_OPS
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import Routine
 
-_DIRECT = 1
+#: The library's algorithm of all convolutions here.
+DIRECT = 1
 
 
-def _geometry(window: Window) -> tuple[object, ...]:
+def geometry(window: Window) -> tuple[object, ...]:
     """The window as the library takes it: for dilation it wants the number of pixels between taps."""
     gaps = tuple(step - 1 for step in window.dilation)
     return tuple(map(p.dims, (window.stride, gaps, window.pad_before, window.pad_behind)))
@@ -37,8 +38,8 @@ class _Descs(NamedTuple):
     y: p.MemoryDesc
 
     def forward(self, window: Window, post_ops: tuple[p.PostOp, ...] = ()) -> Primitive:
-        geometry = _geometry(window)
-        return Primitive("convolution_forward", f.FORWARD_TRAINING, _DIRECT, *self, *geometry, post_ops=post_ops)
+        operands = *self, *geometry(window)
+        return Primitive("convolution_forward", f.FORWARD_TRAINING, DIRECT, *operands, post_ops=post_ops)
 
 
 def conv2d(
@@ -83,13 +84,13 @@ def _forward(
     def made(filters: p.MemoryDesc) -> Primitive:
         return _Descs(image, filters, vector, result).forward(window, post_ops)
 
-    as_it_lies = [_filters(weight, groups)] if dtype == layouts.FLOAT.name else []
-    primitive = _fastest(made, *as_it_lies, _chosen(weight, groups, dtype))
+    as_it_lies = [lying_filters(weight, groups)] if dtype == layouts.FLOAT.name else []
+    primitive = _fastest(made, *as_it_lies, chosen_filters(weight, groups, dtype))
     if primitive is None:
         return None
     routine = Routine()
     source = read_as(routine, x, memory_descs.of(x), primitive.memory_desc(f.SRC))
-    filters = read_as(routine, weight, _filters(weight, groups), primitive.memory_desc(f.WEIGHTS))
+    filters = read_as(routine, weight, lying_filters(weight, groups), primitive.memory_desc(f.WEIGHTS))
     offset = None if bias is None else read_as(routine, bias, memory_descs.of(bias), primitive.memory_desc(f.BIAS))
     with written_as(routine, y, memory_descs.of(y), primitive.memory_desc(f.DST)) as target:
         routine.run(primitive, {f.SRC: source, f.WEIGHTS: filters, f.BIAS: offset, f.DST: target})
@@ -103,18 +104,18 @@ def conv2d_derivative(
     if not _serves((dy, dx), weight):
         return None
     dtype = layouts.factors_of(dy, dx)
-    image, result, chosen = _image(dx), _image(dy, dtype), _chosen(weight, groups, dtype)
+    image, result, chosen = _image(dx), _image(dy, dtype), chosen_filters(weight, groups, dtype)
     hint = _Descs(_image(dx, dtype), chosen, None, result).forward(window)
 
     def made(filters: p.MemoryDesc) -> Primitive:
-        return Primitive("convolution_backward_data", _DIRECT, image, filters, result, *_geometry(window), forward=hint)
+        return Primitive("convolution_backward_data", DIRECT, image, filters, result, *geometry(window), forward=hint)
 
     primitive = _fastest(made, chosen)
     if primitive is None:
         return None
     routine = Routine()
     source = read_as(routine, dy, memory_descs.of(dy), primitive.memory_desc(f.DIFF_DST))
-    filters = read_as(routine, weight, _filters(weight, groups), primitive.memory_desc(f.WEIGHTS))
+    filters = read_as(routine, weight, lying_filters(weight, groups), primitive.memory_desc(f.WEIGHTS))
     with written_as(routine, dx, memory_descs.of(dx), primitive.memory_desc(f.DIFF_SRC)) as target:
         routine.run(primitive, {f.DIFF_DST: source, f.WEIGHTS: filters, f.DIFF_SRC: target})
     return routine
@@ -127,12 +128,12 @@ def conv2d_gradient(
     if not _serves((x, dy), dweight):
         return None
     dtype = layouts.factors_of(x, dy)
-    image, result, chosen = _image(x, dtype), _image(dy, dtype), _chosen(dweight, groups)
-    hint = _Descs(image, _chosen(dweight, groups, dtype), None, result).forward(window)
+    image, result, chosen = _image(x, dtype), _image(dy, dtype), chosen_filters(dweight, groups)
+    hint = _Descs(image, chosen_filters(dweight, groups, dtype), None, result).forward(window)
 
     def made(filters: p.MemoryDesc) -> Primitive:
         return Primitive(
-            "convolution_backward_weights", _DIRECT, image, filters, None, result, *_geometry(window), forward=hint
+            "convolution_backward_weights", DIRECT, image, filters, None, result, *geometry(window), forward=hint
         )
 
     primitive = _fastest(made, chosen)
@@ -141,7 +142,7 @@ def conv2d_gradient(
     routine = Routine()
     source = read_as(routine, x, memory_descs.of(x), primitive.memory_desc(f.SRC))
     slope = read_as(routine, dy, memory_descs.of(dy), primitive.memory_desc(f.DIFF_DST))
-    with written_as(routine, dweight, _filters(dweight, groups), primitive.memory_desc(f.DIFF_WEIGHTS)) as target:
+    with written_as(routine, dweight, lying_filters(dweight, groups), primitive.memory_desc(f.DIFF_WEIGHTS)) as target:
         routine.run(primitive, {f.SRC: source, f.DIFF_DST: slope, f.DIFF_WEIGHTS: target})
     return routine
 
@@ -169,7 +170,7 @@ def _image(spec: TensorSpec, dtype: str = "") -> p.MemoryDesc:
     return memory_descs.dense(spec.shape, dtype or str(spec.dtype), layouts.CHANNELS_LAST)
 
 
-def _filters(spec: TensorSpec, groups: int) -> p.MemoryDesc:
+def lying_filters(spec: TensorSpec, groups: int) -> p.MemoryDesc:
     """Filters as they lie; with an axis of groups before the others where there are several."""
     strides = layouts.strides_of(spec)
     if groups == 1:
@@ -178,6 +179,7 @@ def _filters(spec: TensorSpec, groups: int) -> p.MemoryDesc:
     return p.memory_desc((groups, kernels, *spec.shape[1:]), (kernels * strides[0], *strides))
 
 
-def _chosen(spec: TensorSpec, groups: int, dtype: str = "float32") -> p.MemoryDesc:
+def chosen_filters(spec: TensorSpec, groups: int, dtype: str = "float32") -> p.MemoryDesc:
+    """Filters as the primitive likes them best; with an axis of groups before the others where there are several."""
     shape = spec.shape if groups == 1 else (groups, spec.shape[0] // groups, *spec.shape[1:])
     return memory_descs.chosen(shape, dtype)
