@@ -79,8 +79,8 @@ def batch_norm_activation_derivative(
 
 # Batch normalisation with the sum behind it, and the activation behind that, "relu" or "relu6", or none: "". So ends a
 # block of a residual net. other, y: as x, and lying as it does. To the bit what the kernels do one after the other; of
-# two numbers that are added, minus infinity and no NaN, a set may give NaN for what an activation bounds. In 16 bits the
-# sum is rounded once, not twice.
+# two numbers that are added, minus infinity and no NaN, a set may give NaN for what an activation bounds. In 16 bits
+# the sum is rounded once, not twice.
 
 
 @kernel(Facts(again="batch_normalize_add"), y="x other")
