@@ -6,6 +6,7 @@ number is linear in the lengths, as the buffers are.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -75,7 +76,7 @@ class Call:
     buffers: Buffers
 
 
-class Passes(Generic[Tile]):
+class Passes(ABC, Generic[Tile]):
     """Goes over samples, groups of key heads, blocks of rows and tiles. A direction says what is done in each."""
 
     def __init__(self, tiling: Tiling, call: Call, arithmetic: Arithmetic) -> None:
@@ -93,13 +94,13 @@ class Passes(Generic[Tile]):
             made[key] = self.make(block, tile)
         return made[key]
 
+    @abstractmethod
     def make(self, block: slice, tile: slice) -> Tile:
         """The steps of a tile of keys for a block of rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def block(self, sample: int, heads: slice, block: slice) -> None:
         """All tiles of these rows of these query heads."""
-        raise NotImplementedError
 
     def __call__(self) -> None:
         """The whole call."""
