@@ -16,6 +16,7 @@ def gpt2(
     *,
     time: int | None = None,
     dropout: float = 0.0,
+    tied: bool = True,
     device: DeviceSpec = None,
     seed: int | None = None,
 ) -> FeedForwardNet:
@@ -27,12 +28,14 @@ def gpt2(
     the smallest GPT-2, of 124 million parameters: `net.load("model.safetensors", names=snapshots.maps.gpt2(net))`.
 
     positions: the longest text; time: the length of a sample, `positions` where None; dropout: of the sum of the
-    embeddings and in each block, 0.1 in the paper's training; device, seed: of the net.
+    embeddings and in each block, 0.1 in the paper's training; tied: whether the head uses the table of the embedding,
+    as all published ones do; device, seed: of the net.
     """
     init = initializer.Normal(std=0.02)
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1), device=device, seed=seed)
     length = positions if time is None else time
-    net.add(layers.Embedding("tokens", vocabulary, features, weight_init=init, input_sample_shape=(length,)))
+    tokens = layers.Embedding("tokens", vocabulary, features, weight_init=init, input_sample_shape=(length,))
+    net.add(tokens)
     net.add(layers.LearnedPositions("positions", positions, weight_init=init))
     if dropout:
         net.add(layers.Dropout("dropout", dropout))
@@ -40,5 +43,6 @@ def gpt2(
         options = {"dropout": dropout, "activation": "gelu_tanh", "weight_init": init}
         net.add(layers.TransformerBlock(f"block{number}", heads, True, **options))
     net.add(layers.LayerNormalization("norm"))
-    net.add(layers.Dense("head", vocabulary, False, weight_init=init))
+    head = layers.TiedDense("head", tokens) if tied else layers.Dense("head", vocabulary, False, weight_init=init)
+    net.add(head)
     return net

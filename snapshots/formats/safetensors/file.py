@@ -133,11 +133,12 @@ def _written(file: RawFile, header: Header, known: Manifest) -> dict[str, TorchL
     text = header.metadata[_NAMES].encode(errors="replace")
     given = guarded_json.loads(file, "the names", text)
     layouts = {path: TorchLayout.of(f"{file.path}: entry {path!r}", layout) for path, layout in given.items()}
-    for what, wanted, found in (
-        ("the manifest's entries", set(known.entries), set(layouts)),
-        ("the names of its arrays", set(header.entries), {layout.name for layout in layouts.values()}),
+    places = {(layout.name, layout.part) for layout in layouts.values()}
+    for what, wanted, found, count in (
+        ("the manifest's entries", set(known.entries), set(layouts), len(layouts)),
+        ("the names of its arrays", set(header.entries), {name for name, _ in places}, len(places)),
     ):
-        if wanted != found or len(layouts) != len({(layout.name, layout.part) for layout in layouts.values()}):
+        if wanted != found or len(layouts) != count:
             raise SnapshotError(f"{file.path}: wanted {what}, received names that differ in {sorted(wanted ^ found)}")
     for path, layout in layouts.items():
         shape = header.entries[layout.name].shape
