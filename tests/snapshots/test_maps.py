@@ -59,7 +59,7 @@ def test_a_gpt2_is_loaded(path, prefix, tied):
     net.load(path, names=maps.gpt2(net))
     wanted = text.gpt2_scores(arrays, IDS)
     np.testing.assert_allclose(net.predict(IDS), wanted, 1e-5, 1e-5)
-    assert wanted.std() > 1
+    assert wanted.std() > 0.5
 
 
 def test_a_head_of_its_own(path):
