@@ -51,6 +51,7 @@ FLOORS = (
     ("fit",),
     ("net",),
     ("layers", "snapshots"),
+    ("models",),
     ("tuning",),
     ("",),
     ("__main__",),
