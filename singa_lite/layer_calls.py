@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
+from operator import eq
 from typing import NamedTuple, Protocol, TypeVar
 
 from singa_lite.autograd import no_grad
@@ -185,9 +186,8 @@ def _checked(layer: Callee, outputs: list[object], calls: LayerCalls | None) -> 
         given = ", ".join(type(output).__name__ for output in outputs) or "none"
         raise TypeError(f"layer {layer.path!r}: wanted forward() to return a Tensor, or a list, received {given}")
     wanted, found = layer.output_sample_shapes, [tensor.shape[1:] for tensor in tensors]
-    if found != wanted and not (
-        calls is not None and len(found) == len(wanted) and all(map(calls.fits, found, wanted))
-    ):
+    fits = eq if calls is None else calls.fits
+    if len(found) != len(wanted) or not all(map(fits, found, wanted)):
         raise ShapeError(
             f"layer {layer.path!r}: wanted forward() to return samples of shapes {wanted}, as setup() said, received "
             f"{found}"

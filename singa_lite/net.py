@@ -246,7 +246,7 @@ class FeedForwardNet(PlannedNet, Unique):
     def generate(
         self, prompt: object, steps: int, temperature: float = 1.0, top_k: int = 0, seed: int = 0
     ) -> NDArray[np.int64]:
-        """Texts that go on from a prompt, id by id, each drawn by what the net gives for those before: docs/generation.md.
+        """Texts that go on from a prompt, id by id, each drawn by what the net gives for those before it.
 
         prompt: ids (time,), or (n, time) for n texts, of any integer dtype. steps: how many ids are added, at least 1.
         Returns int64 (time + steps,) or (n, time + steps), the prompt first.
@@ -256,9 +256,10 @@ class FeedForwardNet(PlannedNet, Unique):
         ids of the largest scores are drawn; 0: all. seed: of Philox's numbers, text i has a stream of its own.
 
         Each position goes through the layers once: attention keeps keys and values, recurrent layers their state, as
-        many bytes as `plan_generation` says, until other texts want more, or a budget or a limit these bytes. GraphError
-        for layers that need later positions, each with its reason; ShapeError where the text would be longer than
-        layers have positions; ValueError for ids that the net does not have. Nothing that training uses is changed.
+        many bytes as `plan_generation` says, until longer texts want more, or a budget or a limit these bytes.
+        GraphError for layers that need later positions, each with its reason; ShapeError where the text would be longer
+        than layers have positions; ValueError for ids that the net does not have. Nothing that training uses is
+        changed. See docs/generation.md.
         """
         return self._steps.exclusively(generate, self, self._steps, prompt, steps, temperature, top_k, seed)
 

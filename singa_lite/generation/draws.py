@@ -30,7 +30,8 @@ class Draws:
             text = int(np.flatnonzero(~np.isfinite(top[:, 0]))[0])
             raise ValueError(f"generate: wanted scores that are numbers, received {top[text, 0]} in text {text}")
         if not self._temperature:
-            return scores.argmax(axis=1)
+            best: NDArray[np.int64] = scores.argmax(axis=1)
+            return best
         if 0 < self._top_k < scores.shape[1]:
             scores = _largest(scores, self._top_k)
         with np.errstate(over="ignore"):
@@ -51,5 +52,6 @@ def _drawn(powers: Floats, numbers: Floats) -> NDArray[np.int64]:
     """In each row the index that its number, from 0 to below 1, falls on, by shares of the row's sum."""
     sums = powers.cumsum(axis=1)
     at: NDArray[np.int64] = (sums <= (numbers * sums[:, -1])[:, None]).sum(axis=1)
-    last = powers.shape[1] - 1 - (powers[:, ::-1] > 0).argmax(axis=1)  # where rounding leads beyond the sum
-    return np.minimum(at, last)
+    last = powers.shape[1] - 1 - np.argmax(powers[:, ::-1] > 0, axis=1)  # where rounding leads beyond the sum
+    drawn: NDArray[np.int64] = np.minimum(at, last)
+    return drawn

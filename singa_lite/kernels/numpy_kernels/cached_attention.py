@@ -50,9 +50,8 @@ def _buffers(q: Shaped, keys: Shaped, mask: Shaped | None) -> list[BufferSpec]:
     grid, m, dtype = _grid(q, keys), q.shape[1], np.result_type(q.dtype, np.float32)
     rows = grid.heads * grid.rows
     masked = 0 if mask is None else grid.samples * grid.length
-    extents = rows * grid.size, rows * grid.length, rows, rows
-    kinds = [*((extent, dtype) for extent in extents), (rows, bool), (m * m, dtype), (masked, bool), (masked, dtype)]
-    return [((extent,), kind) for extent, kind in kinds]
+    floats: list[BufferSpec] = [((extent,), dtype) for extent in (rows * grid.size, rows * grid.length, rows, rows)]
+    return [*floats, ((rows,), bool), ((m * m,), dtype), ((masked,), bool), ((masked,), dtype)]
 
 
 @scratch(lambda q, keys, values, mask, position, y, **_: bytes_for(*_buffers(q, keys, mask)))
