@@ -24,6 +24,8 @@ class Dense(Layer):
 
     passes_mask = True
 
+    positionwise = True
+
     features_last = True
 
     def __init__(

@@ -25,6 +25,8 @@ class Net(Layer):
     net: on the device and of the dtype of the net that it becomes a part of, with all its layers.
     """
 
+    positionwise = True
+
     def __init__(self, name: str, net: FeedForwardNet, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         if not isinstance(net, FeedForwardNet):

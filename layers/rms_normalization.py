@@ -19,6 +19,8 @@ class RMSNormalization(Layer):
 
     passes_mask = True
 
+    positionwise = True
+
     def __init__(
         self,
         name: str,

@@ -20,6 +20,8 @@ class Sequential(Layer):
     input_sample_shape: default the first layer's.
     """
 
+    positionwise = True
+
     def __init__(self, name: str, layers: Sequence[Layer], *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         for layer in held_layers(self, layers):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from singa_lite import autograd
 from singa_lite.errors import ShapeError
 from singa_lite.layer import InputShape, Layer
+from singa_lite.ops.cached import rows_at
+from singa_lite.past import LayerPast
 from singa_lite.positions import sinusoidal_table
 from singa_lite.tensor import Shape, Tensor
 
@@ -34,6 +36,16 @@ class SinusoidalPositions(Layer):
         table = self.add_state("table", (time, features))
         table.copy_from_numpy(sinusoidal_table(time, features, self.base).astype(table.dtype))
         return time, features
+
+    def most_positions(self) -> int | None:
+        """Rows of the table."""
+        return self.states["table"].shape[0]
+
+    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor:
+        """x (n, m, features) -> the same shape, by the next m rows."""
+        (x,) = inputs
+        table = self.states["table"]
+        return autograd.add(x, rows_at(table.view((1, *table.shape)), past.position, x.shape[1]))
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, time, features) -> the same shape."""

@@ -36,6 +36,8 @@ class TransformerBlock(Layer):
 
     passes_mask = True
 
+    positionwise = True
+
     features_last = True
 
     def __init__(

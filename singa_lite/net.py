@@ -7,13 +7,14 @@ from copy import deepcopy
 from os import PathLike
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from singa_lite import compile_checks
 from singa_lite import device as devices
 from singa_lite.budget_error import BudgetError
 from singa_lite.checks import flag, whole
 from singa_lite.errors import GraphError
+from singa_lite.generation import generate
 from singa_lite.layer import OneOrMore
 from singa_lite.layer_rows import layer_rows
 from singa_lite.layer_walk import LayerGradients as LayerGradients
@@ -254,6 +255,26 @@ class FeedForwardNet(PlannedNet, Unique):
         """
         checked.single_outputs(self)
         return evaluation.predict(self, checked.data_to_predict(self, x, batch_size))
+
+    def generate(
+        self, prompt: object, steps: int, temperature: float = 1.0, top_k: int = 0, seed: int = 0
+    ) -> NDArray[np.int64]:
+        """Texts that go on from a prompt, id by id, each drawn by what the net gives for those before it.
+
+        prompt: ids (time,), or (n, time) for n texts, of any integer dtype. steps: how many ids are added, at least 1.
+        Returns int64 (time + steps,) or (n, time + steps), the prompt first.
+
+        The net has one input of ids (time,) and gives scores, or a softmax, of the id that follows each position, or
+        the last one alone. temperature: divides the scores; 0: the id of the largest score, always. top_k: only the k
+        ids of the largest scores are drawn; 0: all. seed: of Philox's numbers, text i has a stream of its own.
+
+        Each position goes through the layers once: attention keeps keys and values, recurrent layers their state, as
+        many bytes as `plan_generation` says, until longer texts want more, or a budget or a limit these bytes.
+        GraphError for layers that need later positions, each with its reason; ShapeError where the text would be longer
+        than layers have positions; ValueError for ids that the net does not have. Nothing that training uses is
+        changed. See docs/generation.md.
+        """
+        return self._steps.exclusively(generate, self, self._steps, prompt, steps, temperature, top_k, seed)
 
     def fit(
         self,
