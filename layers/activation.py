@@ -54,6 +54,8 @@ class Activation(Layer):
 
     passes_mask = True
 
+    any_length = True
+
     def __init__(
         self,
         name: str,

@@ -17,6 +17,8 @@ class Dummy(Layer):
 
     keeps_values = True
 
+    any_length = True
+
     def __init__(self, name: str, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
 

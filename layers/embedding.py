@@ -31,6 +31,8 @@ class Embedding(Layer):
 
     features_last = True
 
+    any_length = True
+
     def __init__(
         self,
         name: str,

@@ -43,6 +43,7 @@ class LayerNormalization(Layer):
         """The shape is kept."""
         shape = one_input(self, shapes)
         normalized = shape[axis_of(self, self.axis, shape) - 1 :]
+        self.any_length = len(normalized) < len(shape)
         self.add_parameter("gamma", normalized, self.gamma_init)
         self.add_parameter("beta", normalized, self.beta_init)
         return shape

@@ -21,6 +21,8 @@ class LearnedPositions(Layer):
 
     passes_mask = True
 
+    any_length = True
+
     def __init__(
         self,
         name: str,

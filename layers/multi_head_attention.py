@@ -9,6 +9,7 @@ import numpy as np
 from singa_lite import autograd, initializer
 from singa_lite.errors import ShapeError
 from singa_lite.layer import InputShape, Layer
+from singa_lite.ops.shape import first_rows
 from singa_lite.positions import rotary_table
 from singa_lite.tensor import Shape, Tensor
 
@@ -37,6 +38,8 @@ class MultiHeadAttention(Layer):
     """
 
     passes_mask = True
+
+    any_length = True
 
     def __init__(
         self,
@@ -124,7 +127,8 @@ class MultiHeadAttention(Layer):
         q = self._projected("query", training, x, self.heads)
         k, v = (self._projected(name, training, memory, self.kv_heads) for name in ("key", "value"))
         if self.rotary:
-            q, k = (autograd.rotary(t, self.states["table"], axis=1) for t in (q, k))
+            table = first_rows(self.states["table"], 1, q.shape[1])
+            q, k = (autograd.rotary(t, table, axis=1) for t in (q, k))
         p = self.dropout if training else 0.0
         state = self.states["random"] if p else None
         y = autograd.attention(q, k, v, mask, causal=self.causal, dropout=p, state=state)

@@ -36,6 +36,8 @@ class TransformerBlock(Layer):
 
     passes_mask = True
 
+    any_length = True
+
     features_last = True
 
     def __init__(

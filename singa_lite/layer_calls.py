@@ -36,6 +36,8 @@ class Callee(Protocol):
     @property
     def passes_mask(self) -> bool: ...
     @property
+    def any_length(self) -> bool: ...
+    @property
     def states(self) -> Mapping[str, Tensor]: ...
     @property
     def output_sample_shapes(self) -> list[Shape]: ...
@@ -169,9 +171,16 @@ def _checked(layer: Callee, outputs: list[object]) -> list[Tensor]:
         given = ", ".join(type(output).__name__ for output in outputs) or "none"
         raise TypeError(f"layer {layer.path!r}: wanted forward() to return a Tensor, or a list, received {given}")
     wanted, found = layer.output_sample_shapes, [tensor.shape[1:] for tensor in tensors]
-    if found != wanted:
+    if found != wanted and not (layer.any_length and _are_shorter(found, wanted)):
         raise ShapeError(
             f"layer {layer.path!r}: wanted forward() to return samples of shapes {wanted}, as setup() said, received "
             f"{found}"
         )
     return tensors
+
+
+def _are_shorter(found: list[Shape], wanted: list[Shape]) -> bool:
+    """Whether the sample shapes are those but for fewer time steps."""
+    pairs = list(zip(found, wanted, strict=False))
+    same = all(len(f) == len(w) > 0 and f[1:] == w[1:] and f[0] <= w[0] for f, w in pairs)
+    return len(found) == len(wanted) and same

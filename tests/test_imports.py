@@ -39,7 +39,7 @@ FLOORS = (
     ("criterion", "data", "initializer", "regularizer", "sample_shape", "schedule", "topology"),
     ("layer_calls", "layer_tensors"),
     ("layer", "loss", "metric", "optimizer"),
-    ("freezing", "layer_walk"),
+    ("freezing", "layer_walk", "lengths"),
     ("run",),
     ("layer_graph", "layer_rows", "open_forward"),
     ("watch",),
