@@ -13,6 +13,7 @@ from singa_lite import compile_checks
 from singa_lite import device as devices
 from singa_lite.budget_error import BudgetError
 from singa_lite.checks import flag, whole
+from singa_lite.data import Bucketed
 from singa_lite.errors import GraphError
 from singa_lite.generation import generate
 from singa_lite.layer import OneOrMore
@@ -228,7 +229,7 @@ class FeedForwardNet(PlannedNet, Unique):
         self._check_names("gradients with freeze", [self.freeze])
         return gradients.of_batch(self, objective, feeds, self.freeze, self._trainer.open_forward)
 
-    def evaluate(self, x: object, y: object, batch_size: int = 32) -> tuple[float, OneOrMore]:
+    def evaluate(self, x: object, y: object = None, batch_size: int | None = None) -> tuple[float, OneOrMore]:
         """(loss, metric) over all samples, as numbers, without training; the metric is None if there is none.
 
         x, y: as for `fit`, and checked as there.
@@ -279,18 +280,21 @@ class FeedForwardNet(PlannedNet, Unique):
     def fit(
         self,
         x: object,
-        y: object,
-        batch_size: int = 32,
+        y: object = None,
+        batch_size: int | None = None,
         epochs: int = 1,
         *,
-        validation_data: tuple[object, object] | None = None,
+        validation_data: tuple[object, object] | Bucketed | None = None,
         shuffle: bool = True,
         verbose: bool = True,
         callbacks: Iterable[fit.Callback] | fit.Callback = (),
         resume: str | PathLike[str] | None = None,
         prefetch: int = 0,
     ) -> fit.History:
-        """Train for some epochs, with a progress bar. x, y: arrays, or dicts of arrays, of equally many samples.
+        """Train for some epochs, with a progress bar.
+
+        x, y: arrays, or dicts of arrays, of equally many samples; or x alone, sequences in buckets (`data.bucketed`),
+        which have their targets and batch sizes; validation_data likewise. batch_size: None is 32.
 
         What is in memory stays there, and only a batch at a time is copied; HDF5 sets, and all that can be sliced and
         says its shape and dtype, are read by batches. Before the first step all of it is checked, validation_data,
@@ -309,7 +313,9 @@ class FeedForwardNet(PlannedNet, Unique):
         validation = None
         if validation_data is not None:
             pair = fit.pair("fit validation_data", validation_data)
-            validation = checked.data("fit validation_data", self, objective, *pair, batch_size)
+            size = None if isinstance(validation_data, Bucketed) else batch_size
+            validation = checked.data("fit validation_data", self, objective, *pair, size)
+        self._steps.check_forms("fit", data.forms + (0 if validation is None else validation.forms))
         training = fit.Training(self, data, validation, epochs, shuffle, verbose, callbacks, prefetch)
         if resume is not None:
             from singa_lite.snapshots.checkpoints.resume import resume as going_on

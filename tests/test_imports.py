@@ -40,7 +40,7 @@ FLOORS = (
     ("past",),
     ("layer_calls", "layer_tensors"),
     ("continued_calls", "layer", "loss", "metric", "optimizer"),
-    ("freezing", "layer_walk"),
+    ("freezing", "layer_walk", "lengths"),
     ("run",),
     ("layer_graph", "layer_rows", "open_forward"),
     ("watch",),

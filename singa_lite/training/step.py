@@ -153,6 +153,15 @@ class Steps(Unique):
             )
         return self._trained.graph
 
+    def check_forms(self, where: str, count: int) -> None:
+        """ValueError where so many forms of batch have more steps than are kept: each is recorded time and again."""
+        if self.graph and count > self._recorded.most:
+            raise ValueError(
+                f"{where}: wanted at most {self._recorded.most} forms of batch, as many recorded steps as are kept, "
+                f"received {count}; fewer boundaries are fewer forms, and the setting SINGA_LITE_STEPS={count} keeps "
+                "them all"
+            )
+
     @property
     def recorded_forms(self) -> list[tuple[str, StepForm]]:
         """("train", "evaluate" or "predict", form of the batch) of each recorded step."""
