@@ -90,7 +90,7 @@ def multiply_adds(kernel: str, operands: Sequence[Shaped | None], settings: Sett
     named: dict[str, Any] = dict(zip(signature.tensors, operands, strict=True))
     if signature.facts.multiplies == "scores":
         return _of_scores(named, bool(settings["causal"]))
-    if kernel == "matmul":
+    if kernel in ("matmul", "matmul_add"):
         a, y = named["a"], named["y"]
         return int(prod(y.shape) * a.shape[-2 if settings["transpose_a"] else -1])
     weight, y = named.get("weight") or named.get("dweight"), named.get("dy") or named.get("y")

@@ -57,6 +57,29 @@ def huber_derivative(dlosses: Read, x: Read, target: Read, dx: Write, *, delta: 
     """dx = dlosses / elements of a sample * clip(x - t, -delta, delta)."""
 
 
+# Cross entropy of rows of scores (rows, c) of which only some classes are there at a time (`passes/head.py`).
+
+
+@kernel(Facts(by_samples=("x", "y")))
+def log_sum_exp(x: Read, y: Write) -> None:
+    """y = log of the sum of e**x over the classes, without overflow. x: (rows, c); y: (rows,).
+
+    NaN where the largest score is NaN or infinite.
+    """
+
+
+@kernel(Facts(by_samples=("dlosses", "x", "lse", "target", "dx")), dx="x")
+def softmax_classes_derivative(
+    dlosses: Read, x: Read, lse: Read, target: Read, dx: Write, *, first: int, classes: int, share: float
+) -> None:
+    """dx = dlosses * (e**(x - lse) - (1 - share) * t - share / classes): some columns of the whole derivative.
+
+    It is that of `softmax_cross_entropy` with labels smoothed by `share`, 0 for none. x: (rows, c), the scores of the
+    classes from `first` on, of `classes` in all; lse: (rows,), `log_sum_exp` of all scores; target: ids (rows,);
+    t: 1 at the target's class, else 0.
+    """
+
+
 # What is beside a loss over rows of scores (rows, c) with ids (rows,).
 
 
