@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from math import prod
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.state_format import BLOCKED, Blocks
-from singa_lite.kernels.kernel_set import Settings
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
+from singa_lite.passes.rewriter import Rewriter, narrow
 from singa_lite.passes.uses import Uses
-from singa_lite.strides import laid_out, memory_order
+from singa_lite.strides import memory_order
 
 #: Gradients of fewer tiles stay whole: they fit into the caches as they are.
 LEAST_TILES = 4
@@ -37,10 +35,8 @@ class _Tiling:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.instructions = program.instructions
-        self.sizes = dict(program.sizes)
         self.tile_bytes = program.target.tile_bytes
-        self.next_number = 1 + max((i.number for i in program.instructions), default=0)
-        self.next_block = program.next_block
+        self.make = Rewriter(program)
         self.uses = Uses(program.instructions)
 
     def result(self) -> Program:
@@ -53,8 +49,7 @@ class _Tiling:
         if not moved:
             return self.program
         kept = [moved.get(step, [instruction]) for step, instruction in enumerate(self.instructions)]
-        made = tuple(instruction for some in kept for instruction in some)
-        return replace(self.program, instructions=made, sizes=self.sizes)
+        return self.make.program(instruction for some in kept for instruction in some)
 
     def _updates(self, step: int, product: Instruction) -> list[int]:
         """Steps of the updates that use up the gradient which the product makes; none where it must stay whole."""
@@ -78,7 +73,7 @@ class _Tiling:
         return [] if changed else users
 
     def _is_large(self, gradient: Operand) -> bool:
-        size = self.sizes.get(gradient.block, 0)
+        size = self.program.sizes.get(gradient.block, 0)
         return len(gradient.shape) == 2 and size >= LEAST_TILES * self.tile_bytes and size == gradient.nbytes
 
     def _tiles(self, product: Instruction, updates: Sequence[Instruction]) -> Iterator[Instruction]:
@@ -89,7 +84,6 @@ class _Tiling:
         if any(map(_has_blocks, updates)):
             together = Blocks.of(gradient.shape).rows
             rows = max(rows // together, 1) * together
-        del self.sizes[gradient.block]
         for start in range(0, extent, rows):
             stop = min(start + rows, extent)
             yield self._product(product, gradient, axis, start, stop)
@@ -103,16 +97,15 @@ class _Tiling:
         if a is None or b is None:
             raise ValueError("a product has two factors")
         shape = (stop - start, gradient.shape[1]) if axis == 0 else (gradient.shape[0], stop - start)
-        strides = laid_out(shape, (axis, 1 - axis), gradient.dtype.itemsize)
-        tile = Operand(self._new_block(prod(shape) * gradient.dtype.itemsize), shape, gradient.dtype, strides, 0)
+        tile = self.make.new_operand(shape, gradient.dtype, (axis, 1 - axis))
         self._last_written = tile
         if product.kernel == "embedding_gradient":
-            return self._instruction(product, (a, b, tile), settings={**product.settings, "first": start})
+            return self.make.call(product, (a, b, tile), settings={**product.settings, "first": start})
         if axis == 0:
-            a = _narrow(a, 1 if product.settings["transpose_a"] else 0, start, stop)
+            a = narrow(a, 1 if product.settings["transpose_a"] else 0, start, stop)
         else:
-            b = _narrow(b, 0 if product.settings["transpose_b"] else 1, start, stop)
-        return self._instruction(product, (a, b, tile))
+            b = narrow(b, 0 if product.settings["transpose_b"] else 1, start, stop)
+        return self.make.call(product, (a, b, tile))
 
     def _update(
         self, update: Instruction, gradient: Operand, tile: Operand, axis: int, start: int, stop: int
@@ -126,26 +119,10 @@ class _Tiling:
         count = next((i for i, o in enumerate(operands) if o is not None and o.dtype.kind == "i"), None)
         if count is not None and stop < gradient.shape[axis]:
             own = operands[count]
-            copy = own and own._replace(block=self._new_block(own.nbytes), offset=0)
-            yield self._instruction(update, (own, copy), "copy", {})
+            copy = own and own._replace(block=self.make.new_block(own.nbytes), offset=0)
+            yield self.make.call(update, (own, copy), "copy", {})
             operands[count] = copy
-        yield self._instruction(update, tuple(operands))
-
-    def _new_block(self, nbytes: int) -> int:
-        block, self.next_block = self.next_block, self.next_block + 1
-        self.sizes[block] = nbytes
-        return block
-
-    def _instruction(
-        self,
-        model: Instruction,
-        operands: tuple[Operand | None, ...],
-        kernel: str = "",
-        settings: Settings | None = None,
-    ) -> Instruction:
-        kernel, settings = kernel or model.kernel, model.settings if settings is None else settings
-        number, self.next_number = self.next_number, self.next_number + 1
-        return self.program.target.call(model, kernel, operands, settings, number)
+        yield self.make.call(update, tuple(operands))
 
 
 def _outermost(gradient: Operand) -> int:
@@ -162,8 +139,8 @@ def _piece(operand: Operand | None, gradient: Operand, axis: int, start: int, st
     """What of an update's operand goes with the gradient's rows from start to stop."""
     if operand is not None and operand.dtype == BLOCKED:
         cut = Blocks.of(gradient.shape)
-        return _narrow(operand, 0, start // cut.rows, cut.groups(stop))
-    return operand if operand is None or operand.shape != gradient.shape else _narrow(operand, axis, start, stop)
+        return narrow(operand, 0, start // cut.rows, cut.groups(stop))
+    return operand if operand is None or operand.shape != gradient.shape else narrow(operand, axis, start, stop)
 
 
 def _is_whole(instruction: Instruction, gradient: Operand) -> bool:
@@ -171,8 +148,3 @@ def _is_whole(instruction: Instruction, gradient: Operand) -> bool:
     return all(
         operand is None or operand.block != gradient.block or operand == gradient for operand in instruction.operands
     )
-
-
-def _narrow(operand: Operand, axis: int, start: int, stop: int) -> Operand:
-    shape = tuple(stop - start if i == axis else extent for i, extent in enumerate(operand.shape))
-    return operand._replace(shape=shape, offset=operand.offset + start * operand.strides[axis])
