@@ -10,7 +10,7 @@ from singa_lite.kernels.interface.signature import Facts, Read, Update, Write, k
 # where a kernel can raise one; elsewhere the loss of its sample and the derivative of its position are NaN.
 
 
-@kernel(p="x")
+@kernel(Facts(by_samples=("x", "target", "losses", "p")), p="x")
 def softmax_cross_entropy(x: Read, target: Read, losses: Write, p: Write) -> None:
     """losses = -sum of t * log p along axis 1, p = softmax of x along axis 1 (x: raw scores), without overflow.
 
@@ -19,7 +19,7 @@ def softmax_cross_entropy(x: Read, target: Read, losses: Write, p: Write) -> Non
     """
 
 
-@kernel(dx="p")
+@kernel(Facts(by_samples=("dlosses", "p", "target", "dx")), dx="p")
 def softmax_cross_entropy_derivative(dlosses: Read, p: Read, target: Read, dx: Write) -> None:
     """dx = dlosses / positions * (p - t)."""
 
