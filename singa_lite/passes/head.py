@@ -19,6 +19,7 @@ from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
 from singa_lite.passes.rewriter import Rewriter, narrow
 from singa_lite.passes.scores import LOSS, Scores, cut_along, found, parted, sums
+from singa_lite.passes.table_sum import ADDED
 from singa_lite.passes.uses import Uses
 
 #: Fewest rows of a tile: of fewer the library's products take a tenth longer, and one copies the weight into blocks.
@@ -72,7 +73,7 @@ def _waiting(program: Program, uses: Uses, product: Instruction) -> int:
         return 0
     made = product.writes[0]
     users = [program.instructions[step] for step in uses.steps[made.block][1:]]
-    later = all(i.kernel == "add" or SIGNATURES[i.kernel].facts.by_elements for i in users)
+    later = all(i.kernel in ("add", ADDED) or SIGNATURES[i.kernel].facts.by_elements for i in users)
     return made.nbytes if later else 0
 
 
