@@ -7,13 +7,15 @@ from copy import deepcopy
 from os import PathLike
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from singa_lite import compile_checks
 from singa_lite import device as devices
 from singa_lite.budget_error import BudgetError
 from singa_lite.checks import flag, whole
+from singa_lite.data import Bucketed
 from singa_lite.errors import GraphError
+from singa_lite.generation import generate
 from singa_lite.layer import OneOrMore
 from singa_lite.layer_rows import layer_rows
 from singa_lite.layer_walk import LayerGradients as LayerGradients
@@ -227,7 +229,7 @@ class FeedForwardNet(PlannedNet, Unique):
         self._check_names("gradients with freeze", [self.freeze])
         return gradients.of_batch(self, objective, feeds, self.freeze, self._trainer.open_forward)
 
-    def evaluate(self, x: object, y: object, batch_size: int = 32) -> tuple[float, OneOrMore]:
+    def evaluate(self, x: object, y: object = None, batch_size: int | None = None) -> tuple[float, OneOrMore]:
         """(loss, metric) over all samples, as numbers, without training; the metric is None if there is none.
 
         x, y: as for `fit`, and checked as there.
@@ -255,21 +257,44 @@ class FeedForwardNet(PlannedNet, Unique):
         checked.single_outputs(self)
         return evaluation.predict(self, checked.data_to_predict(self, x, batch_size))
 
+    def generate(
+        self, prompt: object, steps: int, temperature: float = 1.0, top_k: int = 0, seed: int = 0
+    ) -> NDArray[np.int64]:
+        """Texts that go on from a prompt, id by id, each drawn by what the net gives for those before it.
+
+        prompt: ids (time,), or (n, time) for n texts, of any integer dtype. steps: how many ids are added, at least 1.
+        Returns int64 (time + steps,) or (n, time + steps), the prompt first.
+
+        The net has one input of ids (time,) and gives scores, or a softmax, of the id that follows each position, or
+        the last one alone. temperature: divides the scores; 0: the id of the largest score, always. top_k: only the k
+        ids of the largest scores are drawn; 0: all. seed: of Philox's numbers, text i has a stream of its own.
+
+        Each position goes through the layers once: attention keeps keys and values, recurrent layers their state, as
+        many bytes as `plan_generation` says, until longer texts want more, or a budget or a limit these bytes.
+        GraphError for layers that need later positions, each with its reason; ShapeError where the text would be longer
+        than layers have positions; ValueError for ids that the net does not have. Nothing that training uses is
+        changed. See docs/generation.md.
+        """
+        return self._steps.exclusively(generate, self, self._steps, prompt, steps, temperature, top_k, seed)
+
     def fit(
         self,
         x: object,
-        y: object,
-        batch_size: int = 32,
+        y: object = None,
+        batch_size: int | None = None,
         epochs: int = 1,
         *,
-        validation_data: tuple[object, object] | None = None,
+        validation_data: tuple[object, object] | Bucketed | None = None,
         shuffle: bool = True,
         verbose: bool = True,
         callbacks: Iterable[fit.Callback] | fit.Callback = (),
         resume: str | PathLike[str] | None = None,
         prefetch: int = 0,
     ) -> fit.History:
-        """Train for some epochs, with a progress bar. x, y: arrays, or dicts of arrays, of equally many samples.
+        """Train for some epochs, with a progress bar.
+
+        x, y: arrays, or dicts of arrays, of equally many samples; or x alone, sequences in buckets (`data.bucketed`),
+        which have their targets and batch sizes; validation_data likewise. batch_size: None is 32.
 
         What is in memory stays there, and only a batch at a time is copied; HDF5 sets, and all that can be sliced and
         says its shape and dtype, are read by batches. Before the first step all of it is checked, validation_data,
@@ -288,7 +313,9 @@ class FeedForwardNet(PlannedNet, Unique):
         validation = None
         if validation_data is not None:
             pair = fit.pair("fit validation_data", validation_data)
-            validation = checked.data("fit validation_data", self, objective, *pair, batch_size)
+            size = None if isinstance(validation_data, Bucketed) else batch_size
+            validation = checked.data("fit validation_data", self, objective, *pair, size)
+        self._steps.check_forms("fit", data.forms + (0 if validation is None else validation.forms))
         training = fit.Training(self, data, validation, epochs, shuffle, verbose, callbacks, prefetch)
         if resume is not None:
             from singa_lite.snapshots.checkpoints.resume import resume as going_on

@@ -9,6 +9,7 @@ from singa_lite.budget_error import BudgetError
 from singa_lite.checks import at_least_zero, flag, whole
 from singa_lite.errors import GraphError
 from singa_lite.freezing import freezing
+from singa_lite.generation import generation_plan
 from singa_lite.graph import Graph
 from singa_lite.loss import Loss
 from singa_lite.memory.bound import Bound
@@ -115,6 +116,16 @@ class PlannedNet(WalkedNet):
             return planner.plan(size, budget)
         except BudgetError as error:
             raise self._with_remedies(error, size) from None
+
+    def plan_generation(self, batch_size: int, length: int) -> MemoryPlan:
+        """The memory plan of `generate` for so many texts of up to `length` ids, prompt included. Nothing runs.
+
+        It is that of the step that gives the scores of the next id; what layers keep of a text stands in
+        `by_role["state"]`, `total_bytes` counts the steps that read the prompt, too, which share the arena. Within the
+        net's memory_budget or the device's limit; errors as for `generate`, and PlanError as of `plan_batch`.
+        """
+        size = checked.batch_size("plan_generation", batch_size)
+        return generation_plan(self, self._steps, size, whole("plan_generation length", length, 2))
 
     def budget_curve(self, batch_size: int) -> list[tuple[int, float]]:
         """What less memory costs: (bytes of a budget, estimated slowdown), from the free plan down to the least found.

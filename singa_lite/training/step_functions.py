@@ -25,7 +25,7 @@ Results = TypeVar("Results", covariant=True)
 
 
 class StepFunction(ABC, Generic[Results]):
-    """What is done with a batch. kind: its name; criteria: losses and metrics that a record of it must keep alive."""
+    """What is done with a batch. kind: its name; criteria: losses and metrics, whose options a record of it freezes."""
 
     kind: ClassVar[str]
     criteria: tuple[Criterion, ...] = ()
@@ -41,6 +41,11 @@ class StepFunction(ABC, Generic[Results]):
     def key(self) -> tuple[Hashable, ...]:
         """What tells its records from those of other steps, known by identity; the kind first."""
         return (self.kind,)
+
+    @property
+    def kept(self) -> tuple[object, ...]:
+        """What a record of it must keep alive."""
+        return self.criteria
 
     def watch(self) -> Watch:
         """A watch on all objects whose options a record freezes, to be made before recording."""
