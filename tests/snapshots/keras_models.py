@@ -104,6 +104,47 @@ def branches() -> Any:
     return keras.Model([image, vector], k.Dense(2)(k.Multiply()([first, second])))
 
 
+def recurrent() -> Any:
+    return keras.Sequential(
+        [
+            Input((7,)),
+            k.Embedding(9, 4, mask_zero=True),
+            k.LSTM(6, return_sequences=True),
+            k.GRU(5, return_sequences=True),
+            k.RMSNormalization(**EPSILON),
+            k.SimpleRNN(4, use_bias=False, return_sequences=True),
+            k.Bidirectional(k.GRU(3, return_sequences=True, reset_after=False)),
+            k.Bidirectional(k.LSTM(2), merge_mode="mul"),
+            k.Dense(3),
+        ]
+    )
+
+
+def attention() -> Any:
+    words, memory = Input((5,)), Input((4, 8))
+    table = k.ReversibleEmbedding(9, 6)
+    x = table(words)
+    x = k.Add()([x, k.MultiHeadAttention(2, 4)(x, x, use_causal_mask=True)])
+    x = k.Add()([x, k.MultiHeadAttention(3, 2, use_bias=False)(x, memory)])
+    x = k.LayerNormalization(**EPSILON)(k.Add()([x, k.GroupQueryAttention(3, 4, 2)(x, x)]))
+    return keras.Model([words, memory], table(x, reverse=True))
+
+
+def nested() -> Any:
+    inner = [k.Dense(4), k.Dropout(0.2), keras.Sequential([k.Dense(6), k.Activation("tanh"), k.Dense(2)])]
+    step = keras.Sequential([k.Conv2D(3, 2), k.Flatten(), k.Dense(5)])
+    return keras.Sequential(
+        [
+            Input((4, 3, 5, 2)),
+            k.TimeDistributed(step),
+            k.TimeDistributed(k.Dense(3)),
+            k.Bidirectional(k.LSTM(2, return_sequences=True)),
+            keras.Sequential(inner),
+            k.Dense(7),
+        ]
+    )
+
+
 def halves() -> Any:
     return keras.Sequential([Input((3,)), k.Dense(5, dtype="bfloat16"), k.Dense(4, dtype="float16"), k.Dense(2)])
 
@@ -116,7 +157,7 @@ def compiled() -> Any:
 
 
 MODELS: list[Callable[[], Any]] = [
-    dense, images, depthwise, grouped, sequences, matrices, branches, halves, compiled,
+    dense, images, depthwise, grouped, sequences, matrices, branches, recurrent, attention, nested, halves, compiled,
 ]  # fmt: skip
 
 

@@ -138,6 +138,47 @@ def branches() -> FeedForwardNet:
     return net
 
 
+def recurrent() -> FeedForwardNet:
+    return net_of(
+        layers.Embedding("words", 9, 4, mask_zero=True, input_sample_shape=(7,)),
+        layers.LSTM("lstm", 6, return_sequences=True),
+        layers.GRU("gru", 5, return_sequences=True),
+        layers.RMSNormalization("norm", epsilon=1e-5),
+        layers.SimpleRNN("rnn", 4, use_bias=False, return_sequences=True),
+        layers.Bidirectional("both", layers.GRU("cho", 3, return_sequences=True, reset_after=False)),
+        layers.LSTM("in one", 2, bidirectional=True, merge="mul"),
+        layers.Dense("out", 3),
+    )
+
+
+def attention() -> FeedForwardNet:
+    net = FeedForwardNet(seed=3)
+    words = net.add(layers.Embedding("words", 9, 6, input_sample_shape=(5,)), [])
+    memory = net.add(layers.Dummy("memory", (4, 8)), [])
+    attended = net.add(layers.MultiHeadAttention("self", 2, 4, True), words)
+    x = net.add(layers.Merge("sum"), [words, attended])
+    read = net.add(layers.MultiHeadAttention("read", 3, use_bias=False), [x, memory])
+    x = net.add(layers.Merge("sum of both"), [x, read])
+    grouped = net.add(layers.MultiHeadAttention("grouped", 4, 3, kv_heads=2), x)
+    net.add(layers.Merge("sum of all"), [x, grouped])
+    net.add(layers.LayerNormalization("norm"))
+    net.add(layers.TiedDense("scores", words))
+    return net
+
+
+def nested() -> FeedForwardNet:
+    innermost = [layers.Dense("a", 6), layers.Activation("tanh"), layers.Dense("b", 2)]
+    inner = [layers.Dense("a", 4), layers.Dropout("drop", 0.2), layers.Sequential("inner", innermost)]
+    step = [layers.Conv2D("conv", 3, 2, 1, "valid"), layers.Flatten("flat"), layers.Dense("dense", 5)]
+    return net_of(
+        layers.TimeDistributed("images", layers.Sequential("step", step), input_sample_shape=(4, 2, 3, 5)),
+        layers.TimeDistributed("each", layers.Dense("dense", 3)),
+        layers.Bidirectional("both", layers.LSTM("lstm", 2, return_sequences=True)),
+        layers.Sequential("outer", inner),
+        layers.Dense("out", 7),
+    )
+
+
 def halves() -> FeedForwardNet:
     return net_of(
         layers.Dense("a", 5, input_sample_shape=(3,)), layers.Dense("b", 4), layers.Dense("c", 2), dtype="float32"
@@ -149,16 +190,21 @@ def compiled() -> FeedForwardNet:
 
 
 NETS: list[Callable[[], FeedForwardNet]] = [
-    dense, images, depthwise, grouped, sequences, matrices, branches, halves, compiled,
+    dense, images, depthwise, grouped, sequences, matrices, branches, recurrent, attention, nested, halves, compiled,
 ]  # fmt: skip
 
-#: Keras takes matrices as we do; all others with channels last.
-ALIKE = {"matrices"}
+#: Keras takes matrices as we do; all others with channels last, behind the steps where there are some.
+ALIKE = {"matrices", "recurrent", "attention"}
+STEPS = {"nested"}
 
 
 def inputs_of(net: FeedForwardNet) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(8)
-    return {name: rng.normal(size=(BATCH, *shape)).astype("float32") for name, shape in net.input_shapes().items()}
+    rng, ids = np.random.default_rng(8), net.input_ids()
+    shapes = {name: (BATCH, *shape) for name, shape in net.input_shapes().items()}
+    return {
+        name: rng.integers(0, ids[name], shape) if name in ids else rng.normal(size=shape).astype("float32")
+        for name, shape in shapes.items()
+    }
 
 
 def predicted(net: FeedForwardNet) -> np.ndarray:
@@ -204,7 +250,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for make in NETS:
         net, name = randomized(make()), make.__name__
         last = {
-            key: array if name in ALIKE or array.ndim == 2 else np.moveaxis(array, 1, -1)
+            key: array if name in ALIKE or array.ndim == 2 else np.moveaxis(array, 1 + (name in STEPS), -1)
             for key, array in inputs_of(net).items()
         }
         np.savez(folder / f"{name}.npz", **{f"{number}": array for number, array in enumerate(last.values())})
