@@ -82,9 +82,7 @@ def _write(file: FileIO, layout: TorchLayout, array: Array, whole: Array | None)
         layout.part.of_array(whole)[...] = stored
 
 
-def _header(
-    where: str, entries: Mapping[str, Entry], layouts: Mapping[str, TorchLayout], known: Manifest
-) -> bytes:
+def _header(where: str, entries: Mapping[str, Entry], layouts: Mapping[str, TorchLayout], known: Manifest) -> bytes:
     metadata = {
         "format": "pt",  # what readers of PyTorch's files ask for
         _MANIFEST: known.to_bytes().decode(),

@@ -140,9 +140,7 @@ def _guessed(specs: Mapping[str, ArraySpec]) -> dict[str, str]:
     return kinds
 
 
-def guessed_layouts(
-    where: str, specs: Mapping[str, ArraySpec], names: Names | None
-) -> dict[str, TorchLayout]:
+def guessed_layouts(where: str, specs: Mapping[str, ArraySpec], names: Names | None) -> dict[str, TorchLayout]:
     """The layouts of a file of PyTorch's, from its names and shapes alone: {our path: layout}.
 
     A module whose weight has one axis, or the shape of its bias, is a normalization; another weight of two axes is that
