@@ -55,6 +55,7 @@ class Activation(Layer):
     passes_mask = True
 
     positionwise = True
+    any_length = True
 
     def __init__(
         self,

@@ -49,6 +49,7 @@ class Dense(Layer):
     def setup(self, *shapes: Shape) -> Shape:
         """(..., features) -> (..., num_output)."""
         *beside, features = features_of(self, shapes)
+        self.any_length = bool(beside)
         fans = features, self.num_output
         self.add_parameter("weight", fans, self.weight_init, fans)
         if self.use_bias:

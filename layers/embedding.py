@@ -32,6 +32,7 @@ class Embedding(Layer):
     features_last = True
 
     positionwise = True
+    any_length = True
 
     def __init__(
         self,

@@ -45,6 +45,7 @@ class LayerNormalization(Layer):
         axis = axis_of(self, self.axis, shape)
         self.positionwise = leaves_time(axis, shape)
         normalized = shape[axis - 1 :]
+        self.any_length = len(normalized) < len(shape)
         self.add_parameter("gamma", normalized, self.gamma_init)
         self.add_parameter("beta", normalized, self.beta_init)
         return shape

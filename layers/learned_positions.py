@@ -23,6 +23,8 @@ class LearnedPositions(Layer):
 
     passes_mask = True
 
+    any_length = True
+
     def __init__(
         self,
         name: str,

@@ -18,6 +18,7 @@ class Merge(Layer):
     passes_mask = True
 
     positionwise = True
+    any_length = True
 
     misnomers: ClassVar = {
         **dict.fromkeys(("concat", "concatenate"), "Concat puts its inputs side by side"),

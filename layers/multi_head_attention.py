@@ -11,6 +11,7 @@ from singa_lite.errors import ShapeError
 from singa_lite.layer import InputShape, Layer
 from singa_lite.ops.cached import cached_attention, rows_at, write_rows
 from singa_lite.past import LayerPast
+from singa_lite.ops.shape import first_rows
 from singa_lite.positions import rotary_table
 from singa_lite.tensor import Shape, Tensor
 
@@ -39,6 +40,8 @@ class MultiHeadAttention(Layer):
     """
 
     passes_mask = True
+
+    any_length = True
 
     def __init__(
         self,
@@ -125,7 +128,8 @@ class MultiHeadAttention(Layer):
         x = inputs[0]
         memory = inputs[1] if len(inputs) > 1 and inputs[1].ndim == 3 else x
         mask = inputs[-1].detach() if inputs[-1].ndim == 2 else memory.mask
-        q, k, v = self._heads(training, x, memory, self.states["table"] if self.rotary else None)
+        table = first_rows(self.states["table"], 1, x.shape[1]) if self.rotary else None
+        q, k, v = self._heads(training, x, memory, table)
         p = self.dropout if training else 0.0
         state = self.states["random"] if p else None
         y = autograd.attention(q, k, v, mask, causal=self.causal, dropout=p, state=state)

@@ -18,6 +18,7 @@ class Multiply(Layer):
     passes_mask = True
 
     positionwise = True
+    any_length = True
 
     misnomers: ClassVar = dict.fromkeys(("sum", "add"), "Merge takes the sum")
 

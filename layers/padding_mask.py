@@ -22,6 +22,7 @@ class PaddingMask(Layer):
     input_ids = 2**63
 
     positionwise = True
+    any_length = True
 
     def __init__(self, name: str, padding_idx: int = 0, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)

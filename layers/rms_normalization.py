@@ -36,6 +36,7 @@ class RMSNormalization(Layer):
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
         shape = features_of(self, shapes)
+        self.any_length = len(shape) > 1
         self.add_parameter("gamma", shape[-1:], self.gamma_init)
         return shape
 

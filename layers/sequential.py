@@ -39,6 +39,8 @@ class Sequential(Layer):
         given = list(shapes)
         for layer in self.layers.values():
             given = self.set_up_several(layer, *given)
+        held = self.layers.values()
+        self.any_length, self.keeps_time = all(x.any_length for x in held), all(x.keeps_time for x in held)
         return given if len(given) > 1 else given[0]
 
     def forward(self, training: bool, *xs: Tensor) -> Tensor | list[Tensor]:

@@ -7,6 +7,7 @@ from singa_lite.errors import ShapeError
 from singa_lite.layer import InputShape, Layer
 from singa_lite.ops.cached import rows_at
 from singa_lite.past import LayerPast
+from singa_lite.ops.shape import first_rows
 from singa_lite.positions import sinusoidal_table
 from singa_lite.tensor import Shape, Tensor
 
@@ -23,6 +24,8 @@ class SinusoidalPositions(Layer):
     """
 
     passes_mask = True
+
+    any_length = True
 
     def __init__(self, name: str, base: float = 10000.0, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
@@ -49,4 +52,4 @@ class SinusoidalPositions(Layer):
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, time, features) -> the same shape."""
-        return autograd.add(x, self.states["table"])
+        return autograd.add(x, first_rows(self.states["table"], 0, x.shape[1]))

@@ -23,6 +23,8 @@ class TimeDistributed(Layer):
     them over all steps.
     """
 
+    any_length = True
+
     def __init__(self, name: str, layer: Layer, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         (self.layer,) = held_layers(self, [layer])

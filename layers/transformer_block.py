@@ -37,6 +37,7 @@ class TransformerBlock(Layer):
     passes_mask = True
 
     positionwise = True
+    any_length = True
 
     features_last = True
 

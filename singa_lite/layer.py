@@ -56,6 +56,10 @@ class Layer(LayerTensors):
     #: Whether its own operations do the same at each position (axis 1) by itself, so that forward serves any number of
     #: them; layers within it are asked for themselves.
     positionwise: bool = False
+    #: Whether samples (time, ...) may have fewer steps than `setup` was told: `forward` does the same to fewer.
+    any_length: bool = False
+    #: Whether its output has the time steps of its input; False where it has no axis of time any more.
+    keeps_time: bool = True
     #: Whether its output has the features, or classes, along the last axis; None: as its input has them.
     features_last: bool | None = None
     #: {name that suggests another layer: what to use in its place}.

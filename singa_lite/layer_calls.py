@@ -42,6 +42,8 @@ class Callee(Protocol):
     @property
     def passes_mask(self) -> bool: ...
     @property
+    def any_length(self) -> bool: ...
+    @property
     def states(self) -> Mapping[str, Tensor]: ...
     @property
     def output_sample_shapes(self) -> list[Shape]: ...
@@ -187,9 +189,17 @@ def _checked(layer: Callee, outputs: list[object], calls: LayerCalls | None) -> 
         raise TypeError(f"layer {layer.path!r}: wanted forward() to return a Tensor, or a list, received {given}")
     wanted, found = layer.output_sample_shapes, [tensor.shape[1:] for tensor in tensors]
     fits = eq if calls is None else calls.fits
-    if len(found) != len(wanted) or not all(map(fits, found, wanted)):
+    same = len(found) == len(wanted) and all(map(fits, found, wanted))
+    if not same and not (layer.any_length and _are_shorter(found, wanted)):
         raise ShapeError(
             f"layer {layer.path!r}: wanted forward() to return samples of shapes {wanted}, as setup() said, received "
             f"{found}"
         )
     return tensors
+
+
+def _are_shorter(found: list[Shape], wanted: list[Shape]) -> bool:
+    """Whether the sample shapes are those but for fewer time steps."""
+    pairs = list(zip(found, wanted, strict=False))
+    same = all(len(f) == len(w) > 0 and f[1:] == w[1:] and f[0] <= w[0] for f, w in pairs)
+    return len(found) == len(wanted) and same

@@ -22,7 +22,15 @@ from singa_lite.profiled_costs import CallTimes, ProfiledCosts
 from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepForm, form_of
 from singa_lite.tensor import Block, Tensor
 from singa_lite.training import fed_tensors
-from singa_lite.training.bound import held_by, state_bytes, state_to_come, tightest, within_budget, within_limit
+from singa_lite.training.bound import (
+    held_by,
+    state_bytes,
+    state_to_come,
+    state_unused,
+    tightest,
+    within_budget,
+    within_limit,
+)
 from singa_lite.training.fed_tensors import Forms
 from singa_lite.training.objective import MetricValues
 from singa_lite.training.step_functions import StepFunction, TrainStep, Values
@@ -95,7 +103,7 @@ class Steps(Unique):
         recorded = self._found(step, feeds)
         if recorded is None:
             recorded = self._record(step, feeds)  # which begins the optimizer's step
-        else:
+        elif step.part.updates:
             step.optimizer.begin_step()
         recorded.graph.prepare()
         self._trained = recorded
@@ -160,6 +168,15 @@ class Steps(Unique):
                 "plan_batch(batch_size) plans one beforehand"
             )
         return self._trained.graph
+
+    def check_forms(self, where: str, count: int) -> None:
+        """ValueError where so many forms of batch have more steps than are kept: each is recorded time and again."""
+        if self.graph and count > self._recorded.most:
+            raise ValueError(
+                f"{where}: wanted at most {self._recorded.most} forms of batch, as many recorded steps as are kept, "
+                f"received {count}; fewer boundaries are fewer forms, and the setting SINGA_LITE_STEPS={count} keeps "
+                "them all"
+            )
 
     @property
     def recorded_forms(self) -> list[tuple[str, StepForm]]:
@@ -260,7 +277,7 @@ class Steps(Unique):
 
     def _bound(self, step: StepFunction[object], graph: Graph, fed: list[Block]) -> Bound | None:
         """Within which this step of the net is planned, by its budget and by its device's limit."""
-        coming, limit, bounds = self._to_come(step), self.layers.device.pool.limit, []
+        coming, limit, bounds = self._to_come(step, graph), self.layers.device.pool.limit, []
         if self.budget is not None:
             bounds.append(within_budget(self.budget, graph, fed, self.feeds, self._recorded.graphs(), coming))
         if limit is not None:
@@ -282,9 +299,14 @@ class Steps(Unique):
 
         graph.cost = ProfiledCosts(self._times, graph.calls, room)
 
-    def _to_come(self, step: StepFunction[object]) -> int:
-        """Bytes of the optimizer's state that will lie beside the step, which makes none itself."""
-        return 0 if isinstance(step, TrainStep) else state_to_come(self.optimizer, self.layers.parameters())
+    def _to_come(self, step: StepFunction[object], graph: Graph) -> int:
+        """Bytes of the optimizer's state that will lie beside the step, which does not use it."""
+        if not isinstance(step, TrainStep):
+            return state_to_come(self.optimizer, self.layers.parameters())
+        if step.part.updates:
+            return 0
+        graphs = [graph, *self._recorded.graphs()]
+        return state_to_come(step.optimizer, self.layers.parameters()) + state_unused(step.optimizer, graphs)
 
     def _state_beside(self, step: StepFunction[object]) -> int:
         """Bytes of the optimizer's state beside a step that does not use it, whether it is there yet or not."""
