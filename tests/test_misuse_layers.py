@@ -18,6 +18,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Conv2D": {"nb_kernels": 3},
     "Concat": {"axis": 1},
     "MultiHeadAttention": {"heads": 2},
+    **{name: {"hidden_size": 3} for name in ("LSTM", "GRU", "SimpleRNN")},
+    "Bidirectional": {"layer": layers.GRU("one", 2)},
     "Reshape": {"shape": (3,)},
     "Embedding": {"num_embeddings": 7, "dim": 3},
     "Permute": {"axes": (2, 1)},

@@ -64,6 +64,18 @@ def rotary(shapes: tuple[tuple[int, ...], ...], axis: int, inverse: bool) -> Cas
     return Case(build)
 
 
+def build_read_at(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    """x, position, y."""
+    n, length, m, features = (11, 613, 97, 83) if big else (2, 7, 3, 5)
+    return [normal(rng, (n, length, features), dtype), np.array([4]), garbage((n, m, features), dtype)], {}
+
+
+def build_write_at(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    """x, position, y."""
+    n, length, m, features = (11, 613, 97, 83) if big else (2, 7, 3, 5)
+    return [normal(rng, (n, m, features), dtype), np.array([4]), normal(rng, (n, length, features), dtype)], {}
+
+
 def rms(name: str, label: str, **settings: Any) -> Case:
     """A kernel of root mean square normalization."""
 
@@ -177,6 +189,8 @@ CASES: dict[str, Case] = {
     "sgd_rows": table(by_rows(-1)),
     "sgd_rows:padding": table(by_rows(4), np.uint8),
     "rotary": rotary(((3, 7, 10), (7, 311, 254)), -2, False),
+    "read_at": Case(build_read_at),
+    "write_at": Case(build_write_at),
     "rotary:back": rotary(((3, 5, 2, 6), (7, 101, 11, 82)), 1, True),
     **{
         name + label: rms(name, label, **settings)

@@ -131,6 +131,21 @@ def test_smoothed_labels():
     np.testing.assert_allclose(dx, [[-0.1, -0.1, 0.2], [-0.4, 0.2, 0.2]], rtol=1e-14)
 
 
+def test_the_next_places_of_a_longer_tensor():
+    kept = np.arange(10.0).reshape(1, 5, 2)
+    assert result("read_at", kept, np.array([3]), shape=(1, 2, 2)).tolist() == [[[6, 7], [8, 9]]]
+    run(NUMPY, "write_at", [np.array([[[-1.0, -2.0]]]), np.array([1]), kept], {})
+    assert kept.tolist() == [[[0, 1], [-1, -2], [4, 5], [6, 7], [8, 9]]]
+
+
+@pytest.mark.parametrize("name", ["read_at", "write_at"])
+@pytest.mark.parametrize("position", [-1, 4])
+def test_places_beyond_the_end_are_refused(name, position):
+    tensors = [np.ones((1, 5, 2)), np.array([position]), np.ones((1, 2, 2))]
+    with pytest.raises(IndexError, match=rf"in 0\.\.3 for 2 of 5 places, received {position}"):
+        run(NUMPY, name, tensors if name == "read_at" else tensors[::-1], {})
+
+
 def test_gradients_of_rows_are_added_to_what_is_there():
     gradient = TABLE.copy()
     run(NUMPY, "embedding_gradient_add", [IDS, DY, gradient], {"first": 0, "padding": 3})
