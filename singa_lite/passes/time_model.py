@@ -93,7 +93,7 @@ def multiply_adds(kernel: str, operands: Sequence[Shaped | None], settings: Sett
     if signature.facts.multiplies == "steps":
         steps = named["gates_in"] if "gates_in" in named else named["dgates"]
         return int(prod(steps.shape[:2]) * prod(named["weight"].shape))
-    if kernel == "matmul":
+    if kernel in ("matmul", "matmul_add"):
         a, y = named["a"], named["y"]
         return int(prod(y.shape) * a.shape[-2 if settings["transpose_a"] else -1])
     weight, y = named.get("weight") or named.get("dweight"), named.get("dy") or named.get("y")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singa_lite import FeedForwardNet, layers
+from singa_lite import FeedForwardNet, device, layers
 from singa_lite.device import Device
-from singa_lite.layer import Layer
+from singa_lite.layer import Context, Layer
 
 Arrays = Mapping[str, np.ndarray]
 Evaluation = Callable[[Arrays, np.ndarray], np.ndarray]
@@ -64,6 +64,13 @@ def _attention_of_two_heads(values: Arrays, x: np.ndarray) -> np.ndarray:
     return np.concatenate(list(attended), -1) @ values["output/weight"]
 
 
+def _tied_head(dtype: str = "float32", on: Device | None = None) -> Layer:
+    """By the table of an embedding of 9 ids, which is there."""
+    embedding = layers.Embedding("e", 9, 4)
+    embedding.prepare(((3,),), Context(on or device.cpu(), np.dtype(dtype), 5))
+    return layers.TiedDense("t", embedding)
+
+
 def _stacked_lstm(stacks: int, state: str) -> Evaluation:
     """The last output of a stacked LSTM from zero. state: one that the layer is to have."""
 
@@ -96,6 +103,7 @@ CASES: dict[str, Case] = {
     "Dense:three axes": Case(lambda: layers.Dense("d", 4, use_bias=False), ((3, 5, 6),)),
     "Embedding": Case(lambda: layers.Embedding("e", 9, 4), ((3,),)),
     "Embedding:padding": Case(lambda: layers.Embedding("e", 9, 4, 3), ((3, 5),)),
+    "TiedDense": Case(_tied_head, ((3, 4),), placed=_tied_head),
     "LearnedPositions": Case(lambda: layers.LearnedPositions("p"), SEQUENCE),
     "LearnedPositions:more": Case(lambda: layers.LearnedPositions("p", 5), SEQUENCE),
     "SinusoidalPositions": Case(lambda: layers.SinusoidalPositions("p", 100.0), ((3, 8),)),

@@ -123,6 +123,8 @@ LINEAR = {
     "add_bias:last axis": case((2, 3, 4), (4,), axis=-1),
     "linear": case((2, 3), (3, 4), (4,)),
     "linear:no bias": case((2, 3), (3, 4)),
+    "linear:transposed": case((2, 3), (4, 3), transposed=True),
+    "linear:transposed, three axes": case((2, 5, 3), (4, 3), transposed=True),
 }
 
 CONVOLUTION = {
