@@ -14,7 +14,7 @@ import numpy as np
 from singa_lite.array_types import Array
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Launch, TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms, layouts, memory_descs
+from singa_lite.kernels.onednn_kernels import algorithms, layouts, memories, memory_descs
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
@@ -142,7 +142,11 @@ class _Arithmetic:
 
     def _each(self, made: Primitive, rounds: Sequence[dict[int, Array]]) -> StepCall:
         self.most = max(self.most, made.scratch_bytes)
-        return _skip if self.binding is None else made.bind_each(rounds, self.binding.workspace)
+        if self.binding is None:
+            return _skip
+        addresses = {number: [p.address_of(each[number]) for each in rounds] for number in rounds[0]}
+        moved = {number: found for number, found in addresses.items() if len(set(found)) > 1}
+        return memories.of_rounds(made.execution(rounds[0], self.binding.workspace, moved))
 
 
 def _is_dense(array: Array) -> bool:
