@@ -27,7 +27,6 @@ from singa_lite.snapshots.formats.keras import net as keras_net
 from singa_lite.snapshots.formats.keras import orders as keras_orders
 from singa_lite.tensor import to_numpy
 
-
 def graph(seed: int) -> FeedForwardNet:
     """Any graph of Dense layers, some of them shared, and sums, with several inputs and outputs."""
     rng = np.random.default_rng(seed)

@@ -18,7 +18,8 @@ from singa_lite.kernels.onednn_kernels import algorithms, layouts, memories, mem
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.routine import Arrays, Routine
+from singa_lite.kernels.onednn_kernels.routine import Routine
+from singa_lite.kernels.onednn_kernels.views import Arrays
 from singa_lite.kernels.onednn_kernels.work import Work
 from singa_lite.kernels.recurrence import (
     Call,
@@ -85,7 +86,9 @@ class _Arithmetic:
     def apply(self, kind: str, x: Sequence[Array], y: Sequence[Array]) -> StepCall:
         """y[i] = kind(x[i])."""
         if kind not in _ALGORITHMS:
-            return lambda index: (np.copyto(y[index], x[index]), APPLY[kind](y[index]))
+            return _in_turn(
+                lambda index: np.copyto(y[index], x[index]) if x is not y else None, lambda index: APPLY[kind](y[index])
+            )
         given, before = self._dense(x)
         result, behind = self._result(y, False)
         desc = memory_descs.dense(x[0].shape)
