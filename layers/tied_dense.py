@@ -23,6 +23,9 @@ class TiedDense(Layer):
 
     passes_mask = True
 
+    positionwise = True
+    any_length = True
+
     features_last = True
 
     def __init__(self, name: str, embedding: Embedding, *, input_sample_shape: InputShape | None = None) -> None:
