@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from singa_lite import threads
@@ -26,6 +26,8 @@ from singa_lite.passes.program import Program
 from singa_lite.passes.repeats import Repeater
 from singa_lite.passes.target import Narrow, Target
 from singa_lite.passes.time_model import Cost, seconds
+from singa_lite.passes.transfer_times import estimated_slowdown
+from singa_lite.passes.twice import forms
 from singa_lite.peaks import peaks_of
 from singa_lite.record import Record
 from singa_lite.reports.dot import to_dot
@@ -65,6 +67,7 @@ class Graph(Record):
         self._placed: dict[str, Placed] = {}
         #: While the recorded order is asked for plans: what these share.
         self._lowering: Lowering | None = None
+        self._other_forms: dict[str, Lowering] | None = None
         self._executables: dict[str, Executable] = {}
 
     # ---- planning
@@ -175,11 +178,36 @@ class Graph(Record):
         """A plan within the bound. BudgetError where none is found."""
         held, alignment = self._held(), self.device.runtime.alignment
         try:
-            return self._lower().within(bound.arena(held, alignment))
+            return self._quickest(bound.arena(held, alignment))
         except LimitError as error:
             if bound.may_hold(held, error.least.arena_bytes, alignment):  # what the pool adds is an estimate
                 return error.least
             raise self._budget_error(bound, error.least) from None
+
+    def _quickest(self, limit: int) -> Placed:
+        """The plan of the form that takes least time within a limit; LimitError where none of them keeps it."""
+        found, missed, free = list[Placed](), list[LimitError](), None
+        for form, lowering in self._forms():
+            try:
+                placed = lowering.within(limit)
+            except LimitError as error:
+                missed.append(error)
+                continue
+            free = free or self._lower().without_limit()
+            found.append(replace(placed, form=form, free=free) if form else placed)
+            if not form and placed.chosen is None:
+                break
+        if not found:
+            raise min(missed, key=lambda error: error.least.arena_bytes)
+        return min(found, key=lambda placed: estimated_slowdown(placed.planned, free))
+
+    def _forms(self) -> Iterator[tuple[str, Lowering]]:
+        """As it was recorded, "", and the forms of `passes/twice.py`, if it clips gradients by their norm."""
+        yield "", self._lower()
+        if self._other_forms is None:
+            others = forms(self._recorded())
+            self._other_forms = {name: Lowering(form, fuse=self.fuse) for name, form in others.items()}
+        yield from self._other_forms.items()
 
     def _held(self) -> list[int]:
         """Bytes of each block outside the arena."""
@@ -201,7 +229,7 @@ class Graph(Record):
 
     def let_go(self) -> None:
         """Hold no block any more, as the step is not to run: the graph itself may live until garbage is collected."""
-        self._lowering = None
+        self._lowering = self._other_forms = None
         for block in self.blocks:
             block.held = None
         self._fresh.clear()
@@ -268,7 +296,7 @@ class Graph(Record):
             raise GraphError("run: wanted no recording on this device meanwhile; run the graph before or after it")
         if order not in self._executables:
             placed = self._place(order)
-            self._lowering = None
+            self._lowering = self._other_forms = None
             prove(placed)
             for block in self._fresh.values():
                 if block.memory is None:

@@ -126,6 +126,11 @@ class Lowering:
         took, chosen = min(found, key=lambda entry: entry[0])
         return Sketched(took / free - 1, chosen)
 
+    def without_limit(self) -> Program:
+        """The program that `within(None)` places."""
+        with collector_paused():
+            return self._without_limit()
+
     def _without_limit(self) -> Program:
         """What it is without a limit, but for moves within it."""
         return through(_limited(self._program, None), (one for one in self._limited if one.limited))
