@@ -19,6 +19,9 @@ from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, entries_of, step_of
 from singa_lite.tensor import Shape, Tensor, to_numpy
 
+#: Options of layers, numbers or flags, by which their arrays lie otherwise in other programs' files.
+_OPTIONS = ("heads", "kv_heads", "num_stacks", "bidirectional", "reset_after")
+
 
 def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
     """The tree of a net as it stands. whole_step: an unfinished step is a SnapshotError."""
@@ -43,7 +46,8 @@ def wiring(net: FeedForwardNet) -> list[dict[str, object]]:
     """For each layer, in topological order, what surrounds it: Keras's layout of its arrays depends on that.
 
     inputs, outputs: sample shapes; sources: [[layer, number of its output], ...]; shares: the layer whose parameters it
-    uses, if they are not its own. Layers within others follow these, without inputs and sources.
+    uses, if they are not its own; options: those of `_OPTIONS` that it has. Layers within others follow these, without
+    inputs and sources.
     """
     found: list[dict[str, object]] = []
     for layer, sources in net.ordered():
@@ -58,7 +62,8 @@ def _wired(layer: Layer, inputs: Sequence[Shape] | None, sources: Sequence[tuple
     while owner.shared_with is not None:
         owner = owner.shared_with
     entry: dict[str, object] = {"inputs": inputs, "outputs": layer.output_sample_shapes, "sources": sources}
-    return entry | ({"shares": owner.path} if owner is not layer else {})
+    options = {name: int(getattr(layer, name)) for name in _OPTIONS if hasattr(layer, name)}
+    return entry | ({"shares": owner.path} if owner is not layer else {}) | ({"options": options} if options else {})
 
 
 def restore(

@@ -32,7 +32,7 @@ FORMS = {
 }
 
 
-def forms(recorded: Program) -> dict[str, Program]:
+def clipping_forms(recorded: Program) -> dict[str, Program]:
     """The other forms of a record, in words. None where it does not clip, or not in one walk back."""
     found = {name: _Twice(recorded, derivatives).result() for name, derivatives in FORMS.items()}
     return {name: program for name, program in found.items() if program is not None}
