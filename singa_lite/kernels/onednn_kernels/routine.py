@@ -39,8 +39,7 @@ class _HostCall(Step[Arrays]):
     views: tuple[BufferView | None, ...]
 
     def bind(self, binding: Arrays) -> Launch:
-        function, arrays = self.function, tuple(binding[view] for view in self.views)
-        return lambda: function(*arrays)
+        return partial(self.function, *(binding[view] for view in self.views))
 
 
 class _Conditional(Row[Arrays]):
@@ -87,6 +86,7 @@ class Routine(base.Routine[Step[Arrays]]):
 
     ALIGNMENT = 64
 
+    # Functions of host calls hold no routine: it would be a cycle, which only the collector of garbage ends.
     conditional: list[_Conditional] = field(default_factory=list)
     built_again: Callable[[], Routine] | None = None
 
