@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes as c
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
+from sys import intern
 from weakref import WeakValueDictionary
 
 from singa_lite.kernels.onednn_kernels import functions as f
@@ -97,4 +98,4 @@ def key_of(value: object) -> Hashable:
         return id(value)
     if isinstance(value, c.Array | Sequence) and not isinstance(value, str):
         return tuple(key_of(each) for each in value)
-    return repr(value)  # as 0.0 and -0.0, and 1 and 1.0, are equal
+    return intern(repr(value))  # as 0.0 and -0.0, and 1 and 1.0, are equal
