@@ -68,7 +68,10 @@ def table(layer: Layer, name: str) -> Places:
 
 
 def check_block(model: str, block: Layer, first: bool) -> None:
-    """SnapshotError unless it is a block with such norms and biases. first: whether its norms stand before its parts."""
+    """SnapshotError unless it is a block with such norms and biases. first: whether its norms stand before its parts.
+
+    model: for messages.
+    """
     order = [name for name in block.layers if block.layers[name].parameters]
     parts = ["attention_norm", "attention", "hidden_norm", "hidden", "output"]
     wanted = parts if first else ["attention", "attention_norm", "hidden", "output", "hidden_norm"]

@@ -211,7 +211,7 @@ def test_what_is_no_net_and_no_module():
     for given in ("cls", [3], [""]):
         with pytest.raises(TypeError, match=r"maps.bert: wanted leave_out to be names of modules"):
             maps.bert(bert(), leave_out=given)
-    with pytest.raises(SnapshotError, match="maps.bert: wanted layers with parameters in this order"):
+    with pytest.raises(SnapshotError, match=r"maps\.bert: wanted layers with parameters in this order"):
         maps.bert(gpt2())
 
 

@@ -87,8 +87,9 @@ def _check_all_placed(info: LayerInfo, parts: Sequence[Part], owned: Mapping[str
     placed = {variable.path for part in parts for variable in part.variables}
     inner = [name for name in owned if name == info.name or name.startswith(f"{info.name}/")]
     for name in sorted(inner):
-        if not owned[name].keys() <= placed:
-            raise ValueError(f"it holds {name!r}" if name != info.name else f"it holds {min(owned[name])!r}")
+        left = owned[name].keys() - placed
+        if left:
+            raise ValueError(f"it holds {name!r}" if name != info.name else f"it holds {min(left)!r}")
 
 
 def _owned(specs: Mapping[str, ArraySpec]) -> dict[str, dict[str, ArraySpec]]:
