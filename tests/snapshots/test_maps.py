@@ -315,6 +315,15 @@ def ours(kind: str) -> tuple[FeedForwardNet, Any]:
 
 
 @pytest.mark.peer
+def test_the_likeliest_text_is_that_of_transformers(path):
+    model, (net, names), torch = theirs("GPT2LMHeadModel"), ours("GPT2LMHeadModel"), skips.library("torch")
+    model.save_pretrained(path.parent)
+    net.load(path, names=names)
+    found = model.generate(torch.from_numpy(IDS[:, :3]), max_new_tokens=4, do_sample=False, eos_token_id=None)
+    np.testing.assert_array_equal(net.generate(IDS[:, :3], 4, temperature=0), found.numpy())
+
+
+@pytest.mark.peer
 @pytest.mark.parametrize("kind", ["GPT2LMHeadModel", "BertModel", "BertForSequenceClassification"])
 def test_transformers_there_and_back(kind, tmp_path):
     model, (net, names) = theirs(kind), ours(kind)
