@@ -24,6 +24,8 @@ class TiedDense(Layer):
     passes_mask = True
 
     features_last = True
+    positionwise = True
+    any_length = True
 
     def __init__(self, name: str, embedding: Embedding, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)

@@ -11,6 +11,7 @@ import pytest
 import skips
 from kernel_sets import kernel_sets
 from singa_lite import FeedForwardNet, device, layers, loss, metric, optimizer, tensor
+from singa_lite.budget_error import BudgetError
 from singa_lite.loss import Loss
 
 BATCH, TIME, IDS, DIM = 9, 37, 211, 7
@@ -30,14 +31,18 @@ def on(request: Any) -> Iterator[Any]:
     found.kernels.tile_bytes = before
 
 
-def net_of(on: Any, tied: bool = True, criterion: Loss | None = None, measured: Any = None, **options: Any) -> Any:
+def net_of(
+    on: Any, tied: bool = True, criterion: Loss | None = None, measured: Any = None, features: int = DIM, **options: Any
+) -> Any:
     """Ids to scores of ids. options: of `compile`."""
     net = FeedForwardNet(criterion or loss.SoftmaxCrossEntropy(-1), measured, device=on, seed=3)
-    table = net.add(layers.Embedding("table", IDS, DIM, weight_init="glorot_uniform", input_sample_shape=(TIME,)))
-    net.add(layers.Dense("hidden", DIM))
+    table = net.add(layers.Embedding("table", IDS, features, weight_init="glorot_uniform", input_sample_shape=(TIME,)))
+    net.add(layers.Dense("hidden", features))
     net.add(layers.Activation("act", "tanh"))
     net.add(layers.TiedDense("head", table) if tied else layers.Dense("head", IDS))
-    rule = options.pop("rule", None) or optimizer.AdamW(0.01)
+    rule = options.pop("rule", None) or optimizer.AdamW(
+        0.01, epsilon=1e-3
+    )  # rounding of small gradients would move much by less
     net.compile(rule, **options)
     return net
 
@@ -118,6 +123,22 @@ def test_eager_steps_and_micro_batches_train_alike(on):
 
 def test_in_bfloat16(on):
     assert_alike(net_of(on, precision="bfloat16"), net_of(on, precision="bfloat16", fuse=False), rtol=2e-2)
+
+
+def test_within_a_budget_tiles_are_of_classes_too():
+    on = device.new_cpu(kernels="numpy")
+    before, on.kernels.tile_bytes = on.kernels.tile_bytes, 64
+    try:
+        with pytest.raises(BudgetError) as caught:
+            net_of(on, features=40).plan_batch(BATCH, memory_budget=1000)
+        net, free = (net_of(on, features=40, memory_budget=n) for n in (caught.value.total_bytes, None))
+        assert_alike(net, free)
+    finally:
+        on.kernels.tile_bytes = before
+    assert kernels_of(net).count("softmax_classes_derivative") > 1
+    assert "softmax_classes_derivative" not in kernels_of(free)
+    assert net.memory_plan.arena_bytes < free.memory_plan.arena_bytes - IDS * 40 * 4
+    assert net.memory_plan.estimated_slowdown > 0
 
 
 @pytest.mark.peer

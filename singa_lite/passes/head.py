@@ -43,7 +43,7 @@ def by_tiles_of_rows(program: Program) -> Program:
         if scores is None or order is None or not _pays(program, uses, scores):
             continue
         lead, behind = ([program.instructions[s] for s in steps] for steps in order)
-        placed[scores.steps[0]] = [*lead, *_Tiles(program, scores, make).calls(), *behind]
+        placed[scores.steps[0]] = [*lead, *Tiles(program, scores, make).calls(), *behind]
         gone |= set(range(scores.steps[0], scores.steps[-1] + 1))
     if not placed:
         return program
@@ -78,12 +78,13 @@ def _waiting(program: Program, uses: Uses, product: Instruction) -> int:
 
 
 @dataclass(frozen=True)
-class _Tiles:
-    """The calls of all tiles."""
+class Tiles:
+    """The calls of all tiles of rows. log_sums: where to put the logs of the sums of e**score; None: nowhere."""
 
     program: Program
     scores: Scores
     make: Rewriter
+    log_sums: Operand | None = None
 
     def calls(self) -> Iterator[Instruction]:
         """Tile by tile."""
@@ -93,6 +94,12 @@ class _Tiles:
             tiles = self._blocks(stop - start)
             for step in steps:
                 yield from self._call(self.program.instructions[step], tiles, start, stop)
+                if step == steps[0] and self.log_sums is not None:
+                    yield self._log_sum(tiles[self.scores.scores.block], narrow(self.log_sums, 0, start, stop))
+
+    def _log_sum(self, tile: Operand, y: Operand) -> Instruction:
+        loss = next(i for s in self.scores.steps if (i := self.program.instructions[s]).kernel == LOSS)
+        return self.make.call(loss, (tile, y), "log_sum_exp", {})
 
     def _blocks(self, rows: int) -> dict[int, Operand]:
         """A tile of its own for each of the large blocks."""

@@ -72,7 +72,7 @@ class Tiling:
             instruction = self.instructions[user]
             if not _is_whole(instruction, gradient) or not self._may_be_cut(instruction, product):
                 return []
-            if _has_blocks(instruction) and _outermost(gradient) != 0:
+            if has_blocks(instruction) and _outermost(gradient) != 0:
                 return []
         changed = any(self.uses.is_written(block, step, users[-1]) for block in (a.block, b.block))
         return [] if changed else users
@@ -94,7 +94,7 @@ class Tiling:
         axis = self.axis(product)
         extent = gradient.shape[axis]
         rows = self.rows(product, axis)
-        if any(map(_has_blocks, updates)):
+        if any(map(has_blocks, updates)):
             together = Blocks.of(gradient.shape).rows
             rows = max(rows // together, 1) * together
         for start in range(0, extent, rows):
@@ -155,7 +155,7 @@ def _outermost(gradient: Operand) -> int:
     return memory_order(gradient.shape, gradient.strides)[0]
 
 
-def _has_blocks(instruction: Instruction) -> bool:
+def has_blocks(instruction: Instruction) -> bool:
     """Whether it is an update of state that is kept in blocks of 8 bits."""
     return any(operand is not None and operand.dtype == BLOCKED for operand in instruction.operands)
 
