@@ -17,18 +17,16 @@ import matplotlib
 import numpy as np
 from python_text import CHARACTERS, ids, order3_bits, read, text, windows
 
-from singa_lite import device, loss, models, optimizer, schedule
+from singa_lite import FeedForwardNet, device, initializer, layers, loss, optimizer, schedule
 
 matplotlib.use("agg")  # draw into files; no screen is needed
 import matplotlib.pyplot as plt
 
 arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-arguments.add_argument("--steps", type=int, default=700)
-arguments.add_argument("--features", type=int, default=128)
-arguments.add_argument("--rate", type=float, default=4e-3)
+arguments.add_argument("--steps", type=int, default=2000)
 arguments.add_argument("--out", type=Path, default=Path("."))
 options = arguments.parse_args()
-BATCH, TIME, SEEN = 16, 256, 128
+BATCH, TIME, SEEN, FEATURES = 4, 256, 128, 128
 
 training, held_out = read()
 x, y = windows(held_out, TIME, SEEN)
@@ -36,10 +34,16 @@ bound = order3_bits(training, x, y)
 print(f"{len(training):,} characters to train on, {(y >= 0).sum():,} held out: {bound:.3f} bits each, order-3 model")
 
 device.default().set_random_seed(0)
-net = models.gpt2(len(CHARACTERS), TIME, options.features, heads=4, blocks=4)
-rate = schedule.CosineWithWarmup(options.rate, options.steps, warmup_steps=options.steps // 10, final=options.rate / 20)
-scored = loss.SoftmaxCrossEntropy(axis=-1, ignore_index=-1)
-net.compile(optimizer.AdamW(lr=rate, beta_2=0.98, weight_decay=0.1), scored, clip_global_norm=1.0)
+net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1, ignore_index=-1))
+begin = initializer.Normal(std=0.02)
+characters = layers.Embedding("characters", len(CHARACTERS), FEATURES, weight_init=begin, input_sample_shape=(TIME,))
+net.add(characters)
+for number in range(4):
+    net.add(layers.TransformerBlock(f"block{number}", heads=4, causal=True, rotary=True))
+net.add(layers.LayerNormalization("norm"))
+net.add(layers.TiedDense("scores", characters))
+rate = schedule.CosineWithWarmup(3e-3, total_steps=options.steps, warmup_steps=options.steps // 20, final=1e-4)
+net.compile(optimizer.AdamW(lr=rate, beta_2=0.98, weight_decay=0.1), clip_global_norm=1.0)
 net.summary()
 
 # What training takes is known before it begins.
@@ -53,12 +57,12 @@ for step in range(1, options.steps + 1):
     begins = random.integers(0, len(training) - TIME, BATCH)
     batch, targets = (training[begins[:, None] + np.arange(TIME) + later] for later in (0, 1))
     losses.append(float(net.train_one_batch(batch, targets)[0]) / log(2))
-    if step % 50 == 0 or step == options.steps:
+    if step % 100 == 0 or step == options.steps:
         seconds = time.perf_counter() - start
-        print(f"step {step:5}: {np.mean(losses[-50:]):.3f} bits a character, {seconds:.0f} s")
+        print(f"step {step:5}: {np.mean(losses[-100:]):.3f} bits a character, {seconds:.0f} s")
 print(f"the pool gave out {net.device.pool.high_water / 2**20:.1f} MiB at most")
 
-bits = net.evaluate(x, y, BATCH)[0] / log(2)
+bits = net.evaluate(x, y, 16)[0] / log(2)
 print(f"held-out modules: {bits:.3f} bits a character, {bound:.3f} by the order-3 model")
 net.save(options.out / "char_gpt.safetensors", weights_only=True)
 
