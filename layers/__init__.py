@@ -4,6 +4,7 @@ from .activation import Activation as Activation
 from .avg_pooling1d import AvgPooling1D as AvgPooling1D
 from .avg_pooling2d import AvgPooling2D as AvgPooling2D
 from .batch_normalization import BatchNormalization as BatchNormalization
+from .bidirectional import Bidirectional as Bidirectional
 from .concat import Concat as Concat
 from .conv1d import Conv1D as Conv1D
 from .conv2d import Conv2D as Conv2D
@@ -13,10 +14,12 @@ from .dummy import Dummy as Dummy
 from .embedding import Embedding as Embedding
 from .flatten import Flatten as Flatten
 from .global_avg_pooling2d import GlobalAvgPooling2D as GlobalAvgPooling2D
+from .gru import GRU as GRU
 from .l2_norm import L2Norm as L2Norm
 from .layer_normalization import LayerNormalization as LayerNormalization
 from .learned_positions import LearnedPositions as LearnedPositions
 from .lrn import LRN as LRN
+from .lstm import LSTM as LSTM
 from .max_pooling1d import MaxPooling1D as MaxPooling1D
 from .max_pooling2d import MaxPooling2D as MaxPooling2D
 from .merge import Merge as Merge
@@ -29,10 +32,12 @@ from .reshape import Reshape as Reshape
 from .residual import Residual as Residual
 from .rms_normalization import RMSNormalization as RMSNormalization
 from .sequential import Sequential as Sequential
+from .simple_rnn import SimpleRNN as SimpleRNN
 from .sinusoidal_positions import SinusoidalPositions as SinusoidalPositions
 from .slice import Slice as Slice
 from .softmax import Softmax as Softmax
 from .split import Split as Split
+from .tied_dense import TiedDense as TiedDense
 from .time_distributed import TimeDistributed as TimeDistributed
 from .transformer_block import TransformerBlock as TransformerBlock
 from .upsampling2d import Upsampling2D as Upsampling2D

@@ -132,6 +132,11 @@ def axis_of(layer: Layer, axis: int, shape: Shape) -> int:
     return found
 
 
+def leaves_time(axis: int, shape: Shape) -> bool:
+    """Whether what goes along an axis, counted from 0, the batch, leaves the positions of samples (time, ...) be."""
+    return axis > 1 or len(shape) == 1
+
+
 def no_former(layer: Layer, given: Mapping[str, object]) -> None:
     """TypeError for options that layers do not have; of the former `storage=` it says what took its place."""
     if "storage" in given:

@@ -54,6 +54,9 @@ class Activation(Layer):
 
     passes_mask = True
 
+    positionwise = True
+    any_length = True
+
     def __init__(
         self,
         name: str,

@@ -7,7 +7,7 @@ from singa_lite.errors import ShapeError
 from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import axis_of, not_the_batch, several_inputs, where
+from ._checks import axis_of, leaves_time, not_the_batch, several_inputs, where
 
 
 class Concat(Layer):
@@ -27,6 +27,7 @@ class Concat(Layer):
         """Shapes equal but for the axis -> the same with the sum of the extents there."""
         first = several_inputs(self, shapes)[0]
         axis = axis_of(self, self.axis, first) - 1
+        self.positionwise = leaves_time(axis + 1, first)
         before, after = first[:axis], first[axis + 1 :]
         for shape in shapes:
             others = shape[:axis], shape[axis + 1 :]

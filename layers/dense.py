@@ -24,6 +24,8 @@ class Dense(Layer):
 
     passes_mask = True
 
+    positionwise = True
+
     features_last = True
 
     def __init__(
@@ -47,6 +49,7 @@ class Dense(Layer):
     def setup(self, *shapes: Shape) -> Shape:
         """(..., features) -> (..., num_output)."""
         *beside, features = features_of(self, shapes)
+        self.any_length = bool(beside)
         fans = features, self.num_output
         self.add_parameter("weight", fans, self.weight_init, fans)
         if self.use_bias:

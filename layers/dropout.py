@@ -27,6 +27,9 @@ class Dropout(Layer):
 
     passes_mask = True
 
+    positionwise = True
+    any_length = True
+
     def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.p = number(self, "p", p, 0, 1)

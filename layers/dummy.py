@@ -17,6 +17,9 @@ class Dummy(Layer):
 
     keeps_values = True
 
+    positionwise = True
+    any_length = True
+
     def __init__(self, name: str, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
 

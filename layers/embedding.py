@@ -31,6 +31,9 @@ class Embedding(Layer):
 
     features_last = True
 
+    positionwise = True
+    any_length = True
+
     def __init__(
         self,
         name: str,

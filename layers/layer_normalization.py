@@ -6,7 +6,7 @@ from singa_lite import autograd, initializer
 from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import axis_of, init, not_the_batch, one_input, positive
+from ._checks import axis_of, init, leaves_time, not_the_batch, one_input, positive
 
 
 class LayerNormalization(Layer):
@@ -42,7 +42,10 @@ class LayerNormalization(Layer):
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
         shape = one_input(self, shapes)
-        normalized = shape[axis_of(self, self.axis, shape) - 1 :]
+        axis = axis_of(self, self.axis, shape)
+        self.positionwise = leaves_time(axis, shape)
+        normalized = shape[axis - 1 :]
+        self.any_length = len(normalized) < len(shape)
         self.add_parameter("gamma", normalized, self.gamma_init)
         self.add_parameter("beta", normalized, self.beta_init)
         return shape

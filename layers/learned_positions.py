@@ -5,6 +5,8 @@ from __future__ import annotations
 from singa_lite import autograd, initializer
 from singa_lite.errors import ShapeError
 from singa_lite.layer import InputShape, Layer
+from singa_lite.ops.cached import rows_at
+from singa_lite.past import LayerPast
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import init, input_axes, positive_int, where
@@ -20,6 +22,8 @@ class LearnedPositions(Layer):
     """
 
     passes_mask = True
+
+    any_length = True
 
     def __init__(
         self,
@@ -41,6 +45,16 @@ class LearnedPositions(Layer):
             raise ShapeError(f"{where(self)}: wanted at most max_length {length} positions, received {time}")
         self.add_parameter("weight", (length, features), self.weight_init, (length, features))
         return time, features
+
+    def most_positions(self) -> int | None:
+        """Rows of the table."""
+        return self.parameters["weight"].shape[0]
+
+    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor:
+        """x (n, m, features) -> the same shape, by the next m rows."""
+        (x,) = inputs
+        weight = self.parameters["weight"]
+        return autograd.add(x, rows_at(weight.view((1, *weight.shape)), past.position, x.shape[1]))
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, time, features) -> the same shape."""

@@ -17,6 +17,9 @@ class Merge(Layer):
 
     passes_mask = True
 
+    positionwise = True
+    any_length = True
+
     misnomers: ClassVar = {
         **dict.fromkeys(("concat", "concatenate"), "Concat puts its inputs side by side"),
         **dict.fromkeys(("multiply", "mul", "product", "prod"), "Multiply takes the product"),

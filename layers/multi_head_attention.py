@@ -9,6 +9,9 @@ import numpy as np
 from singa_lite import autograd, initializer
 from singa_lite.errors import ShapeError
 from singa_lite.layer import InputShape, Layer
+from singa_lite.ops.cached import cached_attention, rows_at, write_rows
+from singa_lite.past import LayerPast
+from singa_lite.ops.shape import first_rows
 from singa_lite.positions import rotary_table
 from singa_lite.tensor import Shape, Tensor
 
@@ -37,6 +40,8 @@ class MultiHeadAttention(Layer):
     """
 
     passes_mask = True
+
+    any_length = True
 
     def __init__(
         self,
@@ -67,11 +72,13 @@ class MultiHeadAttention(Layer):
         self.rotary = flag(self, "rotary", rotary)
         self.weight_init = init(self, "weight_init", weight_init)
         self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
+        self._head_size, self._is_cross = 0, False
 
     def setup(self, *shapes: Shape) -> Shape:
         """(time, features), perhaps (length, width), perhaps (length,) -> (time, features)."""
         shape, memory = self._checked(shapes)
         (time, features), size = shape, self._size(shape[1])
+        self._head_size, self._is_cross = size, [len(s) for s in shapes].count(2) > 1
         self.set_up(self._dense("query", self.heads * size), shape)
         self.set_up(self._dense("key", self.kv_heads * size), memory)
         self.set_up(self._dense("value", self.kv_heads * size), memory)
@@ -121,15 +128,55 @@ class MultiHeadAttention(Layer):
         x = inputs[0]
         memory = inputs[1] if len(inputs) > 1 and inputs[1].ndim == 3 else x
         mask = inputs[-1].detach() if inputs[-1].ndim == 2 else memory.mask
-        q = self._projected("query", training, x, self.heads)
-        k, v = (self._projected(name, training, memory, self.kv_heads) for name in ("key", "value"))
-        if self.rotary:
-            q, k = (autograd.rotary(t, self.states["table"], axis=1) for t in (q, k))
+        table = first_rows(self.states["table"], 1, x.shape[1]) if self.rotary else None
+        q, k, v = self._heads(training, x, memory, table)
         p = self.dropout if training else 0.0
         state = self.states["random"] if p else None
         y = autograd.attention(q, k, v, mask, causal=self.causal, dropout=p, state=state)
+        return self._output(training, y)
+
+    def _heads(self, training: bool, x: Tensor, memory: Tensor, table: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, turned by a table of positions where there is one."""
+        q = self._projected("query", training, x, self.heads)
+        k, v = (self._projected(name, training, memory, self.kv_heads) for name in ("key", "value"))
+        if table is not None:
+            q, k = (autograd.rotary(t, table, axis=1) for t in (q, k))
+        return q, k, v
+
+    def _output(self, training: bool, y: Tensor) -> Tensor:
+        """(n, time, heads, size) -> (n, time, features)."""
         flat = autograd.reshape(y, (*y.shape[:2], y.shape[2] * y.shape[3]))
         return self.run(self.layers["output"], training, flat)
+
+    # ---- position by position
+
+    def refuses_past(self) -> str:
+        """Where later positions or another text are seen, which are not there yet."""
+        if not self.causal:
+            return "each position sees later ones, as it is not causal"
+        return "it attends to another text" if self._is_cross else ""
+
+    def kept_of_past(self, batch: int, length: int) -> dict[str, Shape]:
+        """Keys and values, turned where they are, and which positions are seen, used where a mask comes."""
+        heads = batch, length, self.kv_heads, self._head_size
+        return {"keys": heads, "values": heads, "mask": (batch, length)}
+
+    def most_positions(self) -> int | None:
+        """Of the table that turns them."""
+        return self.states["table"].shape[1] if self.rotary else None
+
+    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor:
+        """x (n, m, features), perhaps mask (n, m) -> (n, m, features)."""
+        x, *masks = inputs
+        mask = masks[0] if masks else x.mask
+        table = rows_at(self.states["table"], past.position, x.shape[1]) if self.rotary else None
+        q, k, v = self._heads(False, x, x, table)
+        write_rows(k, past.position, past["keys"])
+        write_rows(v, past.position, past["values"])
+        if mask is not None:
+            write_rows(mask, past.position, past["mask"])
+        seen = None if mask is None else past["mask"]
+        return self._output(False, cached_attention(q, past["keys"], past["values"], seen, past.position))
 
     def _projected(self, name: str, training: bool, x: Tensor, heads: int) -> Tensor:
         """(n, time, heads, size)."""

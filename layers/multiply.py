@@ -17,6 +17,9 @@ class Multiply(Layer):
 
     passes_mask = True
 
+    positionwise = True
+    any_length = True
+
     misnomers: ClassVar = dict.fromkeys(("sum", "add"), "Merge takes the sum")
 
     def setup(self, *shapes: Shape) -> Shape:

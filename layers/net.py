@@ -25,6 +25,8 @@ class Net(Layer):
     net: on the device and of the dtype of the net that it becomes a part of, with all its layers.
     """
 
+    positionwise = True
+
     def __init__(self, name: str, net: FeedForwardNet, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         if not isinstance(net, FeedForwardNet):
@@ -59,6 +61,8 @@ class Net(Layer):
         if set(self.net.layers) != set(self._sources):
             raise GraphError(f"{where(self)}: wanted a net that no layer was added to since, received another")
         self.add_copies([self.net.layers[name] for name in self._sources])
+        held = self.layers.values()
+        self.any_length, self.keeps_time = all(x.any_length for x in held), all(x.keeps_time for x in held)
         given = [shape for name in self._outputs for shape in self.layers[name].output_sample_shapes]
         return given if len(given) > 1 else given[0]
 

@@ -21,6 +21,9 @@ class PaddingMask(Layer):
 
     input_ids = 2**63
 
+    positionwise = True
+    any_length = True
+
     def __init__(self, name: str, padding_idx: int = 0, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         if not is_int(padding_idx) or not 0 <= padding_idx < 2**63:

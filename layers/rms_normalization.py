@@ -19,6 +19,8 @@ class RMSNormalization(Layer):
 
     passes_mask = True
 
+    positionwise = True
+
     def __init__(
         self,
         name: str,
@@ -34,6 +36,7 @@ class RMSNormalization(Layer):
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
         shape = features_of(self, shapes)
+        self.any_length = len(shape) > 1
         self.add_parameter("gamma", shape[-1:], self.gamma_init)
         return shape
 

@@ -20,6 +20,8 @@ class Sequential(Layer):
     input_sample_shape: default the first layer's.
     """
 
+    positionwise = True
+
     def __init__(self, name: str, layers: Sequence[Layer], *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         for layer in held_layers(self, layers):
@@ -37,6 +39,8 @@ class Sequential(Layer):
         given = list(shapes)
         for layer in self.layers.values():
             given = self.set_up_several(layer, *given)
+        held = self.layers.values()
+        self.any_length, self.keeps_time = all(x.any_length for x in held), all(x.keeps_time for x in held)
         return given if len(given) > 1 else given[0]
 
     def forward(self, training: bool, *xs: Tensor) -> Tensor | list[Tensor]:

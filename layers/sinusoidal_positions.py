@@ -5,6 +5,9 @@ from __future__ import annotations
 from singa_lite import autograd
 from singa_lite.errors import ShapeError
 from singa_lite.layer import InputShape, Layer
+from singa_lite.ops.cached import rows_at
+from singa_lite.past import LayerPast
+from singa_lite.ops.shape import first_rows
 from singa_lite.positions import sinusoidal_table
 from singa_lite.tensor import Shape, Tensor
 
@@ -22,6 +25,8 @@ class SinusoidalPositions(Layer):
 
     passes_mask = True
 
+    any_length = True
+
     def __init__(self, name: str, base: float = 10000.0, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.base = positive(self, "base", base)
@@ -35,6 +40,16 @@ class SinusoidalPositions(Layer):
         table.copy_from_numpy(sinusoidal_table(time, features, self.base).astype(table.dtype))
         return time, features
 
+    def most_positions(self) -> int | None:
+        """Rows of the table."""
+        return self.states["table"].shape[0]
+
+    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor:
+        """x (n, m, features) -> the same shape, by the next m rows."""
+        (x,) = inputs
+        table = self.states["table"]
+        return autograd.add(x, rows_at(table.view((1, *table.shape)), past.position, x.shape[1]))
+
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, time, features) -> the same shape."""
-        return autograd.add(x, self.states["table"])
+        return autograd.add(x, first_rows(self.states["table"], 0, x.shape[1]))

@@ -10,7 +10,7 @@ from singa_lite.errors import ShapeError
 from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import axis_of, is_int, not_the_batch, one_input, where
+from ._checks import axis_of, is_int, leaves_time, not_the_batch, one_input, where
 
 
 class Slice(Layer):
@@ -47,6 +47,7 @@ class Slice(Layer):
         """The input's shape -> a list of it with the pieces' extents along the axis."""
         shape = one_input(self, shapes)
         place_in_sample = axis_of(self, self.axis, shape) - 1
+        self.positionwise = leaves_time(place_in_sample + 1, shape)
         extent = shape[place_in_sample]
         if self.slice_point[-1] >= extent:
             raise ShapeError(

@@ -6,7 +6,7 @@ from singa_lite import autograd
 from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import axis_of, not_the_batch, one_input
+from ._checks import axis_of, leaves_time, not_the_batch, one_input
 
 
 class Softmax(Layer):
@@ -26,7 +26,7 @@ class Softmax(Layer):
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
         shape = one_input(self, shapes)
-        axis_of(self, self.axis, shape)
+        self.positionwise = leaves_time(axis_of(self, self.axis, shape), shape)
         return shape
 
     def forward(self, training: bool, x: Tensor) -> Tensor:

@@ -17,6 +17,9 @@ class Split(Layer):
 
     keeps_values = True
 
+    positionwise = True
+    any_length = True
+
     def __init__(self, name: str, num_output: int, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         self.num_output = positive_int(self, "num_output", num_output)

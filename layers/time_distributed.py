@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from singa_lite import autograd
 from singa_lite.layer import InputShape, Layer
+from singa_lite.layer_calls import by_itself
+from singa_lite.past import LayerPast
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import held_layers, input_axes
@@ -19,6 +23,8 @@ class TimeDistributed(Layer):
     them over all steps.
     """
 
+    any_length = True
+
     def __init__(self, name: str, layer: Layer, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
         (self.layer,) = held_layers(self, [layer])
@@ -31,6 +37,14 @@ class TimeDistributed(Layer):
         """(time, ...) -> (time, ...)."""
         time, *step = input_axes(self, shapes, ("time", "..."))
         return time, *self.set_up(self.layer, tuple(step))
+
+    def continued_layers(self) -> Iterable[Layer]:
+        """None: to the layer each step is a sample by itself."""
+        return ()
+
+    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor:
+        """x (n, m, ...) -> (n, m, ...)."""
+        return by_itself(lambda: self.forward(False, *inputs))
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, time, ...) -> (n, time, ...)."""

@@ -36,6 +36,9 @@ class TransformerBlock(Layer):
 
     passes_mask = True
 
+    positionwise = True
+    any_length = True
+
     features_last = True
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import NamedTuple
 from weakref import WeakSet
@@ -40,6 +41,7 @@ class Arena(Unique):
         self.block: Block | None = None
         self.host: HostMemory | None = None
         self._may_be_copying = False
+        self._turns = device.kernels.turns()
         self._executables: WeakSet[Executable] = WeakSet()
         #: `arena.turn.run(work)`: no other thread may use the bytes meanwhile. GraphError if one does.
         self.turn = Turn(partial(GraphError, _TAKEN))
@@ -114,6 +116,11 @@ class Arena(Unique):
         self.settle()
         for executable in self._executables:
             executable.release()
+        self._turns = self.device.kernels.turns()
+
+    def binding(self) -> AbstractContextManager[object]:
+        """Launches that are bound inside may share what they need beside their arrays with all others of the arena."""
+        return self._turns()
 
     def add(self, executable: Executable) -> None:
         """Make room for an executable, which binds its launches here when it next runs."""
@@ -196,7 +203,9 @@ class Executable(Unique):
 
     def _bind(self) -> Replay:
         self.arena.reserve(self.placed)
-        launches, names = self.launches(), [_name(i) for i in self.placed.planned.instructions]
+        with self.arena.binding():
+            launches = self.launches()
+        names = [_name(i) for i in self.placed.planned.instructions]
         if self.checked:
             launches, names = CheckedLaunches(self.placed, self.arena.device, self._bytes).around(launches, names)
         replay = self.arena.device.replay(launches, names)

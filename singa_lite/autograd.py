@@ -57,6 +57,9 @@ from singa_lite.ops.op import no_grad as no_grad
 from singa_lite.ops.pooling import avg_pool2d as avg_pool2d
 from singa_lite.ops.pooling import global_avg_pool2d as global_avg_pool2d
 from singa_lite.ops.pooling import max_pool2d as max_pool2d
+from singa_lite.ops.recurrent import gru as gru
+from singa_lite.ops.recurrent import lstm as lstm
+from singa_lite.ops.recurrent import simple_rnn as simple_rnn
 from singa_lite.ops.reduction import reduce_mean as reduce_mean
 from singa_lite.ops.reduction import reduce_sum as reduce_sum
 from singa_lite.ops.rotary import rotary as rotary

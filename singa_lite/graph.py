@@ -19,7 +19,8 @@ from singa_lite.operation import Instruction, Role
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
 from singa_lite.passes.carry import Chosen
-from singa_lite.passes.lower import Lowering, Sketched, lower, unshared
+from singa_lite.passes.forms import Forms
+from singa_lite.passes.lower import Sketched, lower, unshared
 from singa_lite.passes.pipeline import rewriting, through
 from singa_lite.passes.placed import LimitError, Placed, prove
 from singa_lite.passes.program import Program
@@ -64,7 +65,7 @@ class Graph(Record):
         self.check_inputs: Callable[[], None] | None = None
         self._placed: dict[str, Placed] = {}
         #: While the recorded order is asked for plans: what these share.
-        self._lowering: Lowering | None = None
+        self._lowering: Forms | None = None
         self._executables: dict[str, Executable] = {}
 
     # ---- planning
@@ -166,9 +167,9 @@ class Graph(Record):
             self._hold_outputs()
         self._check_written()
 
-    def _lower(self) -> Lowering:
+    def _lower(self) -> Forms:
         if self._lowering is None:
-            self._lowering = Lowering(self._recorded(), fuse=self.fuse)
+            self._lowering = Forms(self._recorded(), fuse=self.fuse)
         return self._lowering
 
     def _within(self, bound: Bound) -> Placed:

@@ -11,6 +11,7 @@ from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer_tensors import Context as Context
 from singa_lite.layer_tensors import LayerTensors
+from singa_lite.past import LayerPast
 from singa_lite.sample_shape import InputShape as InputShape
 from singa_lite.sample_shape import SampleShape as SampleShape
 from singa_lite.sample_shape import checked_inputs, checked_output
@@ -52,6 +53,13 @@ class Layer(LayerTensors):
     input_ids: int | None = None
     #: Whether a mask of its input is one of its output too: it does something at each position, perhaps by others.
     passes_mask: bool = False
+    #: Whether its own operations do the same at each position (axis 1) by itself, so that forward serves any number of
+    #: them; layers within it are asked for themselves.
+    positionwise: bool = False
+    #: Whether samples (time, ...) may have fewer steps than `setup` was told: `forward` does the same to fewer.
+    any_length: bool = False
+    #: Whether its output has the time steps of its input; False where it has no axis of time any more.
+    keeps_time: bool = True
     #: Whether its output has the features, or classes, along the last axis; None: as its input has them.
     features_last: bool | None = None
     #: {name that suggests another layer: what to use in its place}.
@@ -190,6 +198,34 @@ class Layer(LayerTensors):
         """As `run`; all its outputs."""
         self._check_holds("run", layer)
         return layer_calls.call(layer, self._placed().device, training, list(inputs))
+
+    # ---- texts position by position, see `net.generate`
+
+    def refuses_past(self) -> str:
+        """Why `continued` cannot serve, in words; "" if it can, as where the layer is `positionwise`."""
+        if self.positionwise or type(self).continued is not Layer.continued:
+            return ""
+        return "it may look at several positions"
+
+    def continued_layers(self) -> Iterable[Layer]:
+        """The layers within it that go on from position to position as it does; others run by themselves."""
+        return self._layers.values()
+
+    def kept_of_past(self, batch: int, length: int) -> Mapping[str, Shape]:
+        """What it keeps of so many texts, of up to `length` positions: shapes by name, in the net's dtype."""
+        return {}
+
+    def most_positions(self) -> int | None:
+        """The most positions of a text that it can tell apart; None: any number."""
+        return None
+
+    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor | list[Tensor] | tuple[Tensor, ...]:
+        """As forward(False, *inputs), for the next m positions, at least one, of texts: x (n, m, ...).
+
+        past: what the layer keeps of those before, zeros at first, which it moves on; `past.position` of them came
+        before. A layer that looks at several positions, or has another m for each, writes one of its own.
+        """
+        return self.forward(False, *inputs)
 
     def _held_by(self) -> Iterator[LayerTensors]:
         """This layer, the one that holds it, and so on."""

@@ -11,15 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
-from typing import NamedTuple, Protocol
+from operator import eq
+from typing import NamedTuple, Protocol, TypeVar
 
 from singa_lite.autograd import no_grad
+from singa_lite.contexts import in_own_context
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.ops.op import Op, tape_position
 from singa_lite.ops.shape import Identity
+from singa_lite.past import LayerPast
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.unique import Unique
+
+R = TypeVar("R")
 
 
 def nothing() -> None:
@@ -31,10 +36,13 @@ class Callee(Protocol):
 
     forward: Callable[..., Tensor | list[Tensor] | tuple[Tensor, ...]]
 
+    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor | list[Tensor] | tuple[Tensor, ...]: ...
     @property
     def path(self) -> str: ...
     @property
     def passes_mask(self) -> bool: ...
+    @property
+    def any_length(self) -> bool: ...
     @property
     def states(self) -> Mapping[str, Tensor]: ...
     @property
@@ -109,6 +117,10 @@ class LayerCalls(Unique):
             self.cuts.append(Cut(outer, tape_position(), False))
         return result
 
+    def fits(self, found: Shape, wanted: Shape) -> bool:
+        """Whether an output's sample shape is as `setup` said."""
+        return found == wanted
+
     def _through_ports(self, path: str, inputs: list[Tensor]) -> list[Tensor]:
         passed: list[Tensor] = []
         while inputs:
@@ -141,6 +153,13 @@ class LayerCalls(Unique):
 _current: ContextVar[LayerCalls | None] = ContextVar("layer_calls", default=None)
 
 
+@in_own_context
+def by_itself(work: Callable[[], R]) -> R:
+    """work(), in which layers run as in an evaluation of their own, whatever the present call is a part of."""
+    LayerCalls(False).begin()
+    return work()
+
+
 def call(layer: Callee, device: Device, training: bool, inputs: list[Tensor]) -> list[Tensor]:
     """The outputs of a layer, of the shapes that `setup` said. `inputs` may be emptied.
 
@@ -150,7 +169,7 @@ def call(layer: Callee, device: Device, training: bool, inputs: list[Tensor]) ->
     with device.scope(layer=layer.path):
         result = layer.forward(training, *inputs) if calls is None else calls.forward(layer, training, inputs)
     outputs = list(result) if isinstance(result, list | tuple) else [result]
-    found = _checked(layer, outputs)
+    found = _checked(layer, outputs, calls)
     for output in found:
         output.mask = mask if output.mask is None else output.mask
     if calls is not None and layer.path in calls.asked:
@@ -163,15 +182,24 @@ def _mask_of(inputs: list[Tensor]) -> Tensor | None:
     return next((tensor.mask for tensor in inputs if tensor.mask is not None), None)
 
 
-def _checked(layer: Callee, outputs: list[object]) -> list[Tensor]:
+def _checked(layer: Callee, outputs: list[object], calls: LayerCalls | None) -> list[Tensor]:
     tensors = [output for output in outputs if isinstance(output, Tensor)]
     if not tensors or len(tensors) < len(outputs):
         given = ", ".join(type(output).__name__ for output in outputs) or "none"
         raise TypeError(f"layer {layer.path!r}: wanted forward() to return a Tensor, or a list, received {given}")
     wanted, found = layer.output_sample_shapes, [tensor.shape[1:] for tensor in tensors]
-    if found != wanted:
+    fits = eq if calls is None else calls.fits
+    same = len(found) == len(wanted) and all(map(fits, found, wanted))
+    if not same and not (layer.any_length and _are_shorter(found, wanted)):
         raise ShapeError(
             f"layer {layer.path!r}: wanted forward() to return samples of shapes {wanted}, as setup() said, received "
             f"{found}"
         )
     return tensors
+
+
+def _are_shorter(found: list[Shape], wanted: list[Shape]) -> bool:
+    """Whether the sample shapes are those but for fewer time steps."""
+    pairs = list(zip(found, wanted, strict=False))
+    same = all(len(f) == len(w) > 0 and f[1:] == w[1:] and f[0] <= w[0] for f, w in pairs)
+    return len(found) == len(wanted) and same

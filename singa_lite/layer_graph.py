@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
 import numpy as np
@@ -13,6 +13,7 @@ from singa_lite.array_types import DType
 from singa_lite.checks import is_int, whole
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer import Context, Layer, Node, check_new
+from singa_lite.lengths import Lengths
 from singa_lite.table import Table
 from singa_lite.tensor import DeviceSpec, Shape, Tensor
 from singa_lite.topology import Source, Topology
@@ -30,6 +31,7 @@ class LayerGraph:
         self._layers: dict[str, Layer] = {}
         self._topology = Topology()
         self._nodes: list[Node] | None = None
+        self._lengths: Lengths | None = None
 
     @property
     def layers(self) -> Table[Layer]:
@@ -60,7 +62,7 @@ class LayerGraph:
         except BaseException:
             del self._layers[layer.name], self._topology.sources[layer.name]
             raise
-        self._nodes = None
+        self._nodes = self._lengths = None
         return layer
 
     def _sources(self, src: LayerLike | Sequence[LayerLike] | None) -> tuple[Source, ...]:
@@ -190,6 +192,29 @@ class LayerGraph:
         if layer is None or layer.output_sample_shape is None:
             return [()]
         return layer.output_sample_shapes
+
+    def fitting(self, name: str, shape: Shape) -> Shape:
+        """The sample shape that a batch is to have that feeds an input layer: of fewer time steps than that one was set
+        up for, where the batch has fewer and all layers behind can do with fewer (`Layer.any_length`).
+        """
+        (whole,) = self._layers[name].input_sample_shapes or [()]
+        return whole if shape[1:] == whole else self._times().fitting(name, whole, shape)
+
+    def output_shape(self, name: str, shapes: Mapping[str, Shape]) -> Shape:
+        """The sample shape of a layer's output, the first of several. shapes: of the batches, by input layer."""
+        shape = self.output_shapes(name)[0]
+        source = self._times().of.get(name)
+        return shape if source is None else (shapes[source][1], *shape[1:])
+
+    def refusing(self, name: str) -> str | None:
+        """The layer for which no batch of an input layer may have fewer time steps, perhaps its own; else None."""
+        return self._times().refusing.get(name)
+
+    def _times(self) -> Lengths:
+        nodes = self.ordered()
+        if self._lengths is None:
+            self._lengths = Lengths(nodes, self.input_ids())
+        return self._lengths
 
     def _check_names(self, where: str, names: Sequence[str | None]) -> None:
         """GraphError unless all of the names (None aside) are layers of the net, or paths of layers within these."""

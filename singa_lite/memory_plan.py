@@ -20,6 +20,9 @@ from singa_lite.repeat_row import AGAIN, RepeatRow, repeat_rows
 from singa_lite.reports import plan_page
 from singa_lite.variant_row import VariantRow, called, told_variants, variant_rows
 
+#: The end of the name of a tensor in which gradients of several batches are added up.
+SUM = " sum of gradients"
+
 
 class Row(NamedTuple):
     """A block of the step, as it was recorded or rewritten."""
@@ -106,6 +109,11 @@ class MemoryPlan:
         return self.arena_bytes - self.floor_bytes
 
     @property
+    def gathered_bytes(self) -> int:
+        """Bytes of the state in which gradients of several batches are added up, where these want tensors."""
+        return sum(b.nbytes for b in self._blocks if b.role is Role.STATE and b.name.endswith(SUM))
+
+    @property
     def held_bytes(self) -> int:
         """Bytes outside the arena: inputs, parameters, state and outputs."""
         return sum(nbytes for role, nbytes in self.by_role.items() if role != Role.INTERMEDIATE)
@@ -166,6 +174,7 @@ class MemoryPlan:
             f"unshared   {_mib(self.unshared_bytes)}, eager high water {_mib(self.eager_bytes)}",
             *(f"variants   {line}" for line in told_variants(self.variants)),
             "outside    " + ", ".join(f"{role} {_mib(nbytes)}" for role, nbytes in held.items()),
+            *([f"gathered   {_mib(self.gathered_bytes)} of state: sums of gradients"] if self.gathered_bytes else []),
             *(
                 [f"in fit     arena {_mib(max(self.beside.values()))}, the pool's own {_mib(self.overhead_bytes)}"]
                 if self.beside

@@ -7,20 +7,22 @@ from copy import deepcopy
 from os import PathLike
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from singa_lite import compile_checks
 from singa_lite import device as devices
 from singa_lite.budget_error import BudgetError
-from singa_lite.checks import flag
+from singa_lite.checks import flag, whole
+from singa_lite.data import Bucketed
 from singa_lite.errors import GraphError
+from singa_lite.generation import generate
 from singa_lite.layer import OneOrMore
 from singa_lite.layer_rows import layer_rows
 from singa_lite.layer_walk import LayerGradients as LayerGradients
 from singa_lite.loss import Loss
 from singa_lite.metric import Metric
 from singa_lite.mixed_precision import check_device, storage_by
-from singa_lite.optimizer import Optimizer
+from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.planned_net import PlannedNet
 from singa_lite.reports import summary
 from singa_lite.tensor import DeviceSpec, Tensor
@@ -108,6 +110,8 @@ class FeedForwardNet(PlannedNet, Unique):
         budget_profile: bool = False,
         precision: str = "float32",
         float32_layers: Collection[str] = (),
+        clip_global_norm: float | None = None,
+        accumulate: int = 1,
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor.
 
@@ -144,6 +148,13 @@ class FeedForwardNet(PlannedNet, Unique):
         steps alone: sums are in float32, and so are parameters, gradients, the optimizer's state, statistics, losses,
         metrics, outputs, and what the layers named in float32_layers give and take. ValueError where the net has
         another dtype than float32. See docs/precision.md.
+
+        clip_global_norm: multiply all gradients by min(1, clip_global_norm / (norm + 1e-6)), where norm is that of all
+        of them together, as torch.nn.utils.clip_grad_norm_ does, before constraints, regularizers and weight decay.
+        `gradient_norm` has the norm. All gradients then live until the last one is made. accumulate: update by the mean
+        of so many batches, at the last of them; until then parameters stay as they are. SGD's momentum takes the sum
+        in, other optimizers want a tensor as large as each parameter; steps and schedules count updates. See
+        docs/clipping_and_accumulation.md.
         """
         compile_checks.check_optimizer(optimizer)
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
@@ -155,6 +166,8 @@ class FeedForwardNet(PlannedNet, Unique):
         criteria = () if objective is None else objective.criteria
         pieces = checked_count(self.ordered(), micro_batches, freeze, criteria)
         compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
+        clip = None if clip_global_norm is None else GlobalNorm(clip_global_norm, "compile clip_global_norm")
+        batches = whole("compile accumulate", accumulate, 1)
         budget = compile_checks.budget(memory_budget, graph, self.device)
         bound = self.device.pool.limit if graph and budget is None else budget
         where = compile_checks.offload_of(offload, bound, self.device)
@@ -162,9 +175,11 @@ class FeedForwardNet(PlannedNet, Unique):
         narrow = storage_by(precision, float32_layers, graph, [node.layer for node in self.ordered()], self.device)
         steps = Steps(self, graph, fuse, budget, optimizer, where, profiled, narrow)
         optimizer.serve(self)
+        optimizer.gather(batches, clip is not None)
         optimizer.keep_state_as(state_dtype)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
         self.loss, self.metric, self.freeze, self.micro_batches = loss, metric, freeze, pieces
+        self._clip = clip
         self._trainer.steps, self.optimizer = steps, optimizer
 
     def train_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]:
@@ -182,7 +197,7 @@ class FeedForwardNet(PlannedNet, Unique):
         optimizer = self._optimizer("train_one_batch")
         optimizer.check_serves(self)
         objective, feeds = self._batch(x, y)
-        step = self._train_step(objective, optimizer)
+        step = self._train_step(objective, optimizer, optimizer.gathering.part)
         self._trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
         try:
             return self._trainer.train(step, feeds)
@@ -214,7 +229,7 @@ class FeedForwardNet(PlannedNet, Unique):
         self._check_names("gradients with freeze", [self.freeze])
         return gradients.of_batch(self, objective, feeds, self.freeze, self._trainer.open_forward)
 
-    def evaluate(self, x: object, y: object, batch_size: int = 32) -> tuple[float, OneOrMore]:
+    def evaluate(self, x: object, y: object = None, batch_size: int | None = None) -> tuple[float, OneOrMore]:
         """(loss, metric) over all samples, as numbers, without training; the metric is None if there is none.
 
         x, y: as for `fit`, and checked as there.
@@ -242,21 +257,44 @@ class FeedForwardNet(PlannedNet, Unique):
         checked.single_outputs(self)
         return evaluation.predict(self, checked.data_to_predict(self, x, batch_size))
 
+    def generate(
+        self, prompt: object, steps: int, temperature: float = 1.0, top_k: int = 0, seed: int = 0
+    ) -> NDArray[np.int64]:
+        """Texts that go on from a prompt, id by id, each drawn by what the net gives for those before it.
+
+        prompt: ids (time,), or (n, time) for n texts, of any integer dtype. steps: how many ids are added, at least 1.
+        Returns int64 (time + steps,) or (n, time + steps), the prompt first.
+
+        The net has one input of ids (time,) and gives scores, or a softmax, of the id that follows each position, or
+        the last one alone. temperature: divides the scores; 0: the id of the largest score, always. top_k: only the k
+        ids of the largest scores are drawn; 0: all. seed: of Philox's numbers, text i has a stream of its own.
+
+        Each position goes through the layers once: attention keeps keys and values, recurrent layers their state, as
+        many bytes as `plan_generation` says, until longer texts want more, or a budget or a limit these bytes.
+        GraphError for layers that need later positions, each with its reason; ShapeError where the text would be longer
+        than layers have positions; ValueError for ids that the net does not have. Nothing that training uses is
+        changed. See docs/generation.md.
+        """
+        return self._steps.exclusively(generate, self, self._steps, prompt, steps, temperature, top_k, seed)
+
     def fit(
         self,
         x: object,
-        y: object,
-        batch_size: int = 32,
+        y: object = None,
+        batch_size: int | None = None,
         epochs: int = 1,
         *,
-        validation_data: tuple[object, object] | None = None,
+        validation_data: tuple[object, object] | Bucketed | None = None,
         shuffle: bool = True,
         verbose: bool = True,
         callbacks: Iterable[fit.Callback] | fit.Callback = (),
         resume: str | PathLike[str] | None = None,
         prefetch: int = 0,
     ) -> fit.History:
-        """Train for some epochs, with a progress bar. x, y: arrays, or dicts of arrays, of equally many samples.
+        """Train for some epochs, with a progress bar.
+
+        x, y: arrays, or dicts of arrays, of equally many samples; or x alone, sequences in buckets (`data.bucketed`),
+        which have their targets and batch sizes; validation_data likewise. batch_size: None is 32.
 
         What is in memory stays there, and only a batch at a time is copied; HDF5 sets, and all that can be sliced and
         says its shape and dtype, are read by batches. Before the first step all of it is checked, validation_data,
@@ -275,7 +313,9 @@ class FeedForwardNet(PlannedNet, Unique):
         validation = None
         if validation_data is not None:
             pair = fit.pair("fit validation_data", validation_data)
-            validation = checked.data("fit validation_data", self, objective, *pair, batch_size)
+            size = None if isinstance(validation_data, Bucketed) else batch_size
+            validation = checked.data("fit validation_data", self, objective, *pair, size)
+        self._steps.check_forms("fit", data.forms + (0 if validation is None else validation.forms))
         training = fit.Training(self, data, validation, epochs, shuffle, verbose, callbacks, prefetch)
         if resume is not None:
             from singa_lite.snapshots.checkpoints.resume import resume as going_on

@@ -9,12 +9,14 @@ from singa_lite.budget_error import BudgetError
 from singa_lite.checks import at_least_zero, flag, whole
 from singa_lite.errors import GraphError
 from singa_lite.freezing import freezing
+from singa_lite.generation import generation_plan
 from singa_lite.graph import Graph
 from singa_lite.loss import Loss
 from singa_lite.memory.bound import Bound
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.metric import Metric
-from singa_lite.optimizer import Optimizer
+from singa_lite.optimizer import GlobalNorm, Optimizer
+from singa_lite.optimizer.gathering import Part
 from singa_lite.recorded_steps import StepForm
 from singa_lite.sizes import budget_size, memory_size
 from singa_lite.tensor import DeviceSpec, Tensor
@@ -33,6 +35,8 @@ class PlannedNet(WalkedNet):
     metric, device, dtype and seed are.
 
     freeze: layers before this one do not train. micro_batches: in how many pieces a batch is trained on.
+    clip_global_norm: the most that the norm of all gradients may be, None: any. accumulate: how many batches make an
+    update.
     """
 
     def __init__(
@@ -43,6 +47,30 @@ class PlannedNet(WalkedNet):
         self.metric = of_kind("metric", metric, Metric)
         self.freeze: str | None = None
         self.micro_batches = 1
+        self._clip: GlobalNorm | None = None
+
+    @property
+    def clip_global_norm(self) -> float | None:
+        """The most that the norm of all gradients may be; None: whatever it is."""
+        return None if self._clip is None else self._clip.limit
+
+    @property
+    def accumulate(self) -> int:
+        """The mean of how many batches makes an update."""
+        return 1 if self.optimizer is None else self.optimizer.gathering.count
+
+    @property
+    def gradient_norm(self) -> Tensor:
+        """The Euclidean norm of all gradients together, before they were clipped, of the last update: float64 ().
+
+        NaN before the first one. GraphError unless compile was given clip_global_norm (math.inf clips nothing).
+        """
+        if self._clip is None:
+            raise GraphError("gradient_norm: wanted a net of compile(clip_global_norm=...), received one without")
+        norm = self._clip.norm(self.device)
+        copied: Tensor = self.device.empty(norm.shape, norm.dtype)
+        self.device.run("copy", norm, copied)
+        return copied
 
     @property
     def training_graph(self) -> Graph:
@@ -88,6 +116,16 @@ class PlannedNet(WalkedNet):
             return planner.plan(size, budget)
         except BudgetError as error:
             raise self._with_remedies(error, size) from None
+
+    def plan_generation(self, batch_size: int, length: int) -> MemoryPlan:
+        """The memory plan of `generate` for so many texts of up to `length` ids, prompt included. Nothing runs.
+
+        It is that of the step that gives the scores of the next id; what layers keep of a text stands in
+        `by_role["state"]`, `total_bytes` counts the steps that read the prompt, too, which share the arena. Within the
+        net's memory_budget or the device's limit; errors as for `generate`, and PlanError as of `plan_batch`.
+        """
+        size = checked.batch_size("plan_generation", batch_size)
+        return generation_plan(self, self._steps, size, whole("plan_generation length", length, 2))
 
     def budget_curve(self, batch_size: int) -> list[tuple[int, float]]:
         """What less memory costs: (bytes of a budget, estimated slowdown), from the free plan down to the least found.
@@ -157,7 +195,9 @@ class PlannedNet(WalkedNet):
         checked.single_outputs(self)
         return Objective(self.loss, self.metric, self.output_names())
 
-    def _train_step(self, objective: Objective, optimizer: Optimizer) -> TrainStep:
+    def _train_step(self, objective: Objective, optimizer: Optimizer, part: Part | None = None) -> TrainStep:
+        """part: of a group of batches; None: the last, which takes most memory."""
         self._check_names("training with freeze", [self.freeze])  # which may have changed since compile
         checked_count(self.ordered(), self.micro_batches, self.freeze, objective.criteria)
-        return TrainStep(self, objective, optimizer, self.freeze, self.micro_batches)
+        part = optimizer.gathering.last_part if part is None else part
+        return TrainStep(self, objective, optimizer, self.freeze, self.micro_batches, self._clip, part)

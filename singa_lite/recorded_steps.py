@@ -30,6 +30,8 @@ class Shaped(Protocol):
 Feeds = Mapping[str, Mapping[str, Shaped]]
 #: ("input" or "target", layer, shape, dtype) of all that a step is fed.
 StepForm = tuple[tuple[str, str, Shape, str], ...]
+#: What tells recorded steps apart: the kind first, the batch's form last.
+StepKey = tuple[Hashable, ...]
 
 #: How many recorded steps a net keeps, unless SINGA_LITE_STEPS says another number.
 MOST_STEPS = 16
@@ -77,9 +79,9 @@ class RecordedSteps:
 
     def __init__(self, most: int | None = None) -> None:
         self.most = _most() if most is None else most
-        self._steps: dict[Hashable, RecordedStep] = {}
+        self._steps: dict[StepKey, RecordedStep] = {}
 
-    def find(self, key: Hashable, nodes: list[Node]) -> RecordedStep | None:
+    def find(self, key: StepKey, nodes: list[Node]) -> RecordedStep | None:
         """The step of that key, now the most recently used, if it still does what the net does."""
         step = self._steps.pop(key, None)
         if step is None or not step.holds(nodes):
@@ -87,7 +89,7 @@ class RecordedSteps:
         self._steps[key] = step
         return step
 
-    def keep(self, key: Hashable, step: RecordedStep, spared: RecordedStep | None) -> None:
+    def keep(self, key: StepKey, step: RecordedStep, spared: RecordedStep | None) -> None:
         """Add a step, and let those go that are too many, but for `spared`."""
         self._steps[key] = step
         while len(self._steps) > self.most:
@@ -97,10 +99,11 @@ class RecordedSteps:
             step.graph.device.synchronize()  # a GPU may still run it
             del self._steps[oldest]
 
-    def clear(self) -> None:
-        """Let all of them go, with the bytes that they hold."""
-        steps, self._steps = list(self._steps.values()), {}
-        for step in steps:
+    def clear(self, kind: str | None = None) -> None:
+        """Let all of them go, or those of a kind, with the bytes that they hold."""
+        gone = {key: step for key, step in self._steps.items() if kind in (None, key[0])}
+        self._steps = {key: step for key, step in self._steps.items() if key not in gone}
+        for step in gone.values():
             step.retire()
 
     def graphs(self) -> list[Graph]:

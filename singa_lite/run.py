@@ -36,7 +36,7 @@ class Run(Unique):
     another net may have, keeps its tape. What it is given is checked by whoever makes it.
 
     training: layers train, those before the layer `freeze` aside; else nothing is kept for a walk back. moving: called
-    before a layer may move its state.
+    before a layer may move its state. calls: how layers are called, where it is not one batch by itself.
     """
 
     def __init__(
@@ -46,12 +46,13 @@ class Run(Unique):
         training: bool,
         freeze: str | None,
         moving: Callable[[], object] = nothing,
+        calls: LayerCalls | None = None,
     ) -> None:
         self.nodes = nodes
         self.device = device
         self.training = training
         frozen = freezing((node.layer for node in nodes), freeze)
-        self._calls = LayerCalls(training, frozen.frozen, frozen.holding, moving)
+        self._calls = calls or LayerCalls(training, frozen.frozen, frozen.holding, moving)
         self._seeds: dict[str, list[_Seed]] = {}
         self._walk: LayerWalk | None = None
 

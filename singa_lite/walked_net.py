@@ -53,7 +53,7 @@ class WalkedNet(LayerGraph):
             self._trainer.check_whole("forward")
             self._trainer.open_forward.pass_over()
         self._check_names("forward", [*names("forward output", output), freeze])
-        arrays = batch.checked_inputs(x, self.input_shapes(), self.dtype, self.input_ids())
+        arrays = batch.checked_inputs(self, x)
         run = Run(nodes, self.device, training, freeze)
         result = run.forward(fed_tensors.inputs(self, arrays), output)
         if training:

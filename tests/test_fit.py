@@ -264,7 +264,6 @@ ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"batch_size": np.True_}, TypeError, "fit batch_size: wanted a whole number"),
     ({"batch_size": np.array(True)}, TypeError, "fit batch_size: wanted a whole number"),
     ({"batch_size": "32"}, TypeError, "fit batch_size: wanted a whole number of at least 1, received '32'"),
-    ({"batch_size": None}, TypeError, "fit batch_size: wanted a whole number"),
     ({"epochs": True}, TypeError, "fit epochs: wanted a whole number of at least 0, received True"),
     ({"epochs": [3]}, TypeError, "fit epochs: wanted a whole number"),
     ({"epochs": float("nan")}, ValueError, "fit epochs: wanted a whole number"),

@@ -37,20 +37,22 @@ FLOORS = (
     ("backward_pass",),
     ("autograd",),
     ("criterion", "data", "initializer", "regularizer", "sample_shape", "schedule", "topology"),
+    ("past",),
     ("layer_calls", "layer_tensors"),
-    ("layer", "loss", "metric", "optimizer"),
-    ("freezing", "layer_walk"),
+    ("continued_calls", "layer", "loss", "metric", "optimizer"),
+    ("freezing", "layer_walk", "lengths"),
     ("run",),
     ("layer_graph", "layer_rows", "open_forward"),
     ("watch",),
     ("budget_curve", "fit_needs", "recorded_steps"),
     ("batch_plan",),
     ("training",),
-    ("compile_checks", "mixed_precision", "walked_net"),
+    ("compile_checks", "generation", "mixed_precision", "walked_net"),
     ("planned_net",),
     ("fit",),
     ("net",),
     ("layers", "snapshots"),
+    ("models",),
     ("tuning",),
     ("",),
     ("__main__",),
@@ -60,7 +62,7 @@ BESIDE = (
     *("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.routine", "kernels.variants"),
     "kernels.widening",
 )
-ATTENTION = ("kernels.philox", "kernels.tiled_attention")
+SHARED = ("kernels.philox", "kernels.recurrence", "kernels.tiled_attention")
 
 # Folders that can be read alone: all that they may import of the project from outside themselves.
 CLOSED = {
@@ -69,9 +71,9 @@ CLOSED = {
     "kernels.interface": ("errors",),
     "kernels.numpy_kernels": (
         *("array_types", "errors", "kernels.interface", "kernels.kernel_set", "kernels.widening"),
-        *ATTENTION,
+        *SHARED,
     ),
-    "kernels.onednn_kernels": ("array_types", "errors", "strides", "unique", *BESIDE, *ATTENTION),
+    "kernels.onednn_kernels": ("array_types", "errors", "strides", "unique", *BESIDE, *SHARED),
     "kernels.cuda_kernels": ("array_types", "errors", "strides", *BESIDE),
 }
 

@@ -18,6 +18,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Conv2D": {"nb_kernels": 3},
     "Concat": {"axis": 1},
     "MultiHeadAttention": {"heads": 2},
+    **{name: {"hidden_size": 3} for name in ("LSTM", "GRU", "SimpleRNN")},
+    "Bidirectional": {"layer": layers.GRU("one", 2)},
     "Reshape": {"shape": (3,)},
     "Embedding": {"num_embeddings": 7, "dim": 3},
     "Permute": {"axes": (2, 1)},
@@ -25,6 +27,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Split": {"num_output": 2},
     "Sequential": {"layers": [layers.Dense("one", 2)]},
     "Residual": {"layers": [layers.Dense("one", 2)]},
+    "TiedDense": {"embedding": layers.Embedding("table", 7, 3)},
     "TimeDistributed": {"layer": layers.Dense("one", 2)},
     "TransformerBlock": {"heads": 2},
     "Net": {"net": INNER},
@@ -171,6 +174,22 @@ ROWS = {
     "a layer in a layer": row(lambda: net_of(Holding()).forward(False, X), GraphError, "'inner'", "add_layer"),
     "without the base's __init__": row(lambda: net_of(Forgetful()), GraphError, "super().__init__(name)"),
     "a class for a layer": row(lambda: net_of(layers.Flatten), TypeError, "perhaps Flatten(name, ...)"),  # type: ignore[arg-type]
+    "a head tied to no embedding": row(
+        lambda: layers.TiedDense("t", layers.Dense("d", 2)),  # type: ignore[arg-type]
+        TypeError,
+        "'t'",
+        "an Embedding",
+    ),
+    "a head tied to a table of other features": row(
+        lambda: net_of(
+            table := layers.Embedding("e", 5, 3, input_sample_shape=(4,)),
+            layers.Dense("d", 2),
+            layers.TiedDense("t", table),
+        ),
+        ShapeError,
+        "'t'",
+        "(5, 2)",
+    ),
     "sharing with no layer": row(lambda: layers.Dense("d", 2).share_parameters("e"), TypeError, "'d'", "'e'"),  # type: ignore[arg-type]
 }
 

@@ -35,6 +35,9 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
         for name in ("huber", "softmax_cross_entropy", "sigmoid_cross_entropy", "squared_error")
     },
     "attention": (autograd.attention, {"q": X4, "k": X4, "v": X4}),
+    "lstm": (autograd.lstm, {"gates": made(3, 2, 8), "weight": made(2, 8)}),
+    "gru": (autograd.gru, {"gates": made(3, 2, 6), "weight": made(2, 6)}),
+    "simple_rnn": (autograd.simple_rnn, {"gates": made(3, 2, 2), "weight": made(2, 2)}),
     "add_bias": (autograd.add_bias, {"x": X4, "bias": C}),
     "avg_pool2d": (autograd.avg_pool2d, {"x": X4, "kernel": 3, "stride": 1}),
     "batch_norm": (autograd.batch_norm, {"x": X4, **CHANNELS}),

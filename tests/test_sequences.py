@@ -282,7 +282,7 @@ REFUSED = {
     "fractions": (X + 0.5, TypeError, "wanted ids, integers from 0 to 22, received float64"),
     "masks": (X > 3, TypeError, "received bool"),
     "no time": (X[:, :0], ShapeError, r"samples \(5,\)"),
-    "another length": (X[:, :4], ShapeError, r"received \(9, 4\)"),
+    "more steps": (np.tile(X, 2), ShapeError, r"received \(9, 10\)"),
     "vectors": (X[..., None], ShapeError, r"received \(9, 5, 1\)"),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -17,6 +18,8 @@ ScratchRule = Callable[..., int]
 Launch = Callable[[], object]
 Settings = Mapping[str, object]
 Axes = tuple[int, ...]
+#: Gives a context while which launches are bound.
+Turns = Callable[[], AbstractContextManager[object]]
 #: An array over a device's memory, NumPy's or CuPy's: CuPy, which few have, states no types.
 DeviceArray: TypeAlias = Any
 
@@ -205,6 +208,12 @@ class KernelSet:
     ) -> Launch:
         """Bind the kernel to its arrays and scratch; the result runs it, as often as wanted."""
         return self.choose(name, specs_of(arrays), settings).prepare(arrays, scratch, settings)
+
+    def turns(self) -> Turns:
+        """For launches of which never two run at a time: what is bound while such a context lasts may share what it
+        needs beside its arrays with all that is bound in the others.
+        """
+        return nullcontext if self.fallback is None else self.fallback.turns()
 
     def forget(self) -> None:
         """Let go of what was built for calls to come, here and further down. Launches keep what they need."""

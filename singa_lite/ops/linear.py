@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from singa_lite.checks import flag
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op, checked_tensor
 from singa_lite.ops.shape import checked_axis, reshape
@@ -54,6 +55,24 @@ class Linear(_Product):
         return bias_gradient(self, dys[0], 1) if index == 2 else super().backward(index, *dys)
 
 
+class LinearTransposed(_Product):
+    """y = x @ weight^T, of a weight that lies as the table of an embedding does, one row for each output."""
+
+    def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+        if x.ndim != 2 or weight.ndim != 2 or x.shape[1] != weight.shape[1]:
+            raise ShapeError(
+                f"linear: wanted x (n, in) and a transposed weight (out, in), received {x.shape}, {weight.shape}"
+            )
+        _same_dtype("linear", x, weight)
+        self.keep(x, weight)
+        return _product(self, x, weight, transpose_b=True)
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        if index == 0:
+            return _product(self, dys[0], self.kept(1))
+        return _product(self, dys[0], self.kept(0), transpose_a=True)
+
+
 class AddBias(Op):
     """y = x + bias along an axis."""
 
@@ -103,12 +122,19 @@ def add_bias(x: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
     return AddBias(axis)(x, bias)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, transposed: bool = False) -> Tensor:
     """x @ weight + bias over the last axis. x: (..., in); weight: (in, out); bias: (out,); result (..., out).
 
-    The kernel sees x as rows (rows, in), a view where x lies in C order without gaps.
+    transposed: the weight is (out, in), as an embedding's table is; there is no bias then. The kernel sees x as rows
+    (rows, in), a view where x lies in C order without gaps.
     """
+    if flag("linear transposed", transposed) and bias is not None:
+        raise ValueError("linear: wanted no bias beside transposed=True, received one; add_bias() adds it")
     if checked_tensor("linear", x).ndim <= 2:
-        return Linear()(x, weight, bias)
-    rows = Linear()(reshape(x, (-1, x.shape[-1])), weight, bias)
+        return _rows_times(x, weight, bias, transposed)
+    rows = _rows_times(reshape(x, (-1, x.shape[-1])), weight, bias, transposed)
     return reshape(rows, (*x.shape[:-1], rows.shape[1]))
+
+
+def _rows_times(x: Tensor, weight: Tensor, bias: Tensor | None, transposed: bool) -> Tensor:
+    return LinearTransposed()(x, weight) if transposed else Linear()(x, weight, bias)

@@ -35,6 +35,11 @@ def no_grad() -> Iterator[None]:
         _untaped.set(_untaped.get() - {mark})
 
 
+def is_taping() -> bool:
+    """Whether operations that are done now go on the tape: not within `no_grad`, as in evaluation."""
+    return not _untaped.get()
+
+
 class Edge(NamedTuple):
     """Where an input came from: output number `output` of the op `node`, or the parameter itself."""
 
@@ -77,7 +82,7 @@ class Op(Unique):
             if given is not None or index not in self.optional:
                 checked_tensor(type(self).__name__, given)
         self.device = common_device(type(self).__name__, inputs)
-        taping = not _untaped.get()
+        taping = is_taping()
         self.needs = tuple(taping and t is not None and t.requires_grad for t in inputs)
         result = self.forward(*inputs)
         results = result if isinstance(result, tuple) else (result,)

@@ -132,6 +132,11 @@ def piece(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
     return x.view(_with(x.shape, axis, stop - start), x.strides, start * x.strides[axis])
 
 
+def first_rows(x: Tensor, axis: int, count: int) -> Tensor:
+    """The view of the first `count` along an axis; x itself where there are no more."""
+    return x if x.shape[axis] == count else piece(x, axis, 0, count)
+
+
 def side_by_side(op: Op, tensors: Sequence[Tensor], shape: Shape, axis: int) -> Tensor:
     """A new tensor of `shape` with the tensors copied one behind the other along an axis."""
     whole = op.device.empty(shape, tensors[0].dtype, tensors[0].memory_order())

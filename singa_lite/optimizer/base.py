@@ -19,6 +19,7 @@ from singa_lite.graph import Phase
 from singa_lite.kernels.interface.update import Hyper
 from singa_lite.ops.op import common_device
 from singa_lite.optimizer import state_dtype
+from singa_lite.optimizer.gathering import Gathering
 from singa_lite.optimizer.one_step import OneStep
 from singa_lite.optimizer.rules import Rule, Rules, checked_rule
 from singa_lite.regularizer import Constraint, Regularizer
@@ -37,7 +38,7 @@ class Optimizer:
 
     schedule: may be exchanged at any time, also by its other name `lr`. step: how many steps have begun. state:
     {parameter's name, or the parameter itself where it has none: {slot: Tensor}}; made at a parameter's first update.
-    state_dtype: what `keep_state_as` was given last.
+    state_dtype: what `keep_state_as` was given last. gathering: what `compile(accumulate=)` has added up.
     """
 
     kernel: str
@@ -47,7 +48,7 @@ class Optimizer:
     kernel_slots: tuple[str, ...]
     #: Attributes that a recorded step reads at each replay or does not use: all others are options, as they were then.
     live: ClassVar[frozenset[str]] = frozenset(
-        {"_schedule", "_rates", "_rate", "_step", "_begun", "_updated", "_serves"}
+        {"_schedule", "_rates", "_rate", "_step", "_begun", "_updated", "_serves", "gathering"}
     )
 
     def __init__(
@@ -64,6 +65,7 @@ class Optimizer:
         self.slots = self.kernel_slots
         self.state: dict[str | Tensor, dict[str, Tensor]] = {}
         self.state_dtype: str | None = None
+        self.gathering = Gathering()
         general = checked_rule(type(self).__name__, "*", regularizer=regularizer, constraint=constraint)
         self._rules = Rules(general)
         self._rates: dict[Device, Tensor] = {}
@@ -140,6 +142,33 @@ class Optimizer:
         state_dtype.check(self, dtype)
         self.state_dtype = dtype
 
+    def gather(self, count: int, clipped: bool) -> None:
+        """Update by the mean of `count` batches from now on, see `Gathering`; `compile(accumulate=)` calls this.
+
+        GraphError within a group of another count, or one whose sums lie elsewhere.
+        """
+        now, new = self.gathering, Gathering(count, clipped)
+        same = now.count == count and now.slot(self) == new.slot(self)
+        if now.done and not same:
+            raise GraphError(
+                f"compile accumulate: wanted the {now.count} batches of a group to be trained on first, of which "
+                f"{now.done} are, received accumulate={count}{' and clip_global_norm' if clipped else ''}; a new "
+                "optimizer begins a new group"
+            )
+        if same:
+            now.clipped = clipped
+        else:
+            self.gathering = new
+
+    @property
+    def slot_of_sums(self) -> str:
+        """The slot of state that gradients of several batches can be added to, one by one; "" where there is none."""
+        return ""
+
+    def move(self, name: str, value: Tensor) -> None:
+        """Move `value` by what `slot_of_sums` holds. TypeError for an optimizer that has no such slot."""
+        raise TypeError(f"{type(self).__name__}: wanted an optimizer whose state takes in sums of gradients")
+
     def serve(self, net: object) -> None:
         """Keep the steps and state of this net from now on. GraphError if there are some of another living net's.
 
@@ -208,9 +237,7 @@ class Optimizer:
         """
         self._check(name, value, gradient)
         state = self.state_for(name, value)
-        key: str | Tensor = value if name is None else name
-        if not self._begun or key in self._updated:
-            self.begin_step()
+        self._note_update(value if name is None else name)
         rule = self._rules.of(value.name if name is None else name)
         hyper = self.hyper(**self.settings, weight_decay=self.weight_decay * rule.decay_mult, lr_mult=rule.lr_mult)
         device = device_of(value)
@@ -227,7 +254,20 @@ class Optimizer:
                 *(state.get(slot) for slot in self.kernel_slots),
                 hyper=hyper,
             )
+
+    def _note_update(self, key: str | Tensor) -> None:
+        """A parameter is about to be updated: if it was in this step already, another one begins."""
+        if not self._begun or key in self._updated:
+            self.begin_step()
         self._updated.add(key)
+
+    def decay_of(self, name: str) -> float:
+        """Weight decay of a parameter."""
+        return self.weight_decay * self._rules.of(name).decay_mult
+
+    def zeros_like(self, value: Tensor) -> Tensor:
+        """Zeros of a parameter's shape and dtype, which lie as it does."""
+        return _zeros(value.shape, value.dtype, value)
 
     def slot_form(self, slot: str, value: Tensor) -> tuple[Shape, DType]:
         """Shape and dtype of a state tensor for a parameter: by `state_dtype` those of its value; count is int64 ()."""
@@ -256,7 +296,7 @@ class Optimizer:
 
     def to_device(self, device: Device) -> None:
         """Move the state of all parameters."""
-        for state in self.state.values():
+        for state in (*self.state.values(), self.gathering.sums):
             _move(state, device)
 
     def _check(self, name: str | None, value: Tensor, gradient: Tensor) -> None:

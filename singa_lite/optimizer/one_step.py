@@ -6,6 +6,8 @@ from collections.abc import MutableMapping
 from types import TracebackType
 from typing import Any, Protocol
 
+from singa_lite.optimizer.gathering import Gathering
+
 
 class Counting(Protocol):
     """What the block needs of an optimizer."""
@@ -16,12 +18,16 @@ class Counting(Protocol):
     @property
     def step(self) -> int: ...
 
+    @property
+    def gathering(self) -> Gathering: ...
+
     def restore_step(self, step: int) -> None: ...
 
 
 class OneStep:
     """The count of steps is put back at the end of the block, however it ends, unless `keep` was called inside, and
-    state that was made inside is let go.
+    state that was made inside is let go. So is the place in a group of batches; a kept step that fails leaves a group
+    that begins anew.
 
     Either way the step is over then: an update that follows begins another one. is_kept: whether `keep` was called.
     is_whole: whether the end of the block was reached, with all of the step done or nothing of it. An interrupt may
@@ -32,6 +38,8 @@ class OneStep:
         self._optimizer = optimizer
         self._before = optimizer.step
         self._with_state = frozenset(optimizer.state)
+        self._with_sums = frozenset(optimizer.gathering.sums)
+        self._done = optimizer.gathering.done
         self.is_kept = False
         self.is_whole = False
 
@@ -39,7 +47,13 @@ class OneStep:
         """Parameters or state change from now on: the step counts, also if it fails."""
         self.is_kept = True
 
+    def complete(self) -> None:
+        """All of the batch is done: it is one more of its group."""
+        gathering = self._optimizer.gathering
+        gathering.done = (self._done + 1) % gathering.count
+
     def __enter__(self) -> OneStep:
+        self._optimizer.gathering.done = 0
         return self
 
     def __exit__(
@@ -48,6 +62,10 @@ class OneStep:
         state = self._optimizer.state
         self._optimizer.restore_step(self._optimizer.step if self.is_kept else self._before)
         if not self.is_kept:
+            gathering = self._optimizer.gathering
+            gathering.done = self._done
             for name in state.keys() - self._with_state:
                 del state[name]
+            for name in gathering.sums.keys() - self._with_sums:
+                del gathering.sums[name]
         self.is_whole = kind is None or not self.is_kept

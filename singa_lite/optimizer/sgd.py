@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from singa_lite.checks import flag, fraction, share
+from singa_lite.device import device_of
+from singa_lite.graph import Phase
 from singa_lite.kernels.interface.update import SgdHyper
 from singa_lite.optimizer.base import LearningRate, Optimizer
 from singa_lite.regularizer import Constraint, Regularizer
+from singa_lite.tensor import Tensor
 
 
 class SGD(Optimizer):
@@ -46,6 +49,27 @@ class SGD(Optimizer):
         if momentum == 0:
             self.slots = ("count",)
         self.settings = {"momentum": momentum, "dampening": dampening, "nesterov": nesterov}
+
+    @property
+    def slot_of_sums(self) -> str:
+        """The velocity, where it is momentum * velocity + gradient + decay * value and moves the value by itself.
+
+        Nesterov's step and a regularizer or constraint want the gradient apart, dampening another share of the first
+        one, and state in fewer bits would be rounded for each batch.
+        """
+        apart = self.settings["nesterov"] or self.settings["dampening"] or self.state_dtype is not None
+        apart = apart or any(rule.regularizer is not None or rule.constraint is not None for rule in self.rules)
+        return "velocity" if self.settings["momentum"] and not apart else ""
+
+    def move(self, name: str, value: Tensor) -> None:
+        """value -= lr * velocity, which holds the whole step."""
+        state, device = self.state_for(name, value), device_of(value)
+        self._note_update(name)
+        hyper = SgdHyper(
+            momentum=0.0, dampening=0.0, nesterov=False, weight_decay=0.0, lr_mult=self._rules.of(name).lr_mult
+        )
+        with device.scope(Phase.UPDATE):
+            device.run("sgd", state["velocity"], self.rate(device), value, None, state["count"], hyper=hyper)
 
 
 class Nesterov(SGD):

@@ -106,7 +106,7 @@ class Lowering:
         thrifty: whether the cost is of interest, and not only that there is a plan.
         """
         with collector_paused():
-            unlimited = self._without_limit() if thrifty else self._program
+            unlimited = self.without_limit() if thrifty else self._program
             if floor(in_place(unlimited)) <= limit:
                 return Sketched(0.0, None)
             found = []
@@ -126,7 +126,7 @@ class Lowering:
         took, chosen = min(found, key=lambda entry: entry[0])
         return Sketched(took / free - 1, chosen)
 
-    def _without_limit(self) -> Program:
+    def without_limit(self) -> Program:
         """What it is without a limit, but for moves within it."""
         return through(_limited(self._program, None), (one for one in self._limited if one.limited))
 
@@ -180,7 +180,7 @@ class Lowering:
         start = time.perf_counter()
         program = through(_limited(self._program, limit), self._limited, gains)
         chosen, self._choices = self._searches.chosen, self._searches.count
-        free = None if chosen is None else self._without_limit()
+        free = None if chosen is None else self.without_limit()
         passed = time.perf_counter()
         wanted = requests(program)
         pairs = conflicts(program, wanted) if self._parallel else None

@@ -17,6 +17,8 @@ from singa_lite.passes.dead import without_dead
 from singa_lite.passes.derivative_sum import added_within
 from singa_lite.passes.early import done_early
 from singa_lite.passes.fuse import fused
+from singa_lite.passes.head import by_tiles_of_rows
+from singa_lite.passes.head_classes import by_tiles_of_classes
 from singa_lite.passes.improve import improved
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.linear_gradient import joined
@@ -30,6 +32,7 @@ from singa_lite.passes.parallel import in_waves
 from singa_lite.passes.pool_first import pool_first
 from singa_lite.passes.program import Program, floor
 from singa_lite.passes.rows import applied_by_rows
+from singa_lite.passes.table_sum import added_by_rows
 from singa_lite.passes.tiles import tiled
 
 
@@ -65,6 +68,9 @@ PASSES = (
     Pass("norm_sum", summed_within, "a sum behind a normalisation is made within its call", rewrites=True),
     Pass("norm_derivative", masked_within, "an activation's mask is made again, not kept", rewrites=True),
     Pass("derivative_sum", added_within, "a sum of derivatives is made where one of them is", rewrites=True),
+    Pass("table_sum", added_by_rows, "a table that is used twice has one gradient", rewrites=True),
+    Pass("head_classes", by_tiles_of_classes, "neither scores nor gradient of a head exists whole", rewrites=True),
+    Pass("head", by_tiles_of_rows, "scores of many classes exist for some rows at a time", rewrites=True),
     Pass("rows", applied_by_rows, "only the rows of a table that occur are updated", rewrites=True),
     Pass("tiles", tiled, "a large gradient never exists whole", rewrites=True),
     Pass("linear_gradient", joined, "gradients of weight and bias read the derivative once", rewrites=True),

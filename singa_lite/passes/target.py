@@ -65,6 +65,7 @@ class Target:
     limit: bytes that the arena may have at most; None: as many as it takes. link: to host memory, where values may be
     offloaded to it so that the limit holds; None: they may not. cost: of what is done again, the seconds. narrow: how
     activations are stored; None: as they were recorded. variant: the rule that names the way in which a call is done.
+    class_tiles: whether a product is made twice so that scores and gradient of a head need not exist whole.
     """
 
     fusions: Collection[tuple[str, str]] = frozenset()
@@ -80,6 +81,7 @@ class Target:
     in_one_pass: PassRule = _never
     narrow: Narrow | None = None
     variant: VariantRule = _one_way
+    class_tiles: bool = False
 
     @classmethod
     def of(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from math import prod
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.interface.state_format import BLOCKED, Blocks
-from singa_lite.kernels.kernel_set import Settings
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
+from singa_lite.passes.rewriter import Rewriter, narrow
+from singa_lite.passes.table_sum import ADDED
 from singa_lite.passes.uses import Uses
-from singa_lite.strides import laid_out, memory_order
+from singa_lite.strides import memory_order
 
 #: Gradients of fewer tiles stay whole: they fit into the caches as they are.
 LEAST_TILES = 4
@@ -21,7 +20,8 @@ LEAST_TILES = 4
 def tiled(program: Program) -> Program:
     """Split each product that only makes a large gradient, and the update that it is for, into tiles of both.
 
-    So is the gradient of a table of embeddings, whose ids are looked through for each tile of its rows.
+    So is the gradient of a table of embeddings, whose ids are looked through for each tile of its rows, and so are rows
+    of a table that are added to a product, whose factors live until then.
 
     That holds for a matrix product into a whole intermediate block of at least LEAST_TILES tiles that only element-wise
     updates use, standing one behind the other. The tiles are cut along the outermost axis of the gradient, so the sums
@@ -30,33 +30,33 @@ def tiled(program: Program) -> Program:
     of 8 bits is cut between blocks, into which rows are gathered; there a gradient with another outermost axis stays
     whole. New instructions are numbered behind the others.
     """
-    return _Tiling(program).result()
+    return Tiling(program).result()
 
 
-class _Tiling:
+class Tiling:
+    """Cuts gradients of a program, and the updates that they are for."""
+
     def __init__(self, program: Program) -> None:
         self.program = program
         self.instructions = program.instructions
-        self.sizes = dict(program.sizes)
         self.tile_bytes = program.target.tile_bytes
-        self.next_number = 1 + max((i.number for i in program.instructions), default=0)
-        self.next_block = program.next_block
+        self.make = Rewriter(program)
         self.uses = Uses(program.instructions)
 
     def result(self) -> Program:
+        """The program with tiles."""
         moved: dict[int, list[Instruction]] = {}  # step of the last update: the tiles that replace all
         for step, instruction in enumerate(self.instructions):
-            updates = self._updates(step, instruction)
+            updates = self.updates(step, instruction)
             if updates:
                 moved |= {step: [], **{update: [] for update in updates[:-1]}}
-                moved[updates[-1]] = list(self._tiles(instruction, [self.instructions[update] for update in updates]))
+                moved[updates[-1]] = list(self.tiles(instruction, [self.instructions[update] for update in updates]))
         if not moved:
             return self.program
         kept = [moved.get(step, [instruction]) for step, instruction in enumerate(self.instructions)]
-        made = tuple(instruction for some in kept for instruction in some)
-        return replace(self.program, instructions=made, sizes=self.sizes)
+        return self.make.program(instruction for some in kept for instruction in some)
 
-    def _updates(self, step: int, product: Instruction) -> list[int]:
+    def updates(self, step: int, product: Instruction) -> list[int]:
         """Steps of the updates that use up the gradient which the product makes; none where it must stay whole."""
         if product.kernel not in ("matmul", "embedding_gradient"):
             return []
@@ -70,82 +70,84 @@ class _Tiling:
             return []
         for user in users:
             instruction = self.instructions[user]
-            if not SIGNATURES[instruction.kernel].facts.by_elements or not _is_whole(instruction, gradient):
+            if not _is_whole(instruction, gradient) or not self._may_be_cut(instruction, product):
                 return []
-            if _has_blocks(instruction) and _outermost(gradient) != 0:
+            if has_blocks(instruction) and _outermost(gradient) != 0:
                 return []
         changed = any(self.uses.is_written(block, step, users[-1]) for block in (a.block, b.block))
         return [] if changed else users
 
+    def _may_be_cut(self, user: Instruction, product: Instruction) -> bool:
+        """Whether it does each row by itself: an update, or rows that are added, if the factors may live until then."""
+        if user.kernel != ADDED:
+            return SIGNATURES[user.kernel].facts.by_elements
+        gradient = product.writes[0]
+        return _outermost(gradient) == 0 and all(factor.nbytes <= gradient.nbytes for factor in product.reads)
+
     def _is_large(self, gradient: Operand) -> bool:
-        size = self.sizes.get(gradient.block, 0)
+        size = self.program.sizes.get(gradient.block, 0)
         return len(gradient.shape) == 2 and size >= LEAST_TILES * self.tile_bytes and size == gradient.nbytes
 
-    def _tiles(self, product: Instruction, updates: Sequence[Instruction]) -> Iterator[Instruction]:
+    def tiles(self, product: Instruction, updates: Sequence[Instruction]) -> Iterator[Instruction]:
+        """The calls in the place of the product and the updates, tile by tile."""
         gradient = product.writes[0]
-        axis = _outermost(gradient)
+        axis = self.axis(product)
         extent = gradient.shape[axis]
-        rows = max(1, self.tile_bytes * extent // gradient.nbytes)
-        if any(map(_has_blocks, updates)):
+        rows = self.rows(product, axis)
+        if any(map(has_blocks, updates)):
             together = Blocks.of(gradient.shape).rows
             rows = max(rows // together, 1) * together
-        del self.sizes[gradient.block]
         for start in range(0, extent, rows):
             stop = min(start + rows, extent)
-            yield self._product(product, gradient, axis, start, stop)
-            tile = self._last_written
+            shape = (stop - start, gradient.shape[1]) if axis == 0 else (gradient.shape[0], stop - start)
+            tile = self.make.new_operand(shape, gradient.dtype, (axis, 1 - axis))
+            yield from self.made(product, tile, axis, start, stop)
             for update in updates:
                 yield from self._update(update, gradient, tile, axis, start, stop)
 
-    def _product(self, product: Instruction, gradient: Operand, axis: int, start: int, stop: int) -> Instruction:
-        """The rows (axis 0) or columns (axis 1) of the product from start to stop, into a block of their own."""
+    def axis(self, product: Instruction) -> int:
+        """That the gradient is cut along."""
+        return _outermost(product.writes[0])
+
+    def rows(self, product: Instruction, axis: int) -> int:
+        """Of a tile, along the axis."""
+        gradient = product.writes[0]
+        return max(1, self.tile_bytes * gradient.shape[axis] // gradient.nbytes)
+
+    def made(self, product: Instruction, tile: Operand, axis: int, start: int, stop: int) -> Iterator[Instruction]:
+        """The calls that make the rows (axis 0) or columns (axis 1) of the product from start to stop."""
         a, b, _ = product.operands
         if a is None or b is None:
             raise ValueError("a product has two factors")
-        shape = (stop - start, gradient.shape[1]) if axis == 0 else (gradient.shape[0], stop - start)
-        strides = laid_out(shape, (axis, 1 - axis), gradient.dtype.itemsize)
-        tile = Operand(self._new_block(prod(shape) * gradient.dtype.itemsize), shape, gradient.dtype, strides, 0)
-        self._last_written = tile
         if product.kernel == "embedding_gradient":
-            return self._instruction(product, (a, b, tile), settings={**product.settings, "first": start})
+            yield self.make.call(product, (a, b, tile), settings={**product.settings, "first": start})
+            return
         if axis == 0:
-            a = _narrow(a, 1 if product.settings["transpose_a"] else 0, start, stop)
+            a = narrow(a, 1 if product.settings["transpose_a"] else 0, start, stop)
         else:
-            b = _narrow(b, 0 if product.settings["transpose_b"] else 1, start, stop)
-        return self._instruction(product, (a, b, tile))
+            b = narrow(b, 0 if product.settings["transpose_b"] else 1, start, stop)
+        yield self.make.call(product, (a, b, tile))
 
     def _update(
         self, update: Instruction, gradient: Operand, tile: Operand, axis: int, start: int, stop: int
     ) -> Iterator[Instruction]:
         """The update of one tile. All but the last count on a copy, so that each sees the count before the step."""
-        operands = [_piece(operand, gradient, axis, start, stop) for operand in update.operands]
-        operands = [
+        if update.kernel == ADDED:
+            operands = (*update.operands[:2], tile)
+            yield self.make.call(update, operands, settings={**update.settings, "first": start})
+            return
+        pieces = [_piece(operand, gradient, axis, start, stop) for operand in update.operands]
+        pieces = [
             tile if old is not None and old.block == gradient.block else new
-            for old, new in zip(update.operands, operands, strict=True)
+            for old, new in zip(update.operands, pieces, strict=True)
         ]
-        count = next((i for i, o in enumerate(operands) if o is not None and o.dtype.kind == "i"), None)
+        count = next((i for i, o in enumerate(pieces) if o is not None and o.dtype.kind == "i"), None)
         if count is not None and stop < gradient.shape[axis]:
-            own = operands[count]
-            copy = own and own._replace(block=self._new_block(own.nbytes), offset=0)
-            yield self._instruction(update, (own, copy), "copy", {})
-            operands[count] = copy
-        yield self._instruction(update, tuple(operands))
-
-    def _new_block(self, nbytes: int) -> int:
-        block, self.next_block = self.next_block, self.next_block + 1
-        self.sizes[block] = nbytes
-        return block
-
-    def _instruction(
-        self,
-        model: Instruction,
-        operands: tuple[Operand | None, ...],
-        kernel: str = "",
-        settings: Settings | None = None,
-    ) -> Instruction:
-        kernel, settings = kernel or model.kernel, model.settings if settings is None else settings
-        number, self.next_number = self.next_number, self.next_number + 1
-        return self.program.target.call(model, kernel, operands, settings, number)
+            own = pieces[count]
+            copy = own and own._replace(block=self.make.new_block(own.nbytes), offset=0)
+            yield self.make.call(update, (own, copy), "copy", {})
+            pieces[count] = copy
+        yield self.make.call(update, tuple(pieces))
 
 
 def _outermost(gradient: Operand) -> int:
@@ -153,7 +155,7 @@ def _outermost(gradient: Operand) -> int:
     return memory_order(gradient.shape, gradient.strides)[0]
 
 
-def _has_blocks(instruction: Instruction) -> bool:
+def has_blocks(instruction: Instruction) -> bool:
     """Whether it is an update of state that is kept in blocks of 8 bits."""
     return any(operand is not None and operand.dtype == BLOCKED for operand in instruction.operands)
 
@@ -162,8 +164,8 @@ def _piece(operand: Operand | None, gradient: Operand, axis: int, start: int, st
     """What of an update's operand goes with the gradient's rows from start to stop."""
     if operand is not None and operand.dtype == BLOCKED:
         cut = Blocks.of(gradient.shape)
-        return _narrow(operand, 0, start // cut.rows, cut.groups(stop))
-    return operand if operand is None or operand.shape != gradient.shape else _narrow(operand, axis, start, stop)
+        return narrow(operand, 0, start // cut.rows, cut.groups(stop))
+    return operand if operand is None or operand.shape != gradient.shape else narrow(operand, axis, start, stop)
 
 
 def _is_whole(instruction: Instruction, gradient: Operand) -> bool:
@@ -171,8 +173,3 @@ def _is_whole(instruction: Instruction, gradient: Operand) -> bool:
     return all(
         operand is None or operand.block != gradient.block or operand == gradient for operand in instruction.operands
     )
-
-
-def _narrow(operand: Operand, axis: int, start: int, stop: int) -> Operand:
-    shape = tuple(stop - start if i == axis else extent for i, extent in enumerate(operand.shape))
-    return operand._replace(shape=shape, offset=operand.offset + start * operand.strides[axis])

@@ -78,7 +78,7 @@ def told(cost: Cost) -> str:
 
 
 def flops(instruction: Instruction) -> int:
-    """Two for each multiply-add of a convolution, a product of matrices or attention, 0 of any other kernel."""
+    """Two for each multiply-add of convolutions, products, attention and recurrent layers, 0 of any other kernel."""
     return 2 * multiply_adds(instruction.kernel, instruction.operands, instruction.settings)
 
 
@@ -90,7 +90,10 @@ def multiply_adds(kernel: str, operands: Sequence[Shaped | None], settings: Sett
     named: dict[str, Any] = dict(zip(signature.tensors, operands, strict=True))
     if signature.facts.multiplies == "scores":
         return _of_scores(named, bool(settings["causal"]))
-    if kernel == "matmul":
+    if signature.facts.multiplies == "steps":
+        steps = named["gates_in"] if "gates_in" in named else named["dgates"]
+        return int(prod(steps.shape[:2]) * prod(named["weight"].shape))
+    if kernel in ("matmul", "matmul_add"):
         a, y = named["a"], named["y"]
         return int(prod(y.shape) * a.shape[-2 if settings["transpose_a"] else -1])
     weight, y = named.get("weight") or named.get("dweight"), named.get("dy") or named.get("y")

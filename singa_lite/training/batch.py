@@ -12,6 +12,7 @@ from singa_lite.arrays import check_detached, dtype_of, host_array, is_plain, on
 from singa_lite.criterion import readable
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
+from singa_lite.layer_graph import LayerGraph
 from singa_lite.notice import warn
 from singa_lite.recorded_steps import Shaped as Shaped
 from singa_lite.tensor import Shape, Tensor, as_tensor, to_numpy
@@ -109,18 +110,14 @@ def same_counts(where: str, inputs: Mapping[str, Shaped]) -> None:
         raise ShapeError(f"{where}: wanted equally many samples in each input, received {counts}")
 
 
-def checked_inputs(
-    x: object, sample_shapes: Mapping[str, Shape], dtype: DType, ids: Mapping[str, int]
-) -> dict[str, Shaped]:
-    """The batch as one array an input layer, each checked. x: one array, or {input layer: array}.
-
-    ids: {input layer that takes ids: how many there are}.
-    """
-    arrays = {}
-    for name, given in by_name(x, list(sample_shapes), "inputs of the net").items():
+def checked_inputs(layers: LayerGraph, x: object) -> dict[str, Shaped]:
+    """The batch as one array an input layer, each checked. x: one array, or {input layer: array}."""
+    arrays, dtype, ids = {}, layers.dtype, layers.input_ids()
+    for name, given in by_name(x, list(layers.input_shapes()), "inputs of the net").items():
         where = f"input of layer {name!r}"
         shaped: Shaped = given if says_shape(given, where) else as_array(where, given)
-        check_input(where, shaped, sample_shapes[name], dtype, ids.get(name))  # before anything is read from a file
+        wanted = layers.fitting(name, tuple(shaped.shape))
+        check_input(where, shaped, wanted, dtype, ids.get(name))  # before anything is read from a file
         arrays[name] = as_array(where, shaped)
         if name in ids:
             check_ids(where, arrays[name], ids[name])

@@ -54,14 +54,29 @@ def _longer(fed: Collection[Block], feeds: FeedBuffer) -> int:
 
 
 def state_bytes(optimizer: Optimizer, parameters: Iterable[Tensor]) -> int:
-    """Bytes of all the state that an optimizer keeps for these parameters."""
-    forms = (optimizer.slot_form(slot, value) for value in parameters for slot in optimizer.slots)
-    return sum(tensor_bytes(shape, dtype) for shape, dtype in forms)
+    """Bytes of all the state that an optimizer keeps for these parameters, and of sums of gradients."""
+    values = list(parameters)
+    forms = (optimizer.slot_form(slot, value) for value in values for slot in optimizer.slots)
+    return sum(tensor_bytes(shape, dtype) for shape, dtype in forms) + sum_bytes(optimizer, values)
+
+
+def sum_bytes(optimizer: Optimizer, parameters: Iterable[Tensor]) -> int:
+    """Bytes of the sums of gradients of several batches, where these want tensors of their own."""
+    return sum(value.nbytes for value in parameters) if optimizer.gathering.has_sums(optimizer) else 0
 
 
 def state_to_come(optimizer: Optimizer | None, parameters: Mapping[str, Tensor]) -> int:
     """Bytes of the state that training will make and that is not there yet."""
     if optimizer is None:
         return 0
-    waiting = [value for name, value in parameters.items() if value.stores_grad and name not in optimizer.state]
-    return state_bytes(optimizer, waiting)
+    trained = {name: value for name, value in parameters.items() if value.stores_grad}
+    waiting = [value for name, value in trained.items() if name not in optimizer.state]
+    summed = [value for name, value in trained.items() if name not in optimizer.gathering.sums]
+    return state_bytes(optimizer, waiting) - sum_bytes(optimizer, waiting) + sum_bytes(optimizer, summed)
+
+
+def state_unused(optimizer: Optimizer, graphs: Iterable[Graph]) -> int:
+    """Bytes of the state that is there, and that none of these steps uses."""
+    used = {id(block) for graph in graphs for block in graph.blocks_with_bytes()}
+    kept = (tensor.block for state in optimizer.state.values() for tensor in state.values())
+    return sum(block.nbytes for block in kept if id(block) not in used)

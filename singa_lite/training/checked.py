@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from singa_lite.checks import is_int, whole
+from singa_lite.data import Bucketed
 from singa_lite.errors import GraphError
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.tensor import Tensor, as_tensor
-from singa_lite.training import batch, samples
+from singa_lite.training import batch, bucketed_samples, samples
 from singa_lite.training.objective import Objective
-from singa_lite.training.samples import Samples
+from singa_lite.training.samples import DataSet, Samples
+
+#: Samples of a batch where nobody says how many.
+USUAL = 32
 
 #: {"input": {input layer: batch}, "target": {output layer: targets}}, checked.
 CheckedFeeds: TypeAlias = dict[str, dict[str, batch.Shaped]]
@@ -19,13 +23,14 @@ CheckedFeeds: TypeAlias = dict[str, dict[str, batch.Shaped]]
 
 def inputs(layers: LayerGraph, x: object) -> CheckedFeeds:
     """A batch as a step without targets takes it."""
-    return {"input": batch.checked_inputs(x, layers.input_shapes(), layers.dtype, layers.input_ids())}
+    return {"input": batch.checked_inputs(layers, x)}
 
 
 def inputs_and_targets(layers: LayerGraph, objective: Objective, x: object, y: object) -> CheckedFeeds:
     """A batch and its targets by layer, as a step takes them."""
     feeds = inputs(layers, x)
-    wanted = {name: (count(feeds), *layers.output_shapes(name)[0]) for name in objective.outputs}
+    fed = {name: tuple(array.shape) for name, array in feeds["input"].items()}
+    wanted = {name: (count(feeds), *layers.output_shape(name, fed)) for name in objective.outputs}
     return feeds | {"target": objective.targets(y, wanted, layers.dtype)}
 
 
@@ -50,20 +55,29 @@ def warn_of_nan(feeds: CheckedFeeds) -> None:
         batch.warn_of_nan({f"{kind} of layer {name!r}": array for name, array in arrays.items()})
 
 
-def data(where: str, layers: LayerGraph, objective: Objective, x: object, y: object, batch_size: int) -> Samples:
-    """The data of `fit` or `evaluate`: shapes, dtypes, counts, and the values of targets in memory."""
-    batch_size = whole(f"{where} batch_size", batch_size, 1)
-    arrays = samples.checked_inputs(where, x, layers.input_shapes(), layers.dtype, layers.input_ids())
+def data(where: str, layers: LayerGraph, objective: Objective, x: object, y: object, batch_size: int | None) -> DataSet:
+    """The data of `fit` or `evaluate`: shapes, dtypes, counts, and the values of targets in memory.
+
+    x: with its targets and batch sizes where it is Bucketed. batch_size: None for the usual one.
+    """
+    if isinstance(x, Bucketed):
+        for what, given in (("y", y), ("batch_size", batch_size)):
+            if given is not None:
+                raise ValueError(f"{where} {what}: wanted none beside data in buckets, which have theirs, received one")
+        return bucketed_samples.checked(where, layers, objective, x)
+    batch_size = whole(f"{where} batch_size", USUAL if batch_size is None else batch_size, 1)
+    arrays = samples.checked_inputs(where, layers, x)
     count = next(iter(arrays.values())).shape[0]
     targets = samples.checked_targets(where, y, objective.outputs, count)
-    shapes = {name: layers.output_shapes(name)[0] for name in targets}
+    fed = {name: rows.shape for name, rows in arrays.items()}
+    shapes = {name: layers.output_shape(name, fed) for name in targets}
     objective.check_data(targets, shapes, layers.dtype, batch_size)
     return Samples(arrays, targets, batch_size, (not isinstance(x, Mapping), not isinstance(y, Mapping)))
 
 
 def data_to_predict(layers: LayerGraph, x: object, batch_size: int) -> Samples:
     """The data of `predict`, which have no targets."""
-    arrays = samples.checked_inputs("predict", x, layers.input_shapes(), layers.dtype, layers.input_ids())
+    arrays = samples.checked_inputs("predict", layers, x)
     return Samples(arrays, None, whole("predict batch_size", batch_size, 1), (not isinstance(x, Mapping), True))
 
 

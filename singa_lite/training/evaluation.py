@@ -10,7 +10,7 @@ from singa_lite.device import Device
 from singa_lite.layer import OneOrMore
 from singa_lite.tensor import Tensor
 from singa_lite.training.progress import Mean
-from singa_lite.training.samples import Samples
+from singa_lite.training.samples import DataSet, Samples, count_of
 
 
 class Evaluable(Protocol):
@@ -24,15 +24,16 @@ class Evaluable(Protocol):
 
 
 def evaluate(
-    net: Evaluable, data: Samples, after_batch: Callable[[], None] = lambda: None, prefetch: int = 0
+    net: Evaluable, data: DataSet, after_batch: Callable[[], None] = lambda: None, prefetch: int = 0
 ) -> tuple[float, OneOrMore]:
     """See `FeedForwardNet.evaluate`. after_batch: called after each batch; prefetch: as for `FeedForwardNet.fit`."""
     mean = Mean()
-    with closing(data.batches(data.slices(), prefetch)) as all_batches:
+    with closing(data.through(prefetch=prefetch)) as all_batches:
         for batch in all_batches:
             loss, metric = net.evaluate_one_batch(*batch)
+            size = count_of(batch[0])
             del batch  # before the next one is taken
-            mean.add(min(data.batch_size, data.count - mean.count), loss, metric)
+            mean.add(size, loss, metric)
             after_batch()
     return mean.loss(), mean.metric()
 

@@ -12,13 +12,14 @@ from typing import Protocol
 from singa_lite.arrays import kind
 from singa_lite.checks import flag, whole
 from singa_lite.contexts import in_own_context
+from singa_lite.data import Bucketed
 from singa_lite.layer import OneOrMore
 from singa_lite.optimizer import Optimizer
 from singa_lite.tensor import Tensor
 from singa_lite.training.evaluation import Evaluable, evaluate
 from singa_lite.training.progress import History as History
 from singa_lite.training.progress import Mean, Progress
-from singa_lite.training.samples import Samples
+from singa_lite.training.samples import DataSet, count_of
 
 
 class Trainable(Evaluable, Protocol):
@@ -72,8 +73,8 @@ class Training:
     def __init__(
         self,
         net: Trainable,
-        data: Samples,
-        validation: Samples | None,
+        data: DataSet,
+        validation: DataSet | None,
         epochs: int,
         shuffle: bool,
         verbose: bool,
@@ -83,7 +84,8 @@ class Training:
         self.net = net
         self.epochs = whole("fit epochs", epochs, 0)
         self.callbacks = _checked_callbacks(callbacks)
-        self.progress = Progress(data.count, data.batch_size, flag("fit shuffle", shuffle), net.seed)
+        shuffled = flag("fit shuffle", shuffle)
+        self.progress = Progress(data.count, data.batch_size, shuffled, net.seed, data.buckets)
         self.loss: Tensor | None = None
         self.metric: OneOrMore = None
         self._data = data
@@ -154,17 +156,18 @@ class Training:
         progress = self.progress
         start = time.perf_counter() - progress.seconds
         title = f"epoch {progress.epoch + 1}/{self.epochs}" if self._verbose else None
-        indices = self._data.indices(progress.order, progress.batch)
         with (
-            closing(self._data.batches(indices, self._prefetch)) as all_batches,
+            closing(self._data.through(progress.order, progress.batch, self._prefetch)) as all_batches,
             tqdm(
                 total=progress.samples, initial=progress.mean.count, desc=title, unit=" samples", disable=title is None
             ) as bar,
         ):
             for batch in all_batches:
                 self.loss, self.metric = self.net.train_one_batch(*batch)
+                size = count_of(batch[0])
                 del batch  # before the next one is taken
-                bar.update(progress.end_batch(self.loss, self.metric, time.perf_counter() - start))
+                progress.end_batch(size, self.loss, self.metric, time.perf_counter() - start)
+                bar.update(size)
                 bar.set_postfix_str(_state(progress.mean, self.net.device.pool.high_water), refresh=False)
                 for callback in self.callbacks:
                     callback.on_batch(self)
@@ -183,7 +186,12 @@ class Training:
 
 
 def pair(where: str, given: object) -> tuple[object, object]:
-    """(samples, targets). TypeError for what is no tuple or list, ValueError for one of another length."""
+    """(samples, targets); None where samples in buckets have theirs.
+
+    TypeError for what is no tuple or list, ValueError for one of another length.
+    """
+    if isinstance(given, Bucketed):
+        return given, None
     if not isinstance(given, tuple | list):
         raise TypeError(f"{where}: wanted (x, y), received {kind(given)}")
     if len(given) != 2:

@@ -86,8 +86,9 @@ class GradientSums:
     def __init__(self) -> None:
         self._sums: dict[str, Tensor] = {}
 
-    def add(self, name: str, gradient: Tensor) -> None:
-        """Add a piece's gradient. The first one is kept as it is, unless others may lie over its bytes too."""
+    def add(self, name: str, gradient: Tensor) -> Tensor:
+        """Add a piece's gradient; returns the sum. The first one is kept as it is, unless others may lie over its
+        bytes too."""
         device = device_of(gradient)
         with device.scope(Phase.GRADIENT):
             if name in self._sums:
@@ -97,13 +98,18 @@ class GradientSums:
             else:
                 self._sums[name] = device.empty(gradient.shape, gradient.dtype, gradient.memory_order())
                 device.run("copy", gradient, self._sums[name])
+        return self._sums[name]
+
+    def pop(self, name: str) -> Tensor:
+        """The sum, and no longer kept here."""
+        return self._sums.pop(name)
 
     def total(self, name: str, gradient: Tensor) -> Tensor:
         """The sum with the last piece's gradient, and no longer kept here."""
         if name not in self._sums:
             return gradient
         self.add(name, gradient)
-        return self._sums.pop(name)
+        return self.pop(name)
 
     def _is_alone(self, gradient: Tensor) -> bool:
         block = gradient.block

@@ -71,15 +71,24 @@ class Mean:
 class Progress:
     """How far a run of `fit` has come; another run that goes on from it comes to equal bits.
 
-    samples, batch_size, shuffle: of the data, as `fit` was given them. epoch: whole epochs done; batch: batches done
+    samples, batch_size, shuffle: of the data, as `fit` was given them; buckets: of sequences, (length, samples of a
+    batch) of each, else none. epoch: whole epochs done; batch: batches done
     of the next one, its validation aside; order: of its samples, int (samples,), None before it is drawn and
     without shuffling; random: what the next order is drawn from; mean: over the batches done; seconds: that they took.
     """
 
-    def __init__(self, samples: int, batch_size: int, shuffle: bool, seed: int) -> None:
+    def __init__(
+        self,
+        samples: int,
+        batch_size: int,
+        shuffle: bool,
+        seed: int,
+        buckets: tuple[tuple[int, int], ...] = (),
+    ) -> None:
         self.samples = samples
         self.batch_size = batch_size
         self.shuffle = shuffle
+        self.buckets = buckets
         self.epoch = 0
         self.batch = 0
         self.order: Array | None = None
@@ -88,23 +97,23 @@ class Progress:
         self.seconds = 0.0
         self.history = History()
 
-    @property
-    def batches(self) -> int:
-        """Batches of an epoch; the last one may be shorter."""
-        return -(-self.samples // self.batch_size)
+    def check_place(self) -> None:
+        """ValueError unless so many batches of an epoch have so many samples."""
+        batches = self.samples if self.buckets else -(-self.samples // self.batch_size)
+        begun = self.mean.count if self.buckets else min(self.batch * self.batch_size, self.samples)
+        if self.batch > batches or (self.batch and not self.batch <= self.mean.count == begun <= self.samples):
+            raise ValueError(f"batch {self.batch} of {batches}, {self.mean.count} of {self.samples} samples")
 
     def begin_epoch(self) -> None:
         """Draw the order of the samples, and begin the means."""
         self.order = self.random.permutation(self.samples) if self.shuffle else None
         self.mean, self.seconds = Mean(), 0.0
 
-    def end_batch(self, loss: Tensor, metric: Tensor | Mapping[str, Tensor] | None, seconds: float) -> int:
-        """Enter a batch's means and the epoch's seconds so far; returns how many samples it had."""
-        size = min(self.batch_size, self.samples - self.mean.count)
+    def end_batch(self, size: int, loss: Tensor, metric: Tensor | Mapping[str, Tensor] | None, seconds: float) -> None:
+        """Enter the means of a batch of so many samples, and the epoch's seconds so far."""
         self.mean.add(size, loss, metric)
         self.batch += 1
         self.seconds = seconds
-        return size
 
     def end_epoch(self, **values: OneOrMore) -> None:
         """Enter the epoch into the history, with `values` beside its means."""

@@ -59,6 +59,8 @@ def _less_state(error: BudgetError, optimizer: Optimizer, trained: Collection[Te
     if optimizer.state_dtype is None and all(value.dtype == np.float32 for value in trained):
         others = {f"state_dtype={name!r} (other results)": _kept_as(optimizer, name) for name in NAMES}
     others |= {"SGD with momentum": SGD(momentum=0.9), "SGD without momentum": SGD()}
+    for other in others.values():
+        other.gathering = optimizer.gathering  # for its count alone
     now, said = state_bytes(optimizer, trained), []
     for name, other in others.items():
         saved = now - state_bytes(other, trained)

@@ -9,9 +9,10 @@ from typing import Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
-from singa_lite.array_types import Array, DType
+from singa_lite.array_types import Array
 from singa_lite.arrays import check_detached, dtype_of, host_array, is_lazy, native, numbers, on_host, sliced
 from singa_lite.errors import ShapeError
+from singa_lite.layer_graph import LayerGraph
 from singa_lite.tensor import Shape, Tensor, to_numpy
 from singa_lite.training.batch import Shaped, by_name, check_ids, check_input, check_value, same_counts, says_shape
 from singa_lite.training.prefetch import ahead
@@ -166,20 +167,18 @@ def _is_on_gpu(given: object) -> TypeGuard[Sliceable]:
     return not on_host(given)
 
 
-def checked_inputs(
-    where: str, x: object, sample_shapes: Mapping[str, Shape], dtype: DType, ids: Mapping[str, int]
-) -> dict[str, Rows]:
+def checked_inputs(where: str, layers: LayerGraph, x: object) -> dict[str, Rows]:
     """A data set's inputs by layer, checked without reading them. x: one array, or {input layer: array}.
 
-    ids: {input layer that takes ids: how many there are}; of these, values in memory are looked at too.
+    Of ids, values in memory are looked at too.
     """
-    inputs = {}
-    for name, given in by_name(x, list(sample_shapes), f"{where}: inputs of the net").items():
+    inputs, dtype, ids = {}, layers.dtype, layers.input_ids()
+    for name, given in by_name(x, list(layers.input_shapes()), f"{where}: inputs of the net").items():
         here = f"{where}: input of layer {name!r}"
         if says_shape(given, here):
-            check_input(here, given, sample_shapes[name], dtype, ids.get(name))
+            check_input(here, given, layers.fitting(name, tuple(given.shape)), dtype, ids.get(name))
         inputs[name] = rows(here, given)
-        check_input(here, inputs[name], sample_shapes[name], dtype, ids.get(name))
+        check_input(here, inputs[name], layers.fitting(name, inputs[name].shape), dtype, ids.get(name))
         if name in ids and inputs[name].held:
             for index in inputs[name].slices_to_check(1):
                 check_ids(here, inputs[name].take(index), ids[name], index.start)
@@ -200,6 +199,32 @@ def checked_targets(where: str, y: object, outputs: list[str], count: int) -> di
     return targets
 
 
+class DataSet(Protocol):
+    """What `fit` and `evaluate` go through, batch by batch.
+
+    count: samples; batch_size: of a batch, the last one aside; buckets: ((length, size), ...) of sequences in buckets,
+    whose batches have these sizes; forms: how many forms of batch there are.
+    """
+
+    count: int
+    batch_size: int
+    buckets: tuple[tuple[int, int], ...]
+    forms: int
+
+    def through(
+        self, order: Array | None = None, start: int = 0, prefetch: int = 0
+    ) -> Generator[tuple[Taken, Taken | None], None, None]:
+        """Samples and targets of each batch from number `start`, in this order of all samples or the data's.
+
+        So many batches are made ahead, in a thread, until closed.
+        """
+
+
+def count_of(taken: Taken) -> int:
+    """How many samples a batch has."""
+    return int((next(iter(taken.values())) if isinstance(taken, dict) else taken).shape[0])
+
+
 class Samples:
     """What `fit`, `evaluate` and `predict` go through. inputs, targets: by layer; targets None for `predict`.
 
@@ -213,6 +238,8 @@ class Samples:
         self.targets = targets
         self.batch_size = batch_size
         self.count = next(iter(inputs.values())).shape[0]
+        self.buckets: tuple[tuple[int, int], ...] = ()
+        self.forms = len({min(batch_size, self.count), self.count % batch_size} - {0})
         self._single = single
 
     def slices(self, start: int = 0) -> Iterator[slice]:
@@ -227,6 +254,12 @@ class Samples:
     def batches(self, indices: Iterable[Index], prefetch: int = 0) -> Generator[tuple[Taken, Taken | None], None, None]:
         """Samples and targets at each of the indices; so many batches are copied ahead, in a thread, until closed."""
         return ahead((self.take(index, prefetch > 0) for index in indices), prefetch)
+
+    def through(
+        self, order: Array | None = None, start: int = 0, prefetch: int = 0
+    ) -> Generator[tuple[Taken, Taken | None], None, None]:
+        """See `DataSet`."""
+        return self.batches(self.indices(order, start), prefetch)
 
     def take(self, index: Index, copy: bool = False) -> tuple[Taken, Taken | None]:
         """(samples, targets) at `index`, see `Rows.take`; targets None where there are none."""

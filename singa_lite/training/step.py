@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from typing import TypeVar
+from weakref import ReferenceType, ref
 
 from singa_lite.arena import Arena
 from singa_lite.budget_error import BudgetError
 from singa_lite.contexts import in_own_context
 from singa_lite.errors import GraphError
-from singa_lite.feed_buffer import Feed, FeedBuffer
+from singa_lite.feed_buffer import FeedBuffer
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.machine import give_back
 from singa_lite.memory.bound import Bound
 from singa_lite.optimizer import Optimizer
 from singa_lite.passes.target import Narrow
+from singa_lite.past import Kept, Past
 from singa_lite.profiled_costs import CallTimes, ProfiledCosts
 from singa_lite.recorded_steps import Feeds, RecordedStep, RecordedSteps, StepForm, form_of
 from singa_lite.tensor import Block, Tensor
 from singa_lite.training import fed_tensors
-from singa_lite.training.bound import held_by, state_bytes, state_to_come, tightest, within_budget, within_limit
+from singa_lite.training.bound import (
+    held_by,
+    state_bytes,
+    state_to_come,
+    state_unused,
+    tightest,
+    within_budget,
+    within_limit,
+)
 from singa_lite.training.fed_tensors import Forms
 from singa_lite.training.objective import MetricValues
 from singa_lite.training.step_functions import StepFunction, TrainStep, Values
@@ -65,6 +75,7 @@ class Steps(Unique):
         self._times = CallTimes(self.arena)
         self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
+        self._past: ReferenceType[Past] | None = None
 
     def anew(self) -> Steps:
         """As these, on the device where the layers are now, with nothing recorded."""
@@ -92,7 +103,7 @@ class Steps(Unique):
         recorded = self._found(step, feeds)
         if recorded is None:
             recorded = self._record(step, feeds)  # which begins the optimizer's step
-        else:
+        elif step.part.updates:
             step.optimizer.begin_step()
         recorded.graph.prepare()
         self._trained = recorded
@@ -110,12 +121,43 @@ class Steps(Unique):
         results: R = recorded.results
         return results
 
+    def again(self, step: StepFunction[R], feeds: Feeds) -> Callable[[Feeds], R]:
+        """`do` for batches of the form of this one, while nothing else is done: what the step is done by, and whether
+        that has changed, is asked once.
+        """
+        if not self.graph:
+            return lambda given: self.do(step, given)
+        recorded = self._found(step, feeds) or self._record(step, feeds)
+
+        def replayed(given: Feeds) -> R:
+            recorded.put_in(given)
+            recorded.graph.run()
+            results: R = recorded.results
+            return results
+
+        return replayed
+
     def own(self, values: Values) -> Values:
         """The last step's loss and metric as tensors of their own, which the next replay does not overwrite."""
         if not self.graph:
             return values
         loss, metric = values
         return _copy(loss), _copies(metric)
+
+    def past(self, kept: Kept, batch: int, length: int) -> Past:
+        """What layers keep of new texts, for the steps that write them: that of the last ones, if it is long enough.
+
+        It lives as long as these steps do; there is one at a time. kept, batch, length: see `Past`.
+        """
+        found = None if self._past is None else self._past()
+        if found is None or not found.serves(batch, length):
+            del found
+            self._recorded.clear("generate")
+            found = Past(self.layers.device, self.layers.dtype, kept, batch, length)
+            self._make_room(found.nbytes)
+            self._past = ref(found)
+        found.begin()
+        return found
 
     @property
     def training_graph(self) -> Graph:
@@ -126,6 +168,15 @@ class Steps(Unique):
                 "plan_batch(batch_size) plans one beforehand"
             )
         return self._trained.graph
+
+    def check_forms(self, where: str, count: int) -> None:
+        """ValueError where so many forms of batch have more steps than are kept: each is recorded time and again."""
+        if self.graph and count > self._recorded.most:
+            raise ValueError(
+                f"{where}: wanted at most {self._recorded.most} forms of batch, as many recorded steps as are kept, "
+                f"received {count}; fewer boundaries are fewer forms, and the setting SINGA_LITE_STEPS={count} keeps "
+                "them all"
+            )
 
     @property
     def recorded_forms(self) -> list[tuple[str, StepForm]]:
@@ -173,10 +224,10 @@ class Steps(Unique):
         tensors = fed_tensors.made(layers, device.unbound, fed_tensors.forms_of(feeds))
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]
         feed = self.feeds.feed(fed)
-        self._make_room(feed)
+        self._make_room(feed.nbytes - self.feeds.nbytes)  # of a batch that is longer than any before
         watch = step.watch()
         graph = Graph(device, self.arena, self.fuse)
-        recorded = RecordedStep(graph, tensors, feed, None, layers.ordered(), watch, step.criteria)
+        recorded = RecordedStep(graph, tensors, feed, None, layers.ordered(), watch, step.kept)
         recorded.put_in(feeds)  # before recording, which looks at the targets' values
         with device.recording(self.arena, self.fuse) as recorded.graph:
             recorded.results = step.operations(tensors)
@@ -193,9 +244,9 @@ class Steps(Unique):
         self._recorded.keep(_key(step, feeds), recorded, self._trained)
         return recorded
 
-    def _make_room(self, feed: Feed) -> None:
-        """For a batch that is longer than any before: the other steps go where the arena leaves too little for it."""
-        more, limit = feed.nbytes - self.feeds.nbytes, self.layers.device.pool.limit
+    def _make_room(self, more: int) -> None:
+        """For further bytes beside the arena: the other steps go where it leaves too little for them."""
+        limit = self.layers.device.pool.limit
         over = self.budget is not None and held_by(self._recorded.graphs(), self.feeds) + more > self.budget
         over = over or (limit is not None and self.layers.device.pool.used + more > limit)
         if more > 0 and over:
@@ -226,7 +277,7 @@ class Steps(Unique):
 
     def _bound(self, step: StepFunction[object], graph: Graph, fed: list[Block]) -> Bound | None:
         """Within which this step of the net is planned, by its budget and by its device's limit."""
-        coming, limit, bounds = self._to_come(step), self.layers.device.pool.limit, []
+        coming, limit, bounds = self._to_come(step, graph), self.layers.device.pool.limit, []
         if self.budget is not None:
             bounds.append(within_budget(self.budget, graph, fed, self.feeds, self._recorded.graphs(), coming))
         if limit is not None:
@@ -248,9 +299,14 @@ class Steps(Unique):
 
         graph.cost = ProfiledCosts(self._times, graph.calls, room)
 
-    def _to_come(self, step: StepFunction[object]) -> int:
-        """Bytes of the optimizer's state that will lie beside the step, which makes none itself."""
-        return 0 if isinstance(step, TrainStep) else state_to_come(self.optimizer, self.layers.parameters())
+    def _to_come(self, step: StepFunction[object], graph: Graph) -> int:
+        """Bytes of the optimizer's state that will lie beside the step, which does not use it."""
+        if not isinstance(step, TrainStep):
+            return state_to_come(self.optimizer, self.layers.parameters())
+        if step.part.updates:
+            return 0
+        graphs = [graph, *self._recorded.graphs()]
+        return state_to_come(step.optimizer, self.layers.parameters()) + state_unused(step.optimizer, graphs)
 
     def _state_beside(self, step: StepFunction[object]) -> int:
         """Bytes of the optimizer's state beside a step that does not use it, whether it is there yet or not."""

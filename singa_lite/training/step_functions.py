@@ -10,11 +10,13 @@ from singa_lite.criterion import Criterion
 from singa_lite.layer import OneOrMore
 from singa_lite.layer_calls import nothing
 from singa_lite.layer_graph import LayerGraph
-from singa_lite.optimizer import Optimizer
+from singa_lite.optimizer import GlobalNorm, Optimizer
+from singa_lite.optimizer.gathering import WHOLE, Part
 from singa_lite.run import Run
 from singa_lite.tensor import Tensor
 from singa_lite.training.micro_batches import Fed, GradientSums, added, added_metrics, cut
 from singa_lite.training.objective import MetricValues, Objective
+from singa_lite.training.updates import updates_of
 from singa_lite.watch import Watch
 
 #: (loss, metric) of a batch.
@@ -23,7 +25,7 @@ Results = TypeVar("Results", covariant=True)
 
 
 class StepFunction(ABC, Generic[Results]):
-    """What is done with a batch. kind: its name; criteria: losses and metrics that a record of it must keep alive."""
+    """What is done with a batch. kind: its name; criteria: losses and metrics, whose options a record of it freezes."""
 
     kind: ClassVar[str]
     criteria: tuple[Criterion, ...] = ()
@@ -39,6 +41,11 @@ class StepFunction(ABC, Generic[Results]):
     def key(self) -> tuple[Hashable, ...]:
         """What tells its records from those of other steps, known by identity; the kind first."""
         return (self.kind,)
+
+    @property
+    def kept(self) -> tuple[object, ...]:
+        """What a record of it must keep alive."""
+        return self.criteria
 
     def watch(self) -> Watch:
         """A watch on all objects whose options a record freezes, to be made before recording."""
@@ -85,7 +92,8 @@ class TrainStep(EvaluateStep):
     """Forward, loss, and each layer's update as soon as its gradients are there; (loss, metric) from before it.
 
     freeze: layers before this one, in topological order, do not train. micro_batches: in how many pieces the batch goes
-    forward and back; what each piece's gradients are of the whole batch's mean adds up, and is applied once.
+    forward and back; what each piece's gradients are of the whole batch's mean adds up, and is applied once. clip: by
+    which gradients are clipped. part: which batch of a group of several it is, whose mean is applied at the last one.
     """
 
     kind = "train"
@@ -97,11 +105,15 @@ class TrainStep(EvaluateStep):
         optimizer: Optimizer,
         freeze: str | None,
         micro_batches: int = 1,
+        clip: GlobalNorm | None = None,
+        part: Part = WHOLE,
     ) -> None:
         super().__init__(layers, objective)
         self.optimizer = optimizer
         self.freeze = freeze
         self.micro_batches = micro_batches
+        self.clip = clip
+        self.part = part
         self._updating: Run | None = None
 
     @property
@@ -111,14 +123,16 @@ class TrainStep(EvaluateStep):
 
     @property
     def key(self) -> tuple[Hashable, ...]:
-        return *super().key, id(self.optimizer), self.freeze, self.micro_batches
+        limit = None if self.clip is None else self.clip.limit
+        return *super().key, id(self.optimizer), self.freeze, self.micro_batches, limit, self.part
 
     def watch(self) -> Watch:
         made_by = [self.optimizer, *self.layers.layers.values(), *self.criteria]
         return Watch(made_by, {0: {*self.optimizer.live, "state"}})
 
     def settle(self, watch: Watch) -> None:
-        watch.settle([self.optimizer.state], [*self.layers.param_values(), *self.layers.states().values()])
+        lasting = [self.optimizer.state, self.optimizer.gathering.sums]
+        watch.settle(lasting, [*self.layers.param_values(), *self.layers.states().values()])
 
     def operations(self, fed: Fed, changing: Callable[[], object] = nothing) -> Values:
         """changing: called before the first change of a parameter or a layer's state, and perhaps again."""
@@ -148,20 +162,18 @@ class TrainStep(EvaluateStep):
         return self.objective.loss(True, out, fed["target"]), self.objective.metric(out, fed["target"])
 
     def _gradients(self, run: Run, share: float) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """(name, parameter, gradient) on the walk back over a piece with this share of the batch."""
-        derivatives = self.objective.backward(share)
+        """(name, parameter, gradient) on the walk back over a piece with this share of the batch; of a group's mean."""
+        derivatives = self.objective.backward(share / self.part.batches)
         walk = run.backward({name: [dy] for name, dy in derivatives.items()}, frozenset(), None)
         del derivatives
         for names, values, gradients, _ in walk:
             yield from zip(names, values, gradients, strict=True)
 
     def _update(self, run: Run, share: float, sums: GradientSums, changing: Callable[[], object]) -> None:
-        """Drain backward, and update each layer's parameters in its turn."""
-        self._updating, begun = run, False
+        """Drain backward, and do with each layer's gradients in its turn what is to be done with them."""
+        updates = updates_of(self.optimizer, changing, self.part, self.clip, self.layers.device)
+        self._updating = run if updates.within_walk else None
         for name, value, gradient in self._gradients(run, share):
-            if not begun:  # not before the first gradient: an error until then must not count a step
-                self.optimizer.begin_step()
-                changing()
-                begun = True
             with self.layers.device.scope(layer=name.rpartition("/")[0]):
-                self.optimizer.update(name, value, sums.total(name, gradient))
+                updates.take(name, value, sums.total(name, gradient))
+        updates.end()

@@ -101,6 +101,7 @@ class Trainer(Unique):
         try:
             with block:
                 results = self.steps.train(step, feeds, self.readers.begin(), block.keep)
+                block.complete()
         finally:
             self.readers.end(give_up=False)  # also of a step that ended before its pause
             if block.is_whole:

@@ -74,7 +74,7 @@ def verify(path: str | os.PathLike[str]) -> None:
 
 def _check_fit(where: str, wanted: Progress, found: Progress) -> None:
     """SnapshotError for a run over other batches: it would not be the same run."""
-    for name in ("samples", "batch_size", "shuffle"):
+    for name in ("samples", "batch_size", "shuffle", "buckets"):
         if getattr(wanted, name) != getattr(found, name):
             raise SnapshotError(
                 f"{where}: wanted a checkpoint of fit with {name} {getattr(wanted, name)}, "

@@ -65,6 +65,7 @@ def _json_of(training: Training) -> dict[str, object]:
         "samples": progress.samples,
         "batch_size": progress.batch_size,
         "shuffle": progress.shuffle,
+        "buckets": progress.buckets,
         "epoch": progress.epoch,
         "batch": progress.batch,
         "seconds": progress.seconds,
@@ -125,6 +126,7 @@ def _progress(snapshot: Tree, given: Unchecked) -> Progress:
             whole("batch_size", given["batch_size"], 1),
             bool(given["shuffle"]),
             0,
+            tuple((whole("length", length, 1), whole("size", size, 1)) for length, size in given.get("buckets", [])),
         )
         progress.epoch = whole("epoch", given["epoch"], 0)
         progress.batch = whole("batch", given["batch"], 0)
@@ -132,9 +134,7 @@ def _progress(snapshot: Tree, given: Unchecked) -> Progress:
         progress.mean = _mean(given["mean"])
         progress.random.bit_generator.state = given["random"]
         progress.history = history.read(snapshot, HISTORY)
-        begun = min(progress.batch * progress.batch_size, progress.samples)
-        if progress.batch > progress.batches or (progress.batch and progress.mean.count != begun):
-            raise ValueError(f"batch {progress.batch} of {progress.batches}, {progress.mean.count} samples")
+        progress.check_place()
         if progress.batch and ("loss" not in progress.mean.sums or progress.seconds <= 0):
             raise ValueError(f"an epoch with losses {progress.mean.sums}, in {progress.seconds} seconds")
         if not progress.batch:

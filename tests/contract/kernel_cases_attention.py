@@ -60,7 +60,32 @@ def reference(
     return np.einsum("nhts,nshd->nthd", p, v), lse
 
 
+#: (n, m, length, position, heads, kv_heads, size), small and big.
+CACHED = {
+    "": ((3, 1, 7, 4, 2, 2, 5), (2, 1, 2311, 2101, 12, 6, 41)),
+    ":rows": ((2, 3, 7, 4, 6, 2, 3), (3, 41, 907, 613, 6, 3, 67)),
+}
+
+
+def cached(label: str, mask: bool = False) -> Case:
+    """The tensors of `cached_attention`."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> tuple[Tensors, dict[str, Any]]:
+        n, m, length, position, heads, kv_heads, size = CACHED[label][big]
+        q = rng.standard_normal((n, m, heads, size)).astype(dtype)
+        keys, values = (rng.standard_normal((n, length, kv_heads, size)).astype(dtype) for _ in range(2))
+        seen = (rng.random((n, length)) < 0.7).astype(dtype) if mask else None
+        settings = {"scale": 0.7 / np.sqrt(size)}
+        return [q, keys, values, seen, np.array([position]), garbage(q.shape, dtype)], settings
+
+    return Case(build)
+
+
 CASES: dict[str, Case] = {
+    "cached_attention": cached(""),
+    "cached_attention:mask": cached("", mask=True),
+    "cached_attention:rows": cached(":rows"),
+    "cached_attention:rows and a mask": cached(":rows", mask=True),
     "attention": attention(),
     "attention:mask": attention(mask=True),
     "attention:causal": attention(causal=True, sizes=GROUPED),

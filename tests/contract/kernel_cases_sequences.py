@@ -64,6 +64,18 @@ def rotary(shapes: tuple[tuple[int, ...], ...], axis: int, inverse: bool) -> Cas
     return Case(build)
 
 
+def build_read_at(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    """x, position, y."""
+    n, length, m, features = (11, 613, 97, 83) if big else (2, 7, 3, 5)
+    return [normal(rng, (n, length, features), dtype), np.array([4]), garbage((n, m, features), dtype)], {}
+
+
+def build_write_at(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    """x, position, y."""
+    n, length, m, features = (11, 613, 97, 83) if big else (2, 7, 3, 5)
+    return [normal(rng, (n, m, features), dtype), np.array([4]), normal(rng, (n, length, features), dtype)], {}
+
+
 def rms(name: str, label: str, **settings: Any) -> Case:
     """A kernel of root mean square normalization."""
 
@@ -118,14 +130,67 @@ def build_smooth_labels_derivative(rng: np.random.Generator, dtype: np.dtype, bi
     return [normal(rng, dx.shape[:1], dtype), targets(rng, dx.shape, np.int32), dx], {"share": 0.3}
 
 
+def added_gradient(first: int, padding: int) -> Callable[..., Made]:
+    """ids, dy, and dweight with something in it."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, ids: np.ndarray, rows: int, features: int) -> Made:
+        dy, dweight = normal(rng, (*ids.shape, features), dtype), normal(rng, (rows - first, features), dtype)
+        return [ids, dy, dweight], {"first": first, "padding": padding}
+
+    return build
+
+
+def product_added(transpose_a: bool, transpose_b: bool, small: tuple[int, int, int], big: tuple[int, int, int]) -> Case:
+    """a, b, y with something in it. small, big: rows, terms and columns."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, is_big: bool) -> Made:
+        rows, terms, columns = big if is_big else small
+        a, b = normal(rng, (rows, terms), dtype), normal(rng, (terms, columns), dtype)
+        factors = [np.ascontiguousarray(f.T) if t else f for f, t in ((a, transpose_a), (b, transpose_b))]
+        settings = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+        return [*factors, normal(rng, (rows, columns), dtype)], settings
+
+    return Case(build)
+
+
+def build_log_sum_exp(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    """x, y."""
+    x = 3 * normal(rng, SCORES[big], dtype)
+    return [x, garbage(x.shape[:1], dtype)], {}
+
+
+def classes_derivative(first: int, share: float) -> Case:
+    """dlosses, x, lse, target, dx: all classes but `first` before them and three behind."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        rows, some = SCORES[big]
+        x, dlosses = 3 * normal(rng, (rows, some), dtype), normal(rng, (rows,), dtype)
+        lse = np.log(np.exp(x).sum(1) + 2).astype(dtype)
+        target, classes = targets(rng, (rows, first + some + 3), np.int64), first + some + 3
+        settings = {"first": first, "classes": classes, "share": share}
+        return [dlosses, x, lse, target, garbage((rows, some), dtype)], settings
+
+    return Case(build)
+
+
 CASES: dict[str, Case] = {
     "embedding": table(build_embedding),
     "embedding:bytes": table(build_embedding, np.uint8),
     "embedding_gradient": table(gradient(), np.int32),
     "embedding_gradient:some rows": table(gradient(2, 3, padding=4)),
+    "embedding_gradient_add": table(added_gradient(0, -1)),
+    "embedding_gradient_add:some rows": table(added_gradient(2, 4), np.int32),
+    "matmul_add": product_added(False, False, (3, 5, 7), (701, 67, 1013)),
+    "matmul_add:a_transposed": product_added(True, False, (7, 4, 5), (1013, 67, 701)),
+    "matmul_add:both_transposed": product_added(True, True, (3, 7, 5), (701, 67, 1013)),
+    "log_sum_exp": Case(build_log_sum_exp),
+    "softmax_classes_derivative": classes_derivative(0, 0.0),
+    "softmax_classes_derivative:smoothed": classes_derivative(5, 0.3),
     "sgd_rows": table(by_rows(-1)),
     "sgd_rows:padding": table(by_rows(4), np.uint8),
     "rotary": rotary(((3, 7, 10), (7, 311, 254)), -2, False),
+    "read_at": Case(build_read_at),
+    "write_at": Case(build_write_at),
     "rotary:back": rotary(((3, 5, 2, 6), (7, 101, 11, 82)), 1, True),
     **{
         name + label: rms(name, label, **settings)

@@ -270,6 +270,25 @@ def clip(threshold: float) -> Case:
     return Case(build)
 
 
+def build_add_squares(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    """x, the total so far."""
+    return [normal(rng, PARAMETERS[big], dtype), np.array(2.5, np.float64)], {}
+
+
+def build_clip_factor(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+    """The total, and where norm and factor go."""
+    return [np.array(6.25, np.float64), garbage((), np.float64), garbage((), np.float64)], {"limit": 2.0}
+
+
+def scaled(factor: float) -> Case:
+    """factor, y."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        return [np.array(factor, np.float64), normal(rng, PARAMETERS[big], dtype)], {}
+
+    return Case(build)
+
+
 SGD = SgdHyper(momentum=0.9, dampening=0.0, nesterov=False, weight_decay=0.01, lr_mult=0.5)
 ADAM = AdamHyper(beta_1=0.9, beta_2=0.99, epsilon=1e-3, weight_decay=0.1, decoupled=False, lr_mult=0.5)
 
@@ -342,4 +361,8 @@ CASES: dict[str, Case] = {
     "clip_elements": clip(0.5),
     "clip_norm": clip(3.0),
     "clip_norm:short": clip(1e6),
+    "add_squares": Case(build_add_squares),
+    "clip_factor": Case(build_clip_factor),
+    "scale_by": scaled(0.3),
+    "scale_by:one": scaled(1.0),
 }

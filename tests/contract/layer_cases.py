@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singa_lite import FeedForwardNet, layers
+from singa_lite import FeedForwardNet, device, layers
 from singa_lite.device import Device
-from singa_lite.layer import Layer
+from singa_lite.layer import Context, Layer
 
 Arrays = Mapping[str, np.ndarray]
 Evaluation = Callable[[Arrays, np.ndarray], np.ndarray]
@@ -64,6 +64,34 @@ def _attention_of_two_heads(values: Arrays, x: np.ndarray) -> np.ndarray:
     return np.concatenate(list(attended), -1) @ values["output/weight"]
 
 
+def _tied_head(dtype: str = "float32", on: Device | None = None) -> Layer:
+    """By the table of an embedding of 9 ids, which is there."""
+    embedding = layers.Embedding("e", 9, 4)
+    embedding.prepare(((3,),), Context(on or device.cpu(), np.dtype(dtype), 5))
+    return layers.TiedDense("t", embedding)
+
+
+def _stacked_lstm(stacks: int, state: str) -> Evaluation:
+    """The last output of a stacked LSTM from zero. state: one that the layer is to have."""
+
+    def evaluate(values: Arrays, x: np.ndarray) -> np.ndarray:
+        assert state in values
+        for stack in range(stacks):
+            w, u = (values[f"weight_{kind}_l{stack}"] for kind in ("ih", "hh"))
+            bias = sum(values.get(f"bias_{kind}_l{stack}", 0) for kind in ("ih", "hh"))
+            h = c = np.zeros((len(x), len(u)))
+            outputs = []
+            for step in x.swapaxes(0, 1):
+                i, f, g, o = np.split(step @ w + h @ u + bias, 4, 1)
+                c = c / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
+                h = np.tanh(c) / (1 + np.exp(-o))
+                outputs.append(h)
+            x = np.stack(outputs, 1)
+        return x[:, -1]
+
+    return evaluate
+
+
 IMAGE = ((3, 5, 6),)
 GROUPED = ((4, 5, 6),)
 SEQUENCE = ((3, 7),)
@@ -75,6 +103,7 @@ CASES: dict[str, Case] = {
     "Dense:three axes": Case(lambda: layers.Dense("d", 4, use_bias=False), ((3, 5, 6),)),
     "Embedding": Case(lambda: layers.Embedding("e", 9, 4), ((3,),)),
     "Embedding:padding": Case(lambda: layers.Embedding("e", 9, 4, 3), ((3, 5),)),
+    "TiedDense": Case(_tied_head, ((3, 4),), placed=_tied_head),
     "LearnedPositions": Case(lambda: layers.LearnedPositions("p"), SEQUENCE),
     "LearnedPositions:more": Case(lambda: layers.LearnedPositions("p", 5), SEQUENCE),
     "SinusoidalPositions": Case(lambda: layers.SinusoidalPositions("p", 100.0), ((3, 8),)),
@@ -171,6 +200,34 @@ CASES: dict[str, Case] = {
         reach=0.5,
         evaluation=_attention_of_two_heads,
     ),
+    "LSTM": Case(lambda: layers.LSTM("r", 2), ((3, 5),)),
+    "LSTM:two stacks of sequences": Case(
+        lambda: layers.LSTM(
+            "r", 2, num_stacks=2, return_sequences=True, recurrent_activation="hard_sigmoid", use_bias=False
+        ),
+        ((3, 5),),
+        reach=0.2,
+    ),
+    "LSTM:both directions": Case(lambda: layers.LSTM("r", 2, 0.0, 2, "linear", True), ((4, 3),), batch=3),
+    "LSTM:dropout": Case(
+        lambda: layers.LSTM("r", 2, 0.4, 2, use_bias=False), ((3, 4),), reach=0.3, evaluation=_stacked_lstm(2, "random")
+    ),
+    "LSTM:stateful": Case(
+        lambda: layers.LSTM("r", 2, stateful=True, batch_size=3),
+        ((4, 5),),
+        batch=3,
+        evaluation=_stacked_lstm(1, "hidden_l0"),
+    ),
+    "GRU": Case(lambda: layers.GRU("r", 2), ((3, 5),)),
+    "GRU:reset before, both directions summed": Case(
+        lambda: layers.GRU("r", 2, bidirectional=True, merge="sum", reset_after=False, return_sequences=True), ((3, 5),)
+    ),
+    "SimpleRNN": Case(lambda: layers.SimpleRNN("r", 4), ((3, 5),)),
+    "SimpleRNN:relu, averaged": Case(
+        lambda: layers.SimpleRNN("r", 2, bidirectional=True, merge="ave", activation="relu"), ((3, 5),)
+    ),
+    "Bidirectional": Case(lambda: layers.Bidirectional("b", layers.LSTM("r", 2, return_sequences=True)), ((4, 3),)),
+    "Bidirectional:multiplied": Case(lambda: layers.Bidirectional("b", layers.GRU("r", 2), "mul"), ((4, 3),)),
     "Flatten": Case(lambda: layers.Flatten("f"), IMAGE),
     "Flatten:from the second axis": Case(lambda: layers.Flatten("f", 2), IMAGE),
     "Flatten:from the end": Case(lambda: layers.Flatten("f", -2), IMAGE),

@@ -123,6 +123,8 @@ LINEAR = {
     "add_bias:last axis": case((2, 3, 4), (4,), axis=-1),
     "linear": case((2, 3), (3, 4), (4,)),
     "linear:no bias": case((2, 3), (3, 4)),
+    "linear:transposed": case((2, 3), (4, 3), transposed=True),
+    "linear:transposed, three axes": case((2, 5, 3), (4, 3), transposed=True),
 }
 
 CONVOLUTION = {
@@ -203,6 +205,39 @@ ATTENTION = {
         fixed=lambda rng: [*_seen(1, 0, 1, 1, 1, 1, 1, 0, 1, 1)(rng), *_random_state(rng)],
         call=lambda f, q, k, v, mask, state: f(q, k, v, mask, causal=True, dropout=0.4, state=state),
     ),
+}
+
+
+def _recurrent(*shapes: tuple[int, ...], states: int = 0, masked: bool = False, **settings: Any) -> Case:
+    """gates, weight and perhaps a bias, then fixed first states (3, 2) and a mask of 3 samples; y is what counts."""
+
+    def fixed(rng: np.random.Generator) -> Arrays:
+        mask = [np.array([[1, 0, 1, 1], [0, 0, 0, 0], [1, 1, 1, 0]])] if masked else []
+        return [rng.uniform(-1, 1, (3, 2)) for _ in range(states)] + mask
+
+    return Case(shapes, settings, fixed, -1.0, 1.0, call=lambda f, *given, **options: _named(f, given, options)[0])
+
+
+def _named(function: Callable[..., Any], given: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    """The call, each tensor under its name: vectors are biases, integers masks, and of (3, 2) the first states."""
+    names = {1: ["bias"], 2: ["weight", "hidden", "cell"], 3: ["gates"]}
+    named = {"mask" if t.dtype.kind == "i" else names[t.ndim].pop(0): t for t in given}
+    return function(**named, **options)
+
+
+#: 4 steps of 3 samples, 2 units.
+RECURRENT = {
+    "lstm": _recurrent((4, 3, 8), (2, 8)),
+    "lstm:first states and a mask": _recurrent((4, 3, 8), (2, 8), states=2, masked=True),
+    "lstm:backwards, the last": _recurrent((4, 3, 8), (2, 8), states=2, masked=True, reverse=True, last=True),
+    "lstm:hard, one step": _recurrent((1, 3, 8), (2, 8), states=2, recurrent_activation="hard_sigmoid"),
+    "gru": _recurrent((4, 3, 6), (2, 6), (6,)),
+    "gru:first state and a mask": _recurrent((4, 3, 6), (2, 6), (6,), states=1, masked=True),
+    "gru:no bias, backwards, the last": _recurrent((4, 3, 6), (2, 6), states=1, masked=True, reverse=True, last=True),
+    "gru:reset before": _recurrent((4, 3, 6), (2, 6), (6,), states=1, masked=True, reset_after=False),
+    "gru:reset before, hard": _recurrent((4, 3, 6), (2, 6), reset_after=False, recurrent_activation="hard_sigmoid"),
+    "simple_rnn": _recurrent((4, 3, 2), (2, 2)),
+    "simple_rnn:all": _recurrent((4, 3, 2), (2, 2), states=1, masked=True, reverse=True, last=True, activation="relu"),
 }
 
 NORMALIZATION = {
@@ -291,5 +326,6 @@ CASES: dict[str, Case] = {
     **RANDOM,
     **SHAPES,
     **SEQUENCES,
+    **RECURRENT,
     **LOSSES,
 }

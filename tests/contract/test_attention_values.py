@@ -168,3 +168,34 @@ def test_scratch_is_linear_in_the_lengths(kernels, name):
     least, most = scratch(2048), scratch(16_384)
     assert most < 8.1 * least  # 8 times the length
     assert most < 4 * 16_384**2 / 16  # far below one head's scores
+
+
+@sets
+@pytest.mark.parametrize("m", [1, 4])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_last_rows_of_a_text_over_what_is_kept_of_it(kernels, m, masked):
+    """Those of causal attention over the whole text; what lies behind it is not read."""
+    n, t, heads, kv_heads, size = 3, 11, 6, 2, 5
+    q, k, v = inputs(n, t, t, heads, kv_heads, size)
+    seen = np.arange(t) >= np.array([[2], [0], [t]]) if masked else None  # the last sample sees nothing
+    wanted, _ = reference(q, k, v, seen, True, 0.6)
+    beyond = np.full((n, 4, kv_heads, size), np.nan)
+    keys, values = (np.concatenate([a, beyond], 1).astype("f") for a in (k, v))
+    kept = None if seen is None else np.concatenate([seen, np.ones((n, 4), bool)], 1)
+    y = garbage((n, m, heads, size), "f")
+    run(
+        kernels,
+        "cached_attention",
+        [q[:, t - m :].astype("f"), keys, values, kept, np.array([t - m]), y],
+        {"scale": 0.6},
+    )
+    np.testing.assert_allclose(y, wanted[:, t - m :], rtol=0, atol=2e-6)
+    assert np.array_equal(y[2], np.zeros(y[2].shape)) == masked
+
+
+@sets
+def test_a_position_beyond_what_is_kept_is_refused(kernels):
+    q, keys = np.ones((1, 2, 1, 3), "f"), np.ones((1, 5, 1, 3), "f")
+    for position in (4, -1):
+        with pytest.raises(IndexError, match=f"in 0..3 for 2 of 5 places, received {position}"):
+            run(kernels, "cached_attention", [q, keys, keys, None, np.array([position]), q.copy()], {"scale": 1.0})

@@ -175,3 +175,47 @@ def test_clip_norm_of_extremes(kernels: KernelSet, y, wanted):
     with np.errstate(invalid="ignore"):  # NumPy warns of infinity times 0
         run(kernels, "clip_norm", [held], {"threshold": 5.0 if len(y) == 2 else 5.5})
     np.testing.assert_allclose(held, wanted, rtol=1e-6)
+
+
+@every_own_set
+@pytest.mark.parametrize("lay", [c_order, gaps, turned])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1025), (51, 1021)])
+def test_squares_are_added_in_float64(kernels: KernelSet, shape, lay):
+    """Of numbers whose squares float32 cannot hold, too."""
+    for size in (1.0, 1e25, 1e-25):
+        x, total = lay(normal(*shape)) * np.float32(size), np.array(0.25 * size**2)
+        wanted = 0.25 * size**2 + np.sum(x.astype(np.float64) ** 2)
+        run(kernels, "add_squares", [x, total], {})
+        np.testing.assert_allclose(total, wanted, rtol=1e-13)
+
+
+@every_own_set
+@pytest.mark.parametrize(
+    "total, limit, wanted",
+    [
+        (6.25, 2.0, 2.0 / 2.500001),
+        (6.25, 2.5, 2.5 / 2.500001),  # as PyTorch, which adds 1e-6 to a norm that is the limit too
+        (6.25, 3.0, 1.0),
+        (0.0, 1e-9, 1e-3),
+        (0.0, 1.0, 1.0),
+        (INF, 2.0, 0.0),
+        (NAN, 2.0, NAN),
+        (6.25, INF, 1.0),
+        (INF, INF, NAN),
+    ],
+)
+def test_the_factor_of_a_norm(kernels: KernelSet, total, limit, wanted):
+    norm, factor = np.array(7.0), np.array(7.0)
+    run(kernels, "clip_factor", [np.array(total), norm, factor], {"limit": limit})
+    np.testing.assert_allclose([norm, factor], [np.sqrt(total), wanted], rtol=1e-14)
+
+
+@every_own_set
+@pytest.mark.parametrize("lay", [c_order, gaps, turned])
+def test_scaled_by_a_factor_in_memory(kernels: KernelSet, lay):
+    y = lay(normal(51, 67))
+    y[0, :3] = NAN, INF, -INF
+    for factor in (0.3, 1.0, NAN):
+        wanted = y * np.float32(factor)
+        run(kernels, "scale_by", [np.array(factor), y], {})
+        np.testing.assert_array_equal(y, wanted)

@@ -129,3 +129,53 @@ def test_smoothed_labels():
     dx = np.zeros((2, 3))
     run(NUMPY, "smooth_labels_derivative", [np.array([1.0, -2]), target, dx], {"share": 0.3})
     np.testing.assert_allclose(dx, [[-0.1, -0.1, 0.2], [-0.4, 0.2, 0.2]], rtol=1e-14)
+
+
+def test_the_next_places_of_a_longer_tensor():
+    kept = np.arange(10.0).reshape(1, 5, 2)
+    assert result("read_at", kept, np.array([3]), shape=(1, 2, 2)).tolist() == [[[6, 7], [8, 9]]]
+    run(NUMPY, "write_at", [np.array([[[-1.0, -2.0]]]), np.array([1]), kept], {})
+    assert kept.tolist() == [[[0, 1], [-1, -2], [4, 5], [6, 7], [8, 9]]]
+
+
+@pytest.mark.parametrize("name", ["read_at", "write_at"])
+@pytest.mark.parametrize("position", [-1, 4])
+def test_places_beyond_the_end_are_refused(name, position):
+    tensors = [np.ones((1, 5, 2)), np.array([position]), np.ones((1, 2, 2))]
+    with pytest.raises(IndexError, match=rf"in 0\.\.3 for 2 of 5 places, received {position}"):
+        run(NUMPY, name, tensors if name == "read_at" else tensors[::-1], {})
+
+
+def test_gradients_of_rows_are_added_to_what_is_there():
+    gradient = TABLE.copy()
+    run(NUMPY, "embedding_gradient_add", [IDS, DY, gradient], {"first": 0, "padding": 3})
+    np.testing.assert_array_equal(gradient - TABLE, [[14, 16], [0, 0], [15, 18], [0, 0]])
+    some = TABLE[2:].copy()
+    run(NUMPY, "embedding_gradient_add", [IDS, DY, some], {"first": 2, "padding": -1})
+    np.testing.assert_array_equal(some - TABLE[2:], [[15, 18], [7, 8]])
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (5, 2)])
+def test_products_are_added_to_what_is_there(shape):
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-4, 4, (4, shape[0])).astype(float), rng.integers(-4, 4, (shape[1], 4)).astype(float)
+    y = rng.integers(-4, 4, shape).astype(float)
+    wanted = y + a.T @ b.T
+    run(NUMPY, "matmul_add", [a, b, y], {"transpose_a": True, "transpose_b": True})
+    np.testing.assert_array_equal(y, wanted)
+
+
+def test_the_log_of_a_sum_of_powers():
+    x = np.log([[1.0, 2, 5], [1e300, 1e300, 1e-300]])
+    x[1] += 700  # e to this is beyond any float
+    np.testing.assert_allclose(result("log_sum_exp", x, shape=(2,)), [np.log(8), 700 + np.log(2e300)], rtol=1e-14)
+
+
+def test_some_classes_of_a_derivative():
+    x, lse = np.log([[1.0, 2], [4, 1], [2, 3]]), np.log([8.0, 10, 20])
+    given = np.array([1.0, -2, 3]), x, lse, np.array([3, 2, 0])
+    dx = result("softmax_classes_derivative", *given, shape=(3, 2), first=2, classes=5, share=0.0)
+    np.testing.assert_allclose(dx, [[1 / 8, 2 / 8 - 1], [-2 * (4 / 10 - 1), -2 * 0.1], [3 * 0.1, 3 * 0.15]], rtol=1e-14)
+    smoothed = result("softmax_classes_derivative", *given, shape=(3, 2), first=2, classes=5, share=0.25)
+    less = np.array([[0, 0.25], [0.25, 0], [0, 0]]) - 0.05
+    np.testing.assert_allclose(smoothed, dx + less * given[0][:, None], rtol=1e-13)

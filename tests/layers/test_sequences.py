@@ -268,3 +268,12 @@ def test_micro_batches_want_a_loss_of_each_sample():
     net.add(layers.Dense("d", 4, input_sample_shape=(3, 5)))
     with pytest.raises(GraphError, match=r"micro_batches: wanted losses and metrics .*SoftmaxCrossEntropy"):
         net.compile(optimizer.SGD(0.1), micro_batches=2)
+
+
+def test_a_tied_head_scores_ids_by_the_rows_of_the_table():
+    table = prepared(layers.Embedding("e", 3, 2), (4,))
+    head = prepared(layers.TiedDense("t", table), (2,))
+    assert head.get_output_sample_shape() == (3,)
+    y = run(head, [[1, 2], [-1, 0.5]], parameters={"weight": [[1, 0], [3, 4], [0, -2]]})
+    np.testing.assert_array_equal(y, [[1, 11, -4], [-1, -1, -1]])
+    assert head.parameters["weight"] is table.parameters["weight"]

@@ -14,7 +14,7 @@ from nets import bits, state_of
 from singa_lite import FeedForwardNet, SnapshotError, layers, tensor
 from singa_lite.snapshots import command, formats, net_tree
 from singa_lite.snapshots.formats.safetensors import torch_names
-from singa_lite.snapshots.formats.safetensors.torch_layout import TorchLayout
+from singa_lite.snapshots.torch_layout import TorchLayout
 from singa_lite.snapshots.tree import LazyArray, Tree
 
 library = skips.library("safetensors.numpy")

@@ -20,3 +20,24 @@ extern "C" __global__ void clip_by_norm(Walk<1> walk, T* y, const double* sums, 
     const C factor = C(threshold / norm);
     map(walk, [=](C& y) { y *= factor; }, both(y));
 }
+
+// total += the sums, added up by one block.
+extern "C" __global__ void add_sums(const double* sums, int count, double* total) {
+    double sum = 0;
+    for (int i = threadIdx.x; i < count; i += blockDim.x) sum += sums[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) *total += sum;
+}
+
+// NaN stays NaN.
+extern "C" __global__ void clip_factor(const double* total, double* norm, double* factor, double limit) {
+    *norm = sqrt(*total);
+    const double wanted = limit / (*norm + 1e-6);
+    *factor = wanted > 1.0 ? 1.0 : wanted;
+}
+
+extern "C" __global__ void scale_by(Walk<1> walk, const double* by, T* y) {
+    if (*by == 1.0) return;
+    const C factor = C(*by);
+    map(walk, [=](C& y) { y *= factor; }, both(y));
+}

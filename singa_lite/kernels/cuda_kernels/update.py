@@ -127,6 +127,32 @@ def clip_norm(y: TensorSpec, *, threshold: float) -> Routine | None:
     return routine.launch(file, "clip_by_norm", elements, y, sums, *values, types=types, grid=grid)
 
 
+def add_squares(x: TensorSpec, total: TensorSpec) -> Routine | None:
+    """A sum of squares for each block; then one block adds those up."""
+    elements = walk(x.shape, (x,))
+    if elements is None or x.dtype.name not in FLOATS:
+        return None
+    routine, types = Routine(), {"T": x.dtype}
+    count = min(_blocks(x), MOST_SUMS)
+    sums = routine.temporary((count,), "float64")
+    routine.launch("clip_norm.cu", "sums_of_squares", elements, x, sums, types=types, grid=count)
+    return routine.launch("clip_norm.cu", "add_sums", sums, np.int32(count), total, types=types, grid=1)
+
+
+def clip_factor(total: TensorSpec, norm: TensorSpec, factor: TensorSpec, *, limit: float) -> Routine | None:
+    """One thread."""
+    values, types = (total, norm, factor, np.float64(limit)), {"T": total.dtype}
+    return Routine().launch("clip_norm.cu", "clip_factor", *values, types=types, grid=1, block=1)
+
+
+def scale_by(factor: TensorSpec, y: TensorSpec) -> Routine | None:
+    """Each thread looks at the factor first."""
+    elements = walk(y.shape, (y,))
+    if elements is None or y.dtype.name not in FLOATS:
+        return None
+    return Routine().launch("clip_norm.cu", "scale_by", elements, factor, y, types={"T": y.dtype}, grid=_blocks(y))
+
+
 def _updated(
     kernel: str, tensors: _Tensors, state: tuple[TensorSpec, ...], rates: _Rates, *settings: float
 ) -> Routine | None:

@@ -20,6 +20,7 @@ from singa_lite.kernels.interface import (
     pooling,
     position,
     random,
+    recurrent,
     reduction,
     update,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "pooling",
     "position",
     "random",
+    "recurrent",
     "reduction",
     "update",
 ]

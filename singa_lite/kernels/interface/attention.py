@@ -91,3 +91,15 @@ def attention_dropout_derivative(
     p: float,
 ) -> None:
     """dq, dk and dv of `attention_dropout`, which drops the same probabilities again."""
+
+
+@kernel(Facts(by_samples=("q", "keys", "values", "mask", "y")), y="q")
+def cached_attention(
+    q: Read, keys: Read, values: Read, mask: Read | None, position: Read, y: Write, *, scale: float
+) -> None:
+    """`attention` of m rows that stand behind `position` others: row i sees keys 0 to position + i, and y is as there.
+
+    q, y: (n, m, heads, size); keys, values: (n, length, kv_heads, size), their first position + m already there, the
+    others not read; mask: (n, length); position: int64 (1,), with m at most length: an IndexError where a kernel can
+    raise one.
+    """

@@ -25,6 +25,11 @@ def embedding_gradient(ids: Read, dy: Read, dweight: Write, *, first: int, paddi
 
 
 @kernel()
+def embedding_gradient_add(ids: Read, dy: Read, dweight: Update, *, first: int, padding: int) -> None:
+    """dweight += what `embedding_gradient` gives: the sum for each row that occurs, and no other row is touched."""
+
+
+@kernel()
 def sgd_rows(ids: Read, dy: Read, rate: Read, value: Update, count: Update, *, hyper: SgdHyper, padding: int) -> None:
     """`sgd` without momentum and decay, by the gradient that `embedding_gradient` makes, of the rows that occur.
 

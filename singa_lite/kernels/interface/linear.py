@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
+from singa_lite.kernels.interface.signature import Facts, Read, Update, Write, kernel
 
 
 @kernel(Facts(strides_matter=True, multiplies="tensors"))
@@ -11,6 +11,11 @@ def matmul(a: Read, b: Read, y: Write, *, transpose_a: bool, transpose_b: bool) 
 
     Leading axes of a and b are equal, or one of the two is a plain matrix.
     """
+
+
+@kernel(Facts(strides_matter=True, multiplies="tensors"))
+def matmul_add(a: Read, b: Read, y: Update, *, transpose_a: bool, transpose_b: bool) -> None:
+    """y += op(a) @ op(b), of matrices (rows, columns); what is added is summed up first."""
 
 
 @kernel(Facts(strides_matter=True, multiplies="tensors", activated="linear_activation", by_samples=("x", "y")))

@@ -10,7 +10,7 @@ from singa_lite.kernels.interface.signature import Facts, Read, Update, Write, k
 # where a kernel can raise one; elsewhere the loss of its sample and the derivative of its position are NaN.
 
 
-@kernel(p="x")
+@kernel(Facts(by_samples=("x", "target", "losses", "p")), p="x")
 def softmax_cross_entropy(x: Read, target: Read, losses: Write, p: Write) -> None:
     """losses = -sum of t * log p along axis 1, p = softmax of x along axis 1 (x: raw scores), without overflow.
 
@@ -19,7 +19,7 @@ def softmax_cross_entropy(x: Read, target: Read, losses: Write, p: Write) -> Non
     """
 
 
-@kernel(dx="p")
+@kernel(Facts(by_samples=("dlosses", "p", "target", "dx")), dx="p")
 def softmax_cross_entropy_derivative(dlosses: Read, p: Read, target: Read, dx: Write) -> None:
     """dx = dlosses / positions * (p - t)."""
 
@@ -55,6 +55,29 @@ def huber(x: Read, target: Read, losses: Write, *, delta: float) -> None:
 @kernel(dx="x target")
 def huber_derivative(dlosses: Read, x: Read, target: Read, dx: Write, *, delta: float) -> None:
     """dx = dlosses / elements of a sample * clip(x - t, -delta, delta)."""
+
+
+# Cross entropy of rows of scores (rows, c) of which only some classes are there at a time (`passes/head.py`).
+
+
+@kernel(Facts(by_samples=("x", "y")))
+def log_sum_exp(x: Read, y: Write) -> None:
+    """y = log of the sum of e**x over the classes, without overflow. x: (rows, c); y: (rows,).
+
+    NaN where the largest score is NaN or infinite.
+    """
+
+
+@kernel(Facts(by_samples=("dlosses", "x", "lse", "target", "dx")), dx="x")
+def softmax_classes_derivative(
+    dlosses: Read, x: Read, lse: Read, target: Read, dx: Write, *, first: int, classes: int, share: float
+) -> None:
+    """dx = dlosses * (e**(x - lse) - (1 - share) * t - share / classes): some columns of the whole derivative.
+
+    It is that of `softmax_cross_entropy` with labels smoothed by `share`, 0 for none. x: (rows, c), the scores of the
+    classes from `first` on, of `classes` in all; lse: (rows,), `log_sum_exp` of all scores; target: ids (rows,);
+    t: 1 at the target's class, else 0.
+    """
 
 
 # What is beside a loss over rows of scores (rows, c) with ids (rows,).

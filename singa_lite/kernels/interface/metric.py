@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from singa_lite.kernels.interface.signature import Read, Write, kernel
+from singa_lite.kernels.interface.signature import Facts, Read, Write, kernel
 
 # values: (n,), x's dtype, the mean over the sample's positions. A NaN score never counts as a hit.
 # An id that names no class is what it is for losses.
 
 
-@kernel()
+@kernel(Facts(by_samples=("x", "target", "values")))
 def in_top_k(x: Read, target: Read, values: Write, *, k: int) -> None:
     """1 where the target's class is among the k highest scores, else 0.
 

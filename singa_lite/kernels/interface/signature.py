@@ -30,7 +30,8 @@ class Facts:
     activation besides, "" if there is none. by_elements: an update that treats each element of a gradient by itself,
     whatever piece of the gradient it is given. multiplies: "tensors" of a kernel that is a product of its own tensors
     as matrices, "patches" where one of the matrices has the elements under each window and is no tensor of the call,
-    "scores" of attention, whose products are of rows and keys, head by head, else "". commutes_with_max: an activation
+    "scores" of attention, whose products are of rows and keys, head by head, "steps" of a recurrent layer, which
+    multiplies each step's state by its weight, else "". commutes_with_max: an activation
     f with max(f(a), f(b)) = f(max(a, b)), to the bit, that is flat only where it passes nothing back. again: the kernel
     that gives y again from what this one kept, to the bit, where this one moves state that must move once; its tensors
     and settings have the names that they have here. "": the kernel itself.
@@ -43,7 +44,7 @@ class Facts:
     inner_strides_matter: bool = False
     activated: str = ""
     by_elements: bool = False
-    multiplies: Literal["", "tensors", "patches", "scores"] = ""
+    multiplies: Literal["", "tensors", "patches", "scores", "steps"] = ""
     commutes_with_max: bool = False
     again: str = ""
     by_samples: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from singa_lite.kernels.interface.signature import Facts, Read, Update, kernel
+from singa_lite.kernels.interface.signature import Facts, Read, Update, Write, kernel
 
 BY_ELEMENTS = Facts(by_elements=True)
 
@@ -117,3 +117,24 @@ def clip_norm(y: Update, *, threshold: float) -> None:
 
     Squares that float32 cannot hold are added in float64.
     """
+
+
+# Gradients scaled so that their norm is at most a limit: total, norm and factor are float64 ().
+
+
+@kernel(Facts(by_elements=True, strides_matter=True))
+def add_squares(x: Read, total: Update) -> None:
+    """total += sum of x**2, also where x's dtype cannot hold the squares. NaN and infinities reach the total."""
+
+
+@kernel()
+def clip_factor(total: Read, norm: Write, factor: Write, *, limit: float) -> None:
+    """norm = sqrt(total); factor = min(1, limit / (norm + 1e-6)), as in torch.nn.utils.clip_grad_norm_.
+
+    limit: above 0, perhaps infinite. An infinite norm gives 0, unless the limit is infinite; NaN stays NaN.
+    """
+
+
+@kernel(BY_ELEMENTS)
+def scale_by(factor: Read, y: Update) -> None:
+    """y *= factor, rounded to float32 first unless y is float64; where the factor is 1 y stays as it is."""

@@ -55,6 +55,13 @@ def embedding_gradient(ids: Array, dy: Array, dweight: Array, *, first: int, pad
         dweight[rows - first] = sums
 
 
+@scratch(lambda ids, dy, dweight, **_: bytes_for(*_sum_buffers(ids, dy)))
+def embedding_gradient_add(ids: Array, dy: Array, dweight: Array, *, first: int, padding: int, scratch: Bytes) -> None:
+    """dweight[i] += sum of dy where ids is first + i."""
+    for rows, sums in _sums(ids, dy, first, first + dweight.shape[0], padding, scratch):
+        dweight[rows - first] += sums
+
+
 @scratch(lambda ids, dy, rate, value, count, **_: bytes_for(*_sum_buffers(ids, dy)))
 def sgd_rows(
     ids: Array, dy: Array, rate: Array, value: Array, count: Array, *, hyper: SgdHyper, padding: int, scratch: Bytes

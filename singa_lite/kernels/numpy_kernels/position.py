@@ -1,4 +1,4 @@
-"""Rotary positions: two halves of the last axis, piece by piece."""
+"""Rotary positions, two halves of the last axis, piece by piece; and the next places of a longer tensor."""
 
 from __future__ import annotations
 
@@ -33,3 +33,21 @@ def rotary(x: Array, table: Array, y: Array, *, axis: int, inverse: bool, scratc
         np.multiply(b, c, out=yb)
         plus(yb, other, out=yb)
         np.copyto(ya, kept)
+
+
+def checked_span(position: Array, count: int, length: int) -> slice:
+    """The next `count` places behind the position. IndexError where they are not among `length`."""
+    start = int(position[0])
+    if not 0 <= start <= length - count:
+        raise IndexError(f"position must be in 0..{length - count} for {count} of {length} places, received {start}")
+    return slice(start, start + count)
+
+
+def read_at(x: Array, position: Array, y: Array) -> None:
+    """A view of x is copied."""
+    np.copyto(y, x[:, checked_span(position, y.shape[1], x.shape[1])])
+
+
+def write_at(x: Array, position: Array, y: Array) -> None:
+    """Into a view of y."""
+    np.copyto(y[:, checked_span(position, x.shape[1], y.shape[1])], x)

@@ -15,6 +15,9 @@ from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
 
 _ONE = Temporaries(floats=1)
 
+#: Elements that a product of BLAS adds up at a time: few enough for one thread, whatever their number is.
+_DOT = 8192
+
 
 @scratch(scratch_bytes)
 def sgd(
@@ -122,6 +125,40 @@ def clip_norm(y: Array, *, threshold: float, scratch: Bytes) -> None:
     norm = sqrt(total)
     if norm > threshold:
         np.multiply(y, threshold / norm, out=y)
+
+
+@scratch(lambda x, total, **_: bytes_for(_wide_buffer(x)))
+def add_squares(x: Array, total: Array, *, scratch: Bytes) -> None:
+    """In float64, which holds every square of float32 as it is; along memory."""
+    (buffer,) = carve(scratch, _wide_buffer(x))
+    along = x.transpose(sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis])))
+    found = 0.0
+    for (piece,) in blocks(along, limit=_DOT):
+        wide = shaped(buffer, piece.shape)
+        np.copyto(wide, piece)
+        line = wide.reshape(-1)
+        found += float(np.dot(line, line))
+    np.add(total, found, out=total)
+
+
+def _wide_buffer(x: Shaped) -> BufferSpec:
+    return (min(_DOT, x.size),), np.float64
+
+
+def clip_factor(total: Array, norm: Array, factor: Array, *, limit: float) -> None:
+    """torch.nn.utils.clip_grad_norm_'s factor."""
+    np.sqrt(total, out=norm)
+    np.add(norm, 1e-6, out=factor)
+    with np.errstate(invalid="ignore"):  # infinity by infinity
+        np.divide(limit, factor, out=factor)
+    np.minimum(factor, 1.0, out=factor)
+
+
+def scale_by(factor: Array, y: Array) -> None:
+    """A factor of 1 costs no way through memory."""
+    if factor != 1:
+        number = np.float64(factor) if y.dtype == np.float64 else np.float32(factor)
+        np.multiply(y, number, out=y, casting="same_kind")
 
 
 def _squares_buffer(y: Shaped) -> BufferSpec:

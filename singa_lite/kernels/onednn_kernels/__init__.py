@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from singa_lite.array_types import Array
-from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpecs
+from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpecs, Turns
 from singa_lite.kernels.onednn_kernels.library import load
 from singa_lite.kernels.widening import WideningSet
 
@@ -19,6 +19,12 @@ class OneDNNSet(WideningSet):
 
         made = reorders.converted(source, target) if bfloat16.converts() else None
         return made or super().converted(source, target)
+
+    def turns(self) -> Turns:
+        """They share the library's memory objects."""
+        from singa_lite.kernels.onednn_kernels.memories import Memories
+
+        return Memories().binding
 
     def takes_narrow(self, name: str, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether the library has code for it; it is asked once for each combination of specs."""

@@ -12,15 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from singa_lite.array_types import Array, DType
-from singa_lite.kernels.kernel_set import Axes, DeviceArray, Launch, TensorSpec, TensorSpecs
+from singa_lite.array_types import DType
+from singa_lite.kernels.kernel_set import Axes, TensorSpec
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.line import Line, Steps
-from singa_lite.kernels.onednn_kernels.routine import flat
+from singa_lite.kernels.onednn_kernels.routine import BufferView, FlatSlice, RowSlice
 from singa_lite.kernels.routine import Temporary
 from singa_lite.strides import memory_order, ordered_strides
 
@@ -137,13 +135,10 @@ class _Gapped:
             dense = memory_descs.dense(self.tensor.shape, dtype, self.axes)
         return p.Reorder(apart, dense) if reads else p.Reorder(dense, apart)
 
-    def part(self, array: Array, start: int, count: int) -> Array:
-        """The array of so many elements, of whole rows."""
+    def part(self, start: int, count: int) -> BufferView:
+        """So many elements of it, whole rows."""
         length, pitch = self.rows
-        if not pitch:
-            return array
-        strides = pitch * array.itemsize, array.itemsize
-        return np.lib.stride_tricks.as_strided(array, ((start + count) // length, length), strides)[start // length :]
+        return RowSlice(self.tensor, start // length, count // length, length, pitch) if pitch else self.tensor
 
 
 class _GappedLine(Line):
@@ -165,43 +160,26 @@ class _GappedLine(Line):
         with self.making():
             for size in {self.piece, self.size % self.piece} - {0}:
                 self._make(size, add)
-                for gapped, reads in self._copied:
-                    gapped.reorder(size, reads)
+            self.repeat(range(0, self.size, self.piece), self._add_piece)
         return self
 
-    @property
-    def _copied(self) -> list[tuple[_Gapped, bool]]:
-        return [*((gapped, True) for gapped in self.read), *((gapped, False) for gapped in self.written)]
+    def _add_piece(self, start: int) -> None:
+        for gapped in self.read:
+            self._copy(gapped, start, True)
+        super()._add_piece(start)
+        for gapped in self.written:
+            self._copy(gapped, start, False)
 
-    def _pieces(
-        self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None
-    ) -> list[Launch]:
-        given = {id(spec): array for spec, array in zip(specs, arrays, strict=True) if spec is not None}
-        launches: list[Launch] = []
-        for start in range(0, self.size, self.piece):
-            count = min(self.piece, self.size - start)
-            near = {id(one.tensor): _bytes(one.scratch, scratch)[:count] for one, _ in self._copied}
-            lines = tuple(
-                near[id(spec)] if id(spec) in near else _part(array, self.size, start, count)
-                for spec, array in zip(specs, arrays, strict=True)
-            )
-            before, behind = (
-                [self._copy(one, given[id(one.tensor)], near[id(one.tensor)], start, reads) for one in which]
-                for which, reads in ((self.read, True), (self.written, False))
-            )
-            launches += [*before, self._over[count].bind(specs, lines, scratch), *behind]
-        return launches
-
-    def _copy(self, gapped: _Gapped, array: DeviceArray, near: Array, start: int, reads: bool) -> Launch:
-        part = gapped.part(array, start, near.size)
+    def _copy(self, gapped: _Gapped, start: int, reads: bool) -> None:
+        count = min(self.piece, self.size - start)
+        part, near = gapped.part(start, count), gapped.scratch.part(0, count, self.dtype)
         source, target = (part, near) if reads else (near, part)
-        return gapped.reorder(near.size, reads).bind({f.SRC: source, f.DST: target})
+        self.run(gapped.reorder(count, reads), {f.SRC: source, f.DST: target})
 
-
-def _bytes(temporary: Temporary, scratch: DeviceArray) -> Array:
-    own: Array = scratch[temporary.offset : temporary.offset + temporary.nbytes].view(temporary.dtype)
-    return own
-
-
-def _part(array: DeviceArray, size: int, start: int, count: int) -> DeviceArray:
-    return array if array is None or array.size != size else flat(array)[start : start + count]
+    def _piece(self, view: BufferView, start: int) -> BufferView:
+        count = min(self.piece, self.size - start)
+        near = next((gapped.scratch for gapped in (*self.read, *self.written) if gapped.tensor is view), None)
+        if near is not None:
+            return near.part(0, count, self.dtype)
+        is_line = isinstance(view, TensorSpec) and view.size == self.size
+        return FlatSlice(view, start, count) if is_line else view

@@ -104,7 +104,7 @@ def _activated(
     ends = (_BOUNDS[activation],)
     with images.sink(y) as target:
         calm, other = normalized.find_calm(inv_std)
-        with images.only_if(calm):
+        with images.only_if(calm, likely=True):
             columns.each([source], target, lambda pixels, reads, target: normalized.add(pixels, reads[0], target, ends))
         with images.only_if(other):
             one_after_the_other(normalized, [source], target, activation)

@@ -108,7 +108,7 @@ def _added(
             _at_once(normalized, source, theirs, target, activation)
             return images
         calm, other = normalized.find_calm(inv_std)
-        with images.only_if(calm):
+        with images.only_if(calm, likely=True):
             _at_once(normalized.turned(), source, theirs, target, activation)
         with images.only_if(other):
             one_after_the_other(normalized, [source, theirs], target, activation)

@@ -158,7 +158,7 @@ def add_gradients(
         np.copyto(dbeta, total, casting="same_kind")
 
     images.call(choose, mean, inv_std, spare, limit, is_far, is_near)
-    with images.only_if(is_near):
+    with images.only_if(is_near, likely=True):
         sums.add(x, dy, before=before)
         images.call(centre, *sums.totals, mean, spare)
     with images.only_if(is_far):

@@ -51,6 +51,8 @@ class Library(Unique):
         self.query = self._function("primitive_desc_query", c.c_int, "piip")
         self.desc_bytes = self._function("memory_desc_get_size", c.c_size_t, "p")
         self.descs_equal = self._function("memory_desc_equal", c.c_int, "pp")
+        #: As `memory_set_data_handle`, without asking for the status: it has none for an object of ours.
+        self.point = self._function("memory_set_data_handle", c.c_int, "pp")
         self.cpu_isa = self._function("get_effective_cpu_isa", c.c_int, "")
         # One of each for the life of the process: a stream of the CPU runs its calls in the caller's thread.
         self.engine = self.make("engine_create", 1, 0)

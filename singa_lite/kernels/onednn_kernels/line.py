@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from singa_lite.array_types import DType
-from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec, TensorSpecs
+from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.layouts import FLOAT
+from singa_lite.kernels.onednn_kernels.loop import Run
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine, flat
+from singa_lite.kernels.onednn_kernels.routine import BufferView, FlatSlice, Routine
 from singa_lite.kernels.onednn_kernels.work import Work
-from singa_lite.kernels.routine import Temporary, in_order
+from singa_lite.kernels.routine import Temporary
 
 #: Elements of a piece: four tensors' pieces stay in a cache of 32 MiB from one primitive to the next.
 PIECE = 1 << 20
@@ -52,6 +53,11 @@ class Steps(Routine):
     def __init__(self, size: int, temporary_bytes: int = 0, dtype: DType = FLOAT) -> None:
         super().__init__(temporary_bytes=temporary_bytes)
         self.size, self.dtype = size, dtype
+
+    @property
+    def runs(self) -> list[Run]:
+        """The steps, primitives all of them."""
+        return cast(list[Run], self.steps)
 
     @property
     def line(self) -> p.MemoryDesc:
@@ -156,31 +162,20 @@ class Line(Work):
                 self.piece = self.size
             for size in {self.piece, self.size % self.piece} - {0, self.size}:
                 self._make(size, add)
+        self.repeat(range(0, self.size, self.piece), self._add_piece)
         return self
 
     def _make(self, size: int, add: Callable[[Steps], None]) -> None:
         self._over[size] = Steps(size, self.temporary_bytes, self.dtype)
         add(self._over[size])
 
-    @property
-    def scratch_bytes(self) -> int:
-        """Of the temporaries and the primitive that needs most."""
-        return max(super().scratch_bytes, *(steps.scratch_bytes for steps in self._over.values()))
+    def _add_piece(self, start: int) -> None:
+        """The steps over the elements from this one on."""
+        for step in self._over[min(self.piece, self.size - start)].runs:
+            self.run(step.primitive, {argument: self._piece(view, start) for argument, view in step.views.items()})
 
-    def _launch(
-        self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None
-    ) -> Launch:
-        before = [super()._launch(specs, arrays, scratch)] if self.steps else []
-        return in_order([*before, *self._pieces(specs, arrays, scratch)])
-
-    def _pieces(
-        self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None
-    ) -> list[Launch]:
-        """The steps of each piece."""
-        lines = [array if array is None or array.size != self.size else flat(array) for array in arrays]
-        launches = []
-        for start in range(0, self.size, self.piece):
-            stop = min(start + self.piece, self.size)
-            pieces = tuple(line if line is None or line.size != self.size else line[start:stop] for line in lines)
-            launches.append(self._over[stop - start].bind(specs, pieces, scratch))
-        return launches
+    def _piece(self, view: BufferView, start: int) -> BufferView:
+        """What stands for a buffer of the steps: a piece of a tensor that is a line, else the buffer."""
+        if not isinstance(view, TensorSpec) or view.size != self.size or self.piece == self.size:
+            return view
+        return FlatSlice(view, start, min(self.piece, self.size - start))

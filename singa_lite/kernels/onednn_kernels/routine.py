@@ -4,75 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import TypeVar, cast
-
-import numpy as np
 
 from singa_lite.array_types import Array
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import BuiltKernel, builders
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpec, TensorSpecs
-from singa_lite.kernels.onednn_kernels import bfloat16, layouts
+from singa_lite.kernels.onednn_kernels import bfloat16, layouts, memories
 from singa_lite.kernels.onednn_kernels.library import OneDNNError
+from singa_lite.kernels.onednn_kernels.loop import Loop, Run
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.routine import Binding, Row, Step, Temporary
+from singa_lite.kernels.onednn_kernels.views import Arrays
+from singa_lite.kernels.onednn_kernels.views import BufferView as BufferView
+from singa_lite.kernels.onednn_kernels.views import FlatSlice as FlatSlice
+from singa_lite.kernels.onednn_kernels.views import RowSlice as RowSlice
+from singa_lite.kernels.onednn_kernels.views import flat as flat
+from singa_lite.kernels.routine import Row, Step, Temporary
 from singa_lite.kernels.variants import Variants
 
 Piece = TypeVar("Piece")
 
 #: The library holds extents and some products of them in 32 bits: beyond, it is silently wrong, or divides by zero.
 MOST_ELEMENTS = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class FlatSlice:
-    """`count` elements of a tensor without gaps, from element `start` on in the order of memory."""
-
-    tensor: BufferView
-    start: int
-    count: int
-
-
-@dataclass(frozen=True)
-class RowSlice:
-    """`count` rows of `length` elements from row `start` on, of a tensor that is rows with a pitch, in elements."""
-
-    tensor: TensorSpec
-    start: int
-    count: int
-    length: int
-    pitch: int
-
-
-#: What a step works on: a tensor of the call, a part of one, or a temporary.
-BufferView = base.BufferView | FlatSlice | RowSlice
-
-
-class Arrays(Binding[Array | None]):
-    """The NumPy arrays of a call."""
-
-    def __getitem__(self, view: BufferView | None) -> Array | None:
-        """The buffer's array; None for a tensor that is left out."""
-        return None if view is None else self.array(view)
-
-    def array(self, view: BufferView) -> Array:
-        """The array of a buffer that is there."""
-        if isinstance(view, Temporary):
-            own: Array = self.scratch[view.offset : view.offset + view.nbytes]
-            return own.view(view.dtype).reshape(view.shape)
-        if isinstance(view, FlatSlice):
-            return flat(self.array(view.tensor))[view.start : view.start + view.count]
-        if isinstance(view, RowSlice):
-            array: Array = self.array(view.tensor)
-            rows = np.lib.stride_tricks.as_strided(
-                array, (view.start + view.count, view.length), (view.pitch * array.itemsize, array.itemsize)
-            )
-            return rows[view.start :]
-        array = self.arrays[id(view)]
-        return array
 
 
 @dataclass
@@ -87,65 +43,27 @@ class _HostCall(Step[Arrays]):
         return lambda: function(*arrays)
 
 
-@dataclass
-class _Execution(Step[Arrays]):
-    """A primitive over its buffers, by argument."""
-
-    primitive: Primitive
-    views: Mapping[int, BufferView]
-
-    @property
-    def scratch_bytes(self) -> int:
-        return self.primitive.scratch_bytes
-
-    def arrays(self, binding: Arrays) -> dict[int, Array]:
-        return {argument: binding.array(view) for argument, view in self.views.items()}
-
-    def bind(self, binding: Arrays) -> Launch:
-        return self.primitive.bind(self.arrays(binding), binding.workspace)
-
-
-@dataclass
-class _Loop(Step[Arrays]):
-    """The same primitives in a row, round after round, over other buffers each time. They are bound once."""
-
-    rounds: list[list[_Execution]]
-
-    @property
-    def scratch_bytes(self) -> int:
-        return max(execution.scratch_bytes for execution in self.rounds[0])
-
-    def bind(self, binding: Arrays) -> Launch:
-        launches = [
-            each[0].primitive.bind_each([execution.arrays(binding) for execution in each], binding.workspace)
-            for each in zip(*self.rounds, strict=True)
-        ]
-        count = len(self.rounds)
-
-        def run() -> None:
-            for index in range(count):
-                for launch in launches:
-                    launch(index)
-
-        return run
-
-
-@dataclass
 class _Conditional(Row[Arrays]):
     """Steps that are done if one bool is True when their turn comes. again: repeated as long as it is True.
 
-    They are bound when it first is: most are for cases that most nets never meet.
+    likely: they are bound with all others; else when it first is True, as most nets never meet such cases. Until then
+    nothing is kept of them: the routine is built once more, of which they are the conditional steps of this index.
     """
 
-    condition: Temporary
-    again: bool
+    def __init__(
+        self, steps: Sequence[Step[Arrays]], condition: Temporary, again: bool, likely: bool, index: int
+    ) -> None:
+        super().__init__(steps)
+        self.condition, self.again, self.likely, self.index = condition, again, likely, index
 
     def bind(self, binding: Arrays) -> Launch:
-        condition, bind, bound = binding.array(self.condition), super().bind, list[Launch]()
+        condition, index, more = binding.array(self.condition), self.index, memories.current().more
+        bound = [super().bind(binding)] if self.likely else []
 
         def launch() -> None:
             if not bound:
-                bound.append(bind(binding))
+                with more():
+                    bound.append(binding.built_again(index).bind(binding))
             bound[0]()
 
         def once() -> None:
@@ -159,15 +77,23 @@ class _Conditional(Row[Arrays]):
         return repeatedly if self.again else once
 
 
+@dataclass
 class Routine(base.Routine[Step[Arrays]]):
-    """Steps done one after the other. Builders of kernels make one for the tensor specs that they are given."""
+    """Steps done one after the other. Builders of kernels make one for the tensor specs that they are given.
+
+    conditional: the conditional ones, in the order in which they were added; built_again: makes the same routine once
+    more.
+    """
 
     ALIGNMENT = 64
+
+    conditional: list[_Conditional] = field(default_factory=list)
+    built_again: Callable[[], Routine] | None = None
 
     def run(self, primitive: Primitive, views: Mapping[int, BufferView | None]) -> None:
         """A step: the primitive over these buffers, {argument: buffer}; None for one that is left out."""
         given = {argument: view for argument, view in views.items() if view is not None}
-        self.steps.append(_Execution(primitive, given))
+        self.steps.append(Run(primitive, given))
 
     def call(self, function: Callable[..., object], *views: BufferView | None) -> None:
         """A step on the host: the function over the buffers' arrays, for small ones (a vector of channels)."""
@@ -178,20 +104,23 @@ class Routine(base.Routine[Step[Arrays]]):
 
         Where these are the same ones for several pieces in a row, they are bound once.
         """
-        rounds = []
+        loop: Loop | None = None
         for piece in pieces:
             with self._apart() as steps:
                 add(piece)
-            rounds.append(cast(list[_Execution], steps))
-        for _, alike in groupby(rounds, lambda steps: [step.primitive for step in steps]):
-            self.steps.append(_Loop(list(alike)))
+            each = cast(list[Run], steps)
+            if loop is None or not loop.takes(each):
+                loop = Loop(each)
+                self.steps.append(loop)
 
     @contextmanager
-    def only_if(self, condition: Temporary, again: bool = False) -> Iterator[None]:
-        """Steps added inside are done where a step before them has made this one bool True."""
+    def only_if(self, condition: Temporary, again: bool = False, likely: bool = False) -> Iterator[None]:
+        """Steps added inside are done where a step before them has made this one bool True. likely: it mostly will."""
         with self._apart() as steps:
             yield
-        self.steps.append(_Conditional(steps, condition, again))
+        made = _Conditional(steps, condition, again, likely, len(self.conditional))
+        self.conditional.append(made)
+        self.steps.append(made)
 
     def repeat_while(self, condition: Temporary) -> AbstractContextManager[None]:
         """Steps added inside are done again and again, as long as this one bool is True before the first of them."""
@@ -207,7 +136,13 @@ class Routine(base.Routine[Step[Arrays]]):
             self.steps = before
 
     def _binding(self, arrays: Mapping[int, DeviceArray], scratch: DeviceArray | None, rest: Temporary) -> Arrays:
-        return Arrays(arrays, scratch, rest)
+        again = partial(_same, self) if self.built_again is None else self.built_again
+        return Arrays(arrays, scratch, rest, lambda index: Row(again().conditional[index].steps))
+
+
+def _same(routine: Routine) -> Routine:
+    """For one that no kernel made."""
+    return routine
 
 
 class RoutineKernel(BuiltKernel[Routine]):
@@ -239,19 +174,24 @@ class RoutineKernel(BuiltKernel[Routine]):
         if any(map(layouts.is_narrow, given)) and not bfloat16.converts():
             return None
         try:
-            return super().attempt(specs, settings)
+            made = super().attempt(specs, settings)
         except OneDNNError as error:
             if error.status != OneDNNError.UNIMPLEMENTED:
                 raise
             return None
+        if made is not None and made.conditional:
+            made.built_again = partial(self._again, specs, settings)
+        return made
+
+    def _again(self, specs: TensorSpecs, settings: Settings) -> Routine:
+        """A routine that was made before."""
+        made = super().attempt(specs, settings)
+        if made is None:
+            raise LookupError(f"{self.build.__name__}: wanted the routine that there was before, received none")
+        return made
 
 
 def collect(*modules: ModuleType, variants: Sequence[Variants[Routine]] = ()) -> dict[str, RoutineKernel]:
     """The kernels that the modules define: builders named in the interface. variants: of those that have several."""
     several = {one.kernel: one for one in variants}
     return {name: RoutineKernel(builder, several.get(name)) for name, builder in builders(*modules).items()}
-
-
-def flat(array: Array) -> Array:
-    """The elements of an array without gaps in the order of memory."""
-    return np.lib.stride_tricks.as_strided(array, (array.size,), (array.itemsize,))

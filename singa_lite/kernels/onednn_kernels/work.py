@@ -36,7 +36,9 @@ class Work(Routine):
         """A buffer: elements of a tensor without gaps, in the order of memory; of a temporary as float32."""
         if isinstance(tensor, Temporary):
             return tensor.part(start, count, FLOAT)
-        return FlatSlice(tensor, start, count)
+        if isinstance(tensor, TensorSpec):
+            return FlatSlice(tensor, start, count)
+        raise TypeError(f"a part of a tensor: wanted a whole tensor, received {tensor}")
 
     def bind(self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
         """The steps over these arrays. specs: those that the routine was built with."""

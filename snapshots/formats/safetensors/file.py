@@ -1,7 +1,8 @@
 """The tree in a safetensors file, by PyTorch's names and in its layouts; and files of PyTorch's as a tree.
 
 What a file of ours has beyond a state_dict (optimizer state, random state) is under its path in the tree. The manifest
-is in the header's metadata. `names` says what layers are called in PyTorch.
+is in the header's metadata. `names` says what layers are called in PyTorch. A NameMap may put several arrays into one of
+the file's, such as query, key and value.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import prod
+from io import FileIO
 from typing import TypeVar
 
+import numpy as np
+
+from singa_lite.array_types import Array
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import manifest
 from singa_lite.snapshots.files import output
@@ -20,30 +24,32 @@ from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.files.saver_threads import SaverThreads
 from singa_lite.snapshots.formats.safetensors import header as tensors_header
 from singa_lite.snapshots.formats.safetensors import torch_names
+from singa_lite.snapshots.formats.safetensors.entries import Entry, laid_out
 from singa_lite.snapshots.formats.safetensors.file_tree import of_known, of_others
-from singa_lite.snapshots.formats.safetensors.torch_layout import TorchLayout
 from singa_lite.snapshots.manifest import Manifest
+from singa_lite.snapshots.name_map import NameMap, Names
 from singa_lite.snapshots.readers import guarded_json, raw, safetensors
 from singa_lite.snapshots.readers.raw import RawFile
-from singa_lite.snapshots.readers.safetensors import Header, TensorInfo
+from singa_lite.snapshots.readers.safetensors import Header
+from singa_lite.snapshots.torch_layout import TorchLayout
 from singa_lite.snapshots.tree import ArraySpec, Tree
+from singa_lite.tensor import Shape
 
 #: In the metadata: the manifest's text, its digest, and {path: [name, axes]} as JSON.
 _MANIFEST, _SHA256, _NAMES = "singa_lite.manifest", "singa_lite.sha256", "singa_lite.names"
 
-Names = Mapping[str, str]
 T = TypeVar("T")
 
 
 def save(contents: Tree, path: str | os.PathLike[str], *, names: Names | None = None) -> None:
-    """Write a tree, one array at a time. names: {layer: PyTorch's module, or path: full name}.
+    """Write a tree, one array at a time. names: {layer: PyTorch's module, or path: full name}, or a NameMap.
 
     SnapshotError for what cannot be written, and for two entries of one name; the file at `path` is then as before.
     """
     shown = os.fsdecode(path)
     specs = contents.specs
     layouts = torch_names.layouts(shown, specs, contents.attributes.get("layers"), names)
-    entries = _laid_out(specs, layouts)
+    entries = laid_out(shown, specs, layouts)
     blank = {entry: manifest.ManifestEntry(shape, dtype.name, "0" * 64) for entry, (shape, dtype) in specs.items()}
     header = _header(shown, entries, layouts, Manifest(contents.attributes, blank))  # as long as with the digests
     size, total = len(header), len(header) + sum(lazy.nbytes for lazy in contents.arrays.values())
@@ -51,36 +57,41 @@ def save(contents: Tree, path: str | os.PathLike[str], *, names: Names | None = 
     written = Manifest(contents.attributes)
     with replacing(path) as file, SaverThreads(written, file.fileno()) as threads:
         file.seek(size)
-        for entry in entries:
-            array = contents.arrays[entry].fetched(f"{shown}: entry {entry!r}")
-            with output.writing(entry, total), threads.entering(entry, array):
-                output.write_array(file, layouts[entry].stored(array))
-            del array  # before the next one is fetched
+        for name, entry in entries.items():
+            whole = np.empty(entry.info.shape, entry.info.dtype) if layouts[entry.paths[0]].part else None
+            for one in entry.paths:
+                array = contents.arrays[one].fetched(f"{shown}: entry {one!r}")
+                with output.writing(one, total), threads.entering(one, array):
+                    _write(file, layouts[one], array, whole)
+                del array  # before the next one is fetched
+            if whole is not None:
+                with output.writing(name, total):
+                    output.write_array(file, whole)
+            del whole
         file.seek(0)
         with output.writing("the header", total):
             output.write_all(file, _header(shown, entries, layouts, written))
 
 
-def _laid_out(specs: Mapping[str, ArraySpec], layouts: Mapping[str, TorchLayout]) -> dict[str, TensorInfo]:
-    """Where each array will be. Those of larger elements come first, so that all elements are aligned."""
-    entries: dict[str, TensorInfo] = {}
-    end = 0
-    for path, (shape, dtype) in sorted(specs.items(), key=lambda item: -item[1].dtype.itemsize):
-        begin, end = end, end + prod(shape) * dtype.itemsize
-        entries[path] = TensorInfo(tensors_header.code_of(dtype), layouts[path].stored_shape(shape), begin, end)
-    return entries
+def _write(file: FileIO, layout: TorchLayout, array: Array, whole: Array | None) -> None:
+    """Write an array, or put it into the whole that it is a part of."""
+    stored = layout.stored(array)
+    if layout.part is None or whole is None:
+        output.write_array(file, stored)
+    else:
+        layout.part.of_array(whole)[...] = stored
 
 
-def _header(
-    where: str, entries: Mapping[str, TensorInfo], layouts: Mapping[str, TorchLayout], known: Manifest
-) -> bytes:
+def _header(where: str, entries: Mapping[str, Entry], layouts: Mapping[str, TorchLayout], known: Manifest) -> bytes:
     metadata = {
         "format": "pt",  # what readers of PyTorch's files ask for
         _MANIFEST: known.to_bytes().decode(),
         _SHA256: known.sha256,
-        _NAMES: json.dumps({path: layouts[path] for path in entries}, separators=(",", ":")),
+        _NAMES: json.dumps(
+            {path: layouts[path].noted() for entry in entries.values() for path in entry.paths}, separators=(",", ":")
+        ),
     }
-    return tensors_header.to_bytes(where, {layouts[path].name: entry for path, entry in entries.items()}, metadata)
+    return tensors_header.to_bytes(where, {name: entry.info for name, entry in entries.items()}, metadata)
 
 
 @contextmanager
@@ -100,7 +111,8 @@ def opened(path: str | os.PathLike[str], wanted: Tree | None, *, names: Names | 
         elif known is not None:
             yield of_known(file, header, known, {path: (path, layout) for path, layout in layouts.items()})
         else:
-            yield of_others(file, header, layouts, wanted)
+            copies = names.copies if isinstance(names, NameMap) else {}
+            yield of_others(file, header, layouts, wanted, copies)
 
 
 def _manifest(file: RawFile, header: Header) -> Manifest | None:
@@ -119,17 +131,29 @@ def _written(file: RawFile, header: Header, known: Manifest) -> dict[str, TorchL
     text = header.metadata[_NAMES].encode(errors="replace")
     given = guarded_json.loads(file, "the names", text)
     layouts = {path: TorchLayout.of(f"{file.path}: entry {path!r}", layout) for path, layout in given.items()}
-    for what, wanted, found in (
-        ("the manifest's entries", set(known.entries), set(layouts)),
-        ("the names of its arrays", set(header.entries), {layout.name for layout in layouts.values()}),
+    places = {(layout.name, layout.part) for layout in layouts.values()}
+    for what, wanted, found, count in (
+        ("the manifest's entries", set(known.entries), set(layouts), len(layouts)),
+        ("the names of its arrays", set(header.entries), {name for name, _ in places}, len(places)),
     ):
-        if wanted != found or len(layouts) != len(found):
+        if wanted != found or len(layouts) != count:
             raise SnapshotError(f"{file.path}: wanted {what}, received names that differ in {sorted(wanted ^ found)}")
     for path, layout in layouts.items():
-        axes = len(header.entries[layout.name].shape)
-        if not layout.fits(axes):
-            raise SnapshotError(f"{file.path}: entry {path!r}: wanted an order of {axes} axes, received {layout.axes}")
+        shape = header.entries[layout.name].shape
+        if not layout.fits(len(shape)):
+            raise SnapshotError(
+                f"{file.path}: entry {path!r}: wanted an order of {len(shape)} axes, received {layout.axes}"
+            )
+        _check_part(file.path, shape, layout)
     return layouts
+
+
+def _check_part(where: str, shape: Shape, layout: TorchLayout) -> None:
+    if layout.part is not None and not layout.has_part(shape):
+        axis, _, _, whole = layout.part
+        raise SnapshotError(
+            f"{where}: entry {layout.name!r}: wanted an extent of {whole} along axis {axis}, received shape {shape}"
+        )
 
 
 def _found(where: str, header: Header, wanted: Tree | None, names: Names | None) -> dict[str, TorchLayout]:
@@ -137,23 +161,30 @@ def _found(where: str, header: Header, wanted: Tree | None, names: Names | None)
     specs = {name: ArraySpec(entry.shape, entry.dtype) for name, entry in header.entries.items()}
     if wanted is None:
         return torch_names.guessed_layouts(where, specs, names)
-    known = _by_name(where, wanted, names)
-    used = [name for name in specs if name in known or name.rpartition(".")[2] not in torch_names.IGNORED]
-    return _by_path(where, [known.get(name, (name, TorchLayout(name))) for name in used])
+    layouts = torch_names.layouts(where, wanted.specs, wanted.attributes.get("layers"), names, specs)
+    found = {path: layout for path, layout in layouts.items() if layout.name in specs}
+    for layout in found.values():
+        _check_part(where, specs[layout.name].shape, layout)
+    used = {layout.name for layout in found.values()}
+    strange = [(name, TorchLayout(name)) for name in specs if name not in used and not _is_left_out(name, names)]
+    return _by_path(where, [*found.items(), *strange])
+
+
+def _is_left_out(name: str, names: Names | None) -> bool:
+    return name.rpartition(".")[2] in torch_names.IGNORED or (isinstance(names, NameMap) and names.is_beside(name))
 
 
 def _renamed(
     where: str, layouts: Mapping[str, TorchLayout], wanted: Tree, names: Names
 ) -> dict[str, tuple[str, TorchLayout]]:
     """{path: (path when it was written, layout)}: an entry with a name in `names` is moved to the path of that name."""
-    known = _by_name(where, wanted, names)
-    moved = [(known.get(layout.name, (path, layout))[0], (path, layout)) for path, layout in layouts.items()]
+    if isinstance(names, NameMap):
+        known = names.paths(where, wanted.specs)
+    else:
+        asked = torch_names.layouts(where, wanted.specs, wanted.attributes.get("layers"), names)
+        known = {(layout.name, layout.part): path for path, layout in asked.items()}
+    moved = [(known.get((layout.name, layout.part), path), (path, layout)) for path, layout in layouts.items()]
     return _by_path(where, moved)
-
-
-def _by_name(where: str, wanted: Tree, names: Names | None) -> dict[str, tuple[str, TorchLayout]]:
-    layouts = torch_names.layouts(where, wanted.specs, wanted.attributes.get("layers"), names)
-    return {layout.name: (path, layout) for path, layout in layouts.items()}
 
 
 def _by_path(where: str, pairs: Sequence[tuple[str, T]]) -> dict[str, T]:

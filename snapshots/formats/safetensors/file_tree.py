@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.array_types import Array, DType
+from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import weights_tree
 from singa_lite.snapshots.files import output
-from singa_lite.snapshots.formats.safetensors.torch_layout import TorchLayout
+from singa_lite.snapshots.torch_layout import TorchLayout
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.raw import RawFile
@@ -25,7 +26,10 @@ _AT_ONCE = 1 << 20
 
 
 class _Array(NamedTuple):
-    """An array of the file. path: in the tree; begin: its first byte in the file; dtype: what it is read as."""
+    """An array of the file. path: in the tree; begin: its first byte in the file; dtype: what it is read as.
+
+    copies: entries of the file that hold the same array again.
+    """
 
     file: RawFile
     path: str
@@ -33,14 +37,32 @@ class _Array(NamedTuple):
     begin: int
     layout: TorchLayout
     dtype: DType
+    copies: tuple[TensorInfo, ...] = ()
 
     def read(self) -> Array:
-        """The array as the tree has it, perhaps a view."""
+        """The array as the tree has it, perhaps a view. SnapshotError where a copy in the file is not equal."""
+        for copy in self.copies:
+            self._check_copy(copy)
         if self.dtype != self.entry.stored_dtype:
             return self.layout.restored(self._widened())
         data = self.file.read(f"entry {self.path!r}", self.begin, self.entry.end - self.entry.begin)
         where = f"{self.file.path}: entry {self.path!r}"
         return self.layout.restored(raw.to_array(where, data, self.entry.stored_dtype, self.entry.shape))
+
+    def _check_copy(self, copy: TensorInfo) -> None:
+        """SnapshotError unless another array of the file holds the same bytes."""
+        what, start = f"entry {self.path!r}", self.begin - self.entry.begin
+        size = self.entry.end - self.entry.begin
+        same = (copy.code, copy.shape) == (self.entry.code, self.entry.shape)
+        for first in range(0, size if same else 0, _AT_ONCE):
+            count = min(_AT_ONCE, size - first)
+            one, other = (self.file.read(what, start + info.begin + first, count) for info in (self.entry, copy))
+            same = same and np.array_equal(one, other)
+        if not same:
+            raise SnapshotError(
+                f"{self.file.path}: {what}: wanted {self.layout.name!r} and its copies in the file to be equal, as the "
+                "net has one array for them, received others"
+            )
 
     def _widened(self) -> Array:
         """The array in a wider dtype, converted some elements at a time."""
@@ -65,12 +87,23 @@ def of_known(file: RawFile, header: Header, known: Manifest, entries: Mapping[st
     return Tree(arrays, dict(known.attributes), file.path)
 
 
-def of_others(file: RawFile, header: Header, layouts: Mapping[str, TorchLayout], wanted: Tree | None) -> Tree:
-    """The tree of another program's file. wanted: its floats' dtypes are taken where they are wider."""
+def of_others(
+    file: RawFile,
+    header: Header,
+    layouts: Mapping[str, TorchLayout],
+    wanted: Tree | None,
+    copies: Mapping[str, tuple[str, ...]],
+) -> Tree:
+    """The tree of another program's file. wanted: its floats' dtypes are taken where they are wider.
+
+    copies: {path: names in the file that hold the same array, if they are there}.
+    """
     arrays = {}
     for path, layout in layouts.items():
         wanted_dtype = None if wanted is None or path not in wanted.arrays else wanted.arrays[path].dtype
+        again = [name for name in copies.get(path, ()) if name in header.entries and name != layout.name]
         array = _array(file, header, path, layout, wanted_dtype)
+        array = array._replace(copies=tuple(header.entries[name] for name in again))
         arrays[path] = LazyArray(layout.restored_shape(array.entry.shape), array.dtype, array.read)
     left_out = sorted(header.entries.keys() - {layout.name for layout in layouts.values()})
     found = weights_tree.of_arrays(file.path, arrays, wanted)

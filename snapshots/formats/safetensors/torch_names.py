@@ -9,11 +9,12 @@ within "a": that is refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.formats.safetensors.torch_layout import Axes, TorchLayout
+from singa_lite.snapshots.torch_layout import Axes, TorchLayout
 from singa_lite.snapshots.manifest import Attribute
+from singa_lite.snapshots.name_map import NameMap, Names
 from singa_lite.snapshots.tree import ArraySpec
 from singa_lite.tensor import Shape
 
@@ -34,19 +35,31 @@ IGNORED = ("num_batches_tracked",)
 
 
 def layouts(
-    where: str, specs: Mapping[str, ArraySpec], layers: Attribute, names: Mapping[str, str] | None
+    where: str,
+    specs: Mapping[str, ArraySpec],
+    layers: Attribute,
+    names: Names | None,
+    present: Collection[str] | None = None,
 ) -> dict[str, TorchLayout]:
     """The layout of each path. layers: the tree's attribute, None if unknown.
 
-    names: {layer: module, or path: full name}; layers within that one follow it. SnapshotError for a name that two
-    paths would have, and for a key that is no layer and no path; TypeError for what is no mapping of strings.
+    names: {layer: module, or path: full name}; layers within that one follow it. Or a NameMap, whose names are those
+    that a file has: present, None for a file that is written. SnapshotError for a name that two paths would have, and
+    for a key that is no layer and no path; TypeError for what is neither.
     """
     kinds = _kinds(specs, layers)
-    given = _checked(where, names, {*specs, *kinds})
-    found = {path: _layout(path, shape, kinds, given) for path, (shape, _) in specs.items()}
-    owner: dict[str, str] = {}
+    if isinstance(names, NameMap):
+        mapped = names.layouts(where, specs, present)
+        others = {path: _layout(path, shape, kinds, {}) for path, (shape, _) in specs.items() if path not in mapped}
+        found = mapped | others
+        if present is not None:  # two arrays of a net may have been one in another program
+            return found
+    else:
+        given = _checked(where, names, {*specs, *kinds})
+        found = {path: _layout(path, shape, kinds, given) for path, (shape, _) in specs.items()}
+    owner: dict[tuple[str, object], str] = {}
     for path, layout in found.items():
-        other = owner.setdefault(layout.name, path)
+        other = owner.setdefault((layout.name, layout.part), path)
         if other != path:
             raise SnapshotError(
                 f"{where}: wanted a name for each entry, received {layout.name!r} for {other!r} and {path!r}"
@@ -54,7 +67,7 @@ def layouts(
     return found
 
 
-def _checked(where: str, names: Mapping[str, str] | None, known: Iterable[str]) -> dict[str, str]:
+def _checked(where: str, names: object, known: Iterable[str]) -> dict[str, str]:
     given = _strings(names)
     strange = sorted(given.keys() - set(known))
     if strange:
@@ -62,10 +75,10 @@ def _checked(where: str, names: Mapping[str, str] | None, known: Iterable[str]) 
     return given
 
 
-def _strings(names: Mapping[str, str] | None) -> dict[str, str]:
+def _strings(names: object) -> dict[str, str]:
     given = {} if names is None else names
     if not isinstance(given, Mapping) or not all(isinstance(text, str) for pair in given.items() for text in pair):
-        raise TypeError(f"names: wanted a mapping of strings, received {names!r}")
+        raise TypeError(f"names: wanted a mapping of strings, received {names!r:.100}")
     return dict(given)
 
 
@@ -127,9 +140,7 @@ def _guessed(specs: Mapping[str, ArraySpec]) -> dict[str, str]:
     return kinds
 
 
-def guessed_layouts(
-    where: str, specs: Mapping[str, ArraySpec], names: Mapping[str, str] | None
-) -> dict[str, TorchLayout]:
+def guessed_layouts(where: str, specs: Mapping[str, ArraySpec], names: Names | None) -> dict[str, TorchLayout]:
     """The layouts of a file of PyTorch's, from its names and shapes alone: {our path: layout}.
 
     A module whose weight has one axis, or the shape of its bias, is a normalization; another weight of two axes is that

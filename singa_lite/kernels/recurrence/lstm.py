@@ -1,0 +1,122 @@
+"""The steps of `lstm` and `lstm_derivative`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from singa_lite.kernels.recurrence.activations import SLOPES, tanh_slope
+from singa_lite.kernels.recurrence.passes import BackwardPass, ForwardPass, Product
+
+
+class LstmForward(ForwardPass):
+    """gates, hidden and cell."""
+
+    matrices = ("part",)
+
+    def bind(self) -> Sequence[Product]:
+        """One product for each activation, as it is applied before the result is stored."""
+        call, kind = self.call, str(self.call.settings["recurrent_activation"])
+        hidden, weight = call["hidden"], call["weight"]
+        self.h, self.c = list(hidden), list(call["cell"])
+        self.copied = self.copies_of("gates_in", "gates")
+        self.i, self.f, self.g, self.o = (self.columns("gates", at, at + 1) for at in range(4))
+        states = [self.h[at] for at in self.before]
+        pieces = (0, 2, kind), (2, 3, "tanh"), (3, 4, kind)
+        size = self.size
+        return [
+            self.factors.product(
+                states, weight[:, start * size : stop * size], self.columns("gates", start, stop), True, activation
+            )
+            for start, stop, activation in pieces
+        ]
+
+    def begin(self) -> None:
+        """The first states."""
+        self.first("hidden", "hidden0")
+        self.first("cell", "cell0")
+
+    def step(self, index: int) -> None:
+        """Gates, cell, hidden; those of masked samples stay."""
+        part = self.call["part"]
+        if self.copied:
+            np.copyto(self.copied[index][1], self.copied[index][0])
+        for product in self.products:
+            product.step(index)
+        before, behind = self.before[index], self.behind[index]
+        c, h, dead = self.c[behind], self.h[behind], self.dead(index)
+        np.multiply(self.i[index], self.g[index], out=part)
+        np.multiply(self.f[index], self.c[before], out=c)
+        np.add(c, part, out=c)
+        if dead is not None:
+            np.copyto(c, self.c[before], where=dead)
+        np.tanh(c, out=part)
+        np.multiply(self.o[index], part, out=h)
+        if dead is not None:
+            np.copyto(h, self.h[before], where=dead)
+
+
+class LstmBackward(BackwardPass):
+    """dgates, which may lie over gates. dc: the derivative by the cell; tanh(c) is made again."""
+
+    matrices = ("dh", "dc", "a", "b", "part")
+    held = ("dh", "dc")
+
+    def bind(self) -> Sequence[Product]:
+        """dh of the step before."""
+        call = self.call
+        self.slope = SLOPES[str(call.settings["recurrent_activation"])]
+        self.c, self.dgates = list(call["cell"]), list(call["dgates"])
+        self.i, self.f, self.g, self.o = (self.columns("gates", at, at + 1) for at in range(4))
+        self.di, self.df, self.dg, self.do = (self.columns("dgates", at, at + 1) for at in range(4))
+        return [self.factors.product(self.dgates, call["weight"].T, [call["dh"]] * self.steps)]
+
+    def begin(self) -> None:
+        """Nothing comes from behind the last step."""
+        super().begin()
+        self.call["dc"].fill(0)
+
+    def step(self, index: int) -> None:
+        """The derivatives by the gates, then by the states before."""
+        call, dead = self.call, self.dead(index)
+        self.receive(index)
+        dh, dc = call["dh"], call["dc"]
+        if dead is not None:
+            np.copyto(call["dh_before"], dh)
+            np.copyto(call["dc_before"], dc)
+        self._output(index)
+        self._others(index)
+        if dead is not None:
+            np.copyto(self.dgates[index], 0, where=dead)
+            np.copyto(dc, call["dc_before"], where=dead)
+        self.products[0].step(index)
+        if dead is not None:
+            np.copyto(dh, call["dh_before"], where=dead)
+
+    def _output(self, index: int) -> None:
+        """Of the output gate; dc gets what comes by tanh(c)."""
+        call, o = self.call, self.o[index]
+        dh, dc, a, b, part = (call[name] for name in ("dh", "dc", "a", "b", "part"))
+        np.tanh(self.c[self.behind[index]], out=a)
+        np.multiply(dh, o, out=b)
+        tanh_slope(a, b, part)
+        np.add(dc, b, out=dc)
+        np.multiply(dh, a, out=a)
+        self.slope(o, a, part)
+        np.copyto(self.do[index], a, casting="same_kind")
+
+    def _others(self, index: int) -> None:
+        """Of the other three, none of which is written before it is read; dc becomes that of the step before."""
+        call, i, f, g = self.call, self.i[index], self.f[index], self.g[index]
+        dc, a, b, part = (call[name] for name in ("dc", "a", "b", "part"))
+        np.multiply(dc, g, out=a)
+        np.multiply(dc, i, out=b)
+        self.slope(i, a, part)
+        np.copyto(self.di[index], a, casting="same_kind")
+        tanh_slope(g, b, part)
+        np.copyto(self.dg[index], b, casting="same_kind")
+        np.multiply(dc, self.c[self.before[index]], out=a)
+        self.slope(f, a, part)
+        np.multiply(dc, f, out=dc)
+        np.copyto(self.df[index], a, casting="same_kind")

@@ -1,0 +1,65 @@
+"""The steps of `simple_rnn` and `simple_rnn_derivative`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from singa_lite.kernels.recurrence.activations import SLOPES
+from singa_lite.kernels.recurrence.passes import BackwardPass, ForwardPass, Product
+
+
+class SimpleRnnForward(ForwardPass):
+    """hidden."""
+
+    matrices = ()
+
+    def bind(self) -> Sequence[Product]:
+        """The product of a step is its state."""
+        call = self.call
+        self.h, self.given = list(call["hidden"]), list(call["gates_in"])
+        before, behind = ([self.h[at] for at in places] for places in (self.before, self.behind))
+        return [self.factors.product(before, call["weight"], behind, True, str(call.settings["activation"]))]
+
+    def begin(self) -> None:
+        """The first state."""
+        self.first("hidden", "hidden0")
+
+    def step(self, index: int) -> None:
+        """hidden; that of masked samples stays."""
+        h = self.h[self.behind[index]]
+        np.copyto(h, self.given[index], casting="same_kind")
+        self.products[0].step(index)
+        dead = self.dead(index)
+        if dead is not None:
+            np.copyto(h, self.h[self.before[index]], where=dead)
+
+
+class SimpleRnnBackward(BackwardPass):
+    """dgates, which may lie over dy."""
+
+    matrices = ("dh", "part")
+    held = ("dh",)
+
+    def bind(self) -> Sequence[Product]:
+        """dh of the step before."""
+        call = self.call
+        self.slope = SLOPES[str(call.settings["activation"])]
+        self.h, self.dgates = list(call["hidden"]), list(call["dgates"])
+        return [self.factors.product(self.dgates, call["weight"].T, [call["dh"]] * self.steps)]
+
+    def step(self, index: int) -> None:
+        """The derivative by the gate, then by the state before."""
+        call, dead = self.call, self.dead(index)
+        self.receive(index)
+        dh, dgates = call["dh"], self.dgates[index]
+        if dead is not None:
+            np.copyto(call["dh_before"], dh)
+        self.slope(self.h[self.behind[index]], dh, call["part"])
+        np.copyto(dgates, dh, casting="same_kind")
+        if dead is not None:
+            np.copyto(dgates, 0, where=dead)
+        self.products[0].step(index)
+        if dead is not None:
+            np.copyto(dh, call["dh_before"], where=dead)

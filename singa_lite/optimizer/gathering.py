@@ -1,0 +1,130 @@
+"""Gathering: gradients of successive batches are added up, and one update by their mean is done at the last of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from singa_lite.device import device_of
+from singa_lite.graph import Phase
+from singa_lite.memory_plan import SUM
+from singa_lite.optimizer.rules import Rule
+from singa_lite.tensor import Tensor
+
+
+class Part(NamedTuple):
+    """A batch's place in its group of so many. begins: it is the first one; updates: it is the last one."""
+
+    batches: int
+    begins: bool
+    updates: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a group by itself, so that nothing is added up."""
+        return self.batches == 1
+
+
+#: Of a step that updates by its own batch alone.
+WHOLE = Part(1, True, True)
+
+
+class Updating(Protocol):
+    """What adding up needs of an optimizer."""
+
+    state_dtype: str | None
+    settings: dict[str, float]
+
+    @property
+    def rules(self) -> Sequence[Rule]: ...
+
+    @property
+    def slot_of_sums(self) -> str: ...
+
+    def state_for(self, name: str | None, value: Tensor) -> dict[str, Tensor]: ...
+
+    def zeros_like(self, value: Tensor) -> Tensor: ...
+
+    def decay_of(self, name: str) -> float: ...
+
+    def update(self, name: str | None, value: Tensor, gradient: Tensor) -> None: ...
+
+    def move(self, name: str, value: Tensor) -> None: ...
+
+
+class Gathering:
+    """Adds up the gradients of `count` batches, each divided by `count` already.
+
+    SGD's momentum takes them in itself where an update is velocity = momentum * velocity + gradient and nothing else
+    (`Optimizer.slot_of_sums`): velocity is multiplied at the first batch, and each batch's share is added. All other
+    updates want the whole gradient, which is added up in a tensor of its own; so does clipping, by its norm.
+
+    clipped: whether the gradients' norm is wanted. done: batches of the present group that are in the sums. sums:
+    {parameter's name: tensor of its shape and dtype}, made at its first batch; those of a group that has ended count no
+    more.
+    """
+
+    def __init__(self, count: int = 1, clipped: bool = False) -> None:
+        self.count = count
+        self.clipped = clipped
+        self.done = 0
+        self.sums: dict[str, Tensor] = {}
+
+    @property
+    def part(self) -> Part:
+        """Of the next batch."""
+        return Part(self.count, self.done == 0, self.done == self.count - 1)
+
+    @property
+    def last_part(self) -> Part:
+        """Of a batch that updates."""
+        return Part(self.count, self.count == 1, True)
+
+    def slot(self, optimizer: Updating) -> str:
+        """The slot of state that takes the gradients in; "" where they want tensors of their own."""
+        return "" if self.clipped else optimizer.slot_of_sums
+
+    def has_sums(self, optimizer: Updating) -> bool:
+        """Whether there are to be tensors for sums."""
+        return self.count > 1 and not self.slot(optimizer)
+
+    def total(self, optimizer: Updating, name: str, value: Tensor) -> Tensor:
+        """The tensor that takes a parameter's gradients in; made if there is none yet."""
+        slot = self.slot(optimizer)
+        if slot:
+            return optimizer.state_for(name, value)[slot]
+        if name not in self.sums:
+            self.sums[name] = optimizer.zeros_like(value)
+            self.sums[name].name = f"{name}{SUM}"
+        return self.sums[name]
+
+    def add(self, optimizer: Updating, name: str, value: Tensor, gradient: Tensor, begins: bool) -> Tensor:
+        """Add a batch's gradient, divided by `count` already; returns what it is in. begins: the group begins."""
+        device = device_of(value)
+        with device.scope(Phase.UPDATE):
+            total = self.total(optimizer, name, value)
+            if begins:
+                self._begin(optimizer, name, value, total)
+            device.run("add_scaled", gradient, total, alpha=1.0)
+        return total
+
+    def _begin(self, optimizer: Updating, name: str, value: Tensor, total: Tensor) -> None:
+        device = device_of(value)
+        if not self.slot(optimizer):
+            device.run("fill", total, value=0.0)
+            return
+        momentum: Tensor = device.empty((), np.dtype(np.float64))
+        device.run("fill", momentum, value=optimizer.settings["momentum"])
+        device.run("scale_by", momentum, total)
+        decay = optimizer.decay_of(name)
+        if decay:
+            device.run("add_scaled", value, total, alpha=decay)
+
+    def apply(self, optimizer: Updating, name: str, value: Tensor, total: Tensor) -> None:
+        """Update a parameter by its group's mean."""
+        if self.slot(optimizer):
+            optimizer.move(name, value)
+        else:
+            optimizer.update(name, value, total)

@@ -1,0 +1,58 @@
+"""Which arrays of a tree make up each array of a safetensors file, and where in the file it will be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import NamedTuple
+
+from singa_lite.errors import SnapshotError
+from singa_lite.snapshots.formats.safetensors import header
+from singa_lite.snapshots.readers.safetensors import TensorInfo
+from singa_lite.snapshots.torch_layout import Part, TorchLayout
+from singa_lite.snapshots.tree import ArraySpec
+from singa_lite.tensor import Shape
+
+
+class Entry(NamedTuple):
+    """An array of the file, and the paths in the tree of what it holds: one, or its parts in their order."""
+
+    info: TensorInfo
+    paths: tuple[str, ...]
+
+
+def laid_out(where: str, specs: Mapping[str, ArraySpec], layouts: Mapping[str, TorchLayout]) -> dict[str, Entry]:
+    """{name in the file: its entry}. Those of larger elements come first, so that all elements are aligned.
+
+    SnapshotError for parts that do not make up a whole.
+    """
+    paths: dict[str, list[str]] = {}
+    for path in sorted(specs, key=lambda path: -specs[path].dtype.itemsize):
+        paths.setdefault(layouts[path].name, []).append(path)
+    entries: dict[str, Entry] = {}
+    end = 0
+    for name, held in paths.items():
+        shape, dtype = _whole(where, name, held, specs, layouts), specs[held[0]].dtype
+        begin, end = end, end + prod(shape) * dtype.itemsize
+        ordered = sorted(held, key=lambda path: layouts[path].part or Part(0, 0, 0, 0))
+        entries[name] = Entry(TensorInfo(header.code_of(dtype), shape, begin, end), tuple(ordered))
+    return entries
+
+
+def _whole(
+    where: str, name: str, paths: list[str], specs: Mapping[str, ArraySpec], layouts: Mapping[str, TorchLayout]
+) -> Shape:
+    """The shape of the file's array."""
+    pieces = [(layouts[path].part, layouts[path].stored_shape(specs[path].shape)) for path in paths]
+    part, shape = pieces[0]
+    if part is None:
+        return shape
+    wanted, end = part.whole_shape(shape), 0
+    for piece, of_piece in sorted((piece, shape) for piece, shape in pieces if piece is not None):
+        if piece.begin != end or piece.of_shape(wanted) != of_piece:
+            break
+        end = piece.end
+    if end != part.whole or len({specs[path].dtype for path in paths}) > 1:
+        found = {path: specs[path] for path in paths}
+        raise SnapshotError(f"{where}: entry {name!r}: wanted parts of an array {wanted}, received {found}")
+    return wanted

@@ -1,0 +1,277 @@
+"""Maps of names: GPT-2's and BERT's files, against forward passes in NumPy and against transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import skips
+import text_models as text
+from nets import bits, state_of
+from singa_lite import FeedForwardNet, SnapshotError, layers, models, optimizer, snapshots, tensor
+
+library = skips.library("safetensors.numpy")
+maps = snapshots.maps
+
+IDS = np.random.default_rng(0).integers(1, text.VOCABULARY, (4, 7))
+TYPES = np.random.default_rng(1).integers(0, text.TYPES, (4, 7))
+GPT2 = (text.VOCABULARY, text.POSITIONS, text.FEATURES, text.HEADS, text.BLOCKS)
+
+
+def gpt2(seed: int = 1, time: int = 7, **options: Any) -> FeedForwardNet:
+    return models.gpt2(*GPT2, time=time, seed=seed, **options)
+
+
+def bert(seed: int = 1, time: int = 7, **options: Any) -> FeedForwardNet:
+    return models.bert(*GPT2, types=text.TYPES, hidden_size=text.HIDDEN, time=time, seed=seed, **options)
+
+
+def padded() -> np.ndarray:
+    """Texts of 7, 5, 1 and 6 words."""
+    ids = IDS.copy()
+    for row, length in enumerate([7, 5, 1, 6]):
+        ids[row, length:] = 0
+    return ids
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "model.safetensors"
+
+
+def prefixed(arrays: text.Arrays, prefix: str) -> text.Arrays:
+    return {f"{prefix}{name}": array for name, array in arrays.items()}
+
+
+# ---- against NumPy
+
+
+@pytest.mark.parametrize("prefix", ["", "transformer."])
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_gpt2_is_loaded(path, prefix, tied):
+    arrays, net = text.gpt2_arrays(), gpt2(tied=tied)
+    masks = {"h.0.attn.bias": np.ones((1, 1, 11, 11), bool), "h.1.attn.masked_bias": np.array(-1e4, "f4")}
+    library.save_file(prefixed(arrays | masks, prefix), path)
+    net.load(path, names=maps.gpt2(net))
+    wanted = text.gpt2_scores(arrays, IDS)
+    np.testing.assert_allclose(net.predict(IDS), wanted, 1e-5, 1e-5)
+    assert wanted.std() > 0.5
+
+
+def test_a_head_of_its_own(path):
+    arrays, head, net = text.gpt2_arrays(), text.gpt2_arrays(5)["wte.weight"], gpt2(tied=False)
+    library.save_file(prefixed(arrays, "transformer.") | {"lm_head.weight": head}, path)
+    net.load(path, names=maps.gpt2(net))
+    np.testing.assert_allclose(net.predict(IDS), text.gpt2_scores(arrays, IDS, head), 1e-5, 1e-5)
+    net.save(path, weights_only=True, names=maps.gpt2(net))
+    assert bits(library.load_file(path)["lm_head.weight"]) == bits(head)
+
+
+def test_a_copy_of_the_table_must_be_equal(path):
+    arrays, net = text.gpt2_arrays(), gpt2(tied=True)
+    library.save_file(arrays | {"lm_head.weight": arrays["wte.weight"]}, path)
+    net.load(path, names=maps.gpt2(net))
+    before = state_of(net)
+    for head in (arrays["wte.weight"] + 1, arrays["wte.weight"][1:]):
+        library.save_file(arrays | {"lm_head.weight": head}, path)
+        with pytest.raises(SnapshotError, match=r"wanted 'wte.weight' and its copies in the file to be equal"):
+            net.load(path, names=maps.gpt2(net))
+    assert state_of(net) == before
+
+
+def test_a_bert_is_loaded(path):
+    arrays, net, ids = text.bert_arrays(), bert(), padded()
+    library.save_file(arrays | {"embeddings.position_ids": np.arange(11)[None]}, path)
+    net.load(path, names=maps.bert(net))
+    wanted = text.bert_pooled(arrays, ids, TYPES)
+    np.testing.assert_allclose(net.predict({"ids": ids, "types": TYPES}), wanted, 1e-5, 1e-5)
+    assert wanted.std() > 0.5
+
+
+def test_a_bert_of_the_pretraining_with_old_names(path):
+    arrays, net, ids = text.bert_arrays(), bert(), padded()
+    for name in [name for name in arrays if "LayerNorm" in name]:
+        arrays[name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")] = arrays.pop(name)
+    heads = {"cls.predictions.bias": np.ones(31, "f4"), "cls.seq_relationship.weight": np.ones((2, 12), "f4")}
+    library.save_file(prefixed(arrays, "bert.") | heads, path)
+    with pytest.raises(SnapshotError, match=r"received an entry 'cls\.[a-z_.]+', for which there is no place"):
+        net.load(path, names=maps.bert(net))
+    net.load(path, names=maps.bert(net, leave_out=["cls"]))
+    wanted = text.bert_pooled(text.bert_arrays(), ids, TYPES)
+    np.testing.assert_allclose(net.predict({"ids": ids, "types": TYPES}), wanted, 1e-5, 1e-5)
+
+
+# ---- there and back
+
+
+@pytest.mark.parametrize(
+    ("make", "named", "arrays", "prefix"),
+    [(gpt2, maps.gpt2, text.gpt2_arrays, "transformer."), (bert, maps.bert, text.bert_arrays, "")],
+)
+def test_what_is_written_is_what_was_read(make, named, arrays, prefix, path):
+    net, other, third, wanted = make(1), make(2), make(3), prefixed(arrays(), prefix)
+    library.save_file(wanted, path)
+    net.load(path, names=named(net))
+    net.save(path, names=named(net), weights_only=True)
+    found = library.load_file(path)
+    assert {name: bits(array) for name, array in found.items()} == {name: bits(a) for name, a in wanted.items()}
+    other.load(path, names=named(other))
+    third.load(path)  # a file of ours knows its own names
+    assert state_of(other) == state_of(net) == state_of(third)
+
+
+def test_all_of_a_training_goes_through_a_map(path):
+    """State of the optimizer and random state keep their paths; layers of other names are found by their order."""
+    net, other = gpt2(dropout=0.1), FeedForwardNet(seed=2)
+    other.add(layers.Embedding("e", 31, 12, input_sample_shape=(7,)))
+    other.add(layers.LearnedPositions("p", 11))
+    for name in ("first", "second"):
+        other.add(layers.TransformerBlock(name, 3, causal=True, activation="gelu_tanh"))
+    other.add(layers.LayerNormalization("n"))
+    other.add(layers.TiedDense("scores", other.layers["e"]))
+    net.compile(optimizer.AdamW(0.01))
+    net.train_one_batch(IDS, IDS)
+    net.save(path, names=maps.gpt2(net))
+    same = gpt2(3, dropout=0.1)
+    same.compile(optimizer.AdamW(0.01))
+    same.load(path, names=maps.gpt2(same))
+    assert state_of(same) == state_of(net)
+    net.save(path, names=maps.gpt2(net), weights_only=True)
+    other.load(path, names=maps.gpt2(other))
+    np.testing.assert_array_equal(other.predict(IDS), net.predict(IDS))
+
+
+def test_a_wrong_bit_of_a_joined_array_is_told(path):
+    net = gpt2()
+    net.save(path, names=maps.gpt2(net))
+    data = bytearray(path.read_bytes())
+    value = tensor.to_numpy(net.parameters()["block1/attention/value/weight"])
+    data[data.index(value[3].tobytes()) + 5] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(SnapshotError, match=r"'parameters/block1/attention/value/weight' is damaged"):
+        net.load(path)
+
+
+# ---- other files and other nets
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        (lambda a: a.pop("h.1.ln_2.bias"), r"wanted an entry 'transformer.h.1.ln_2.bias' or 'h.1.ln_2.bias'"),
+        (lambda a: a.update({"h.2.ln_1.bias": np.ones(12, "f4")}), r"received an entry 'h.2.ln_1.bias', for which"),
+        (lambda a: a.update({"h.0.mlp.c_fc.bias": np.ones(9, "f4")}), r"block0/hidden/bias': wanted shape \(48,\)"),
+        (lambda a: a.update({"h.0.attn.c_attn.bias": np.ones(39, "f4")}), r"'h.0.attn.c_attn.bias': wanted an extent"),
+        (lambda a: a.update({"h.0.attn.c_attn.weight": np.ones((9, 36), "f4")}), r"wanted shape \(12, 12\)"),
+        (lambda a: a.update({"wpe.weight": np.ones((11, 12), "i4")}), r"wanted float32, received int32"),
+    ],
+)
+def test_files_that_do_not_fit_change_nothing(change: Callable[[text.Arrays], Any], wanted, path):
+    arrays, net = text.gpt2_arrays(), gpt2()
+    change(arrays)
+    library.save_file(arrays, path)
+    before = state_of(net)
+    with pytest.raises(SnapshotError, match=wanted):
+        net.load(path, names=maps.gpt2(net))
+    assert state_of(net) == before
+
+
+def changed(*added: Any, **options: Any) -> FeedForwardNet:
+    net = FeedForwardNet(seed=1)
+    net.add(layers.Embedding("e", 31, 12, input_sample_shape=(7,)))
+    net.add(layers.LearnedPositions("p", 11))
+    net.add(layers.TransformerBlock("b", 3, **options))
+    for layer in added:
+        net.add(layer)
+    return net
+
+
+@pytest.mark.parametrize(
+    ("added", "options", "wanted"),
+    [
+        ([], {}, r"received \['Embedding', 'LearnedPositions', 'TransformerBlock'\]"),
+        ([layers.RMSNormalization], {}, r"received \[.*'RMSNormalization'\]"),
+        ([layers.LayerNormalization], {"normalize_first": False}, r"wanted layers \['attention_norm', 'attention'"),
+        ([layers.LayerNormalization], {"use_bias": False}, r"wanted biases, and queries"),
+        ([layers.LayerNormalization], {"kv_heads": 1}, r"wanted biases, and queries"),
+    ],
+)
+def test_nets_of_another_form(added, options, wanted):
+    with pytest.raises(SnapshotError, match=rf"maps.gpt2: .*{wanted}"):
+        maps.gpt2(changed(*(make("x") for make in added), **options))
+
+
+def test_what_is_no_net_and_no_module():
+    with pytest.raises(TypeError, match="wanted a FeedForwardNet"):
+        maps.gpt2("gpt2")
+    for given in ("cls", [3], [""]):
+        with pytest.raises(TypeError, match=r"maps.bert: wanted leave_out to be names of modules"):
+            maps.bert(bert(), leave_out=given)
+    with pytest.raises(SnapshotError, match="maps.bert: wanted layers with parameters in this order"):
+        maps.bert(gpt2())
+
+
+def test_a_map_of_another_net(path):
+    net = gpt2()
+    with pytest.raises(SnapshotError, match="wanted a map that was made for this net, received one of"):
+        net.save(path, names=maps.bert(bert()))
+    assert not path.exists()
+
+
+# ---- against transformers
+
+
+def theirs(kind: str, **options: Any) -> Any:
+    """A model of random numbers that are large enough to tell."""
+    transformers, torch = skips.library("transformers"), skips.library("torch")
+    torch.manual_seed(3)
+    sizes = {"vocab_size": text.VOCABULARY, "initializer_range": 0.3}
+    if kind.startswith("GPT2"):
+        shape = {"n_positions": 11, "n_embd": 12, "n_layer": 2, "n_head": 3, "bos_token_id": 0, "eos_token_id": 0}
+        config = transformers.GPT2Config(**sizes, **shape, **options)
+    else:
+        shape = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": text.HIDDEN}
+        config = transformers.BertConfig(**sizes, **shape, max_position_embeddings=11, **options)
+    return getattr(transformers, kind)(config).eval()
+
+
+def scores(kind: str, model: Any) -> np.ndarray:
+    torch = skips.library("torch")
+    ids = torch.from_numpy(IDS if kind.startswith("GPT2") else padded())
+    if kind.startswith("GPT2"):
+        return model(ids)[0].detach().numpy()
+    given = {"token_type_ids": torch.from_numpy(TYPES), "attention_mask": (ids != 0).long()}
+    found = model(input_ids=ids, **given)
+    return found["pooler_output" if kind == "BertModel" else "logits"].detach().numpy()
+
+
+def ours(kind: str) -> tuple[FeedForwardNet, Any]:
+    if kind.startswith("GPT2"):
+        net = gpt2(tied=True)
+        return net, maps.gpt2(net)
+    net = bert()
+    if kind != "BertModel":
+        net.add(layers.Dense("classifier", 2))
+    return net, maps.bert(net)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("kind", ["GPT2LMHeadModel", "BertModel", "BertForSequenceClassification"])
+def test_transformers_there_and_back(kind, tmp_path):
+    model, (net, names) = theirs(kind), ours(kind)
+    model.save_pretrained(tmp_path)
+    net.load(tmp_path / "model.safetensors", names=names)
+    given = IDS if kind.startswith("GPT2") else {"ids": padded(), "types": TYPES}
+    np.testing.assert_allclose(net.predict(given), scores(kind, model), 1e-5, 1e-5)
+
+    other, _ = ours(kind)
+    other.save(tmp_path / "model.safetensors", names=names, weights_only=True)
+    read = type(model).from_pretrained(tmp_path).eval()
+    np.testing.assert_allclose(other.predict(given), scores(kind, read), 1e-5, 1e-5)
+    fresh = theirs(kind)
+    skips.library("safetensors.torch").load_model(fresh, tmp_path / "model.safetensors", strict=True)
+    np.testing.assert_array_equal(scores(kind, fresh), scores(kind, read))

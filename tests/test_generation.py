@@ -1,0 +1,365 @@
+"""Texts that a net writes id by id: equal to asking it for the growing text, at a cost that is planned beforehand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nets import state_of
+from singa_lite import FeedForwardNet, GraphError, Layer, ShapeError, autograd, device, layers, loss, optimizer, tensor
+from singa_lite.generation.checked import Drawing
+from singa_lite.generation.draws import Draws
+
+TIME, IDS, FEATURES = 23, 13, 12
+PROMPT = np.random.default_rng(5).integers(1, IDS, (3, 11))
+
+
+def embedding(**options: Any) -> Layer:
+    return layers.Embedding("tokens", IDS, FEATURES, weight_init="normal", input_sample_shape=(TIME,), **options)
+
+
+def block(name: str, causal: bool = True, **options: Any) -> Layer:
+    return layers.TransformerBlock(name, 4, causal, hidden_size=9, **options)
+
+
+def net_of(*added: Layer, classes: int = IDS, dtype: str = "float32", on: Any = None) -> FeedForwardNet:
+    """Layers one behind the other, and a product that gives scores."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1), dtype=dtype, seed=4, device=on or device.new_cpu())
+    for layer in (*added, layers.Dense("head", classes)):
+        net.add(layer)
+    return net
+
+
+def gpt(**options: Any) -> FeedForwardNet:
+    """Learned positions, two blocks with dropout."""
+    positions = layers.LearnedPositions("positions", weight_init="normal")
+    return net_of(embedding(), positions, block("first", dropout=0.2), block("second"), **options)
+
+
+def compiled(net: FeedForwardNet, **options: Any) -> FeedForwardNet:
+    net.compile(optimizer.Adam(lr=0.02), **options)
+    return net
+
+
+def scores(net: FeedForwardNet, ids: np.ndarray) -> np.ndarray:
+    """(n, classes) of the id behind these, by the whole text, the rest of it padded with an id that no one sees."""
+    padded = np.zeros((len(ids), TIME), np.int64)
+    padded[:, : ids.shape[1]] = ids
+    return tensor.to_numpy(net.predict(padded))[:, ids.shape[1] - 1]
+
+
+def growing(net: FeedForwardNet, ids: np.ndarray, steps: int) -> np.ndarray:
+    """The text that goes on by the largest score each time."""
+    for _ in range(steps):
+        ids = np.concatenate([ids, scores(net, ids).argmax(1)[:, None]], 1)
+    return ids
+
+
+def nested() -> list[Layer]:
+    """Layers within layers, each position by itself but for the attention, which has no positions at all."""
+    parts = layers.Dense("a", 7), layers.Activation("b", "silu"), layers.Dense("c", FEATURES)
+    inner = layers.Sequential("inner", parts)
+    attention = layers.MultiHeadAttention("attention", 3, 5, True, kv_heads=1, use_bias=False)
+    return [
+        embedding(),
+        layers.Residual("outer", [layers.RMSNormalization("norm"), attention]),
+        layers.Residual("each", [layers.TimeDistributed("apart", inner)]),
+    ]
+
+
+NETS: dict[str, Any] = {
+    "learned positions": lambda dtype: gpt(dtype=dtype),
+    "rotary, grouped": lambda dtype: net_of(
+        embedding(), block("first", rotary=True, head_size=6, kv_heads=2), block("second", kv_heads=1), dtype=dtype
+    ),
+    "sinusoidal, norms behind": lambda dtype: net_of(
+        embedding(), layers.SinusoidalPositions("p"), block("b", normalize_first=False, activation="relu"), dtype=dtype
+    ),
+    "layers within layers": lambda dtype: net_of(*nested(), dtype=dtype),
+    "masked": lambda dtype: net_of(embedding(mask_zero=True), block("b", rotary=True, head_size=2), dtype=dtype),
+}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_text_is_that_of_the_growing_text(name, monkeypatch):
+    """The same ids, and scores to rounding: of prompts that are read in several pieces, and of one id."""
+    net, seen = NETS[name]("float64"), []
+    draw = Draws.ids
+    monkeypatch.setattr(Draws, "ids", lambda self, given, step: seen.append(given) or draw(self, given, step))
+    for prompt in (PROMPT, PROMPT[:, :1]):
+        seen.clear()
+        steps = TIME + 1 - prompt.shape[1]
+        text = net.generate(prompt, steps, temperature=0)
+        np.testing.assert_array_equal(text, growing(net, prompt, steps))
+        for step, given in enumerate(seen):
+            np.testing.assert_allclose(given, scores(net, text[:, : prompt.shape[1] + step]), rtol=0, atol=1e-12)
+
+
+def test_padding_is_not_seen():
+    """Ids 0 in the prompt change nothing behind them but positions, of which there are none here."""
+    net = net_of(embedding(mask_zero=True), block("b"), dtype="float64")
+    padded = np.concatenate([np.zeros((3, 4), int), PROMPT[:, :6]], 1)
+    np.testing.assert_array_equal(net.generate(padded, 3, 0)[:, 4:7], net.generate(PROMPT[:, :6], 3, 0)[:, :3])
+
+
+def test_forms_of_prompts():
+    net = compiled(gpt())
+    alone = net.generate(PROMPT[0].astype(np.uint8), 3, 0)
+    assert (alone.dtype, alone.shape) == (np.int64, (14,))
+    assert net.generate(tensor.from_numpy(PROMPT[:1]), 3, 0).tolist() == [alone.tolist()]
+    np.testing.assert_array_equal(alone[:11], PROMPT[0])
+
+
+def test_texts_of_a_batch_are_those_alone():
+    """Drawn ones too, the first: each text has numbers of its own."""
+    net = gpt(dtype="float64")
+    np.testing.assert_array_equal(net.generate(PROMPT, 8, 0)[2:], net.generate(PROMPT[2:], 8, 0))
+    np.testing.assert_array_equal(net.generate(PROMPT, 8, seed=7)[:1], net.generate(PROMPT[:1], 8, seed=7))
+    assert (net.generate(PROMPT, 8, seed=7) != net.generate(PROMPT, 8, seed=8)).any()
+
+
+@pytest.mark.parametrize(("temperature", "top_k"), [(1.0, 0), (0.5, 3), (2.0, 2)])
+def test_ids_are_drawn_by_their_shares(temperature, top_k):
+    given = np.tile([0.3, 1.5, -np.inf, 0.3, 1.0], (2_000, 1))
+    draws = Draws(Drawing(temperature, top_k, 3), 2_000, 5)
+    found = np.bincount(np.concatenate([draws.ids(given, step) for step in range(5)]), minlength=5) / 10_000
+    kept = {0: [0, 1, 3, 4], 3: [0, 1, 4], 2: [1, 4]}[top_k]  # of equal scores the first
+    wanted = np.zeros(5)
+    wanted[kept] = np.exp(given[0, kept] / temperature)
+    np.testing.assert_allclose(found, wanted / wanted.sum(), atol=0.015)
+    assert not found[wanted == 0].any()
+
+
+def test_a_cold_draw_takes_the_largest():
+    assert Draws(Drawing(1e-300, 0, 0), 2, 1).ids(np.array([[1.0, 3, 2], [5, 4, 5]]), 0).tolist()[0] == 1
+    assert Draws(Drawing(0.0, 0, 0), 2, 1).ids(np.array([[1.0, 3, 2], [4, 5, 5]]), 0).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_scores_that_are_no_numbers(wrong):
+    with pytest.raises(ValueError, match=r"wanted scores that are numbers, received .* in text 1"):
+        Draws(Drawing(0.0, 0, 0), 2, 1).ids(np.array([[1.0, 2], [wrong, 1]]), 0)
+
+
+def test_training_goes_on_as_if_nothing_had_been_written():
+    """Dropout, the optimizer's state and a budget's plans among it."""
+    x, y = np.random.default_rng(1).integers(0, IDS, (2, 4, TIME))
+    nets = compiled(gpt()), compiled(gpt())
+    for number in range(3):
+        for net in nets:
+            net.train_one_batch(x, y)
+        nets[0].generate(PROMPT[:, : 3 + number], 4, seed=number)
+    assert state_of(nets[0]) == state_of(nets[1])
+
+
+def test_each_mode_writes_the_same_text(monkeypatch):
+    """Recorded and at once, planned and with bytes of its own for each block, to the bit."""
+    text = compiled(gpt()).generate(PROMPT, 9, seed=2)
+    np.testing.assert_array_equal(compiled(gpt(), graph=False).generate(PROMPT, 9, seed=2), text)
+    np.testing.assert_array_equal(gpt().generate(PROMPT, 9, seed=2), text)
+    np.testing.assert_array_equal(compiled(gpt(), memory_budget="4 MiB").generate(PROMPT, 9, seed=2), text)
+    monkeypatch.setenv("SINGA_LITE_PLAN", "off")
+    np.testing.assert_array_equal(compiled(gpt()).generate(PROMPT, 9, seed=2), text)
+
+
+def test_scores_in_16_bits_are_near_those_in_32(monkeypatch):
+    seen: list[np.ndarray] = []
+    monkeypatch.setattr(Draws, "ids", lambda self, given, step: seen.append(given) or given.argmin(1) * 0 + step)
+    compiled(gpt()).generate(PROMPT, 4)
+    compiled(gpt(), precision="bfloat16").generate(PROMPT, 4)
+    assert not np.array_equal(seen[:4], seen[4:])
+    np.testing.assert_allclose(seen[4:], seen[:4], atol=0.1)
+
+
+def test_the_plan_states_what_a_text_takes():
+    net = compiled(gpt())
+    plan = net.plan_generation(3, 20)
+    kept = 2 * 2 * 3 * 19 * FEATURES * 4  # keys and values of two blocks
+    assert plan.by_role["state"] == kept
+    before = net.device.pool.used
+    net.generate(PROMPT, 9)
+    parameters = sum(value.nbytes for value in net.param_values())
+    taken = net.device.pool.used - before + parameters
+    assert taken <= plan.total_bytes
+    assert taken >= 0.9 * (plan.total_bytes - plan.overhead_bytes)
+    plan.check()
+
+
+def test_a_shorter_text_is_written_over_the_same_bytes():
+    """Three records for all positions: of 4 ids, of one, and of one with its scores."""
+    net = compiled(gpt())
+    first = net.generate(PROMPT, 12, 0)
+    forms, used = net.recorded_forms, net.device.pool.used
+    assert [kind for kind, _ in forms] == ["generate"] * 3
+    np.testing.assert_array_equal(net.generate(PROMPT, 9, 0), first[:, :20])
+    assert (net.recorded_forms, net.device.pool.used) == (forms, used)
+    net.generate(PROMPT[:1], 2)
+    assert {form[0][2][0] for _, form in net.recorded_forms} == {1}  # the others went with their bytes
+
+
+def test_a_limit_holds_what_was_planned():
+    """The training step makes room; with less than the plan says it is refused by name."""
+    cpu = device.new_cpu(limit=2**20)
+    net = compiled(gpt(on=cpu))
+    x, y = np.random.default_rng(1).integers(0, IDS, (2, 4, TIME))
+    net.train_one_batch(x, y)
+    before = cpu.pool.used
+    text = net.generate(PROMPT, 9, seed=1)
+    np.testing.assert_array_equal(text[:, :11], PROMPT)
+    net.train_one_batch(x, y)
+    assert cpu.pool.used <= 2**20
+    assert before <= 2**20
+
+
+def test_what_was_written_moves_with_the_net():
+    net = compiled(gpt())
+    text = net.generate(PROMPT, 5, 0)
+    net.to_device(device.new_cpu(kernels="numpy"))
+    np.testing.assert_array_equal(net.generate(PROMPT, 5, 0), text)
+
+
+def test_options_that_change_are_followed():
+    net = compiled(net_of(embedding(), layers.LearnedPositions("p"), block("b")))
+    net.generate(PROMPT, 2, 0)
+    net.layers["b"].layers["attention"].causal = False
+    with pytest.raises(GraphError, match="'b/attention'"):
+        net.generate(PROMPT, 2, 0)
+
+
+class Running(Layer):
+    """y = the sum of x so far."""
+
+    def setup(self, shape):
+        return shape
+
+    def forward(self, training, x):
+        rows, sums = autograd.split(x, 1, tuple(range(1, x.shape[1]))), []
+        for row in rows:
+            sums.append(row if not sums else autograd.add(sums[-1], row))
+        return autograd.concat(sums, 1)
+
+    def kept_of_past(self, batch, length):
+        return {"sum": (batch, 1, FEATURES)}
+
+    def continued(self, past, *inputs):
+        first, *others = autograd.split(inputs[0], 1, tuple(range(1, inputs[0].shape[1]))) or (inputs[0],)
+        sums = [autograd.add(past["sum"], first)]
+        for row in others:
+            sums.append(autograd.add(sums[-1], row))
+        first.device.run("copy", sums[-1], past["sum"])
+        return autograd.concat(sums, 1) if others else sums[0]
+
+
+def test_a_layer_of_ones_own_goes_on_by_its_state():
+    """From zeros for each text, whatever was written before."""
+    net = compiled(net_of(embedding(), Running("sums"), dtype="float64"))
+    for prompt in (PROMPT, PROMPT[::-1]):
+        np.testing.assert_array_equal(net.generate(prompt, 6, 0), growing(net, prompt, 6))
+
+
+def test_a_softmax_gives_the_shares_themselves():
+    net, other = gpt(dtype="float64"), gpt(dtype="float64")
+    net.add(layers.Softmax("shares", axis=-1))
+    np.testing.assert_array_equal(net.generate(PROMPT, 9, seed=2), other.generate(PROMPT, 9, seed=2))
+
+
+def of(*added: Layer, **options: Any) -> Any:
+    return lambda: net_of(*added, **options).generate(PROMPT[:, :4], 2)
+
+
+REFUSED = {
+    "each sees later ones": (lambda: of(embedding(), block("b", False))(), "'b/attention' .*sees later ones"),
+    "a permutation": (
+        lambda: of(embedding(), layers.Permute("turn", (2, 1)))(),
+        r"'turn' \(Permute\): it may look at several positions",
+    ),
+    "two of them": (
+        lambda: of(embedding(), layers.BatchNormalization("b"), layers.Reshape("r", (TIME, FEATURES)))(),
+        "'b' .*; 'r' ",
+    ),
+    "a norm over all": (lambda: of(embedding(), layers.LayerNormalization("n", axis=1))(), "'n'"),
+    "too many classes": (lambda: of(embedding(), classes=IDS + 1)(), f"at most as many classes .* {IDS}, .*14"),
+    "no ids": (lambda: net_of(layers.Dummy("x", (TIME, 3))).generate(PROMPT, 2), "one input of ids"),
+    "sigmoids": (
+        lambda: (net := gpt()).add(layers.Activation("s", "sigmoid")) and net.generate(PROMPT, 2),
+        "'s': it gives probabilities",
+    ),
+    "two runs": (
+        lambda: (
+            (inner := layers.MultiHeadAttention("a", 1, causal=True))
+            and of(embedding(), layers.Sequential("s", [layers.Residual("r", [Twice("t", inner)])]))()
+        ),
+        "'s/r/t/a': wanted one run",
+    ),
+}
+
+
+class Twice(Layer):
+    """A layer after itself."""
+
+    positionwise = True
+
+    def __init__(self, name, layer):
+        super().__init__(name)
+        self.add_layer(layer)
+
+    def setup(self, shape):
+        return self.set_up(next(iter(self.layers.values())), shape)
+
+    def forward(self, training, x):
+        (layer,) = self.layers.values()
+        return self.run(layer, training, self.run(layer, training, x))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_nets_that_cannot_go_on(name):
+    call, words = REFUSED[name]
+    with pytest.raises(GraphError, match=words):
+        call()
+
+
+WRONG = {
+    "a prompt of floats": ({"prompt": PROMPT * 1.0}, TypeError, "wanted ids, integers from 0 to 12, received float64"),
+    "no prompt": ({"prompt": PROMPT[:, :0]}, ShapeError, r"at least one, received shape \(3, 0\)"),
+    "a prompt of three axes": ({"prompt": PROMPT[None]}, ShapeError, r"received shape \(1, 3, 11\)"),
+    "an id too many": ({"prompt": PROMPT * 0 + IDS}, ValueError, "from 0 to 12, received 13 in sample 0, position 0"),
+    "an id below": ({"prompt": -PROMPT[0]}, ValueError, "prompt: wanted ids from 0 to 12, received -"),
+    "no steps": ({"steps": 0}, ValueError, "generate steps: wanted a whole number of at least 1, received 0"),
+    "cold": ({"temperature": -0.1}, ValueError, "generate temperature: .* at least 0, received -0.1"),
+    "a top_k too many": ({"top_k": IDS + 1}, ValueError, "generate top_k: .* from 0 to 13, received 14"),
+    "a top_k below": ({"top_k": -1}, ValueError, "generate top_k"),
+    "a seed below": ({"seed": -1}, ValueError, "generate seed"),
+    "too long": (
+        {"steps": TIME + 2 - 11},
+        ShapeError,
+        "at most 24 ids in all, as layer 'positions' has 23 positions, received 25",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_said(name):
+    """Before anything is recorded."""
+    options, error, words = WRONG[name]
+    net = compiled(gpt())
+    with pytest.raises(error, match=words):
+        net.generate(**{"prompt": PROMPT, "steps": 2, **options})
+    assert not net.recorded_forms
+
+
+def test_a_table_says_how_long_a_text_may_be():
+    for positions in (layers.SinusoidalPositions("p"), layers.LearnedPositions("p", 30)):
+        with pytest.raises(ShapeError, match="layer 'p' has"):
+            net_of(embedding(), positions).plan_generation(1, 32)
+    with pytest.raises(ShapeError, match="layer 'b/attention' has 23 positions, received 25"):
+        net_of(embedding(), block("b", rotary=True, head_size=2)).plan_generation(1, 25)
+    assert net_of(embedding(), layers.LearnedPositions("p", 30), block("b")).generate(PROMPT, 20).shape == (3, 31)
+
+
+def test_a_plan_wants_a_batch_and_a_length():
+    with pytest.raises(ValueError, match="plan_generation: wanted a batch"):
+        gpt().plan_generation(0, 9)
+    with pytest.raises(ValueError, match="plan_generation length: wanted a whole number of at least 2, received 1"):
+        gpt().plan_generation(1, 1)
