@@ -35,9 +35,9 @@ _ROWS_TO_SWAP, _ELEMENTS_TO_SWAP = 64, 1 << 18
 #: In how many products each element of a factor must be, at least, for its conversion to bfloat16 to cost less than it
 #: saves: it moves 6 bytes, some 0.3 ns, and a product in bfloat16 takes 3 ps less than one in float32.
 _REUSE = 128
-#: Bytes of rows of which many lie in the same few sets of a cache, the fewest such rows for which a product is done by
-#: pieces of them, copied apart, and how many a piece has at most. A gap is as many elements.
-_SAME_SETS, _FEWEST_ROWS, _ROWS_APART, _GAP = 4096, 512, 640, 16
+#: Rows of a multiple of so many bytes lie in the same few sets of a cache. Where there are at least two pieces of so many
+#: elements, and so many rows, a product is done by pieces of them, copied apart. A gap is as many elements.
+_SAME_SETS, _APART, _LEAST_ROWS, _GAP = 4096, 1 << 19, 128, 16
 #: What a product is added to is what the result holds.
 _INTO: p.PostOp = ("sum", 1.0, 0, 0)
 
@@ -186,14 +186,18 @@ def _meets_itself(left: _Matrix, right: _Matrix, result: _Matrix) -> bool:
     """
     plain = len(result.shape) == 2 and left.strides[0] == 1 and right.strides[1] == 1 and result.strides[1] == 1
     is_pitched = right.strides[0] == right.shape[1] and right.strides[0] * 4 % _SAME_SETS == 0
-    small = right.shape[1] * _ROWS_APART <= right.tensor.size // 2
-    return plain and is_pitched and small and right.shape[0] >= _FEWEST_ROWS and left.shape[0] > 1
+    return plain and is_pitched and right.shape[0] >= 2 * _rows_apart(right) and left.shape[0] > 1
+
+
+def _rows_apart(right: _Matrix) -> int:
+    """How many a piece has at most."""
+    return max(_APART // right.shape[1], _LEAST_ROWS)
 
 
 def _by_pieces(left: _Matrix, right: _Matrix, result: _Matrix) -> Routine | None:
     """The sum over pieces of the rows of right, each copied to where its rows lie in different sets."""
     (rows, columns), pitch = right.shape, right.shape[1] + _GAP
-    count = -(-rows // _ROWS_APART)
+    count = -(-rows // _rows_apart(right))
     borders = [rows * at // count for at in range(count + 1)]
     routine = Routine()
     apart = routine.temporary((-(-rows // count), pitch), "float32")
