@@ -12,9 +12,9 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.torch_layout import Axes, TorchLayout
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.name_map import NameMap, Names
+from singa_lite.snapshots.torch_layout import Axes, TorchLayout
 from singa_lite.snapshots.tree import ArraySpec
 from singa_lite.tensor import Shape
 
