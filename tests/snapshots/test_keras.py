@@ -19,7 +19,7 @@ import pytest
 import skips
 import snapshot_nets
 from keras_files import remade
-from keras_nets import ALIKE, NETS, STEPS, branches, grouped, halves, inputs_of, net_of, predicted, randomized
+from keras_nets import ALIKE, NETS, STEPS, branches, grouped, halves, images, inputs_of, net_of, predicted, randomized
 from singa_lite import FeedForwardNet, Layer, SnapshotError, layers, snapshots
 from singa_lite.snapshots import formats, net_tree, tree, weights_tree
 from singa_lite.snapshots.formats.keras import net as keras_net

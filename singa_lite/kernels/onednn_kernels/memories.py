@@ -172,6 +172,23 @@ class Memories(Unique):
         return _Kind(nbytes, index)
 
 
+def of_rounds(execution: Execution) -> Callable[[int], None]:
+    """A call that does the execution of one round, given its index, over objects of its own, which are few: for rounds
+    with other work between them.
+    """
+    memories = [_own_memory(execution, argument) for argument in execution.arguments]
+    launch, point = _call(execution, memories), load().point
+    pairs = zip(memories, execution.arguments, strict=True)
+    moved = tuple((memory.pointer, each.addresses) for memory, each in pairs if len(each.addresses) > 1)
+
+    def run(index: int) -> None:
+        for memory, addresses in moved:
+            point(memory, addresses[index])
+        launch()
+
+    return run
+
+
 _current: ContextVar[Memories | None] = ContextVar("memories", default=None)
 
 
