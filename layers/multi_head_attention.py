@@ -42,6 +42,7 @@ class MultiHeadAttention(Layer):
     passes_mask = True
 
     any_length = True
+    reads_again = True
 
     def __init__(
         self,

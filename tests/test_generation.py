@@ -11,6 +11,7 @@ from nets import state_of
 from singa_lite import FeedForwardNet, GraphError, Layer, ShapeError, autograd, device, layers, loss, optimizer, tensor
 from singa_lite.generation.checked import Drawing
 from singa_lite.generation.draws import Draws
+from singa_lite.generation.pieces import pieces, sizes
 
 TIME, IDS, FEATURES = 23, 13, 12
 PROMPT = np.random.default_rng(5).integers(1, IDS, (3, 11))
@@ -201,11 +202,11 @@ def test_the_plan_states_what_a_text_takes():
 
 
 def test_a_shorter_text_is_written_over_the_same_bytes():
-    """Three records for all positions: of 4 ids, of one, and of one with its scores."""
+    """Two records for all positions: of 8 ids, and of one with its scores."""
     net = compiled(gpt())
     first = net.generate(PROMPT, 12, 0)
     forms, used = net.recorded_forms, net.device.pool.used
-    assert [kind for kind, _ in forms] == ["generate"] * 3
+    assert [kind for kind, _ in forms] == ["generate"] * 2
     np.testing.assert_array_equal(net.generate(PROMPT, 9, 0), first[:, :20])
     assert (net.recorded_forms, net.device.pool.used) == (forms, used)
     net.generate(PROMPT[:1], 2)
@@ -384,3 +385,13 @@ def test_a_plan_wants_a_batch_and_a_length():
         gpt().plan_generation(0, 9)
     with pytest.raises(ValueError, match="plan_generation length: wanted a whole number of at least 2, received 1"):
         gpt().plan_generation(1, 1)
+
+
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 63, 64, 65, 200])
+def test_pieces_of_a_prompt_cover_it(count, again):
+    found = list(pieces(count, again))
+    assert sorted({at for piece in found for at in range(piece.start, piece.stop)}) == list(range(count))
+    assert {piece.stop - piece.start for piece in found} <= set(sizes(count, again))
+    read = sum(piece.stop - piece.start for piece in found)
+    assert read == count or (again and len(found) <= max(2, -(-count // 64)))

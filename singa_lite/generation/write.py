@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +12,13 @@ from singa_lite.checks import whole
 from singa_lite.generation import checked
 from singa_lite.generation.checked import Ids, TextNet
 from singa_lite.generation.draws import Draws
+from singa_lite.generation.pieces import pieces
 from singa_lite.generation.text_step import ReadStep, ScoreStep
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.past import Past
 from singa_lite.recorded_steps import Feeds
 from singa_lite.tensor import to_numpy
 from singa_lite.training.step import Steps
-
-#: Positions of a piece of the prompt: few forms to record, and products of many rows where the prompt is long.
-PIECES = (64, 16, 4, 1)
 
 
 def generate(
@@ -47,12 +45,12 @@ class _Writer:
     """Takes ids in, and gives scores."""
 
     def __init__(self, layers: LayerGraph, steps: Steps, net: TextNet, past: Past) -> None:
-        self._steps, self._entry = steps, net.entry
+        self._steps, self._entry, self._again = steps, net.entry, net.reads_again
         self._read, self._score = ReadStep(layers, past), ScoreStep(layers, past, net.gives)
 
     def read(self, ids: Ids) -> None:
         """What comes before the id whose scores are asked for, from the beginning on."""
-        for piece in pieces(ids.shape[1]):
+        for piece in pieces(ids.shape[1], self._again):
             self._steps.do(self._read, self._feeds(ids, piece))
 
     def scorer(self, ids: Ids, first: int) -> Callable[[int], Array]:
@@ -62,12 +60,3 @@ class _Writer:
 
     def _feeds(self, ids: Ids, piece: slice) -> Feeds:
         return {"input": {self._entry: ids[:, piece]}, "past": {"position": np.array([piece.start])}}
-
-
-def pieces(count: int) -> Iterator[slice]:
-    """So many positions in pieces of PIECES."""
-    at = 0
-    for size in PIECES:
-        while count - at >= size:
-            yield slice(at, at + size)
-            at += size
