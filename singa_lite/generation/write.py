@@ -20,6 +20,9 @@ from singa_lite.recorded_steps import Feeds
 from singa_lite.tensor import to_numpy
 from singa_lite.training.step import Steps
 
+#: Of one call.
+MOST_STEPS = 2**31 - 1
+
 
 def generate(
     layers: LayerGraph, steps: Steps, prompt: object, count: int, temperature: float, top_k: int, seed: int
@@ -28,9 +31,10 @@ def generate(
     net = checked.text_net("generate", layers)
     given, several = checked.prompt(net, prompt)
     n, time = given.shape
-    count = whole("generate steps", count, 1)
-    draws = Draws(checked.drawing(net, temperature, top_k, seed), n, count)
+    count = whole("generate steps", count, 1, MOST_STEPS)
+    drawing = checked.drawing(net, temperature, top_k, seed)
     length = checked.positions("generate", layers, time + count)
+    draws = Draws(drawing, n, count)
     past = steps.past(checked.kept(layers, n, length), n, length)
     ids = np.concatenate([given, np.zeros((n, count), np.int64)], axis=1)
     writer = _Writer(layers, steps, net, past)
