@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cuda_devices import KINDS, new_device
 from misuse import STRANGERS, assert_clear
 from nets import state_of
 from singa_lite import (
@@ -432,3 +433,13 @@ def test_a_block_as_llama_has_it_writes():
     blocks = (block(name, rotary=True, head_size=4, kv_heads=2, **options) for name in ("first", "second"))
     net = compiled(net_of(embedding(), *blocks, dtype="float64"))
     np.testing.assert_array_equal(net.generate(PROMPT, 6, 0), growing(net, PROMPT, 6))
+
+
+@pytest.mark.filterwarnings("ignore:this step cannot be one CUDA graph:UserWarning")  # attention is done on the host
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_on_a_gpu_are_those_of_the_host(kind):
+    texts = [
+        compiled(net_of(embedding(), layers.LearnedPositions("p"), block("b"), on=on)).generate(PROMPT[:2, :4], 3, 0)
+        for on in (new_device(kind), device.new_cpu(kernels="numpy"))
+    ]
+    np.testing.assert_array_equal(*texts)
