@@ -24,11 +24,13 @@ import matplotlib.pyplot as plt
 
 arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 arguments.add_argument("--steps", type=int, default=2600)
+arguments.add_argument("--characters", type=int, help="of the held-out text; default all")
 arguments.add_argument("--out", type=Path, default=Path("."))
 options = arguments.parse_args()
 BATCH, TIME, SEEN, FEATURES = 4, 128, 64, 128
 
 training, held_out = read()
+held_out = held_out[: options.characters]
 x, y = windows(held_out, TIME, SEEN)
 bound = order3_bits(training, x, y)
 print(f"{len(training):,} characters to train on, {(y >= 0).sum():,} held out: {bound:.3f} bits each, order-3 model")
@@ -56,9 +58,9 @@ for step in range(1, options.steps + 1):
     begins = random.integers(0, len(training) - TIME, BATCH)
     batch, targets = (training[begins[:, None] + np.arange(TIME) + later] for later in (0, 1))
     losses.append(float(net.train_one_batch(batch, targets)[0]) / log(2))
-    if step % 200 == 0 or step == options.steps:
+    if step % max(options.steps // 12, 1) == 0 or step == options.steps:
         seconds = time.perf_counter() - start
-        print(f"step {step:5}: {np.mean(losses[-200:]):.3f} bits a character, {seconds:.0f} s")
+        print(f"step {step:5}: {np.mean(losses[-100:]):.3f} bits a character, {seconds:.0f} s")
 print(f"the pool gave out {net.device.pool.high_water / 2**20:.1f} MiB at most")
 
 bits = net.evaluate(x, y, 32)[0] / log(2)
