@@ -15,7 +15,7 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-from python_text import CHARACTERS, ids, order3_bits, read, text, windows
+from python_text import CHARACTERS, ids, prepared, text
 
 from singa_lite import FeedForwardNet, device, initializer, layers, loss, optimizer, schedule
 
@@ -23,18 +23,13 @@ matplotlib.use("agg")  # draw into files; no screen is needed
 import matplotlib.pyplot as plt
 
 arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-arguments.add_argument("--steps", type=int, default=2600)
+arguments.add_argument("--steps", type=int, default=4000)
 arguments.add_argument("--characters", type=int, help="of the held-out text; default all")
 arguments.add_argument("--out", type=Path, default=Path("."))
 options = arguments.parse_args()
 BATCH, TIME, SEEN, FEATURES = 4, 128, 64, 128
 
-training, held_out = read()
-held_out = held_out[: options.characters]
-x, y = windows(held_out, TIME, SEEN)
-bound = order3_bits(training, x, y)
-print(f"{len(training):,} characters to train on, {(y >= 0).sum():,} held out: {bound:.3f} bits each, order-3 model")
-
+training, x, y, bound = prepared(TIME, SEEN, options.characters)
 device.default().set_random_seed(0)
 net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1, ignore_index=-1))
 wide, narrow, small = (initializer.Normal(std=std) for std in (0.7, 0.04, 0.02))
@@ -43,7 +38,7 @@ for number in range(4):
     net.add(layers.TransformerBlock(f"block{number}", heads=4, causal=True, rotary=True, weight_init=narrow))
 net.add(layers.LayerNormalization("norm"))
 net.add(layers.Dense("scores", len(CHARACTERS), use_bias=False, weight_init=small))
-rate = schedule.CosineWithWarmup(2.5e-3, total_steps=options.steps, warmup_steps=options.steps // 20, final=1e-4)
+rate = schedule.CosineWithWarmup(3e-3, total_steps=options.steps, warmup_steps=options.steps // 20, final=1e-4)
 net.compile(optimizer.AdamW(lr=rate, beta_2=0.98, weight_decay=0.1), clip_global_norm=1.0)
 net.summary()
 

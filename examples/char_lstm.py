@@ -12,7 +12,7 @@ import time
 from math import log
 from pathlib import Path
 
-from python_text import CHARACTERS, ids, order3_bits, read, text, windows
+from python_text import CHARACTERS, ids, prepared, text
 
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer, schedule
 
@@ -26,13 +26,9 @@ STREAMS, TIME, LONGEST, SEEN = 32, 64, 256, 128
 
 # The text is cut into STREAMS pieces that are read side by side, TIME characters a step. The LSTM keeps its state from
 # step to step (stateful), so each stream is one long text to it; derivatives go back through one step alone.
-training, held_out = read()
-held_out = held_out[: options.characters]
+training, x, y, bound = prepared(LONGEST, SEEN, options.characters)
 length = (len(training) - 1) // STREAMS
 streams = [training[later : later + STREAMS * length].reshape(STREAMS, length) for later in (0, 1)]
-x, y = windows(held_out, LONGEST, SEEN)
-bound = order3_bits(training, x, y)
-print(f"{len(training):,} characters to train on, {(y >= 0).sum():,} held out: {bound:.3f} bits each, order-3 model")
 
 # Batches are of TIME steps; held-out windows are longer, and input_sample_shape is the longest that the net takes.
 device.default().set_random_seed(0)
