@@ -20,6 +20,9 @@ from singa_lite.repeat_row import AGAIN, RepeatRow, repeat_rows
 from singa_lite.reports import plan_page
 from singa_lite.variant_row import VariantRow, called, told_variants, variant_rows
 
+#: The end of the name of a tensor in which gradients of several batches are added up.
+SUM = " sum of gradients"
+
 
 class Row(NamedTuple):
     """A block of the step, as it was recorded or rewritten."""
@@ -45,6 +48,7 @@ class MemoryPlan:
     extra_flops: of the products among them; estimated_slowdown: the time that they add to that of the plan without a
     budget, and what the step waits for copies of offloaded values, as a share of that, by a rule
     (`passes/time_model.py`) or, by `budget_profile`, as measured; costs: which of the two, in words. offloaded:
+    form: in words, where gradients that are clipped by their norm are made twice. offloaded:
     how many values are copied to host memory in a step, and back; offloaded_bytes: their sum; host_bytes: of host
     memory, which no budget counts.
     """
@@ -69,6 +73,7 @@ class MemoryPlan:
         self.estimated_slowdown = estimated_slowdown(placed.planned, placed.free)
         self.repeats_are_paid_for = self.recomputed > 0 and is_free(placed.planned)
         self.costs = told(placed.planned.target.cost)
+        self.form = placed.form
         self.offloaded = len(placed.planned.host_sizes)
         self.offloaded_bytes = sum(placed.planned.host_sizes.values())
         self.host_bytes = placed.host_bytes
@@ -104,6 +109,11 @@ class MemoryPlan:
     def gap_bytes(self) -> int:
         """Bytes of the arena above the floor."""
         return self.arena_bytes - self.floor_bytes
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Bytes of the state in which gradients of several batches are added up, where these want tensors."""
+        return sum(b.nbytes for b in self._blocks if b.role is Role.STATE and b.name.endswith(SUM))
 
     @property
     def held_bytes(self) -> int:
@@ -162,10 +172,12 @@ class MemoryPlan:
             f"{_mib(self.recorded_floor_bytes)}",
             f"gained     {self._gained()}",
             *([f"repeated   {self._repeated()}"] if self.recomputed else []),
+            *([f"form       {self.form}: {self.estimated_slowdown:.1%} of the step's time"] if self.form else []),
             *([f"offloaded  {self._offloaded()}"] if self.offloaded else []),
             f"unshared   {_mib(self.unshared_bytes)}, eager high water {_mib(self.eager_bytes)}",
             *(f"variants   {line}" for line in told_variants(self.variants)),
             "outside    " + ", ".join(f"{role} {_mib(nbytes)}" for role, nbytes in held.items()),
+            *([f"gathered   {_mib(self.gathered_bytes)} of state: sums of gradients"] if self.gathered_bytes else []),
             *(
                 [f"in fit     arena {_mib(max(self.beside.values()))}, the pool's own {_mib(self.overhead_bytes)}"]
                 if self.beside

@@ -14,9 +14,13 @@ from singa_lite.errors import SnapshotError
 from singa_lite.layer import Layer
 from singa_lite.net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
+from singa_lite.snapshots import group
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, entries_of, step_of
 from singa_lite.tensor import Shape, Tensor, to_numpy
+
+#: Options of layers, numbers or flags, by which their arrays lie otherwise in other programs' files.
+_OPTIONS = ("heads", "kv_heads", "num_stacks", "bidirectional", "reset_after")
 
 
 def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
@@ -32,6 +36,8 @@ def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
         attributes |= {"optimizer": type(net.optimizer).__name__, "step": net.optimizer.step}
         if net.optimizer.state_dtype is not None:
             attributes["state_dtype"] = net.optimizer.state_dtype
+        if net.optimizer.gathering.done:
+            attributes |= group.attributes(net.optimizer.gathering)
     arrays = {path: LazyArray(t.shape, t.dtype, partial(to_numpy, t)) for path, t in tensors(net).items()}
     return Tree(arrays, attributes | {"entries": len(arrays)})
 
@@ -40,7 +46,8 @@ def wiring(net: FeedForwardNet) -> list[dict[str, object]]:
     """For each layer, in topological order, what surrounds it: Keras's layout of its arrays depends on that.
 
     inputs, outputs: sample shapes; sources: [[layer, number of its output], ...]; shares: the layer whose parameters it
-    uses, if they are not its own. Layers within others follow these, without inputs and sources.
+    uses, if they are not its own; options: those of `_OPTIONS` that it has. Layers within others follow these, without
+    inputs and sources.
     """
     found: list[dict[str, object]] = []
     for layer, sources in net.ordered():
@@ -55,7 +62,8 @@ def _wired(layer: Layer, inputs: Sequence[Shape] | None, sources: Sequence[tuple
     while owner.shared_with is not None:
         owner = owner.shared_with
     entry: dict[str, object] = {"inputs": inputs, "outputs": layer.output_sample_shapes, "sources": sources}
-    return entry | ({"shares": owner.path} if owner is not layer else {})
+    options = {name: int(getattr(layer, name)) for name in _OPTIONS if hasattr(layer, name)}
+    return entry | ({"shares": owner.path} if owner is not layer else {}) | ({"options": options} if options else {})
 
 
 def restore(
@@ -72,20 +80,26 @@ def restore(
     if optimizer and receiver is None:
         raise SnapshotError(f"{snapshot.path}: wanted a compiled net to put the optimizer's state into")
     step = 0 if receiver is None else _checked_step(snapshot, receiver)
+    done = 0 if receiver is None else group.checked_done(snapshot, receiver)
     updated = [] if receiver is None else _updated(snapshot, net.param_names())
-    wanted = _wanted(net, receiver, updated)
+    summed = group.names(snapshot, net.param_names()) if done else []
+    wanted = _wanted(net, receiver, updated) | group.specs(net.parameters(), summed)
     _check_entries(snapshot, wanted, ("training/",) if receiver is not None else ("training/", "optimizer/"))
     for path in wanted:
         snapshot.read(path)
     last_check()
     if receiver is not None:
         _make_room(net, receiver, updated)
+        group.make_room(receiver, net.parameters(), summed)
     net.begin_restore()
     if receiver is not None:
         _clear(receiver, updated)
         receiver.restore_step(step)
-    for path, tensor in (_of_layers(net) | _of_optimizer(receiver, updated)).items():
+        receiver.gathering.done = 0
+    for path, tensor in (_of_layers(net) | _of_optimizer(receiver, updated) | group.tensors(receiver, summed)).items():
         tensor.copy_from_numpy(_read_again(snapshot, path))
+    if receiver is not None:
+        receiver.gathering.done = done
     net.discard_step()
 
 
@@ -100,8 +114,10 @@ def _read_again(snapshot: Tree, path: str) -> Array:
 
 def tensors(net: FeedForwardNet) -> dict[str, Tensor]:
     """All tensors of a net and its optimizer that a snapshot holds, by path."""
-    names = [] if net.optimizer is None else _names(net, net.optimizer)
-    return _of_layers(net) | _of_optimizer(net.optimizer, names)
+    if net.optimizer is None:
+        return _of_layers(net)
+    found = _of_layers(net) | _of_optimizer(net.optimizer, _names(net, net.optimizer))
+    return found | group.tensors(net.optimizer, group.summed(net.optimizer, net.parameters()))
 
 
 def _of_layers(net: FeedForwardNet) -> dict[str, Tensor]:
@@ -145,7 +161,7 @@ def _checked_step(snapshot: Tree, optimizer: Optimizer) -> int:
 
 def _updated(snapshot: Tree, parameters: list[str]) -> list[str]:
     """The parameters that the file has optimizer state of: those that had been updated when it was written."""
-    heads = {path.rpartition("/")[0] for path in snapshot.arrays}
+    heads = {path.rpartition("/")[0] for path in snapshot.arrays if not path.endswith(group.SUM)}
     return [name for name in parameters if f"optimizer/{name}" in heads]
 
 

@@ -54,8 +54,8 @@ class Tree:
     arrays: {"parameters/<layer>/weight": array, "state/<layer>/running_mean": ...,
     "optimizer/<layer>/weight/velocity": ..., and in a checkpoint "training/..."}; attributes: format, version, entries
     (how many arrays), layers (JSON: [[name, class], ...] in topological order), wiring (JSON: what surrounds each, as
-    `net_tree.wiring` says), and of a compiled net optimizer ("SGD"), step and, where it is not None, state_dtype; path:
-    the file's name, for errors.
+    `net_tree.wiring` says), and of a compiled net optimizer ("SGD"), step and, where it is not None, state_dtype, and
+    within a group of batches accumulate and accumulated, see `group.py`; path: the file's name, for errors.
     """
 
     arrays: dict[str, LazyArray]

@@ -59,9 +59,8 @@ def growing(net: FeedForwardNet, ids: np.ndarray, steps: int) -> np.ndarray:
 
 def nested() -> list[Layer]:
     """Layers within layers, each position by itself but for the attention, which has no positions at all."""
-    inner = layers.Sequential(
-        "inner", [layers.Dense("a", 7), layers.Activation("b", "silu"), layers.Dense("c", FEATURES)]
-    )
+    parts = layers.Dense("a", 7), layers.Activation("b", "silu"), layers.Dense("c", FEATURES)
+    inner = layers.Sequential("inner", parts)
     attention = layers.MultiHeadAttention("attention", 3, 5, True, kv_heads=1, use_bias=False)
     return [
         embedding(),
@@ -79,6 +78,9 @@ NETS: dict[str, Any] = {
         embedding(), layers.SinusoidalPositions("p"), block("b", normalize_first=False, activation="relu"), dtype=dtype
     ),
     "layers within layers": lambda dtype: net_of(*nested(), dtype=dtype),
+    "recurrent": lambda dtype: net_of(
+        embedding(mask_zero=True), layers.LSTM("l", 5, num_stacks=2, return_sequences=True, dropout=0.3), dtype=dtype
+    ),
     "masked": lambda dtype: net_of(embedding(mask_zero=True), block("b", rotary=True, head_size=2), dtype=dtype),
 }
 
@@ -96,6 +98,16 @@ def test_a_text_is_that_of_the_growing_text(name, monkeypatch):
         np.testing.assert_array_equal(text, growing(net, prompt, steps))
         for step, given in enumerate(seen):
             np.testing.assert_allclose(given, scores(net, text[:, : prompt.shape[1] + step]), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
+def test_a_recurrent_net_that_gives_the_next_id_alone(kind):
+    """Of texts of any length, as far as nothing in the net counts positions."""
+    net = compiled(net_of(embedding(), getattr(layers, kind)("r", 5), dtype="float64"))
+    text = net.generate(PROMPT, 9, 0)
+    for time in range(11, 20):
+        np.testing.assert_array_equal(tensor.to_numpy(net.predict(text[:, :time])).argmax(1), text[:, time])
+    assert net.generate(PROMPT, 2 * TIME).shape == (3, 11 + 2 * TIME)
 
 
 def test_padding_is_not_seen():
@@ -123,10 +135,9 @@ def test_texts_of_a_batch_are_those_alone():
 
 @pytest.mark.parametrize(("temperature", "top_k"), [(1.0, 0), (0.5, 3), (2.0, 2)])
 def test_ids_are_drawn_by_their_shares(temperature, top_k):
-    given = np.array([[0.3, 1.5, -np.inf, 0.3, 1.0]])
-    steps = 20_000
-    draws = Draws(Drawing(temperature, top_k, 3), 1, steps)
-    found = np.bincount([int(draws.ids(given, step)[0]) for step in range(steps)], minlength=5) / steps
+    given = np.tile([0.3, 1.5, -np.inf, 0.3, 1.0], (2_000, 1))
+    draws = Draws(Drawing(temperature, top_k, 3), 2_000, 5)
+    found = np.bincount(np.concatenate([draws.ids(given, step) for step in range(5)]), minlength=5) / 10_000
     kept = {0: [0, 1, 3, 4], 3: [0, 1, 4], 2: [1, 4]}[top_k]  # of equal scores the first
     wanted = np.zeros(5)
     wanted[kept] = np.exp(given[0, kept] / temperature)
@@ -141,7 +152,7 @@ def test_a_cold_draw_takes_the_largest():
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 def test_scores_that_are_no_numbers(wrong):
-    with pytest.raises(ValueError, match="wanted scores that are numbers, received .* in text 1"):
+    with pytest.raises(ValueError, match=r"wanted scores that are numbers, received .* in text 1"):
         Draws(Drawing(0.0, 0, 0), 2, 1).ids(np.array([[1.0, 2], [wrong, 1]]), 0)
 
 
@@ -181,7 +192,7 @@ def test_the_plan_states_what_a_text_takes():
     kept = 2 * 2 * 3 * 19 * FEATURES * 4  # keys and values of two blocks
     assert plan.by_role["state"] == kept
     before = net.device.pool.used
-    net.generate(PROMPT, 9)
+    net.generate(np.tile(PROMPT, 2)[:, :19], 1)  # the prompt in pieces of all sizes
     parameters = sum(value.nbytes for value in net.param_values())
     taken = net.device.pool.used - before + parameters
     assert taken <= plan.total_bytes
@@ -190,7 +201,7 @@ def test_the_plan_states_what_a_text_takes():
 
 
 def test_a_shorter_text_is_written_over_the_same_bytes():
-    """Three records for all positions: of 8 ids, of one, and of one with its scores."""
+    """Three records for all positions: of 4 ids, of one, and of one with its scores."""
     net = compiled(gpt())
     first = net.generate(PROMPT, 12, 0)
     forms, used = net.recorded_forms, net.device.pool.used
@@ -273,6 +284,14 @@ def of(*added: Layer, **options: Any) -> Any:
 
 REFUSED = {
     "each sees later ones": (lambda: of(embedding(), block("b", False))(), "'b/attention' .*sees later ones"),
+    "both directions": (
+        lambda: of(embedding(), layers.Bidirectional("both", layers.GRU("r", 3, return_sequences=True)))(),
+        r"received 'both' \(Bidirectional\): it may look at several positions$",
+    ),
+    "from the end": (
+        lambda: of(embedding(), layers.GRU("r", 3, bidirectional=True, return_sequences=True))(),
+        "'r' .*from their end",
+    ),
     "a permutation": (
         lambda: of(embedding(), layers.Permute("turn", (2, 1)))(),
         r"'turn' \(Permute\): it may look at several positions",

@@ -22,6 +22,7 @@ from singa_lite import (
     optimizer,
     regularizer,
     schedule,
+    tensor,
 )
 from singa_lite.loss import Loss
 from singa_lite.metric import Metric
@@ -60,6 +61,7 @@ def registered(**options: Any) -> optimizer.Optimizer:
     return opt
 
 
+TENSOR = tensor.from_numpy(np.ones(3, "f"), device.new_cpu())
 SHARED = loss.SoftmaxCrossEntropy()
 BOTH = {"left": loss.SoftmaxCrossEntropy(), "right": loss.SoftmaxCrossEntropy()}
 
@@ -67,6 +69,22 @@ ROWS = {
     "an optimizer that is a class": row(compiled(optimizer.SGD), TypeError, "perhaps SGD()"),
     "graph='no'": row(compiled(optimizer.SGD(), graph="no"), TypeError, "compile graph", "'no'"),
     "fuse=1": row(compiled(optimizer.SGD(), fuse=1), TypeError, "compile fuse", "received 1"),
+    "clip_global_norm=0": row(compiled(clip_global_norm=0), ValueError, "compile clip_global_norm", "above 0", "0"),
+    "clip_global_norm=NaN": row(compiled(clip_global_norm=np.nan), ValueError, "compile clip_global_norm", "nan"),
+    "clip_global_norm='1'": row(compiled(clip_global_norm="1"), TypeError, "compile clip_global_norm", "'1'"),
+    "clip_global_norm=True": row(compiled(clip_global_norm=True), TypeError, "compile clip_global_norm", "True"),
+    "accumulate=0": row(compiled(accumulate=0), ValueError, "compile accumulate", "at least 1", "received 0"),
+    "accumulate=1.5": row(compiled(accumulate=1.5), ValueError, "compile accumulate", "1.5"),
+    "accumulate=True": row(compiled(accumulate=True), TypeError, "compile accumulate", "True"),
+    "accumulate=None": row(compiled(accumulate=None), TypeError, "compile accumulate", "None"),
+    "clip nothing": row(lambda: optimizer.clip_global_norm([], 1), ValueError, "wanted gradients", "none"),
+    "clip a number": row(lambda: optimizer.clip_global_norm([3.0], 1), TypeError, "tensors of floats", "float"),
+    "clip one tensor": row(lambda: optimizer.clip_global_norm(TENSOR, 1), TypeError, "iterable", "Tensor"),
+    "clip one twice": row(lambda: optimizer.clip_global_norm([TENSOR, TENSOR], 1), ValueError, "once", "twice"),
+    "clip by 0": row(lambda: optimizer.clip_global_norm([TENSOR], 0), ValueError, "clip_global_norm limit", "above 0"),
+    "the norm of a net that is not clipped": row(
+        lambda: net_of(layers.Dense("a", 2)).gradient_norm, GraphError, "clip_global_norm", "without"
+    ),
     "offload=3": row(compiled(memory_budget=2**30, offload=3), TypeError, "compile offload", "received 3"),
     "offload without a budget": row(compiled(offload="/tmp"), ValueError, "compile offload", "memory_budget", "/tmp"),
     "a loss that is a metric": row(compiled(loss=metric.Accuracy()), TypeError, "Loss", "Accuracy"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from singa_lite.tensor import to_numpy
 from singa_lite.training.step import Steps
 
 #: Positions of a piece of the prompt: few forms to record, and products of many rows where the prompt is long.
-PIECES = (64, 8, 1)
+PIECES = (64, 16, 4, 1)
 
 
 def generate(
@@ -37,8 +37,9 @@ def generate(
     ids = np.concatenate([given, np.zeros((n, count), np.int64)], axis=1)
     writer = _Writer(layers, steps, net, past)
     writer.read(ids[:, : time - 1])
+    scores = writer.scorer(ids, time - 1)
     for step in range(count):
-        ids[:, time + step] = draws.ids(writer.scores(ids, time + step - 1), step)
+        ids[:, time + step] = draws.ids(scores(time + step - 1), step)
     return ids if several else ids[0]
 
 
@@ -54,9 +55,10 @@ class _Writer:
         for piece in pieces(ids.shape[1]):
             self._steps.do(self._read, self._feeds(ids, piece))
 
-    def scores(self, ids: Ids, at: int) -> Array:
-        """(n, classes) for the id behind the one at this position."""
-        return to_numpy(self._steps.do(self._score, self._feeds(ids, slice(at, at + 1))))
+    def scorer(self, ids: Ids, first: int) -> Callable[[int], Array]:
+        """What gives the scores (n, classes) of the id behind a position, from the first one on."""
+        again = self._steps.again(self._score, self._feeds(ids, slice(first, first + 1)))
+        return lambda at: to_numpy(again(self._feeds(ids, slice(at, at + 1))))
 
     def _feeds(self, ids: Ids, piece: slice) -> Feeds:
         return {"input": {self._entry: ids[:, piece]}, "past": {"position": np.array([piece.start])}}

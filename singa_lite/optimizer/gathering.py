@@ -9,6 +9,7 @@ import numpy as np
 
 from singa_lite.device import device_of
 from singa_lite.graph import Phase
+from singa_lite.memory_plan import SUM
 from singa_lite.optimizer.rules import Rule
 from singa_lite.tensor import Tensor
 
@@ -96,7 +97,7 @@ class Gathering:
             return optimizer.state_for(name, value)[slot]
         if name not in self.sums:
             self.sums[name] = optimizer.zeros_like(value)
-            self.sums[name].name = f"{name} sum"
+            self.sums[name].name = f"{name}{SUM}"
         return self.sums[name]
 
     def add(self, optimizer: Updating, name: str, value: Tensor, gradient: Tensor, begins: bool) -> Tensor:

@@ -15,6 +15,7 @@ from singa_lite.passes.budget import Searches, within_limit
 from singa_lite.passes.concat import assembled_in_place
 from singa_lite.passes.dead import without_dead
 from singa_lite.passes.derivative_sum import added_within
+from singa_lite.passes.early import done_early
 from singa_lite.passes.fuse import fused
 from singa_lite.passes.head import by_tiles_of_rows
 from singa_lite.passes.head_classes import by_tiles_of_classes
@@ -76,6 +77,7 @@ PASSES = (
     Pass("dead", without_dead, "nothing is done that nobody uses"),
     Pass("concat", assembled_in_place, "producers write straight into their piece of a concatenation"),
     Pass("waves", in_waves, "what may run at the same time stands together", parallel=True),
+    Pass("early", done_early, "what gives bytes back is done as soon as it can be", parallel=False),
     Pass("order", in_least_order, "the order of lowest floor, of several", parallel=False),
     Pass("paid_for", paid_for, "fused calls pay for repeats of what one cheap call makes again", False, False, True),
     Pass(

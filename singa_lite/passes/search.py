@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from math import inf
 
+from singa_lite.passes.chance import lowered, made_cheaper
 from singa_lite.passes.cheapen import held_otherwise, towards
 from singa_lite.passes.descent import SECOND, Choice, Descent
 from singa_lite.passes.large import Large, by_floor, evenly
@@ -45,10 +46,8 @@ STEP_DOWN, NAMED = 0.98, 0.97
 #: Times the lowest floor that is reached, below which a limit gets what the least is, if that is cheaper; and in
 #: programs of so few candidates that there is time for it.
 NEAR, NEAR_IN_TINY, TINY = 1.1, 1.3, 50
-#: Greedy attempts that end above a limit, after which no other is made.
-ATTEMPTS = 2
 #: Trials of a turn: how many of the best to drop, to keep for a chain alone, and for a reader alone.
-WIDTHS = ((1, 1, 1), (3, 1, 1), (12, 6, 3))
+WIDTHS = ((1, 1, 1), (3, 1, 1))
 #: Turns that go on from levels of another size of the batch.
 REPAIRS = 40
 
@@ -149,6 +148,10 @@ class Search:
             if at == len(self._trails):
                 self._trails.append(list(self._lowered_from(start, WIDTHS[0])))
             yield self._trails[at]
+        if len(self._trails) == len(starts):
+            self._descent.begin(min((trail[-1] for trail in self._trails), key=by_floor).levels)
+            self._trails.append([self._descent.choice(), *lowered(self._descent)])
+        yield self._trails[-1]
 
     def _lowered_from(self, start: Mapping[int, int], widths: Sequence[int]) -> Iterator[Choice]:
         self._descent.begin(start)
@@ -204,8 +207,6 @@ class Search:
         found, fits = list[Choice](), [cut for cut in self._cuts if cut.floor <= limit]
         missed: list[Choice] = []
         for widths in WIDTHS:
-            if len(missed) == ATTEMPTS:
-                break
             self._descent.begin(self._descent.must_drop(limit))
             if self._descent.lower(limit, widths):
                 self._descent.take_back(limit)
@@ -222,6 +223,7 @@ class Search:
         if not found:
             return None
         self._descent.begin(min(found, key=_by_time).levels)
+        made_cheaper(self._descent, limit)
         self._descent.exchange(limit)
         return self._descent.choice()
 

@@ -13,7 +13,7 @@ from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.monitor import Monitor
 from singa_lite.snapshots.checkpoints.saver import Saver
 from singa_lite.snapshots.checkpoints.signals import Signals
-from singa_lite.snapshots.checkpoints.trained import steps_of
+from singa_lite.snapshots.checkpoints.trained import is_between_updates, steps_of
 
 
 class Checkpoint(Callback):
@@ -75,7 +75,8 @@ class Checkpoint(Callback):
             self._saver.prepare(training)
             self._is_prepared = True
         self._saver.check()
-        self._due |= self.every_steps is not None and steps_of(training) % self.every_steps == 0
+        counts = self.every_steps is not None and not is_between_updates(training)
+        self._due |= counts and steps_of(training) % (self.every_steps or 1) == 0
         self._due |= time.monotonic() - self._saver.last >= self.every_seconds
         self._write_if_due(training)
         self._leave_if_asked(training)

@@ -36,6 +36,10 @@ def settings(net: FeedForwardNet) -> dict[str, str]:
     found |= {"loss": net.loss, "metric": net.metric, "freeze": net.freeze}
     if net.micro_batches > 1:
         found["micro_batches"] = net.micro_batches
+    if net.accumulate > 1:
+        found["accumulate"] = net.accumulate
+    if net.clip_global_norm is not None:
+        found["clip_global_norm"] = net.clip_global_norm
     return {name: described(value) for name, value in found.items()}
 
 

@@ -14,6 +14,12 @@ def net_of(training: Training) -> FeedForwardNet:
 
 
 def steps_of(training: Training) -> int:
-    """How many training steps have begun."""
+    """How many training steps have begun; one for all batches of a group, see `compile(accumulate=)`."""
     optimizer = training.net.optimizer
     return 0 if optimizer is None else optimizer.step
+
+
+def is_between_updates(training: Training) -> bool:
+    """Whether a group of batches has begun and not ended."""
+    optimizer = training.net.optimizer
+    return optimizer is not None and optimizer.gathering.done > 0

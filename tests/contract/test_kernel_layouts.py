@@ -48,7 +48,7 @@ SUMS = {
     "softmax_cross_entropy",
     "sigmoid_cross_entropy",
 }
-SUMS |= {"huber", "batch_norm", "batch_norm_derivative", "batch_norm_gradient"}
+SUMS |= {"add_squares", "huber", "batch_norm", "batch_norm_derivative", "batch_norm_gradient"}
 SUMS |= {"batch_norm_activation", "batch_norm_activation_derivative"}
 SUMS |= {"batch_norm_add", "batch_norm_derivative_add"}
 SUMS |= {"layer_norm", "layer_norm_derivative", "layer_norm_gradient"}

@@ -4,6 +4,8 @@ For each model: loads "<name>.ours.weights.h5" and writes what it predicts for "
 puts random numbers into all weights, saves them as "<name>.theirs.weights.h5" and what they predict as
 "<name>.theirs.npy". And for each net of "graphs.json" (its attributes `layers` and `wiring`) the names of the layers in
 Keras, in its order, into "orders.json".
+
+`python keras_models.py` makes keras_recorded.json anew, what a test without Keras goes by.
 """
 
 from __future__ import annotations
@@ -13,14 +15,18 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 os.environ["KERAS_BACKEND"] = "torch"
 
+import h5py
 import keras
 import numpy as np
 from keras import Input
 from keras import layers as k
+
+import keras_recorded
 
 EPSILON = {"epsilon": 1e-5}
 
@@ -104,6 +110,48 @@ def branches() -> Any:
     return keras.Model([image, vector], k.Dense(2)(k.Multiply()([first, second])))
 
 
+def recurrent() -> Any:
+    return keras.Sequential(
+        [
+            Input((7,)),
+            k.Embedding(9, 4, mask_zero=True),
+            k.LSTM(6, return_sequences=True),
+            k.GRU(5, return_sequences=True),
+            k.SimpleRNN(4, use_bias=False, return_sequences=True),
+            k.Bidirectional(k.GRU(3, return_sequences=True, reset_after=False)),
+            k.Bidirectional(k.LSTM(2), merge_mode="mul"),
+            k.RMSNormalization(**EPSILON),
+            k.Dense(3),
+        ]
+    )
+
+
+def attention() -> Any:
+    words, memory = Input((5,)), Input((4, 8))
+    table = k.ReversibleEmbedding(9, 6)
+    x = table(words)
+    x = k.Add()([x, k.MultiHeadAttention(2, 4)(x, x, use_causal_mask=True)])
+    x = k.LayerNormalization(**EPSILON)(x)
+    x = k.Add()([x, k.MultiHeadAttention(3, 2, use_bias=False)(x, memory)])
+    x = k.LayerNormalization(**EPSILON)(k.Add()([x, k.GroupQueryAttention(3, 4, 2)(x, x)]))
+    return keras.Model([words, memory], table(x, reverse=True))
+
+
+def nested() -> Any:
+    inner = [k.Dense(4), k.Dropout(0.2), keras.Sequential([k.Dense(6), k.Activation("tanh"), k.Dense(2)])]
+    step = keras.Sequential([k.Conv2D(3, 2), k.Flatten(), k.Dense(5)])
+    return keras.Sequential(
+        [
+            Input((4, 3, 5, 2)),
+            k.TimeDistributed(step),
+            k.TimeDistributed(k.Dense(3)),
+            k.Bidirectional(k.LSTM(2, return_sequences=True)),
+            keras.Sequential(inner),
+            k.Dense(7),
+        ]
+    )
+
+
 def halves() -> Any:
     return keras.Sequential([Input((3,)), k.Dense(5, dtype="bfloat16"), k.Dense(4, dtype="float16"), k.Dense(2)])
 
@@ -116,7 +164,7 @@ def compiled() -> Any:
 
 
 MODELS: list[Callable[[], Any]] = [
-    dense, images, depthwise, grouped, sequences, matrices, branches, halves, compiled,
+    dense, images, depthwise, grouped, sequences, matrices, branches, recurrent, attention, nested, halves, compiled,
 ]  # fmt: skip
 
 
@@ -173,7 +221,31 @@ def order(attributes: dict[str, str]) -> list[str]:
     return [layer.name for layer in keras.Model(inputs, outputs).layers]
 
 
-if __name__ == "__main__":
+def recorded(make: Callable[[], Any], folder: Path) -> dict[str, Any]:
+    """Groups, arrays and output of a model, with the values and inputs of keras_recorded.py."""
+    model, path = make(), folder / "x.weights.h5"
+    model.save_weights(path)
+    found: dict[str, Any] = {"names": {}, "arrays": {}}
+
+    def note(place: str, member: Any) -> None:
+        if isinstance(member, h5py.Dataset):
+            found["arrays"][place] = member.shape
+            member[...] = keras_recorded.values(place, member.shape)
+        elif "name" in member.attrs:
+            found["names"][place] = member.attrs["name"]
+
+    with h5py.File(path, "r+") as file:
+        file.visititems(note)
+    model.load_weights(path)
+    inputs = [keras_recorded.inputs(make.__name__, number, x.shape[1:]) for number, x in enumerate(model.inputs)]
+    return found | {"output": predicted(model, inputs).tolist()}
+
+
+if __name__ == "__main__" and len(sys.argv) == 1:
+    with TemporaryDirectory() as folder:
+        made = {make.__name__: recorded(make, Path(folder)) for make in (recurrent, attention, nested)}
+    keras_recorded.FILE.write_text(json.dumps({"keras": keras.__version__, **made}) + "\n")
+elif __name__ == "__main__":
     for make in MODELS:
         run(make, Path(sys.argv[1]))
     graphs = json.loads((Path(sys.argv[1]) / "graphs.json").read_text())

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,150 +19,12 @@ import pytest
 import skips
 import snapshot_nets
 from keras_files import remade
+from keras_nets import ALIKE, NETS, STEPS, branches, grouped, halves, images, inputs_of, net_of, predicted, randomized
 from singa_lite import FeedForwardNet, Layer, SnapshotError, layers, snapshots
 from singa_lite.snapshots import formats, net_tree, tree, weights_tree
 from singa_lite.snapshots.formats.keras import net as keras_net
 from singa_lite.snapshots.formats.keras import orders as keras_orders
 from singa_lite.tensor import to_numpy
-
-BATCH = 3
-
-
-def net_of(*added: Layer, seed: int = 3, dtype: str = "float32") -> FeedForwardNet:
-    """One behind the other."""
-    net = FeedForwardNet(seed=seed, dtype=dtype)
-    for layer in added:
-        net.add(layer)
-    return net
-
-
-def randomized(net: FeedForwardNet, seed: int = 1) -> FeedForwardNet:
-    """All floats of the net at random, variances above zero."""
-    rng = np.random.default_rng(seed)
-    for name, tensor in net_tree.tensors(net).items():
-        if tensor.dtype.kind == "f":
-            tensor.copy_from_numpy(rng.uniform(0.5 if "var" in name else -1, 1.5, tensor.shape).astype(tensor.dtype))
-    return net
-
-
-# ---- nets, each beside a function of its name in keras_models.py
-
-
-def dense() -> FeedForwardNet:
-    return net_of(
-        layers.Dense("in", 5, input_sample_shape=(3,)),
-        layers.Activation("relu"),
-        layers.Dropout("drop", 0.3),
-        layers.Dense("out", 4, use_bias=False),
-        layers.Softmax("soft"),
-    )
-
-
-def images() -> FeedForwardNet:
-    return net_of(
-        layers.Conv2D("conv", 6, (3, 5), input_sample_shape=(2, 9, 8)),
-        layers.BatchNormalization("norm"),
-        layers.Activation("relu"),
-        layers.MaxPooling2D("max", (2, 1), (2, 1), "valid"),
-        layers.Conv2D("grouped", 4, 3, (1, 2), "valid", groups=2, use_bias=False),
-        layers.AvgPooling2D("mean", 2, 1, "valid"),
-        layers.Flatten("flat"),
-        layers.Dropout("drop"),
-        layers.Dense("first", 7),
-        layers.Dense("second", 3),
-    )
-
-
-def depthwise() -> FeedForwardNet:
-    return net_of(
-        layers.Conv2D("conv", 6, (2, 3), 1, "valid", groups=3, input_sample_shape=(3, 5, 6)),
-        layers.LayerNormalization("over all", 1),
-        layers.Flatten("flat"),
-        layers.BatchNormalization("norm"),
-        layers.LayerNormalization("by sample"),
-        layers.Dense("out", 4),
-    )
-
-
-def grouped() -> FeedForwardNet:
-    return net_of(
-        layers.Conv2D("conv", 6, (2, 3), 1, "valid", groups=3, input_sample_shape=(3, 5, 6)),
-        layers.Flatten("flat"),
-        layers.Dense("out", 4),
-    )
-
-
-def sequences() -> FeedForwardNet:
-    return net_of(
-        layers.Conv1D("conv", 6, 3, groups=2, dilation=2, input_sample_shape=(4, 19)),
-        layers.BatchNormalization("norm"),
-        layers.MaxPooling1D("max", 2, 1, "valid"),
-        layers.Conv1D("depthwise", 6, 5, 1, "valid", groups=6),
-        layers.AvgPooling1D("mean", 3, 2, "valid"),
-        layers.LayerNormalization("over all", 1),
-        layers.Flatten("flat"),
-        layers.Dense("out", 3),
-    )
-
-
-def matrices() -> FeedForwardNet:
-    return net_of(
-        layers.LayerNormalization("norm", 1, input_sample_shape=(3, 4)), layers.Flatten("flat"), layers.Dense("out", 5)
-    )
-
-
-def branches() -> FeedForwardNet:
-    net = FeedForwardNet(seed=3)
-    image = net.add(layers.Dummy("image", (2, 6, 4)), [])
-    vector = net.add(layers.Dummy("vector", (5,)), [])
-    split = net.add(layers.Split("split", 3), image)
-    short = net.add(layers.Conv2D("short", 3, 1), (split, 0))
-    net.add(layers.Conv2D("long", 3, 3), (split, 1))
-    net.add(layers.Activation("tanh", "tanh"))
-    longer = net.add(layers.Conv2D("longer", 3, 3))
-    joined = net.add(layers.Merge("joined"), [short, longer])
-    both = net.add(layers.Concat("both", 1), [joined, (split, 2)])
-    flat = net.add(layers.Flatten("flat"), both)
-    other = net.add(layers.Reshape("other", (-1,)), image)
-    everything = net.add(layers.Concat("everything", 1), [flat, vector, other])
-    wide = net.add(layers.Dense("wide", 3), everything)
-    first = net.add(layers.Dense("first", 4), wide)
-    net.add(layers.Upsampling2D("up", 2), both)
-    net.add(layers.GlobalAvgPooling2D("pooled"))
-    net.add(layers.Dense("narrow", 3))
-    net.add(layers.L2Norm("unit"))
-    second = net.add(layers.Dense("again", 4).share_parameters(first))
-    net.add(layers.Multiply("product"), [first, second])
-    net.add(layers.Dense("end", 2))
-    return net
-
-
-def halves() -> FeedForwardNet:
-    return net_of(
-        layers.Dense("a", 5, input_sample_shape=(3,)), layers.Dense("b", 4), layers.Dense("c", 2), dtype="float32"
-    )
-
-
-def compiled() -> FeedForwardNet:
-    return net_of(layers.Dense("a", 5, input_sample_shape=(3,)), layers.Dense("b", 4))
-
-
-NETS: list[Callable[[], FeedForwardNet]] = [
-    dense, images, depthwise, grouped, sequences, matrices, branches, halves, compiled,
-]  # fmt: skip
-
-#: Keras takes matrices as we do; all others with channels last.
-ALIKE = {"matrices"}
-
-
-def inputs_of(net: FeedForwardNet) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(8)
-    return {name: rng.normal(size=(BATCH, *shape)).astype("float32") for name, shape in net.input_shapes().items()}
-
-
-def predicted(net: FeedForwardNet) -> np.ndarray:
-    inputs = inputs_of(net)
-    return to_numpy(net.predict(inputs if len(inputs) > 1 else next(iter(inputs.values()))))
 
 
 def graph(seed: int) -> FeedForwardNet:
@@ -204,7 +65,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for make in NETS:
         net, name = randomized(make()), make.__name__
         last = {
-            key: array if name in ALIKE or array.ndim == 2 else np.moveaxis(array, 1, -1)
+            key: array if name in ALIKE or array.ndim == 2 else np.moveaxis(array, 1 + (name in STEPS), -1)
             for key, array in inputs_of(net).items()
         }
         np.savez(folder / f"{name}.npz", **{f"{number}": array for number, array in enumerate(last.values())})

@@ -109,7 +109,7 @@ def batch_normalize_add(
     """y of `batch_norm_add` by the statistics that it kept, to the bit."""
 
 
-@kernel(dx="dy")
+@kernel(dx="dy x")
 def batch_norm_derivative_add(
     dy: Read,
     x: Read,

@@ -44,7 +44,7 @@ def batch_norm_inference(
     """y = gamma * (x - running_mean) / sqrt(running_var + epsilon) + beta."""
 
 
-@kernel(dx="dy")
+@kernel(dx="dy x")
 def batch_norm_derivative(
     dy: Read, x: Read, gamma: Read, mean: Read, inv_std: Read, dx: Write, dgamma: Write, dbeta: Write
 ) -> None:

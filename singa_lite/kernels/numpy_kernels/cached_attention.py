@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,15 +43,20 @@ def _grid(q: Shaped, keys: Shaped) -> _Grid:
     return _Grid(share, share * m, size, length, min(n, max(1, fitting // kv_heads)), min(kv_heads, fitting))
 
 
-def _buffers(q: Shaped, keys: Shaped, mask: Shaped | None) -> list[BufferSpec]:
-    """Query rows, scores, the largest and the sum of each row, which rows see nothing, what hides later keys and what
-    the mask hides.
+def _extents(grid: _Grid, m: int, mask: object) -> tuple[int, ...]:
+    """Numbers of query rows, of scores, of the largest and of the sum of each row, of what hides later keys, and of
+    what the mask adds.
     """
-    grid, m, dtype = _grid(q, keys), q.shape[1], np.result_type(q.dtype, np.float32)
     rows = grid.heads * grid.rows
     masked = 0 if mask is None else grid.samples * grid.length
-    floats: list[BufferSpec] = [((extent,), dtype) for extent in (rows * grid.size, rows * grid.length, rows, rows)]
-    return [*floats, ((rows,), bool), ((m * m,), dtype), ((masked,), bool), ((masked,), dtype)]
+    return rows * grid.size, rows * grid.length, rows, rows, m * m if m > 1 else 0, masked
+
+
+def _buffers(q: Shaped, keys: Shaped, mask: Shaped | None) -> list[BufferSpec]:
+    """All numbers, one behind the other, as cutting is quicker than carving; which rows and keys see nothing."""
+    grid = _grid(q, keys)
+    extents = _extents(grid, q.shape[1], mask)
+    return [((sum(extents),), np.result_type(q.dtype, np.float32)), ((max(extents[2], extents[5]),), np.bool_)]
 
 
 @scratch(lambda q, keys, values, mask, position, y, **_: bytes_for(*_buffers(q, keys, mask)))
@@ -69,8 +74,9 @@ def cached_attention(
     """All keys at once for some samples and key heads at a time."""
     grid, m = _grid(q, keys), q.shape[1]
     span = checked_span(position, m, grid.length)
-    query, scores, top, total, dead, band, hidden, offsets = carve(scratch, *_buffers(q, keys, mask))
-    later = _later(band, m)
+    numbers, flags = carve(scratch, *_buffers(q, keys, mask))
+    query, scores, top, total, band, offsets = _behind(numbers, _extents(grid, m, mask))
+    later = _later(cut(band, m, m)) if m > 1 else None
     with np.errstate(all="ignore"):
         for samples, groups in _parts(grid, q.shape[0], keys.shape[2]):
             k, v = (t[samples, : span.stop, groups] for t in (keys, values))
@@ -80,15 +86,23 @@ def cached_attention(
             np.multiply(_by_head(q, samples, groups, grid.share), scale, out=by_head)
             table = cut(scores, *several, grid.rows, span.stop)
             np.matmul(rows, k.transpose(0, 2, 3, 1), out=table)
-            if m > 1:
+            if later is not None:
                 last = table.reshape(*several, grid.share, m, span.stop)[..., span.start :]
                 np.add(last, later, out=last)
             if mask is not None:
-                np.add(table, _of_mask(mask[samples, : span.stop], hidden, offsets), out=table)
-            _exponentials(table, cut(top, *table.shape[:3]), cut(total, *table.shape[:3]), cut(dead, *table.shape[:3]))
+                np.add(table, _of_mask(mask[samples, : span.stop], flags, offsets), out=table)
+            _exponentials(table, *(cut(buffer, *table.shape[:3]) for buffer in (top, total, flags)))
             np.matmul(table, v.transpose(0, 2, 1, 3), out=rows)
             sums = cut(total, *several, grid.share, m, 1)
             np.divide(by_head, sums, out=_by_head(y, samples, groups, grid.share), casting="same_kind")
+
+
+def _behind(numbers: Array, extents: Sequence[int]) -> Iterator[Array]:
+    """Of so many numbers each, one behind the other."""
+    at = 0
+    for extent in extents:
+        yield numbers[at : at + extent]
+        at += extent
 
 
 def _parts(grid: _Grid, n: int, kv_heads: int) -> Iterator[tuple[slice, slice]]:
@@ -104,14 +118,12 @@ def _by_head(tensor: Array, samples: slice, groups: slice, share: int) -> Array:
     return tensor.reshape(n, m, heads // share, share, size)[samples, :, groups].transpose(0, 2, 3, 1, 4)
 
 
-def _later(band: Array, m: int) -> Array:
-    """(m, m): what hides the keys of later rows from row i."""
-    later = cut(band, m, m)
-    if m > 1:
-        later.fill(0)
-        for row, line in enumerate(later):
-            line[row + 1 :] = HIDDEN
-    return later
+def _later(band: Array) -> Array:
+    """The band (m, m) filled with what hides the keys of later rows from row i."""
+    band.fill(0)
+    for row, line in enumerate(band):
+        line[row + 1 :] = HIDDEN
+    return band
 
 
 def _of_mask(mask: Array, hidden: Array, offsets: Array) -> Array:

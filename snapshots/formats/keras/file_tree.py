@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -11,8 +12,9 @@ import numpy as np
 from singa_lite.array_types import Array, DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import manifest, weights_tree
-from singa_lite.snapshots.formats.keras.groups import FileGroup, Group, Variable, groups_of_net, guessed_groups, matched
+from singa_lite.snapshots.formats.keras.groups import FileGroup, Group, groups_of_net, guessed_groups, matched
 from singa_lite.snapshots.formats.keras.net import layers_of
+from singa_lite.snapshots.formats.keras.parts import Variable
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.hdf5 import guarded
@@ -31,8 +33,8 @@ def tree_of(file: guarded.File, wanted: Tree | None) -> Tree:
     known = manifest.in_hdf5(file, MANIFEST, "sha256", OURS) if OURS in file.groups else None
     arrays: dict[str, LazyArray] = {}
     for group in _groups(file, known, wanted):
-        for number, variable in enumerate(group.variables):
-            dataset = f"{group.path}/vars/{number}"
+        for variable in group.variables:
+            dataset = f"{group.path}/vars/{variable.number}"
             dtype = _dtype(file.datasets[dataset].dtype, variable.path, wanted)
             fetch = partial(_read, file, known, dataset, variable, dtype)
             arrays[variable.path] = LazyArray(variable.layout.ours, dtype, fetch)
@@ -71,6 +73,8 @@ def _dtype(stored: DType, path: str, wanted: Tree | None) -> DType:
 def _read(file: guarded.File, known: Manifest | None, dataset: str, variable: Variable, dtype: DType) -> Array:
     """Reads an array as the tree has it."""
     array = variable.layout.to_ours(file.read(dataset))
+    if not variable.is_stored:
+        array = np.zeros_like(array)
     if known is not None:
         known.check(file.path, variable.path, array, file.state())
     if array.dtype.kind == "V":  # bfloat16: the upper half of a float32
@@ -97,20 +101,38 @@ def _found(file: guarded.File) -> dict[str, FileGroup]:
         found[group] = _group(file, group, sorted(numbers))
         names += sys.getsizeof(found[group].name)  # each may be the same long text of the file
         raw.allow(file.path, "the names of its layers", names, file.size)
+    for group in list(found):
+        for outer in _around(file, group, found):
+            found[outer] = FileGroup(_name(file, outer), ())
+            names += sys.getsizeof(found[outer].name)
+            raw.allow(file.path, "the names of its layers", names, file.size)
     return found
 
 
+def _around(file: guarded.File, path: str, found: Mapping[str, FileGroup]) -> Iterator[str]:
+    """The layers around a group whose arrays are within it, such as a cell: groups with a name and no arrays."""
+    outer = path.rpartition("/")[0]
+    while outer and outer not in found:
+        if f"{outer}/vars" in file.groups:
+            yield outer
+        outer = outer.rpartition("/")[0]
+
+
+def _name(file: guarded.File, path: str) -> str:
+    """The layer's name; without one that of its group."""
+    name = file.attribute("name", f"{path}/vars")
+    return name if isinstance(name, str) else path.rpartition("/")[2]
+
+
 def _group(file: guarded.File, path: str, numbers: list[int]) -> FileGroup:
-    """The group at this path, whose arrays have these numbers. Without a name it takes that of its path."""
+    """The group at this path, whose arrays have these numbers."""
     if numbers != list(range(len(numbers))):
         raise SnapshotError(f"{file.path}: group {path!r}: wanted arrays numbered from 0, received {numbers}")
     arrays = [f"{path}/vars/{number}" for number in numbers]
     for array in arrays:
         if file.datasets[array].dtype.kind == "V" and file.attribute("dtype", array) != "bfloat16":
             raise SnapshotError(f"{file.path}: entry {array!r}: wanted numbers")
-    name = file.attribute("name", f"{path}/vars")
-    shapes = tuple(file.datasets[array].shape for array in arrays)
-    return FileGroup(name if isinstance(name, str) else path.rpartition("/")[2], shapes)
+    return FileGroup(_name(file, path), tuple(file.datasets[array].shape for array in arrays))
 
 
 def _check_written(where: str, groups: list[Group], made: Manifest) -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.formats.keras.layouts import (
     VARIABLES,
-    Layout,
     guessed,
-    keras_class,
-    layout,
     snake_case,
 )
 from singa_lite.snapshots.formats.keras.net import LayerInfo, is_chain, keras_order
-from singa_lite.snapshots.formats.keras.orders import Order, input_orders
+from singa_lite.snapshots.formats.keras.orders import channel_axes, input_orders
+from singa_lite.snapshots.formats.keras.parts import Described, Part, Variable, numbered
 from singa_lite.snapshots.tree import ArraySpec
 from singa_lite.tensor import Shape
 
@@ -28,19 +26,23 @@ _KINDS = {snake_case(kind): kind for kind in (*VARIABLES, "DepthwiseConv1D", "De
 _REORDERING = ("flatten", "permute", "reshape")
 
 
-class Variable(NamedTuple):
-    """An array of the tree, and its layout in Keras."""
-
-    path: str
-    layout: Layout
-
-
 class Group(NamedTuple):
-    """A layer in a Keras file: path of its group, its name, and its arrays in the order of Keras's numbers."""
+    """A layer in a Keras file, or an object within one: path of its group, its name, and its arrays.
+
+    layer: the name of the outermost layer, in whose group it is; within: its path below that one, "" for that one.
+    """
 
     path: str
     name: str
     variables: tuple[Variable, ...]
+    layer: str
+    within: str = ""
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes of its arrays in the file, in the order of Keras's numbers."""
+        found = {each.number: each.layout.keras for each in self.variables if each.is_stored}
+        return tuple(found[number] for number in sorted(found))
 
 
 class FileGroup(NamedTuple):
@@ -57,27 +59,40 @@ def groups_of_net(
 
     SnapshotError names a layer whose arrays Keras lacks.
     """
-    orders = input_orders(net)
+    orders, axes = input_orders(net), channel_axes(net)
     owned = _owned(specs)
-    strangers = owned.keys() - net.keys()
-    within = min((name for name in strangers if name.partition("/")[0] in net), default="")
-    if within:
-        info = net[within.partition("/")[0]]
-        raise SnapshotError(f"{where}: layer {info.name!r} ({info.kind}) has no form in Keras: it holds {within!r}")
+    inner: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(owned):
+        inner[name.partition("/")[0]].append(name)
+    strangers = inner.keys() - net.keys()
     if strangers:
         raise SnapshotError(f"{where}: wanted arrays of the net's layers, received some of {min(strangers)!r}")
+    tables = {info.shares for info in net.values() if info.kind == "TiedDense"}
     counts: Counter[str] = Counter()
     inputs = [name for name, info in net.items() if not (info.sources or info.kind == "Dummy")]
     inputs = [] if is_chain(net) else inputs
-    groups = [Group(_numbered("input_layer", counts), f"{name}_input", ()) for name in inputs]
+    names = [f"{name}_input" for name in inputs]
+    groups = [Group(f"layers/{numbered('input_layer', counts)}", name, (), name) for name in names]
     for name in keras_order(net):
         info = net[name]
         try:
-            kind, variables = _variables(info, orders[name], owned.get(name, {}), depthwise)
+            kind, parts = Described(owned, depthwise).parts(info, orders[name], axes)
+            _check_all_placed(info, parts, {each: owned[each] for each in inner.get(name, ())})
         except ValueError as error:
             raise SnapshotError(f"{where}: layer {name!r} ({info.kind}) has no form in Keras: {error}") from error
-        groups.append(Group(_numbered(kind, counts), name, variables))
+        kind = "reversible_embedding" if name in tables else kind  # the same layer, called to embed and to score
+        path = f"layers/{numbered(kind, counts)}"
+        groups += [Group(path + part.within, part.name, part.variables, name, part.within) for part in parts]
     return groups
+
+
+def _check_all_placed(info: LayerInfo, parts: Sequence[Part], owned: Mapping[str, Mapping[str, ArraySpec]]) -> None:
+    """ValueError for an array of the layer, or of one within it, that has no place. owned: {layer: its arrays}."""
+    placed = {variable.path for part in parts for variable in part.variables}
+    for name, arrays in owned.items():
+        left = arrays.keys() - placed
+        if left:
+            raise ValueError(f"it holds {name!r}" if name != info.name else f"it holds {min(left)!r}")
 
 
 def _owned(specs: Mapping[str, ArraySpec]) -> dict[str, dict[str, ArraySpec]]:
@@ -90,31 +105,6 @@ def _owned(specs: Mapping[str, ArraySpec]) -> dict[str, dict[str, ArraySpec]]:
     return owned
 
 
-def _variables(
-    info: LayerInfo, order: Order, owned: Mapping[str, ArraySpec], depthwise: bool
-) -> tuple[str, tuple[Variable, ...]]:
-    """(name of its class in paths, its arrays). ValueError for arrays that Keras lacks."""
-    paths = [path.format(info.name) for path in VARIABLES.get(info.kind, ())]
-    strange = [path for path in owned if path not in paths]
-    missing = [path for path in paths if path not in owned and not path.endswith("/bias")]
-    if strange or missing:
-        raise ValueError(f"arrays {strange} are not in it, {missing} are wanted")
-    weight = owned[paths[0]].shape if paths else None
-    kind = keras_class(info, weight, depthwise)
-    if kind is None:
-        # A class that Keras lacks gets a name that Keras never looks for: its own have neither dots nor capitals.
-        return f"singa_lite.{re.sub(r'[^A-Za-z0-9]', '', info.kind)}", ()
-    there = [path for path in paths if path in owned]
-    return snake_case(kind), tuple(Variable(path, layout(kind, info, order, path, owned[path].shape)) for path in there)
-
-
-def _numbered(name: str, counts: Counter[str]) -> str:
-    """The path of the next group of this name: "layers/dense", "layers/dense_1" and so on."""
-    number = counts[name]
-    counts[name] += 1
-    return f"layers/{name}_{number}" if number else f"layers/{name}"
-
-
 def matched(where: str, candidates: Collection[list[Group]], found: Mapping[str, FileGroup]) -> list[Group]:
     """The first of the candidates that fits the file, with the paths of its groups there.
 
@@ -123,7 +113,7 @@ def matched(where: str, candidates: Collection[list[Group]], found: Mapping[str,
     """
     problems = []
     for groups in candidates:
-        wanted = [group for group in groups if group.variables]
+        wanted = [group for group in groups if group.shapes]
         located = _by_name(wanted, found) or wanted
         problem = next(_problems(located, found), None)
         if problem is None:
@@ -133,22 +123,24 @@ def matched(where: str, candidates: Collection[list[Group]], found: Mapping[str,
 
 
 def _by_name(wanted: Collection[Group], found: Mapping[str, FileGroup]) -> list[Group] | None:
-    """The groups with their paths in the file. None unless each name belongs to one group there."""
+    """The groups with their paths in the file. None unless each layer's name belongs to one group there."""
     names = Counter(group.name for group in found.values())
-    if any(names[group.name] != 1 for group in wanted):
+    if any(names[group.layer] != 1 for group in wanted):
         return None
     paths = {group.name: path for path, group in found.items()}
-    return [group._replace(path=paths[group.name]) for group in wanted]
+    return [group._replace(path=paths[group.layer] + group.within) for group in wanted]
 
 
 def _problems(groups: Collection[Group], found: Mapping[str, FileGroup]) -> Iterator[str]:
-    for path, name, variables in groups:
-        shapes = tuple(variable.layout.keras for variable in variables)
-        if path not in found:
-            yield f"wanted a group {path!r} for layer {name!r}, received {sorted(found)}"
-        elif found[path].shapes != shapes:
-            yield f"group {path!r}: wanted arrays of shapes {shapes} for layer {name!r}, received {found[path].shapes}"
-    for path in found.keys() - {group.path for group in groups}:
+    stored = {path for path in found if found[path].shapes}
+    for group in groups:
+        path, name = group.path, group.layer
+        if path not in stored:
+            yield f"wanted a group {path!r} for layer {name!r}, received {sorted(stored)}"
+        elif found[path].shapes != group.shapes:
+            wanted = f"wanted arrays of shapes {group.shapes} for layer {name!r}"
+            yield f"group {path!r}: {wanted}, received {found[path].shapes}"
+    for path in stored - {group.path for group in groups}:
         yield f"received a group {path!r} of layer {found[path].name!r}, for which there is no place"
 
 
@@ -162,6 +154,8 @@ def guessed_groups(where: str, found: Mapping[str, FileGroup], groups: Collectio
     reordered = next((path for path, kind in kinds.items() if kind in _REORDERING), None)
     made: dict[str, Group] = {}
     for path, (name, shapes) in found.items():
+        if not shapes:  # what is within it stands at paths of its own
+            continue
         kind = _KINDS.get(kinds[path])
         which = f"{where}: group {path!r} of layer {name!r}"
         if kind is None:
@@ -170,7 +164,7 @@ def guessed_groups(where: str, found: Mapping[str, FileGroup], groups: Collectio
             raise SnapshotError(f"{which}: its rows may lie otherwise in Keras, for {reordered!r}; load it into a net")
         if not name or "/" in name or name in made:
             raise SnapshotError(f"{which}: wanted a name that no other layer has")
-        made[name] = Group(path, name, tuple(_guessed(which, kind, name, shapes)))
+        made[name] = Group(path, name, tuple(_guessed(which, kind, name, shapes)), name)
     return list(made.values())
 
 
@@ -179,8 +173,8 @@ def _guessed(which: str, kind: str, name: str, shapes: tuple[Shape, ...]) -> Ite
     fewest = len(paths) - (paths[-1].endswith("/bias"))
     if not fewest <= len(shapes) <= len(paths):
         raise SnapshotError(f"{which}: wanted {len(paths)} arrays, received {len(shapes)}")
-    for path, shape in zip(paths, shapes, strict=False):
+    for number, (path, shape) in enumerate(zip(paths, shapes, strict=False)):
         try:
-            yield Variable(path.format(name), guessed(kind, path.rpartition("/")[2], shape))
+            yield Variable(path.format(name), guessed(kind, path.rpartition("/")[2], shape), number)
         except ValueError as error:
             raise SnapshotError(f"{which}: {error}; load it into a net") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ CLASSES = {
     "Dense": "Dense",
     "Dropout": "Dropout",
     "Dummy": "Identity",
+    "Embedding": "Embedding",
     "Flatten": "Flatten",
     "GlobalAvgPooling2D": "GlobalAveragePooling2D",
     "L2Norm": "UnitNormalization",
@@ -34,6 +36,7 @@ CLASSES = {
     "MaxPooling2D": "MaxPooling2D",
     "Merge": "Add",
     "Multiply": "Multiply",
+    "RMSNormalization": "RMSNormalization",
     "Reshape": "Reshape",
     "Softmax": "Softmax",
     "Upsampling2D": "UpSampling2D",
@@ -47,7 +50,9 @@ VARIABLES = {
     "Conv1D": _KERNEL,
     "Conv2D": _KERNEL,
     "Dense": _KERNEL,
+    "Embedding": _KERNEL[:1],
     "LayerNormalization": _SCALE,
+    "RMSNormalization": _SCALE[:1],
 }
 
 #: {Keras's class: axes of our weight in Keras's order}, after the reshape to `Layout.split`.
@@ -60,17 +65,24 @@ _KERNELS = {
 
 
 class Layout(NamedTuple):
-    """An array of ours in Keras: reshaped to `split`, its axes permuted by `axes`, its rows by `order`."""
+    """An array of ours in Keras: reshaped to `split`, its axes permuted by `axes`, its rows by `order`.
+
+    gates: the number of our gate for each of Keras's, which lie along the last axis; () if they are the same. row:
+    which of the two rows of Keras's array it is, None if it is all of it.
+    """
 
     ours: Shape
     split: Shape
     axes: tuple[int, ...]
     order: Order = ()
+    gates: tuple[int, ...] = ()
+    row: int | None = None
 
     @property
     def keras(self) -> Shape:
         """The shape in Keras."""
-        return tuple(self.split[axis] for axis in self.axes)
+        shape = tuple(self.split[axis] for axis in self.axes)
+        return shape if self.row is None else (2, *shape)
 
     def rows(self) -> NDArray[np.intp] | None:
         """The number of our row for each row of Keras's; None where they have the same order."""
@@ -84,11 +96,20 @@ class Layout(NamedTuple):
         return np.concatenate(found)
 
     def view(self, array: Array) -> Array:
-        """Our array with Keras's axes, its rows in our order; a view."""
-        return array.reshape(self.split).transpose(self.axes)
+        """Our array with Keras's axes, its rows in our order; a view, unless gates are moved."""
+        return self._gates_moved(array, self.gates).reshape(self.split).transpose(self.axes)
+
+    @staticmethod
+    def _gates_moved(array: Array, gates: Sequence[int]) -> Array:
+        if not gates:
+            return array
+        parts = array.reshape(*array.shape[:-1], len(gates), array.shape[-1] // len(gates))
+        return parts[..., list(gates), :].reshape(array.shape)
 
     def to_ours(self, array: Array) -> Array:
         """Keras's array as one of ours, C order."""
+        array = array if self.row is None else array[self.row]
+        array = self._gates_moved(array, np.argsort(self.gates).tolist())
         if self.order and not is_plain(self.order):
             return self._rows_moved(array)
         return np.ascontiguousarray(array.transpose(np.argsort(self.axes)).reshape(self.ours))

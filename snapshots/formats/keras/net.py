@@ -11,15 +11,16 @@ from singa_lite.errors import SnapshotError
 from singa_lite.snapshots.readers.guarded_json import Unchecked
 from singa_lite.tensor import Shape
 
-#: Axes that a sample may have.
-_AXES = 64
+#: Axes that a sample may have, and how many others a layer may lie within.
+_AXES, _DEPTH = 64, 32
 
 
 class LayerInfo(NamedTuple):
     """A layer, by the tree's attributes `layers` and `wiring`.
 
     inputs, outputs: sample shapes; sources: (layer, number of its output); shares: the layer whose parameters it uses,
-    or "".
+    or ""; options: numbers, and flags as 0 and 1; held: the layers within it, by their paths, without inputs and
+    sources.
     """
 
     name: str
@@ -28,6 +29,20 @@ class LayerInfo(NamedTuple):
     outputs: tuple[Shape, ...]
     sources: tuple[tuple[str, int], ...]
     shares: str
+    options: tuple[tuple[str, int], ...] = ()
+    held: tuple[LayerInfo, ...] = ()
+
+    @property
+    def last_name(self) -> str:
+        """Its own name, without those of the layers that hold it."""
+        return self.name.rpartition("/")[2]
+
+    def option(self, name: str) -> int:
+        """An option. ValueError for one that is not noted."""
+        found = dict(self.options).get(name)
+        if found is None:
+            raise ValueError(f"its option {name!r} is not noted")
+        return found
 
 
 def layers_of(where: str, attributes: Mapping[str, Unchecked]) -> dict[str, LayerInfo]:
@@ -38,10 +53,12 @@ def layers_of(where: str, attributes: Mapping[str, Unchecked]) -> dict[str, Laye
     found: dict[str, LayerInfo] = {}
     try:
         layers, wiring = json.loads(attributes["layers"]), json.loads(attributes["wiring"])
-        for (name, kind), more in zip(layers, wiring, strict=True):
-            if type(name) is str and "/" in name:  # within another, which has no form in Keras
+        given = [(name, kind, more) for (name, kind), more in zip(layers, wiring, strict=True)]
+        held = _held([one for one in given if type(one[0]) is str and "/" in one[0]])
+        for name, kind, more in given:
+            if type(name) is str and "/" in name:
                 continue
-            info = _layer_info(name, kind, more)
+            info = _layer_info(name, kind, more)._replace(held=held.get(name, ()))
             if not info.inputs or any(not 0 <= number < len(found[x].outputs) for x, number in info.sources):
                 raise ValueError(f"inputs of {name!r}: {more}")
             if name in found:
@@ -56,12 +73,35 @@ def layers_of(where: str, attributes: Mapping[str, Unchecked]) -> dict[str, Laye
     return found
 
 
+def _held(given: Sequence[tuple[str, object, Unchecked]]) -> dict[str, tuple[LayerInfo, ...]]:
+    """{path: the layers that it holds}, of the layers within others, each behind the one that holds it."""
+    found: dict[str, tuple[LayerInfo, ...]] = {}
+    for name, kind, more in reversed(given):
+        holder = name.rpartition("/")[0]
+        if name.count("/") > _DEPTH:
+            raise ValueError(f"a layer {name:.100!r} within more than {_DEPTH} others")
+        info = _layer_info(name, kind, more)._replace(held=found.get(name, ()))
+        found[holder] = (info, *found.get(holder, ()))
+    return found
+
+
+def chained(info: LayerInfo, inputs: tuple[Shape, ...]) -> dict[str, LayerInfo]:
+    """The layers that one holds, each fed by the one before. inputs: sample shapes of the first one's."""
+    found: dict[str, LayerInfo] = {}
+    sources: tuple[tuple[str, int], ...] = ()
+    for layer in info.held:
+        found[layer.name] = layer._replace(inputs=inputs, sources=sources)
+        inputs, sources = layer.outputs, tuple((layer.name, number) for number in range(len(layer.outputs)))
+    return found
+
+
 def _layer_info(name: object, kind: object, more: Mapping[str, Unchecked]) -> LayerInfo:
     if type(name) is not str or type(kind) is not str:
         raise ValueError(f"a layer {name!r} of class {kind!r}")
     inputs, outputs = (tuple(map(_shape, more[key])) for key in ("inputs", "outputs"))
     sources = tuple((str(source), int(number)) for source, number in more["sources"])
-    return LayerInfo(name, kind, inputs, outputs, sources, str(more.get("shares", "")))
+    options = tuple((str(option), int(value)) for option, value in more.get("options", {}).items())
+    return LayerInfo(name, kind, inputs, outputs, sources, str(more.get("shares", "")), options)
 
 
 def _shape(given: object) -> Shape:

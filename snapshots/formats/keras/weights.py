@@ -12,9 +12,13 @@ here and 1e-3 there unless given, its momentum is 1 minus Keras's. Its variance 
 Keras follows the biased one and we follow the unbiased one. The optimizer's state and random state are not written,
 Keras's are not read, and a dropout's random state stays as the net has it. Writing needs h5py.
 
+Layers within layers lie within their groups, "layers/sequential/layers/dense" or "layers/lstm/cell"; the outermost one
+is found by its name or number, what is within it by its place. Keras's LSTM and SimpleRNN have one bias, of our two the
+sum: it is read as the first, and the second as 0.
+
 Refused are Keras's layers with other arrays than ours: BatchNormalization and LayerNormalization without gamma or beta
-(scale=False, center=False), and classes that we lack (Embedding, LSTM). The layers of a model within a model
-(a Sequential in a Sequential) are found if every layer with arrays has the name of one of ours; by number they are not.
+(scale=False, center=False), and classes that we lack. The layers of a model within a model are also found, in a net
+of ours without such, if every layer with arrays has the name of one of ours.
 """
 
 from __future__ import annotations
@@ -33,8 +37,9 @@ from singa_lite.array_types import Array
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.formats import hdf5_writer
 from singa_lite.snapshots.formats.keras.file_tree import MANIFEST, OURS, tree_of
-from singa_lite.snapshots.formats.keras.groups import Group, Variable, groups_of_net
+from singa_lite.snapshots.formats.keras.groups import Group, groups_of_net
 from singa_lite.snapshots.formats.keras.net import is_chain, layers_of
+from singa_lite.snapshots.formats.keras.parts import Variable
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers.hdf5 import guarded
 from singa_lite.snapshots.tree import LazyArray, Tree
@@ -55,6 +60,7 @@ def save(contents: Tree, path: str | bytes | os.PathLike[str]) -> None:
     where = os.fsdecode(path)
     net = layers_of(where, contents.attributes)
     groups = groups_of_net(where, net, contents.specs)
+    contents = Tree(contents.arrays | _sums(contents, groups), contents.attributes, contents.path)
     with replacing(path) as target:
         _write_all(contents, groups, "sequential" if is_chain(net) else "functional", target)
         with guarded.written(where, target) as file:
@@ -69,11 +75,25 @@ def _write_all(contents: Tree, groups: list[Group], kind: str, target: FileIO) -
         _make_group(file, "vars", kind)
         for group in groups:
             _make_group(file, f"{group.path}/vars", group.name)
-            for number, variable in enumerate(group.variables):
-                write = partial(_write, file, f"{group.path}/vars/{number}", variable)
+            for variable in group.variables:
+                write = partial(_write, file, f"{group.path}/vars/{variable.number}", variable)
                 writer.put(variable.path, _storable(contents.arrays[variable.path]), write)
         file.create_dataset(MANIFEST, data=np.frombuffer(made.to_bytes(), np.uint8))
         file[OURS].attrs["sha256"] = made.sha256
+
+
+def _sums(contents: Tree, groups: list[Group]) -> dict[str, LazyArray]:
+    """Arrays of which Keras has the sum alone: one becomes the sum, the other 0."""
+    found: dict[str, LazyArray] = {}
+    for variable in (variable for group in groups for variable in group.variables if not variable.is_stored):
+        one, other = contents.arrays[variable.added_to], contents.arrays[variable.path]
+        found[variable.added_to] = one._replace(fetch=partial(_sum, one, other))
+        found[variable.path] = other._replace(fetch=partial(np.zeros, other.shape, other.dtype))
+    return found
+
+
+def _sum(one: LazyArray, other: LazyArray) -> Array:
+    return np.add(one.fetch(), other.fetch(), dtype=one.dtype)
 
 
 def _storable(lazy: LazyArray) -> LazyArray:
@@ -93,14 +113,19 @@ def _make_group(file: h5py.File, path: str, name: str) -> None:
 
 def _write(file: h5py.File, dataset: str, variable: Variable, array: Array) -> None:
     """Make a dataset of an array, converted a piece at a time. OSError for a dtype that HDF5 cannot store."""
-    view = variable.layout.view(array)
+    if not variable.is_stored:
+        return
+    view, row = variable.layout.view(array), variable.layout.row
     try:
-        stored = file.create_dataset(dataset, view.shape, view.dtype)
+        stored = file[dataset] if row else file.create_dataset(dataset, variable.layout.keras, view.dtype)
     except (RuntimeError, TypeError, ValueError) as error:
         raise OSError(f"entry {variable.path!r}: {error}") from error
     if view.dtype.kind == "V":  # see `_storable`
         stored.attrs["dtype"] = "bfloat16"
     if not view.size:  # there may be any number of rows
+        return
+    if row is not None:
+        stored[row] = view
         return
     rows, count = variable.layout.rows(), max(1, _PIECE // (prod(view.shape[1:]) * view.itemsize))
     for start in range(0, len(view), count):

@@ -1,0 +1,83 @@
+"""What a snapshot has of a group of batches that has begun: how many are in the sums, and the sums themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from singa_lite.errors import SnapshotError
+from singa_lite.optimizer import Optimizer
+from singa_lite.optimizer.gathering import Gathering
+from singa_lite.snapshots.manifest import Attribute
+from singa_lite.snapshots.tree import ArraySpec, Tree
+from singa_lite.tensor import Tensor
+
+#: The end of the path of a parameter's sum of gradients.
+SUM = "/sum"
+
+
+def attributes(gathering: Gathering) -> dict[str, Attribute]:
+    """accumulate: batches of a group; accumulated: how many of them are in the sums. Of a group that has begun."""
+    return {"accumulate": gathering.count, "accumulated": gathering.done}
+
+
+def summed(optimizer: Optimizer, parameters: Collection[str]) -> list[str]:
+    """Parameters that have a sum which counts."""
+    gathering = optimizer.gathering
+    return [name for name in parameters if name in gathering.sums] if gathering.done else []
+
+
+def names(snapshot: Tree, parameters: Collection[str]) -> list[str]:
+    """Parameters that the file has a sum of."""
+    return [name for name in parameters if _path(name) in snapshot.arrays]
+
+
+def specs(parameters: Mapping[str, Tensor], of: Sequence[str]) -> dict[str, ArraySpec]:
+    """The entries of these parameters' sums."""
+    return {_path(name): ArraySpec(parameters[name].shape, parameters[name].dtype) for name in of}
+
+
+def tensors(optimizer: Optimizer | None, of: Sequence[str]) -> dict[str, Tensor]:
+    """These parameters' sums by path."""
+    return {} if optimizer is None else {_path(name): optimizer.gathering.sums[name] for name in of}
+
+
+def checked_done(snapshot: Tree, optimizer: Optimizer) -> int:
+    """How many batches of a group are in the file's sums; 0 where none has begun.
+
+    SnapshotError where the optimizer updates by another number of batches, or sums elsewhere.
+    """
+    done, count = snapshot.attributes.get("accumulated", 0), optimizer.gathering.count
+    if not done:
+        return 0
+    kept = snapshot.attributes.get("accumulate")
+    if not isinstance(done, int) or kept != count or not 0 < done < count:
+        raise SnapshotError(
+            f"{snapshot.path}: wanted a snapshot between updates, or within a group of compile(accumulate={count}), "
+            f"received one after {done!r:.20} of {kept!r:.20} batches; compile with the file's, or "
+            "load(path, optimizer=False), which takes parameters and state only"
+        )
+    has_sums = any(path.startswith("optimizer/") and path.endswith(SUM) for path in snapshot.arrays)
+    if has_sums != optimizer.gathering.has_sums(optimizer):
+        wanted, found = ("sums", "none") if not has_sums else ("none, as the momentum takes them in,", "sums")
+        raise SnapshotError(
+            f"{snapshot.path}: wanted {wanted} of gradients in the middle of a group of batches, received {found}; "
+            "compile with the settings that the file was written by"
+        )
+    return done
+
+
+def make_room(optimizer: Optimizer, parameters: Mapping[str, Tensor], of: Sequence[str]) -> None:
+    """Make these parameters' sums where there are none. If memory runs out, what was made is dropped."""
+    sums = optimizer.gathering.sums
+    fresh = [name for name in of if name not in sums]
+    try:
+        for name in fresh:
+            optimizer.gathering.total(optimizer, name, parameters[name])
+    except BaseException:
+        for name in fresh:
+            sums.pop(name, None)
+        raise
+
+
+def _path(name: str) -> str:
+    return f"optimizer/{name}{SUM}"

@@ -1,0 +1,194 @@
+"""The nets of the tests of Keras's layout, each beside a function of its name in keras_models.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from singa_lite import FeedForwardNet, Layer, layers
+from singa_lite.snapshots import net_tree
+from singa_lite.tensor import to_numpy
+
+BATCH = 3
+
+
+def net_of(*added: Layer, seed: int = 3, dtype: str = "float32") -> FeedForwardNet:
+    """One behind the other."""
+    net = FeedForwardNet(seed=seed, dtype=dtype)
+    for layer in added:
+        net.add(layer)
+    return net
+
+
+def randomized(net: FeedForwardNet, seed: int = 1) -> FeedForwardNet:
+    """All floats of the net at random, variances above zero."""
+    rng = np.random.default_rng(seed)
+    for name, tensor in net_tree.tensors(net).items():
+        if tensor.dtype.kind == "f":
+            tensor.copy_from_numpy(rng.uniform(0.5 if "var" in name else -1, 1.5, tensor.shape).astype(tensor.dtype))
+    return net
+
+
+def dense() -> FeedForwardNet:
+    return net_of(
+        layers.Dense("in", 5, input_sample_shape=(3,)),
+        layers.Activation("relu"),
+        layers.Dropout("drop", 0.3),
+        layers.Dense("out", 4, use_bias=False),
+        layers.Softmax("soft"),
+    )
+
+
+def images() -> FeedForwardNet:
+    return net_of(
+        layers.Conv2D("conv", 6, (3, 5), input_sample_shape=(2, 9, 8)),
+        layers.BatchNormalization("norm"),
+        layers.Activation("relu"),
+        layers.MaxPooling2D("max", (2, 1), (2, 1), "valid"),
+        layers.Conv2D("grouped", 4, 3, (1, 2), "valid", groups=2, use_bias=False),
+        layers.AvgPooling2D("mean", 2, 1, "valid"),
+        layers.Flatten("flat"),
+        layers.Dropout("drop"),
+        layers.Dense("first", 7),
+        layers.Dense("second", 3),
+    )
+
+
+def depthwise() -> FeedForwardNet:
+    return net_of(
+        layers.Conv2D("conv", 6, (2, 3), 1, "valid", groups=3, input_sample_shape=(3, 5, 6)),
+        layers.LayerNormalization("over all", 1),
+        layers.Flatten("flat"),
+        layers.BatchNormalization("norm"),
+        layers.LayerNormalization("by sample"),
+        layers.Dense("out", 4),
+    )
+
+
+def grouped() -> FeedForwardNet:
+    return net_of(
+        layers.Conv2D("conv", 6, (2, 3), 1, "valid", groups=3, input_sample_shape=(3, 5, 6)),
+        layers.Flatten("flat"),
+        layers.Dense("out", 4),
+    )
+
+
+def sequences() -> FeedForwardNet:
+    return net_of(
+        layers.Conv1D("conv", 6, 3, groups=2, dilation=2, input_sample_shape=(4, 19)),
+        layers.BatchNormalization("norm"),
+        layers.MaxPooling1D("max", 2, 1, "valid"),
+        layers.Conv1D("depthwise", 6, 5, 1, "valid", groups=6),
+        layers.AvgPooling1D("mean", 3, 2, "valid"),
+        layers.LayerNormalization("over all", 1),
+        layers.Flatten("flat"),
+        layers.Dense("out", 3),
+    )
+
+
+def matrices() -> FeedForwardNet:
+    return net_of(
+        layers.LayerNormalization("norm", 1, input_sample_shape=(3, 4)), layers.Flatten("flat"), layers.Dense("out", 5)
+    )
+
+
+def branches() -> FeedForwardNet:
+    net = FeedForwardNet(seed=3)
+    image = net.add(layers.Dummy("image", (2, 6, 4)), [])
+    vector = net.add(layers.Dummy("vector", (5,)), [])
+    split = net.add(layers.Split("split", 3), image)
+    short = net.add(layers.Conv2D("short", 3, 1), (split, 0))
+    net.add(layers.Conv2D("long", 3, 3), (split, 1))
+    net.add(layers.Activation("tanh", "tanh"))
+    longer = net.add(layers.Conv2D("longer", 3, 3))
+    joined = net.add(layers.Merge("joined"), [short, longer])
+    both = net.add(layers.Concat("both", 1), [joined, (split, 2)])
+    flat = net.add(layers.Flatten("flat"), both)
+    other = net.add(layers.Reshape("other", (-1,)), image)
+    everything = net.add(layers.Concat("everything", 1), [flat, vector, other])
+    wide = net.add(layers.Dense("wide", 3), everything)
+    first = net.add(layers.Dense("first", 4), wide)
+    net.add(layers.Upsampling2D("up", 2), both)
+    net.add(layers.GlobalAvgPooling2D("pooled"))
+    net.add(layers.Dense("narrow", 3))
+    net.add(layers.L2Norm("unit"))
+    second = net.add(layers.Dense("again", 4).share_parameters(first))
+    net.add(layers.Multiply("product"), [first, second])
+    net.add(layers.Dense("end", 2))
+    return net
+
+
+def recurrent() -> FeedForwardNet:
+    return net_of(
+        layers.Embedding("words", 9, 4, mask_zero=True, input_sample_shape=(7,)),
+        layers.LSTM("lstm", 6, return_sequences=True),
+        layers.GRU("gru", 5, return_sequences=True),
+        layers.SimpleRNN("rnn", 4, use_bias=False, return_sequences=True),
+        layers.Bidirectional("both", layers.GRU("cho", 3, return_sequences=True, reset_after=False)),
+        layers.LSTM("in one", 2, bidirectional=True, merge="mul"),
+        layers.RMSNormalization("norm", epsilon=1e-5),
+        layers.Dense("out", 3),
+    )
+
+
+def attention() -> FeedForwardNet:
+    net = FeedForwardNet(seed=3)
+    words = net.add(layers.Embedding("words", 9, 6, input_sample_shape=(5,)), [])
+    memory = net.add(layers.Dummy("memory", (4, 8)), [])
+    attended = net.add(layers.MultiHeadAttention("self", 2, 4, True), words)
+    net.add(layers.Merge("sum"), [words, attended])
+    x = net.add(layers.LayerNormalization("norm of sum"))
+    read = net.add(layers.MultiHeadAttention("read", 3, use_bias=False), [x, memory])
+    x = net.add(layers.Merge("sum of both"), [x, read])
+    grouped = net.add(layers.MultiHeadAttention("grouped", 4, 3, kv_heads=2), x)
+    net.add(layers.Merge("sum of all"), [x, grouped])
+    net.add(layers.LayerNormalization("norm"))
+    net.add(layers.TiedDense("scores", words))
+    return net
+
+
+def nested() -> FeedForwardNet:
+    innermost = [layers.Dense("a", 6), layers.Activation("act", "tanh"), layers.Dense("b", 2)]
+    inner = [layers.Dense("a", 4), layers.Dropout("drop", 0.2), layers.Sequential("inner", innermost)]
+    step = [layers.Conv2D("conv", 3, 2, 1, "valid"), layers.Flatten("flat"), layers.Dense("dense", 5)]
+    return net_of(
+        layers.TimeDistributed("images", layers.Sequential("step", step), input_sample_shape=(4, 2, 3, 5)),
+        layers.TimeDistributed("each", layers.Dense("dense", 3)),
+        layers.Bidirectional("both", layers.LSTM("lstm", 2, return_sequences=True)),
+        layers.Sequential("outer", inner),
+        layers.Dense("out", 7),
+    )
+
+
+def halves() -> FeedForwardNet:
+    return net_of(
+        layers.Dense("a", 5, input_sample_shape=(3,)), layers.Dense("b", 4), layers.Dense("c", 2), dtype="float32"
+    )
+
+
+def compiled() -> FeedForwardNet:
+    return net_of(layers.Dense("a", 5, input_sample_shape=(3,)), layers.Dense("b", 4))
+
+
+NETS: list[Callable[[], FeedForwardNet]] = [
+    dense, images, depthwise, grouped, sequences, matrices, branches, recurrent, attention, nested, halves, compiled,
+]  # fmt: skip
+
+#: Keras takes matrices as we do; all others with channels last, behind the steps where there are some.
+ALIKE = {"matrices", "recurrent", "attention"}
+STEPS = {"nested"}
+
+
+def inputs_of(net: FeedForwardNet) -> dict[str, np.ndarray]:
+    rng, ids = np.random.default_rng(8), net.input_ids()
+    shapes = {name: (BATCH, *shape) for name, shape in net.input_shapes().items()}
+    return {
+        name: rng.integers(0, ids[name], shape) if name in ids else rng.normal(size=shape).astype("float32")
+        for name, shape in shapes.items()
+    }
+
+
+def predicted(net: FeedForwardNet) -> np.ndarray:
+    inputs = inputs_of(net)
+    return to_numpy(net.predict(inputs if len(inputs) > 1 else next(iter(inputs.values()))))
