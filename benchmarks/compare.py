@@ -31,7 +31,7 @@ from typing import Any
 
 import quiet
 from agreement import Agreement, agreement
-from peers.process import Task, environment
+from peers.process import WITHIN, Task, environment
 from peers.turns import in_turn
 from report import best, heading, round_minima, row, summary
 from sgemm import sgemm_peaks
@@ -62,10 +62,10 @@ RATES = {
 
 def run_task(task: Task) -> dict[str, Any]:
     """Do a task in this process."""
-    if task.way in ("singa_lite", "write"):
+    if task.way in ("singa_lite", "write") or task.way.startswith(WITHIN):
         from peers import singa_side
 
-        return singa_side.run(task) if task.way == "singa_lite" else singa_side.write(task)
+        return singa_side.write(task) if task.way == "write" else singa_side.run(task)
     from peers import torch_side
 
     return torch_side.noise(task) if task.way == "noise" else torch_side.run(task)
@@ -83,6 +83,8 @@ def in_process(task: Task) -> dict[str, Any]:
 
 def obstacle(peer: str) -> str:
     """Why the peer cannot run here; "" if it can."""
+    if peer.startswith(WITHIN):
+        return ""
     if importlib.util.find_spec("torch") is None:
         return "not installed"
     if "compile" in peer and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "clang++"))):

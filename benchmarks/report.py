@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
+from peers.process import WITHIN
+
 MIB = 2**20
 HEAD = (
     "net, batch",
@@ -75,7 +77,7 @@ def peak_bytes(runs: Sequence[Run]) -> float:
 
 def best(peers: Peers) -> dict[str, str]:
     """{peer: in what it is the best of the peers that ran}: by its fastest step, by its median, or by both."""
-    ran = {peer: runs for peer, runs in peers.items() if not isinstance(runs, str)}
+    ran = {peer: runs for peer, runs in peers.items() if not isinstance(runs, str) and not peer.startswith(WITHIN)}
     if not ran:
         return {}
     fastest = min(ran, key=lambda peer: fastest_seconds(ran[peer]))

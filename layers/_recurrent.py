@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import sqrt
 from typing import ClassVar
 
@@ -14,6 +14,7 @@ from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer import InputShape, Layer
 from singa_lite.ops.op import is_taping
 from singa_lite.ops.shape import piece
+from singa_lite.past import LayerPast
 from singa_lite.tensor import Shape, Tensor
 
 from ._checks import flag, init, number, one_of, positive_int, where
@@ -119,7 +120,7 @@ class RecurrentLayer(Layer):
             features = self.hidden_size * (2 if self.bidirectional and self.merge == "concat" else 1)
         if self.dropout:
             self.add_state("random", (3,), dtype=np.uint64).copy_from_numpy(self.random_key("random"))
-        for name in self._names_of_states():
+        for name in self._names_of_states(range(self.num_stacks if self.stateful else 0)):
             self.add_state(name, (self.batch_size or 0, self.hidden_size))
         return (time, features) if self.return_sequences else (features,)
 
@@ -148,8 +149,7 @@ class RecurrentLayer(Layer):
         """Of the parameters of each direction."""
         return [f"_l{stack}", f"_l{stack}_reverse"][: 2 if self.bidirectional else 1]
 
-    def _names_of_states(self) -> list[str]:
-        stacks = range(self.num_stacks if self.stateful else 0)
+    def _names_of_states(self, stacks: Iterable[int]) -> list[str]:
         return [f"{kind}_l{stack}" for stack in stacks for kind in self.kept_states]
 
     def reset_states(self) -> None:
@@ -157,23 +157,41 @@ class RecurrentLayer(Layer):
         if not self.stateful:
             raise GraphError(f"{where(self)}: wanted reset_states() of a layer with stateful=True, received it without")
         self.get_output_sample_shape()
-        for name in self._names_of_states():
+        for name in self._names_of_states(range(self.num_stacks)):
             self.states[name].copy_from_numpy(np.zeros(self.states[name].shape, self.states[name].dtype))
 
     # ---- forward
 
     def forward(self, training: bool, *inputs: Tensor) -> Tensor:
         """x (n, time, features), perhaps mask (n, time) -> (n, hidden_size), or (n, time, hidden_size)."""
+        self._check_batch(training, inputs[0])
+        return self._through(training, inputs, self.states if self.stateful and training else {})
+
+    def _through(self, training: bool, inputs: Sequence[Tensor], kept: Mapping[str, Tensor]) -> Tensor:
+        """All stacks. kept: the states that the first step begins with and the last one leaves, {} for 0."""
         x = inputs[0]
         mask = inputs[1].detach() if len(inputs) > 1 else x.mask
-        self._check_batch(training, x)
         y = autograd.transpose(x, (1, 0, 2))
         for stack in range(self.num_stacks):
             is_last = stack == self.num_stacks - 1
-            y = self._stack(stack, training, y, mask, is_last and not self.return_sequences)
+            y = self._stack(stack, y, mask, is_last and not self.return_sequences, kept)
             if self.dropout and training and not is_last:
                 y = autograd.dropout(y, self.states["random"], self.dropout)
         return autograd.transpose(y, (1, 0, 2)) if self.return_sequences else y
+
+    # ---- position by position
+
+    def refuses_past(self) -> str:
+        """Where texts are read from their end."""
+        return "it reads texts from their end, which is not there yet" if self.bidirectional or self.backwards else ""
+
+    def kept_of_past(self, batch: int, length: int) -> dict[str, Shape]:
+        """The states behind the last step."""
+        return dict.fromkeys(self._names_of_states(range(self.num_stacks)), (batch, self.hidden_size))
+
+    def continued(self, past: LayerPast, *inputs: Tensor) -> Tensor:
+        """x (n, m, features), perhaps mask (n, m) -> (n, hidden_size), or (n, m, hidden_size)."""
+        return self._through(False, inputs, past)
 
     def _check_batch(self, training: bool, x: Tensor) -> None:
         if training and self.stateful and x.shape[0] != self.batch_size:
@@ -182,19 +200,19 @@ class RecurrentLayer(Layer):
                 f"of each, received {x.shape[0]}"
             )
 
-    def _stack(self, stack: int, training: bool, x: Tensor, mask: Tensor | None, last: bool) -> Tensor:
+    def _stack(self, stack: int, x: Tensor, mask: Tensor | None, last: bool, kept: Mapping[str, Tensor]) -> Tensor:
         """x (time, n, features) -> (time, n, width), of the last step alone (n, width)."""
         time, n, features = x.shape
         rows = autograd.reshape(x, (time * n, features))
-        names = [f"{kind}_l{stack}" for kind in self.kept_states] if self.stateful and training else []
+        names = self._names_of_states([stack]) if kept else []
         made = []
         for ending in self._endings(stack):
             reverse = ending.endswith("_reverse") != self.backwards
-            given = [self.states[name] for name in names]
+            given = [kept[name] for name in names]
             y, final = self._direction(ending, rows, (time, n), given, mask, reverse, last)
             made.append(y)
             for name, state in zip(names, final, strict=False):
-                state.device.run("copy", state, self.states[name])
+                state.device.run("copy", state, kept[name])
         return merged(made, self.merge)
 
     def _direction(

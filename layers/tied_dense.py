@@ -23,6 +23,9 @@ class TiedDense(Layer):
 
     passes_mask = True
 
+    positionwise = True
+    any_length = True
+
     features_last = True
     positionwise = True
     any_length = True

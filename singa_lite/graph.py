@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from singa_lite import threads
@@ -19,7 +19,7 @@ from singa_lite.operation import Instruction, Role
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
 from singa_lite.passes.carry import Chosen
-from singa_lite.passes.forms import Forms
+from singa_lite.passes.forms import Forms, has_more, seconds_of
 from singa_lite.passes.lower import Sketched, lower, unshared
 from singa_lite.passes.pipeline import rewriting, through
 from singa_lite.passes.placed import LimitError, Placed, prove
@@ -27,6 +27,7 @@ from singa_lite.passes.program import Program
 from singa_lite.passes.repeats import Repeater
 from singa_lite.passes.target import Narrow, Target
 from singa_lite.passes.time_model import Cost, seconds
+from singa_lite.passes.twice import clipping_forms
 from singa_lite.peaks import peaks_of
 from singa_lite.record import Record
 from singa_lite.reports.dot import to_dot
@@ -66,6 +67,7 @@ class Graph(Record):
         self._placed: dict[str, Placed] = {}
         #: While the recorded order is asked for plans: what these share.
         self._lowering: Forms | None = None
+        self._clipping: dict[str, Forms] | None = None
         self._executables: dict[str, Executable] = {}
 
     # ---- planning
@@ -176,11 +178,40 @@ class Graph(Record):
         """A plan within the bound. BudgetError where none is found."""
         held, alignment = self._held(), self.device.runtime.alignment
         try:
-            return self._lower().within(bound.arena(held, alignment))
+            return self._quickest(bound.arena(held, alignment))
         except LimitError as error:
             if bound.may_hold(held, error.least.arena_bytes, alignment):  # what the pool adds is an estimate
                 return error.least
             raise self._budget_error(bound, error.least) from None
+
+    def _quickest(self, limit: int) -> Placed:
+        """The plan of the form that takes least time within a limit; LimitError where none of them keeps it."""
+        found, missed = list[Placed](), list[LimitError]()
+        for form, lowering in self._forms():
+            try:
+                placed = lowering.within(limit)
+            except LimitError as error:
+                missed.append(error)
+                continue
+            if not form and not has_more(placed):
+                return placed
+            found.append(self._told(placed, form) if form else placed)
+        if not found:
+            raise min(missed, key=lambda error: error.least.arena_bytes)
+        return min(found, key=seconds_of) if found[1:] else found[0]
+
+    def _told(self, placed: Placed, form: str) -> Placed:
+        """The same plan, whose time is told beside that of the recorded form without a limit."""
+        planned = replace(placed.planned, free=())
+        return replace(placed, form=form, planned=planned, free=self._lower().without_limit())
+
+    def _forms(self) -> Iterator[tuple[str, Forms]]:
+        """As it was recorded, "", and the forms of `passes/twice.py`, if it clips gradients by their norm."""
+        yield "", self._lower()
+        if self._clipping is None:
+            others = clipping_forms(self._recorded())
+            self._clipping = {name: Forms(form, fuse=self.fuse) for name, form in others.items()}
+        yield from self._clipping.items()
 
     def _held(self) -> list[int]:
         """Bytes of each block outside the arena."""
@@ -202,7 +233,7 @@ class Graph(Record):
 
     def let_go(self) -> None:
         """Hold no block any more, as the step is not to run: the graph itself may live until garbage is collected."""
-        self._lowering = None
+        self._lowering = self._clipping = None
         for block in self.blocks:
             block.held = None
         self._fresh.clear()
@@ -269,7 +300,7 @@ class Graph(Record):
             raise GraphError("run: wanted no recording on this device meanwhile; run the graph before or after it")
         if order not in self._executables:
             placed = self._place(order)
-            self._lowering = None
+            self._lowering = self._clipping = None
             prove(placed)
             for block in self._fresh.values():
                 if block.memory is None:

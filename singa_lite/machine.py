@@ -6,7 +6,8 @@ import ctypes
 import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from math import ceil
 from pathlib import Path
 
@@ -19,7 +20,12 @@ def give_back() -> None:
     By `malloc_trim`, which glibc has; nothing is done elsewhere. Some milliseconds, so it is for the end of planning.
     """
     if sys.platform.startswith("linux"):
-        getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)(0)
+        _trim()(0)
+
+
+@cache
+def _trim() -> Callable[[int], object]:
+    return getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)
 
 
 #: Instruction sets that kernels are chosen by, as Linux names them: x86-64, then Arm.

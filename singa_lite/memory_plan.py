@@ -48,6 +48,7 @@ class MemoryPlan:
     extra_flops: of the products among them; estimated_slowdown: the time that they add to that of the plan without a
     budget, and what the step waits for copies of offloaded values, as a share of that, by a rule
     (`passes/time_model.py`) or, by `budget_profile`, as measured; costs: which of the two, in words. offloaded:
+    form: in words, where gradients that are clipped by their norm are made twice. offloaded:
     how many values are copied to host memory in a step, and back; offloaded_bytes: their sum; host_bytes: of host
     memory, which no budget counts.
     """
@@ -72,6 +73,7 @@ class MemoryPlan:
         self.estimated_slowdown = estimated_slowdown(placed.planned, placed.free)
         self.repeats_are_paid_for = self.recomputed > 0 and is_free(placed.planned)
         self.costs = told(placed.planned.target.cost)
+        self.form = placed.form
         self.offloaded = len(placed.planned.host_sizes)
         self.offloaded_bytes = sum(placed.planned.host_sizes.values())
         self.host_bytes = placed.host_bytes
@@ -170,6 +172,7 @@ class MemoryPlan:
             f"{_mib(self.recorded_floor_bytes)}",
             f"gained     {self._gained()}",
             *([f"repeated   {self._repeated()}"] if self.recomputed else []),
+            *([f"form       {self.form}: {self.estimated_slowdown:.1%} of the step's time"] if self.form else []),
             *([f"offloaded  {self._offloaded()}"] if self.offloaded else []),
             f"unshared   {_mib(self.unshared_bytes)}, eager high water {_mib(self.eager_bytes)}",
             *(f"variants   {line}" for line in told_variants(self.variants)),

@@ -19,7 +19,6 @@ from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, entries_of, step_of
 from singa_lite.tensor import Shape, Tensor, to_numpy
 
-
 #: Options of layers, numbers or flags, by which their arrays lie otherwise in other programs' files.
 _OPTIONS = ("heads", "kv_heads", "num_stacks", "bidirectional", "reset_after")
 

@@ -14,6 +14,7 @@ import pytest
 import skips
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, GraphError, device, layers, loss, optimizer, schedule, snapshots, tensor
+from singa_lite.budget_error import BudgetError
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Callback
 from singa_lite.regularizer import L2Regularizer
@@ -375,3 +376,69 @@ def test_a_copy_of_a_net_goes_on_by_itself():
     trained(net, 4)
     copied = deepcopy(net)
     assert trained(net, 9, first=4) == trained(copied, 9, first=4)
+
+
+def convolutional(**compiling: Any) -> FeedForwardNet:
+    """Batch statistics, dropout, a branch, a shared table; weights large beside the batch."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels="numpy"), seed=4)
+    first = net.add(layers.Conv2D("first", 12, 3, input_sample_shape=(3, 8, 10)))
+    norm = net.add(layers.BatchNormalization("norm"), first)
+    relu = net.add(layers.Activation("relu"), norm)
+    second = net.add(layers.Conv2D("second", 12, 3), relu)
+    net.add(layers.Merge("sum"), [second, relu])
+    net.add(layers.Dropout("drop", 0.3))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("wide", 1500))
+    net.add(layers.Activation("tanh", "tanh"))
+    net.add(layers.Dense("scores", 5))
+    net.compile(optimizer.SGD(0.05, 0.9), clip_global_norm=0.3, **compiling)
+    return net
+
+
+def text(**compiling: Any) -> FeedForwardNet:
+    """A decoder whose table is its head too."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1), device=device.new_cpu(kernels="numpy"), seed=4)
+    tokens = net.add(layers.Embedding("tokens", 200, 48, input_sample_shape=(6,)))
+    net.add(layers.LearnedPositions("positions", 6))
+    for number in range(2):
+        net.add(layers.TransformerBlock(f"block{number}", 4, True))
+    net.add(layers.TiedDense("head", tokens))
+    net.compile(optimizer.AdamW(0.01), clip_global_norm=0.3, **compiling)
+    return net
+
+
+def images(step: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(step)
+    return rng.standard_normal((7, 3, 8, 10), dtype=np.float32), rng.integers(0, 5, 7)
+
+
+def ids(step: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(step)
+    return rng.integers(0, 200, (3, 6)), rng.integers(0, 200, (3, 6))
+
+
+@pytest.mark.parametrize("make, data, saved", [(convolutional, images, 0.6), (text, ids, 0.9)])
+def test_within_a_budget_gradients_are_made_twice_and_bits_stay(make, data, saved):
+    """No gradient waits for the norm there; which form it is the plan says."""
+
+    def run(**compiling: Any) -> tuple[Any, list[bytes]]:
+        net = make(**compiling)
+        losses = [bits(net.train_one_batch(*data(step))[0]) for step in range(3)]
+        net.memory_plan.check()
+        state = [value for _, value in sorted(state_of(net).items())]
+        return net.memory_plan, [*losses, bits(net.gradient_norm), *state]
+
+    free, wanted = run()
+    assert free.form == "" and free.estimated_slowdown == 0
+    with pytest.raises(BudgetError) as caught:
+        make().plan_batch(len(data(0)[0]), memory_budget=free.held_bytes + 1)
+    assert caught.value.plan.arena_bytes < saved * free.arena_bytes
+    seen, least = set(), caught.value
+    for more in (0, (free.arena_bytes - least.plan.arena_bytes) // 3):
+        plan, got = run(memory_budget=least.total_bytes + more)
+        assert got == wanted and plan.arena_bytes <= least.plan.arena_bytes + more
+        seen.add(plan.form)
+        if plan.form:
+            assert "made twice" in plan.summary() or "walked twice" in plan.summary()
+            assert plan.estimated_slowdown > 0
+    assert seen - {""}

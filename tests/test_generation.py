@@ -78,6 +78,9 @@ NETS: dict[str, Any] = {
         embedding(), layers.SinusoidalPositions("p"), block("b", normalize_first=False, activation="relu"), dtype=dtype
     ),
     "layers within layers": lambda dtype: net_of(*nested(), dtype=dtype),
+    "recurrent": lambda dtype: net_of(
+        embedding(mask_zero=True), layers.LSTM("l", 5, num_stacks=2, return_sequences=True, dropout=0.3), dtype=dtype
+    ),
     "masked": lambda dtype: net_of(embedding(mask_zero=True), block("b", rotary=True, head_size=2), dtype=dtype),
 }
 
@@ -95,6 +98,16 @@ def test_a_text_is_that_of_the_growing_text(name, monkeypatch):
         np.testing.assert_array_equal(text, growing(net, prompt, steps))
         for step, given in enumerate(seen):
             np.testing.assert_allclose(given, scores(net, text[:, : prompt.shape[1] + step]), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
+def test_a_recurrent_net_that_gives_the_next_id_alone(kind):
+    """Of texts of any length, as far as nothing in the net counts positions."""
+    net = compiled(net_of(embedding(), getattr(layers, kind)("r", 5), dtype="float64"))
+    text = net.generate(PROMPT, 9, 0)
+    for time in range(11, 20):
+        np.testing.assert_array_equal(tensor.to_numpy(net.predict(text[:, :time])).argmax(1), text[:, time])
+    assert net.generate(PROMPT, 2 * TIME).shape == (3, 11 + 2 * TIME)
 
 
 def test_padding_is_not_seen():
@@ -179,7 +192,7 @@ def test_the_plan_states_what_a_text_takes():
     kept = 2 * 2 * 3 * 19 * FEATURES * 4  # keys and values of two blocks
     assert plan.by_role["state"] == kept
     before = net.device.pool.used
-    net.generate(PROMPT, 9)
+    net.generate(np.tile(PROMPT, 2)[:, :19], 1)  # the prompt in pieces of all sizes
     parameters = sum(value.nbytes for value in net.param_values())
     taken = net.device.pool.used - before + parameters
     assert taken <= plan.total_bytes
@@ -271,6 +284,14 @@ def of(*added: Layer, **options: Any) -> Any:
 
 REFUSED = {
     "each sees later ones": (lambda: of(embedding(), block("b", False))(), "'b/attention' .*sees later ones"),
+    "both directions": (
+        lambda: of(embedding(), layers.Bidirectional("both", layers.GRU("r", 3, return_sequences=True)))(),
+        r"received 'both' \(Bidirectional\): it may look at several positions$",
+    ),
+    "from the end": (
+        lambda: of(embedding(), layers.GRU("r", 3, bidirectional=True, return_sequences=True))(),
+        "'r' .*from their end",
+    ),
     "a permutation": (
         lambda: of(embedding(), layers.Permute("turn", (2, 1)))(),
         r"'turn' \(Permute\): it may look at several positions",

@@ -18,6 +18,7 @@ from .densenet import densenet121
 from .mobilenet import mobilenet_v2
 from .resnet import resnet18_32, resnet50
 from .small import chain, digits_cnn, lenet, mlp
+from .text import BYTES, CLASSES, FEATURES, STEPS, gpt2_small_256, gpt2_small_512, gpt_11m, lstm
 from .unet import unet
 from .vgg import vgg16
 
@@ -26,12 +27,17 @@ Array = np.ndarray[Any, Any]
 
 
 class Entry(NamedTuple):
-    """A net and what it takes: sample shapes of input and target; targets are class ids below `classes`."""
+    """A net and what it takes: sample shapes of input and target; targets are class ids below `classes`.
+
+    ids: how many there are, where it takes ids; begins: whether its builder has `init`, else the net's own begins it.
+    """
 
     build: Callable[..., FeedForwardNet]
     input_shape: Shape
     classes: int
     target_shape: Shape = ()
+    ids: int = 0
+    begins: bool = True
 
 
 NETS: dict[str, Entry] = {
@@ -47,17 +53,31 @@ NETS: dict[str, Entry] = {
     "chain": Entry(chain, (8,), 4),
 }
 
+#: Those of `sequences.py`.
+TEXTS: dict[str, Entry] = {
+    "gpt_11m": Entry(gpt_11m, (256,), BYTES, (256,), BYTES, False),
+    "gpt2_small_256": Entry(gpt2_small_256, (256,), 50257, (256,), 50257, False),
+    "gpt2_small_512": Entry(gpt2_small_512, (512,), 50257, (512,), 50257, False),
+    "lstm": Entry(lstm, (STEPS, FEATURES), CLASSES, (), 0, False),
+}
+
+
+def entry(name: str) -> Entry:
+    """The net of this name, of either table."""
+    return NETS[name] if name in NETS else TEXTS[name]
+
 
 def random_batch(entry: Entry, n: int, seed: int = 0) -> tuple[Array, Array]:
-    """n samples: float32 (n, *input_shape), standard normal; int64 (n, *target_shape), uniform class ids."""
+    """n samples: float32 (n, *input_shape), standard normal, or int64 ids; int64 class ids (n, *target_shape)."""
     random = np.random.default_rng(seed)
-    x = random.standard_normal((n, *entry.input_shape), dtype=np.float32)
+    shape = n, *entry.input_shape
+    x: Array = random.integers(0, entry.ids, shape) if entry.ids else random.standard_normal(shape, dtype=np.float32)
     return x, random.integers(0, entry.classes, (n, *entry.target_shape))
 
 
 def batch(name: str, n: int, seed: int = 0) -> tuple[Array, Array]:
     """`random_batch` for the net of this name."""
-    return random_batch(NETS[name], n, seed)
+    return random_batch(entry(name), n, seed)
 
 
 def parameter_count(net: FeedForwardNet) -> int:

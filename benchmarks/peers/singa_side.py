@@ -8,22 +8,24 @@ import numpy as np
 
 import singa_lite
 from flops import step_flops
-from nets import NETS, batch
+from nets import batch, entry
 from peak_memory import high_water
 from singa_lite import FeedForwardNet, layers, loss, optimizer, tensor
 
-from .process import Task, measured, read_batch, read_weights, write_batch, write_weights
+from .process import WITHIN, Task, measured, read_batch, read_weights, write_batch, write_weights
 
 OPTIMIZERS = {
     "sgd": lambda lr: optimizer.SGD(lr),
     "momentum": lambda lr: optimizer.SGD(lr, momentum=0.9),
+    "adam": lambda lr: optimizer.Adam(lr),
     "adamw": lambda lr: optimizer.AdamW(lr),
 }
 
 
 def built(name: str, init: Any) -> FeedForwardNet:
     """The net on the default device, without dropout, whose random numbers no two frameworks share."""
-    net = NETS[name].build(init=init)
+    found = entry(name)
+    net = found.build(init=init) if found.begins else found.build()
     for layer in net.layers.values():
         if isinstance(layer, layers.Dropout):
             layer.p = 0.0
@@ -46,11 +48,13 @@ def run(task: Task) -> dict[str, Any]:
     net = built(task.net, 0.0)
     arrays = ((name, net.device.array(value)) for name, value in net.parameters().items())
     read_weights(task.folder, arrays)
-    net.compile(OPTIMIZERS[task.optimizer](task.lr))
+    budget = task.way.removeprefix(WITHIN) if task.way.startswith(WITHIN) else None
+    net.compile(OPTIMIZERS[task.optimizer](task.lr), memory_budget=budget)
     result = measured(task, level, lambda: float(net.train_one_batch(x, y)[0]))
     counted = step_flops(net.training_graph.operations)
     versions = {"singa_lite": singa_lite.__version__, "numpy": np.__version__, "kernels": net.device.kernels.name}
-    return {**result, "flops": counted, "versions": versions}
+    planned = net.memory_plan.total_bytes
+    return {**result, "flops": counted, "planned": planned, "versions": versions}
 
 
 def use_once() -> None:

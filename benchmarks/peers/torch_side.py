@@ -15,12 +15,14 @@ from peak_memory import high_water
 
 from .process import Task, measured, read_batch, read_weights
 from .torch_nets import NETS, parameters_by_our_names
+from .torch_texts import TEXTS, Text
 
 #: By optimizer; everything but the rate and the momentum as PyTorch sets it.
 OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter], float], torch.optim.Optimizer]] = {
     "sgd": lambda parameters, lr: torch.optim.SGD(parameters, lr),
     "momentum": lambda parameters, lr: torch.optim.SGD(parameters, lr, momentum=0.9),
-    "adamw": lambda parameters, lr: torch.optim.AdamW(parameters, lr),
+    "adam": lambda parameters, lr: torch.optim.Adam(parameters, lr, fused=True),
+    "adamw": lambda parameters, lr: torch.optim.AdamW(parameters, lr, fused=True),
 }
 
 
@@ -43,7 +45,8 @@ def stepper(task: Task, seed: int | None = None) -> Callable[[], float]:
     """A function that does a step and returns its loss. seed: of changes to the weights, none for None."""
     x, y = (torch.from_numpy(array) for array in read_batch(task.folder))
     net = built(task.net)
-    targets = ((name, _as_ours(p, turned)) for name, p, turned in parameters_by_our_names(net))
+    named = net.by_our_names() if isinstance(net, Text) else parameters_by_our_names(net)
+    targets = ((name, _as_ours(p, turned)) for name, p, turned in named)
     read_weights(task.folder, targets)
     if task.way.endswith("channels-last"):
         net, x = net.to(memory_format=torch.channels_last), _channels_last(x)
@@ -54,7 +57,7 @@ def stepper(task: Task, seed: int | None = None) -> Callable[[], float]:
 
     def step() -> float:
         with nullcontext() if random is None else _perturbed(net, random):
-            loss = cross_entropy(forward(x), y)
+            loss = cross_entropy(forward(x), y.flatten())
             loss.backward()
         update()
         return loss.item()
@@ -65,7 +68,7 @@ def stepper(task: Task, seed: int | None = None) -> Callable[[], float]:
 def built(name: str) -> nn.Module:
     """The net with parameters that hold anything, since they are read next, and fresh running statistics."""
     with torch.device("meta"):
-        net = NETS[name]()
+        net = NETS[name]() if name in NETS else TEXTS[name]()
     net.to_empty(device="cpu")
     for module in net.modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -87,7 +90,7 @@ def _perturbed(net: nn.Module, random: torch.Generator) -> Iterator[None]:
             parameter.copy_(value)
 
 
-def _as_ours(parameter: nn.Parameter, turned: bool) -> Any:
+def _as_ours(parameter: torch.Tensor, turned: bool) -> Any:
     """The parameter's memory as a NumPy array of our shape."""
     array = parameter.detach().numpy()
     return array.T if turned else array

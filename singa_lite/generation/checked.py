@@ -53,7 +53,8 @@ def text_net(where: str, layers: LayerGraph) -> TextNet:
             f"{where}: wanted a net of one output, (time, classes) or (classes,), of at most as many classes as the "
             f"input has ids, {ids}, received outputs {dict(zip(outputs, found, strict=False))}"
         )
-    refusals = [f"{layer.path!r} ({type(layer).__name__}): {why}" for layer, why in _refusing(layers)]
+    refused = ((layer, layer.refuses_past()) for layer in going_on(layers))
+    refusals = [f"{layer.path!r} ({type(layer).__name__}): {why}" for layer, why in refused if why]
     gives = layers.layers[outputs[0]].gives
     if gives == "sigmoid":
         refusals.append(f"{outputs[0]!r}: it gives probabilities that are not of one class out of several")
@@ -65,19 +66,13 @@ def text_net(where: str, layers: LayerGraph) -> TextNet:
 
 
 def going_on(layers: LayerGraph) -> Iterator[Layer]:
-    """The layers that go on from position to position, at any depth."""
+    """The layers that go on from position to position, at any depth, and those that refuse to, without those within."""
     left = [node.layer for node in reversed(layers.ordered())]
     while left:
         layer = left.pop()
         yield layer
-        left += reversed([*layer.continued_layers()])
-
-
-def _refusing(layers: LayerGraph) -> Iterator[tuple[Layer, str]]:
-    for layer in going_on(layers):
-        why = layer.refuses_past()
-        if why:
-            yield layer, why
+        if not layer.refuses_past():
+            left += reversed([*layer.continued_layers()])
 
 
 def prompt(net: TextNet, given: object) -> tuple[Ids, bool]:

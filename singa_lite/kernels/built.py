@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
+from hashlib import blake2b
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
@@ -25,6 +26,9 @@ MOST_ANSWERS = 1024
 
 #: Of a routine: its tensors, None where one is left out, its settings, and by which table variants are chosen.
 _Key = tuple[tuple[SpecKey | None, ...], tuple[tuple[str, object], ...], int]
+#: Scratch bytes and variant of a call; None where there is no routine for it.
+_Answer = tuple[int, str] | None
+Entry = TypeVar("Entry", bound=Hashable)
 
 
 class BuiltKernel(Unique, Generic[AnyRoutine]):
@@ -38,9 +42,10 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         self.build = build
         self.variants = variants
         self._built: dict[_Key, tuple[TensorSpecs, AnyRoutine] | None] = {}
-        #: What planning asks again and again, kept where routines are forgotten: scratch and variant, None where there
-        #: is no routine.
-        self._answers: dict[_Key, tuple[int, str] | None] = {}
+        #: What planning asks again and again, kept where routines are forgotten.
+        self._answers: dict[_Key, _Answer] = {}
+        #: The same of calls that were asked about before the last `pack`, by digests of their keys.
+        self._packed: dict[bytes, _Answer] = {}
 
     def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether there is a routine for a call of these tensors."""
@@ -59,10 +64,24 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         try:
             return self._answers[key]
         except KeyError:
+            pass
+        digest = _digest(key) if self._packed else b""
+        if digest in self._packed:
+            found = self._packed[digest]
+        else:
             built = self._routine(specs, settings)
+            found = None if built is None else (built[1].scratch_bytes, built[1].variant)
         _drop_oldest(self._answers, MOST_ANSWERS)
-        found = self._answers[key] = None if built is None else (built[1].scratch_bytes, built[1].variant)
+        self._answers[key] = found
         return found
+
+    def pack(self) -> None:
+        """Keep the answers in a tenth of the memory, as between plans: keys are some 2 KiB of small objects each, and
+        between these pages stay in use.
+        """
+        answers, self._answers = self._answers, {}
+        self._packed |= {_digest(key): answer for key, answer in answers.items()}
+        _drop_oldest(self._packed, MOST_ANSWERS)
 
     def prepare(
         self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
@@ -102,7 +121,12 @@ def _key(specs: TensorSpecs, settings: Settings) -> _Key:
     return tuple(None if spec is None else spec.key for spec in specs), tuple(settings.items()), stamp()
 
 
-def _drop_oldest(table: dict[_Key, Any], most: int) -> None:
+def _digest(key: _Key) -> bytes:
+    """Of specs and settings, which are plain values. It is the same for equal ones."""
+    return blake2b(repr(key).encode(), digest_size=16).digest()
+
+
+def _drop_oldest(table: dict[Entry, Any], most: int) -> None:
     """Those beyond so many go."""
     with suppress(StopIteration, RuntimeError):  # another thread does the same at the same time
         while len(table) > most:

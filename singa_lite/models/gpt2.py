@@ -40,8 +40,10 @@ def gpt2(
     if dropout:
         net.add(layers.Dropout("dropout", dropout))
     for number in range(blocks):
-        options = {"dropout": dropout, "activation": "gelu_tanh", "weight_init": init}
-        net.add(layers.TransformerBlock(f"block{number}", heads, True, **options))
+        block = layers.TransformerBlock(
+            *(f"block{number}", heads, True), dropout=dropout, activation="gelu_tanh", weight_init=init
+        )
+        net.add(block)
     net.add(layers.LayerNormalization("norm"))
     head = layers.TiedDense("head", tokens) if tied else layers.Dense("head", vocabulary, False, weight_init=init)
     net.add(head)

@@ -41,13 +41,17 @@ class Forms:
             found = self._usual.within(limit, search)
         except LimitError as error:
             return self._other_within(error, search)
-        if limit is None or not _has_more(found) or self._other is None:
+        if limit is None or not has_more(found) or self._other is None:
             return found
         try:
             other = self._told(self._other.within(limit, search))
         except LimitError:
             return found
-        return min(found, other, key=_seconds)
+        return min(found, other, key=seconds_of)
+
+    def without_limit(self) -> Program:
+        """The program that is planned where there is no limit, but for moves within it."""
+        return self._usual.without_limit()
 
     def rung(self, limit: int) -> int:
         """As `Lowering.rung`."""
@@ -94,12 +98,13 @@ class Forms:
         return replace(placed, planned=replace(placed.planned, free=()), free=self._usual.without_limit())
 
 
-def _has_more(placed: Placed) -> bool:
+def has_more(placed: Placed) -> bool:
     """Whether something is made again, or copied, for a limit."""
     return placed.chosen is not None or bool(placed.planned.host_sizes)
 
 
-def _seconds(placed: Placed) -> float:
+def seconds_of(placed: Placed) -> float:
+    """Of all its calls, and of waiting for copies."""
     return total_seconds(placed.planned) + waiting(placed.planned)
 
 

@@ -1,10 +1,11 @@
 """Repeats that fusion has paid for: in a plan without a limit too, values are dropped that one cheap call makes again.
 
-An activation within the call of the normalisation before it saves a pass over memory. To normalise by the statistics
-that were kept, activation included, takes about one such pass. So as many of these values are dropped, and made again
-where backward reads them, as fusion has saved time for: the step needs less memory, and takes no longer than with the
-calls apart. By the rule of `time_model.py`, whatever costs are measured: so the plan is the same on every machine. Gaps
-between rows are not charged here: docs/budget.md says what that costs.
+An activation within the call of the normalisation before it saves a pass over memory, and so does a bias within a
+product; attention by tiles saves four over all its scores. To normalise by the statistics that were kept, activation
+included, takes about one such pass; a normalisation by rows and GELU take a few. So as many of these values are
+dropped, and made again where backward reads them, as fusion has saved time for: the step needs less memory, and takes
+no longer than with the calls apart. By the rule of `time_model.py`, whatever costs are measured: so the plan is the
+same on every machine. Gaps between rows are not charged here: docs/budget.md says what that costs.
 """
 
 from __future__ import annotations
@@ -14,17 +15,23 @@ from dataclasses import replace
 from functools import cache
 
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.operation import Instruction
+from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.budget import Searches
 from singa_lite.passes.descent import SECOND, Descent
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.norm_sum import FUSED as NORM_SUM
 from singa_lite.passes.program import Program, floor
 from singa_lite.passes.repeats import Repeater
+from singa_lite.passes.time_model import OF_ACTIVATIONS
 from singa_lite.passes.time_model import seconds_without_gaps as seconds
 
 #: By how much the floor is lowered at a time, and the trials of a turn.
 STEP_DOWN = 0.99
+#: Bytes of a product's result from which on a bias within its call saves a pass over memory, and not over a cache.
+LARGE = 1 << 20
+ATTENTION = "attention", "attention_dropout"
+#: Calls besides that go over their tensors a few times: norms by rows, and activations that take little longer.
+CHEAP = frozenset({"layer_norm", "rms_norm", *OF_ACTIVATIONS})
 WIDTHS = (1, 1, 1)
 
 
@@ -67,7 +74,11 @@ def _bought(program: Program) -> Program:
 
 
 def _is_cheap(instruction: Instruction) -> bool:
-    """Whether a call goes over its tensors once to give its result again: by statistics that were kept, or a sum."""
+    """Whether a call goes over its tensors about once to give its result again: by statistics that were kept, a sum, or
+    one of `CHEAP`.
+    """
+    if instruction.kernel in CHEAP:
+        return True
     facts = SIGNATURES[instruction.kernel].facts
     return bool(facts.again) or (instruction.kernel in _plain() and not facts.multiplies)
 
@@ -81,15 +92,27 @@ def _plain() -> dict[str, str]:
 def _saved(program: Program) -> Iterator[float]:
     """Seconds that each fused call takes less than the calls apart, where the kernels spare a pass over memory.
 
-    One pass each: what a sum or the second bound of ReLU6 within a call save is not spent, the step is faster by it.
+    One pass each: what a sum or the second bound of ReLU6 within a call save is not spent, the step is faster by it. A
+    bias within a product is one, too, where its result is large; within attention scores are neither written for their
+    softmax nor read by it, and neither written by it nor read again.
     """
     plain = _plain()
     for i in map(_sum_alone, program.instructions):
+        if i.kernel in ("linear", *ATTENTION) and i.repeats is None:
+            y = _scores(i) if i.kernel in ATTENTION else i.by_name["y"] if i.by_name["bias"] else None
+            if y and y.nbytes >= LARGE and program.target.in_one_pass(i.kernel, i.operands, i.settings):
+                yield seconds(replace(i, kernel="copy", operands=(y, y), settings={})) * (1 + (i.kernel in ATTENTION))
         if i.kernel in plain and i.repeats is None and program.target.in_one_pass(i.kernel, i.operands, i.settings):
             settings = {name: value for name, value in i.settings.items() if name != "activation"}
             y = i.by_name["y"]
             activation = replace(i, kernel="relu", operands=(y, y), settings={})
             yield seconds(replace(i, kernel=plain[i.kernel], settings=settings)) + seconds(activation) - seconds(i)
+
+
+def _scores(attention: Instruction) -> Operand | None:
+    """What would hold all scores of all heads, which exist in no call of attention."""
+    q, k = attention.by_name["q"], attention.by_name["k"]
+    return q and k and q._replace(shape=(q.shape[0], q.shape[2], q.shape[1], k.shape[1]), strides=(0, 0, 0, 0))
 
 
 def _sum_alone(instruction: Instruction) -> Instruction:

@@ -35,6 +35,7 @@ class Placed:
     recorded_floor: the floor of `recorded`. gains: {pass: bytes by which it lowered the floor}.
     seconds: {stage: time it took}. host_offsets: {block of host memory: offset there}; host_bytes: of host memory.
     chosen: how values are held so that the limit is kept, and free: the program without one; None where nothing is.
+    form: of the record, in words, where it is another one than the recorded.
     """
 
     recorded: Program
@@ -50,6 +51,7 @@ class Placed:
     host_bytes: int = 0
     chosen: Chosen | None = None
     free: Program | None = None
+    form: str = ""
 
     @classmethod
     def of(

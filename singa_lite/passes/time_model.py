@@ -38,6 +38,8 @@ GAPPED = 3.0
 SUMMED, SUMMED_BACK = 3.0, 1.8
 #: The same of an activation by exponentials, and of one that is bounded above and below.
 EXPONENTIAL, BOUNDED = 20.0, 2.0
+#: The same of those that the library makes of polynomials, or in one call with what is beside the exponential.
+OF_ACTIVATIONS = {"gelu": 2.5, "gelu_tanh": 3.0}
 
 
 #: Of a call, the seconds.
@@ -153,7 +155,7 @@ def _passes_of_derivative(instruction: Instruction) -> float:
 
 def _passes_of_activation(activation: str) -> float:
     if not SIGNATURES[activation].facts.commutes_with_max:
-        return EXPONENTIAL
+        return OF_ACTIVATIONS.get(activation, EXPONENTIAL)
     return BOUNDED if activation == "relu6" else 1.0
 
 

@@ -1,7 +1,8 @@
-"""Names of nets' arrays in the files that others share: `net.load("model.safetensors", names=snapshots.maps.gpt2(net))`.
+"""Names of nets' arrays in the files that others share.
 
-Each map is made for a net, by the classes of its layers and their order, whatever they are called. Layouts are
-converted, values are not: the net must compute what the file is for. `singa_lite.models` makes such nets.
+`net.load("model.safetensors", names=snapshots.maps.gpt2(net))`, and `save` with the same names. Each map is made
+for a net, by the classes of its layers and their order, whatever they are called. Layouts are converted, values are
+not: the net must compute what the file is for. `singa_lite.models` makes such nets.
 """
 
 from singa_lite.snapshots.maps.bert import bert as bert

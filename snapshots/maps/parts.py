@@ -68,12 +68,24 @@ def table(layer: Layer, name: str) -> Places:
 
 
 def check_block(model: str, block: Layer, first: bool) -> None:
-    """SnapshotError unless it is a block with such norms and biases. first: whether its norms stand before its parts."""
+    """SnapshotError unless it is a block with such norms and biases. first: whether its norms stand before its parts.
+
+    model: for messages.
+    """
     order = [name for name in block.layers if block.layers[name].parameters]
+    kinds = {name: kind(block.layers[name]) for name in order}
     parts = ["attention_norm", "attention", "hidden_norm", "hidden", "output"]
     wanted = parts if first else ["attention", "attention_norm", "hidden", "output", "hidden_norm"]
-    if order != wanted:
-        raise SnapshotError(f"maps.{model}: layer {block.path!r}: wanted layers {wanted} in it, received {order}")
+    if order != wanted or list(map(kinds.get, parts)) != [
+        "LayerNormalization",
+        "",
+        "LayerNormalization",
+        *["Dense"] * 2,
+    ]:
+        raise SnapshotError(
+            f"maps.{model}: layer {block.path!r}: wanted layers {wanted} in it, LayerNormalization and Dense, received "
+            f"{kinds}"
+        )
     shapes = {name: tensor.shape for name, tensor in block.layers["attention"].parameters.items()}
     without = [path for path in ("attention/query", "hidden", "output") if f"{path}/bias" not in block.parameters]
     if without or len({shapes[f"{name}/weight"] for name in ("query", "key", "value")}) > 1:

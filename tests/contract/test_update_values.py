@@ -219,3 +219,19 @@ def test_scaled_by_a_factor_in_memory(kernels: KernelSet, lay):
         wanted = y * np.float32(factor)
         run(kernels, "scale_by", [np.array(factor), y], {})
         np.testing.assert_array_equal(y, wanted)
+
+
+@pytest.mark.parametrize("shape", [(37, 41), (5, 9001), (700, 1)])
+def test_squares_by_pieces_of_rows_give_equal_bits(shape):
+    """As a large gradient is squared tile by tile."""
+    x = normal(*shape)
+    for lay in (lambda a: a, lambda a: np.asfortranarray(a.T)):
+        laid, whole = lay(x), np.array(0.3)
+        axis = int(laid.strides[1] > laid.strides[0])
+        run(NUMPY, "add_squares", [laid, whole], {})
+        for rows in (1, 3, 19):
+            total = np.array(0.3)
+            for start in range(0, laid.shape[axis], rows):
+                piece = laid[start : start + rows] if axis == 0 else laid[:, start : start + rows]
+                run(NUMPY, "add_squares", [piece, total], {})
+            assert total.tobytes() == whole.tobytes()

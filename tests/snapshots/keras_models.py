@@ -22,10 +22,11 @@ os.environ["KERAS_BACKEND"] = "torch"
 
 import h5py
 import keras
-import keras_recorded
 import numpy as np
 from keras import Input
 from keras import layers as k
+
+import keras_recorded
 
 EPSILON = {"epsilon": 1e-5}
 

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,13 @@ import pytest
 import skips
 import snapshot_nets
 from keras_files import remade
-from keras_nets import ALIKE, NETS, STEPS, branches, grouped, halves, inputs_of, net_of, predicted, randomized
+from keras_nets import ALIKE, NETS, STEPS, branches, grouped, halves, images, inputs_of, net_of, predicted, randomized
 from singa_lite import FeedForwardNet, Layer, SnapshotError, layers, snapshots
 from singa_lite.snapshots import formats, net_tree, tree, weights_tree
 from singa_lite.snapshots.formats.keras import net as keras_net
 from singa_lite.snapshots.formats.keras import orders as keras_orders
 from singa_lite.tensor import to_numpy
+
 
 def graph(seed: int) -> FeedForwardNet:
     """Any graph of Dense layers, some of them shared, and sums, with several inputs and outputs."""

@@ -12,7 +12,8 @@ import pytest
 import skips
 import text_models as text
 from nets import bits, state_of
-from singa_lite import FeedForwardNet, SnapshotError, layers, models, optimizer, snapshots, tensor
+from singa_lite import FeedForwardNet, SnapshotError, layers, loss, models, optimizer, snapshots, tensor
+from singa_lite.snapshots import command
 
 library = skips.library("safetensors.numpy")
 maps = snapshots.maps
@@ -156,6 +157,60 @@ def test_a_wrong_bit_of_a_joined_array_is_told(path):
         net.load(path)
 
 
+@pytest.mark.parametrize(
+    "part", ["[1,0,13,36]", "[2,0,12,36]", "[1,-12,0,36]", "[1,12,12,36]", "[1,0,12,37]", "[1,0,12]"]
+)
+def test_parts_that_the_array_does_not_have(part, path):
+    net = gpt2()
+    net.save(path, names=maps.gpt2(net))
+    data = path.read_bytes()
+    old, new = (f'c_attn.weight\\",null,{text}]'.encode() for text in ("[1,0,12,36]", part))
+    end = 8 + int.from_bytes(data[:8], "little")
+    assert old in data[:end]
+    header = data[8:end].replace(old, new, 1).strip()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + data[end:])
+    before = state_of(net)
+    with pytest.raises(SnapshotError, match="wanted"):
+        net.load(path)
+    assert state_of(net) == before
+
+
+def test_other_formats_and_the_command_line(path, tmp_path):
+    net, other = gpt2(), gpt2(2)
+    net.save(path, names=maps.gpt2(net))
+    assert any("block1/attention/key/bias" in line for line in command.inspected(str(path)))
+    command.convert(str(path), str(tmp_path / "net.h5"))
+    assert not list(command.differences(str(path), str(tmp_path / "net.h5")))
+    other.load(tmp_path / "net.h5")
+    assert state_of(other) == state_of(net)
+
+
+# ---- the models
+
+
+def test_forms_of_bert():
+    given = {"ids": padded(), "types": TYPES}
+    net = bert(pooler=False, dropout=0.1)
+    assert net.predict(given).shape == (4, 7, 12)
+    assert len(maps.bert(net).places) == len(net.parameters())
+    one = {name: array[:, :1] for name, array in given.items()}
+    assert bert(time=1).predict(one).shape == (4, 12)
+
+
+def test_a_step_of_each_model():
+    net = gpt2(dropout=0.1)
+    net.compile(optimizer.AdamW(0.01))
+    first = float(net.train_one_batch(IDS, IDS)[0])
+    assert first == pytest.approx(np.log(31), abs=0.2)
+    assert float([net.train_one_batch(IDS, IDS)[0] for _ in range(5)][-1]) < first
+    classifier = bert(dropout=0.1)
+    classifier.add(layers.Dense("classifier", 3))
+    classifier.compile(optimizer.AdamW(0.01), loss.SoftmaxCrossEntropy())
+    given, wanted = {"ids": padded(), "types": TYPES}, np.array([0, 1, 2, 1])
+    losses = [float(classifier.train_one_batch(given, wanted)[0]) for _ in range(20)]
+    assert losses[-1] < losses[0]
+
+
 # ---- other files and other nets
 
 
@@ -211,7 +266,7 @@ def test_what_is_no_net_and_no_module():
     for given in ("cls", [3], [""]):
         with pytest.raises(TypeError, match=r"maps.bert: wanted leave_out to be names of modules"):
             maps.bert(bert(), leave_out=given)
-    with pytest.raises(SnapshotError, match="maps.bert: wanted layers with parameters in this order"):
+    with pytest.raises(SnapshotError, match=r"maps\.bert: wanted layers with parameters in this order"):
         maps.bert(gpt2())
 
 
@@ -257,6 +312,15 @@ def ours(kind: str) -> tuple[FeedForwardNet, Any]:
     if kind != "BertModel":
         net.add(layers.Dense("classifier", 2))
     return net, maps.bert(net)
+
+
+@pytest.mark.peer
+def test_the_likeliest_text_is_that_of_transformers(path):
+    model, (net, names), torch = theirs("GPT2LMHeadModel"), ours("GPT2LMHeadModel"), skips.library("torch")
+    model.save_pretrained(path.parent)
+    net.load(path, names=names)
+    found = model.generate(torch.from_numpy(IDS[:, :3]), max_new_tokens=4, do_sample=False, eos_token_id=None)
+    np.testing.assert_array_equal(net.generate(IDS[:, :3], 4, temperature=0), found.numpy())
 
 
 @pytest.mark.peer

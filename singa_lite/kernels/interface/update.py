@@ -124,7 +124,10 @@ def clip_norm(y: Update, *, threshold: float) -> None:
 
 @kernel(Facts(by_elements=True, strides_matter=True))
 def add_squares(x: Read, total: Update) -> None:
-    """total += sum of x**2, also where x's dtype cannot hold the squares. NaN and infinities reach the total."""
+    """total += sum of x**2, also where x's dtype cannot hold the squares. NaN and infinities reach the total.
+
+    On a CPU pieces of x along its outermost axis in memory, one after the other, give what x gives, to the bit.
+    """
 
 
 @kernel()

@@ -26,28 +26,45 @@ from singa_lite.kernels.recurrence.activations import APPLY
 
 
 @dataclass(frozen=True)
-class _Factors:
-    """`Factors`, by `matmul`. spare: a product that is to be added, flat."""
+class _Arithmetic:
+    """`Arithmetic`, by functions of NumPy's. spare: a product that is to be added, flat."""
 
     spare: Array
 
-    def product(
-        self, a: Sequence[Array], weight: Array, y: Sequence[Array], add: bool = False, activation: str = ""
-    ) -> Product:
-        """y[i] = activation(a[i] @ weight + y[i] if add)."""
-        apply = APPLY[activation]
-        made = self.spare[: y[0].size].reshape(y[0].shape) if add else None
+    def product(self, a: Sequence[Array], weight: Array, y: Sequence[Array], add: bool = False) -> Product:
+        """y[i] = a[i] @ weight, and y[i] before it if add."""
+        made = self.spare[: y[0].size].reshape(y[0].shape)
 
-        def step(index: int) -> None:
-            target = y[index]
-            if made is None:
-                np.matmul(a[index], weight, out=target)
-            else:
-                np.matmul(a[index], weight, out=made)
-                np.add(target, made, out=target)
-            apply(target)
+        def put(index: int) -> None:
+            np.matmul(a[index], weight, out=y[index])
 
-        return Product(lambda: None, step)
+        def put_onto(index: int) -> None:
+            np.matmul(a[index], weight, out=made)
+            np.add(y[index], made, out=y[index])
+
+        return Product(lambda: None, put_onto if add else put)
+
+    def apply(self, kind: str, x: Sequence[Array], y: Sequence[Array]) -> Callable[[int], object]:
+        """y[i] = kind(x[i])."""
+        function = APPLY[kind]
+
+        def run(index: int) -> None:
+            if x is not y:
+                np.copyto(y[index], x[index], casting="same_kind")
+            function(y[index])
+
+        return run
+
+    def gates(self, steps: Sequence[Array], kinds: Sequence[str]) -> Callable[[int], object]:
+        """The activation of each gate in place."""
+        size = steps[0].shape[1] // len(kinds)
+        functions = [(APPLY[kind], slice(at * size, (at + 1) * size)) for at, kind in enumerate(kinds)]
+
+        def run(index: int) -> None:
+            for function, columns in functions:
+                function(steps[index][:, columns])
+
+        return run
 
 
 def _buffers(kind: type[Pass], name: str, tensors: Sequence[Shaped | None]) -> BufferSpecs:
@@ -71,7 +88,7 @@ def _run(kind: type[Pass], name: str, tensors: Sequence[Array | None], scratch: 
     specs = _buffers(kind, name, tensors)
     buffers = dict(zip(specs, carve(scratch, *specs.values()), strict=True))
     call = Call(dict(zip(SIGNATURES[name].tensors, tensors, strict=True)), settings, buffers)
-    kind(call, _Factors(buffers["spare"]))()
+    kind(call, _Arithmetic(buffers["spare"]))()
 
 
 @scratch(_rule(LstmForward, "lstm"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import sqrt
 
 import numpy as np
@@ -15,8 +16,10 @@ from singa_lite.kernels.numpy_kernels.temporaries import Temporaries
 
 _ONE = Temporaries(floats=1)
 
-#: Elements that a product of BLAS adds up at a time: few enough for one thread, whatever their number is.
-_DOT = 8192
+#: Elements that are squared at a time: few enough for BLAS to do it in one thread, whatever their number is.
+_WIDE = 4096
+#: Slices whose squares are added up at a time.
+_SLICES = 256
 
 
 @scratch(scratch_bytes)
@@ -127,22 +130,46 @@ def clip_norm(y: Array, *, threshold: float, scratch: Bytes) -> None:
         np.multiply(y, threshold / norm, out=y)
 
 
-@scratch(lambda x, total, **_: bytes_for(_wide_buffer(x)))
+@scratch(lambda x, total, **_: bytes_for(*_wide_buffers(x)))
 def add_squares(x: Array, total: Array, *, scratch: Bytes) -> None:
-    """In float64, which holds every square of float32 as it is; along memory."""
-    (buffer,) = carve(scratch, _wide_buffer(x))
+    """In float64, which holds every square of float32 as it is; slice by slice along the outermost axis in memory.
+
+    The total takes in one slice's sum after the other, so that pieces of slices give equal bits, call by call.
+    """
+    buffer, sums = carve(scratch, *_wide_buffers(x))
     along = x.transpose(sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis])))
-    found = 0.0
-    for (piece,) in blocks(along, limit=_DOT):
-        wide = shaped(buffer, piece.shape)
-        np.copyto(wide, piece)
-        line = wide.reshape(-1)
-        found += float(np.dot(line, line))
-    np.add(total, found, out=total)
+    rows = along if along.ndim > 1 else along.reshape(1, -1)
+    width = x.size // len(rows)
+    found = float(total)
+    for start in range(0, len(rows), count := min(_SLICES, max(1, _WIDE // width))):
+        some = rows[start : start + count]
+        if width > _WIDE:
+            found += _sum_in_turn(_squares(piece, buffer) for (piece,) in blocks(some[0], limit=_WIDE))
+            continue
+        wide, each = buffer[: len(some) * width], sums[: len(some)]
+        np.copyto(wide.reshape(some.shape), some)
+        wide = wide.reshape(len(some), width)
+        np.vecdot(wide, wide, out=each)
+        found = _sum_in_turn(each.tolist(), found)
+    total[...] = found
 
 
-def _wide_buffer(x: Shaped) -> BufferSpec:
-    return (min(_DOT, x.size),), np.float64
+def _sum_in_turn(numbers: Iterable[float], found: float = 0.0) -> float:
+    """One after the other, which Python's own `sum` does not."""
+    for number in numbers:
+        found += number
+    return found
+
+
+def _squares(piece: Array, buffer: Array) -> float:
+    wide = shaped(buffer, piece.shape)
+    np.copyto(wide, piece)
+    line = wide.reshape(-1)
+    return float(np.dot(line, line))
+
+
+def _wide_buffers(x: Shaped) -> list[BufferSpec]:
+    return [((min(_WIDE, x.size),), np.float64), ((min(_SLICES, x.size),), np.float64)]
 
 
 def clip_factor(total: Array, norm: Array, factor: Array, *, limit: float) -> None:

@@ -53,6 +53,7 @@ def onednn(fallback: KernelSet) -> KernelSet:
         linear,
         loss,
         pooling,
+        recurrent,
         reduction,
         rms_norm,
         update,
@@ -64,7 +65,19 @@ def onednn(fallback: KernelSet) -> KernelSet:
 
     load()
     norms = batch_norm, batch_norm_activation, batch_norm_add, batch_norm_gradients, layer_norm, rms_norm
-    modules = activation, attention, *norms, convolution, elementwise, linear, loss, pooling, reduction, update
+    modules = (
+        activation,
+        attention,
+        *norms,
+        convolution,
+        elementwise,
+        linear,
+        loss,
+        pooling,
+        recurrent,
+        reduction,
+        update,
+    )
     kernels = collect(*modules, variants=[FILTER_GRADIENTS])
     fusions = [(kernel, activation) for kernel in ("conv2d", "linear") for activation in POST_OPS]
     for module in (batch_norm_activation, batch_norm_add, elementwise):

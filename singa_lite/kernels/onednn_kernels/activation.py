@@ -6,18 +6,22 @@ Softplus is left to the fallback: the library's is off by 5e-6, and wrong in all
 
 from __future__ import annotations
 
+from math import pi, sqrt
+
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels.along import along
-from singa_lite.kernels.onednn_kernels.line import Line
+from singa_lite.kernels.onednn_kernels.line import Binary, Eltwise, Line, Steps
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.routine import Routine
+from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 
 #: Longer rows are left to the fallback: the library adds one element after the other, and of 32000 the sum is off by
 #: 1e-5.
 _LONGEST_ROW = 4096
+#: Of 2 u = x * (a x**2 + b) of gelu_tanh.
+_TWICE_U = 2 * sqrt(2 / pi) * 0.044715, 2 * sqrt(2 / pi)
 
 
 def relu(x: TensorSpec, y: TensorSpec) -> Routine | None:
@@ -91,8 +95,15 @@ def gelu_derivative(dy: TensorSpec, x: TensorSpec, dx: TensorSpec) -> Routine | 
 
 
 def gelu_tanh(x: TensorSpec, y: TensorSpec) -> Routine | None:
-    """The library's."""
-    return along(y, x, add=lambda steps, x: steps.eltwise(y, x, a.GELU_TANH))
+    """x * sigmoid(2 u), u = sqrt(2 / pi) * (x + 0.044715 x**3), which is the same: the library's takes three times as
+    long, as it looks its tanh up in a table.
+    """
+
+    def add(steps: Steps, x: BufferView) -> None:
+        by_x = Binary(a.MULTIPLY, x)
+        steps.chain(y, x, by_x, Eltwise(a.LINEAR, *_TWICE_U), by_x, Eltwise(a.LOGISTIC), by_x)
+
+    return along(y, x, add=add)
 
 
 def gelu_tanh_derivative(dy: TensorSpec, x: TensorSpec, dx: TensorSpec) -> Routine | None:

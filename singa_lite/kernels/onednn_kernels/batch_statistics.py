@@ -60,9 +60,9 @@ def _add_moments(sums: ChannelSums, x: Activations) -> Temporary:
     It is 0 where the mean is small: the variance, a difference of squares, is then off by a few roundings at most. Else
     x is summed again with its mean as the shift, and once more if that mean was still too far off.
     """
-    columns, images = sums.columns, sums.work
-    moments = [images.temporary((columns.channels,), "float64") for _ in range(3)]
-    shift = images.temporary((columns.channels,), "float32")
+    channels, pixels, images = sums.columns.channels, sums.columns.pixels, sums.work
+    moments = [images.temporary((channels,), "float64") for _ in range(3)]
+    shift = images.temporary((channels,), "float32")
     times, is_far = images.temporary((1,), "int64"), images.temporary((1,), "bool")
 
     def begin(shift: Array, times: Array) -> None:
@@ -73,7 +73,7 @@ def _add_moments(sums: ChannelSums, x: Activations) -> Temporary:
         shift, times, is_far = results
         np.copyto(variance, squares)
         np.copyto(mean, total)
-        _to_moments(variance, mean, spare, columns.pixels)
+        _to_moments(variance, mean, spare, pixels)
         is_far[0] = times[0] < _SHIFTS and far_from_zero(mean, np.multiply(variance, NEAR, out=variance), spare)
         times += 1
         if is_far[0]:

@@ -14,6 +14,7 @@ Where the mean is large, x is shifted by it first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -70,8 +71,8 @@ class ChannelSums:
                 self._add_moments(index, pieces, x, move)
             else:
                 self._add_products(index, pieces, x, x if other is None else other, move or self._as_it_lies, before)
-        self.work.call(self._add_up, self._products, self.totals.products)
-        self.work.call(self._add_up, self._sums, self.totals.sums)
+        self.work.call(self._adder(), self._products, self.totals.products)
+        self.work.call(self._adder(), self._sums, self.totals.sums)
 
     def less(self, shift: BufferView) -> Move:
         """The move that subtracts a shift, a vector of channels, from x."""
@@ -149,14 +150,17 @@ class ChannelSums:
         target = self.columns.part(lines, Span(index * line, line))
         self._running.fold(self._part, Span(0, self._running.part), line, target)
 
-    def _add_up(self, lines: Array, total: Array) -> None:
-        """A step on the host: total = the sums by channels over all lines, in float64."""
+    def _adder(self) -> Callable[[Array, Array], object]:
+        """For a step on the host: total = the sums by channels over all lines, in float64."""
         columns = self.columns
-        if columns.lie_last:
-            np.add.reduce(lines.reshape(-1, columns.channels), axis=0, dtype=np.float64, out=total)
-        else:
-            images = lines.reshape(-1, columns.channels, columns.unit)
-            np.add.reduce(images, axis=(0, 2), dtype=np.float64, out=total)
+        return partial(_add_up, columns.channels, 0 if columns.lie_last else columns.unit)
+
+
+def _add_up(channels: int, unit: int, lines: Array, total: Array) -> None:
+    if not unit:  # channels lie last
+        np.add.reduce(lines.reshape(-1, channels), axis=0, dtype=np.float64, out=total)
+    else:
+        np.add.reduce(lines.reshape(-1, channels, unit), axis=(0, 2), dtype=np.float64, out=total)
 
 
 def _clear(*lines: Array) -> None:

@@ -99,11 +99,8 @@ class Columns:
         if not self.lie_last or self.unit == 1:
             return vector
 
-        def repeat(vector: Array, row: Array) -> None:
-            row.reshape(self.unit, self.channels)[...] = vector
-
         row = self.work.temporary((self.unit * self.channels,), "float32")
-        self.work.call(repeat, vector, row)
+        self.work.call(_repeat, vector, row)
         return row
 
     @property
@@ -123,6 +120,10 @@ class Columns:
         """The descriptor of one number for each channel, for such primitives."""
         extent = self.unit * self.channels if self.lie_last else self.channels
         return memory_descs.dense((1, extent, 1, 1), axes=layouts.CHANNELS_LAST)
+
+
+def _repeat(vector: Array, row: Array) -> None:
+    row.reshape(-1, vector.size)[...] = vector
 
 
 def read_through(tensor: Activations) -> Activations:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 from collections.abc import Hashable, Sequence
+from functools import cache
 from weakref import WeakValueDictionary
 
 from singa_lite.kernels.onednn_kernels import functions as f
@@ -34,7 +35,13 @@ class Handle(Unique):
 
 def dims(extents: Sequence[int]) -> c.Array[c.c_int64]:
     """Extents as the library takes them."""
-    return (c.c_int64 * max(len(extents), 1))(*extents)
+    return _integers(max(len(extents), 1))(*extents)
+
+
+@cache
+def _integers(count: int) -> type[c.Array[c.c_int64]]:
+    """The type of so many: ctypes would make one each time."""
+    return c.c_int64 * count
 
 
 class MemoryDesc(Unique):

@@ -14,7 +14,7 @@ import ctypes as c
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from functools import partial
+from functools import cache, partial
 from math import inf
 from typing import NamedTuple
 
@@ -58,6 +58,14 @@ class _Argument(c.Structure):
     _fields_ = [("argument", c.c_int), ("memory", c.c_void_p)]
 
 
+@cache
+def _array_of(count: int) -> type[c.Array[_Argument]]:
+    """The type of so many: ctypes would make one each time."""
+    return _Argument * count
+
+
+#: Points a memory object at an address.
+_Point = Callable[[c.c_void_p, int], object]
 #: A memory object and where to point it in each round.
 _Moved = tuple[tuple[c.c_void_p, Sequence[int]], ...]
 
@@ -115,7 +123,8 @@ class Memories(Unique):
         seen: dict[_Kind, int] = {}
         stages = [self._shared_stage(execution, fixed, seen) for execution in executions]
         pointers = tuple(memory.pointer for memory in fixed.values())
-        return _pointing(pointers, tuple(address for _, address in fixed), _in_rounds(stages, rounds))
+        addresses = tuple(address for _, address in fixed)
+        return partial(_point_and_launch, load().point, pointers, addresses, _in_rounds(stages, rounds))
 
     def _shared_stage(
         self, execution: Execution, fixed: dict[tuple[_Kind, int], Handle], seen: dict[_Kind, int]
@@ -163,6 +172,23 @@ class Memories(Unique):
         return _Kind(nbytes, index)
 
 
+def of_rounds(execution: Execution) -> Callable[[int], None]:
+    """A call that does the execution of one round, given its index, over objects of its own, which are few: for rounds
+    with other work between them.
+    """
+    memories = [_own_memory(execution, argument) for argument in execution.arguments]
+    launch, point = _call(execution, memories), load().point
+    pairs = zip(memories, execution.arguments, strict=True)
+    moved = tuple((memory.pointer, each.addresses) for memory, each in pairs if len(each.addresses) > 1)
+
+    def run(index: int) -> None:
+        for memory, addresses in moved:
+            point(memory, addresses[index])
+        launch()
+
+    return run
+
+
 _current: ContextVar[Memories | None] = ContextVar("memories", default=None)
 
 
@@ -195,7 +221,7 @@ def _call(execution: Execution, memories: Sequence[Handle]) -> Launch:
     library, primitive = load(), execution.primitive.primitive
     numbers = [argument.number for argument in execution.arguments]
     pairs = (_Argument(number, memory.pointer) for number, memory in zip(numbers, memories, strict=True))
-    arguments = (_Argument * len(numbers))(*pairs)
+    arguments = _array_of(len(numbers))(*pairs)
     # Pointers as ctypes wants them: what it has to convert at each call takes as long as the call itself.
     pointers = primitive.pointer, library.stream
     launch = partial(library.primitive_execute, *pointers, len(numbers), c.cast(arguments, c.c_void_p))
@@ -206,24 +232,18 @@ def _call(execution: Execution, memories: Sequence[Handle]) -> Launch:
 def _in_rounds(stages: Sequence[tuple[Launch, _Moved]], rounds: int) -> Launch:
     if rounds == 1 and len(stages) == 1:
         return stages[0][0]
-    point, several = load().point, tuple(stages)
-
-    def run() -> None:
-        for index in range(rounds):
-            for launch, moved in several:
-                for memory, addresses in moved:
-                    point(memory, addresses[index])
-                launch()
-
-    return run
+    return partial(_go_round, load().point, tuple(stages), rounds)  # which takes less than a function with its cells
 
 
-def _pointing(memories: Sequence[c.c_void_p], addresses: Sequence[int], launch: Launch) -> Launch:
-    point: Callable[[c.c_void_p, int], object] = load().point
+def _go_round(point: _Point, stages: Sequence[tuple[Launch, _Moved]], rounds: int) -> None:
+    for index in range(rounds):
+        for launch, moved in stages:
+            for memory, addresses in moved:
+                point(memory, addresses[index])
+            launch()
 
-    def run() -> None:
-        for memory, address in zip(memories, addresses, strict=True):
-            point(memory, address)
-        launch()
 
-    return run
+def _point_and_launch(point: _Point, memories: Sequence[c.c_void_p], addresses: Sequence[int], launch: Launch) -> None:
+    for memory, address in zip(memories, addresses, strict=True):
+        point(memory, address)
+    launch()

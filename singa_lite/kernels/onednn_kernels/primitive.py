@@ -54,21 +54,23 @@ class Primitive(Unique):
         self, function: str, *arguments: object, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
     ) -> None:
         self._slopes = [f.slope(index) for index, (kind, *_) in enumerate(post_ops) if kind == "prelu"]
-        hint = () if forward is None else (forward.descriptor,)
+        hints = () if forward is None else (forward.shared,)
 
         def make() -> Handle:
             library, attributes = load(), _attributes(post_ops)
-            made = library.make(f"{function}_primitive_desc_create", library.engine, *arguments, *hint, attributes)
-            return Handle("primitive_desc", made, arguments, hint, post_ops)  # whose ids are the key's
+            given = library.engine, *arguments, *(hint.handle for hint in hints), attributes
+            return Handle("primitive_desc", library.make(f"{function}_primitive_desc_create", *given))
 
-        self._has(shared((function, key_of(arguments), tuple(map(id, hint)), key_of(post_ops)), make))
+        key = function, key_of(arguments), tuple(map(id, hints)), key_of(post_ops)
+        # The key has ids of descriptors of memory, so these have to live as long.
+        self._has(shared(key, lambda: PrimitiveDesc(make, hints, (arguments, post_ops))))
 
     #: Arguments of post-ops "prelu", whose slope is 0.
     _slopes: Sequence[int] = ()
 
     def _has(self, shared: PrimitiveDesc) -> None:
         self.shared = shared
-        self.descriptor, self.scratch_bytes = shared.handle, shared.scratch_bytes
+        self.scratch_bytes = shared.scratch_bytes
 
     @property
     def implementation(self) -> str:
@@ -112,6 +114,7 @@ class Reorder(Primitive):
         def make() -> Handle:
             library, attributes, engine = load(), _attributes(()), load().engine
             made = library.make("reorder_primitive_desc_create", source, engine, target, engine, attributes)
-            return Handle("primitive_desc", made, source, target)
+            return Handle("primitive_desc", made)
 
-        self._has(shared(("reorder", id(source), id(target)), make))
+        key = "reorder", id(source), id(target)
+        self._has(shared(key, lambda: PrimitiveDesc(make, keep=(source, target))))

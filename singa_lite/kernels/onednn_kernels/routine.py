@@ -39,8 +39,7 @@ class _HostCall(Step[Arrays]):
     views: tuple[BufferView | None, ...]
 
     def bind(self, binding: Arrays) -> Launch:
-        function, arrays = self.function, tuple(binding[view] for view in self.views)
-        return lambda: function(*arrays)
+        return partial(self.function, *(binding[view] for view in self.views))
 
 
 class _Conditional(Row[Arrays]):
@@ -87,6 +86,7 @@ class Routine(base.Routine[Step[Arrays]]):
 
     ALIGNMENT = 64
 
+    # Functions of host calls hold no routine: it would be a cycle, which only the collector of garbage ends.
     conditional: list[_Conditional] = field(default_factory=list)
     built_again: Callable[[], Routine] | None = None
 
@@ -165,6 +165,7 @@ class RoutineKernel(BuiltKernel[Routine]):
     def forget(self) -> None:
         """Let go of the routines: launches have those that they need, others are built again if they are wanted."""
         self._built = {}
+        self.pack()
 
     def attempt(self, specs: TensorSpecs, settings: Settings) -> Routine | None:
         """The routine; None for what the library has no code for here, or cannot count."""

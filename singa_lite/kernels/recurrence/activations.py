@@ -35,9 +35,8 @@ def relu(x: Array) -> None:
     np.maximum(x, 0, out=x)
 
 
-#: In place, by name; "" does nothing.
+#: In place, by name.
 APPLY: dict[str, Callable[[Array], object]] = {
-    "": lambda x: None,
     "sigmoid": sigmoid,
     "hard_sigmoid": hard_sigmoid,
     "tanh": tanh,

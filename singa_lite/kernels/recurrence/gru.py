@@ -27,11 +27,13 @@ class GruForward(ForwardPass):
         bias = call.tensors["bias"]
         self.bias = None if bias is None else (bias[: 2 * size], bias[2 * size :])
         states = [self.h[at] for at in self.before]
-        both = self.factors.product(states, weight[:, : 2 * size], self.rz, True, kind)
+        self.activate = self.arithmetic.gates(self.rz, (kind, kind))
+        self.tanh = self.arithmetic.apply("tanh", [call["part"]] * self.steps, self.n)
+        both = self.arithmetic.product(states, weight[:, : 2 * size], self.rz, True)
         of_n = weight[:, 2 * size :]
         if self.after:
-            return both, self.factors.product(states, of_n, self.p)
-        return both, self.factors.product(self.p, of_n, self.n, True)
+            return both, self.arithmetic.product(states, of_n, self.p)
+        return both, self.arithmetic.product(self.p, of_n, self.n, True)
 
     def begin(self) -> None:
         """The first state."""
@@ -45,17 +47,19 @@ class GruForward(ForwardPass):
             np.add(self.rz[index], self.bias[0], out=self.rz[index])
         both, of_n = self.products
         both.step(index)
+        self.activate(index)
         before, behind = self.before[index], self.behind[index]
         h, n, part, dead = self.h[before], self.n[index], self.call["part"], self.dead(index)
         if self.after:
             self._product(index, of_n)
             np.multiply(self.r[index], self.p[index], out=part)
-            np.add(n, part, out=n)
+            np.add(n, part, out=part)
         else:
             np.multiply(self.r[index], h, out=self.p[index])
             self._biased(index, n)
             of_n.step(index)
-        np.tanh(n, out=n)
+            np.copyto(part, n)
+        self.tanh(index)
         np.subtract(h, n, out=part)
         np.multiply(part, self.z[index], out=part)
         np.add(n, part, out=self.h[behind])
@@ -87,11 +91,11 @@ class GruBackward(BackwardPass):
         self.dgates = list(call["dgates"])
         self.dp = list(call["dproducts"]) if self.after else []
         weight, dh = call["weight"], [call["dh"]] * self.steps
-        both = self.factors.product(self.columns("dgates", 0, 2), weight[:, : 2 * size].T, dh, True)
+        both = self.arithmetic.product(self.columns("dgates", 0, 2), weight[:, : 2 * size].T, dh, True)
         of_n = weight[:, 2 * size :].T
         if self.after:
-            return both, self.factors.product(self.dp, of_n, dh, True)
-        return both, self.factors.product(self.dn, of_n, [call["b"]] * self.steps)
+            return both, self.arithmetic.product(self.dp, of_n, dh, True)
+        return both, self.arithmetic.product(self.dn, of_n, [call["b"]] * self.steps)
 
     def step(self, index: int) -> None:
         """The derivatives by the gates, then by the state before."""

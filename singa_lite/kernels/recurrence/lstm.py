@@ -16,21 +16,14 @@ class LstmForward(ForwardPass):
     matrices = ("part",)
 
     def bind(self) -> Sequence[Product]:
-        """One product for each activation, as it is applied before the result is stored."""
+        """One product of all gates."""
         call, kind = self.call, str(self.call.settings["recurrent_activation"])
-        hidden, weight = call["hidden"], call["weight"]
-        self.h, self.c = list(hidden), list(call["cell"])
+        self.h, self.c, gates = list(call["hidden"]), list(call["cell"]), list(call["gates"])
         self.copied = self.copies_of("gates_in", "gates")
         self.i, self.f, self.g, self.o = (self.columns("gates", at, at + 1) for at in range(4))
-        states = [self.h[at] for at in self.before]
-        pieces = (0, 2, kind), (2, 3, "tanh"), (3, 4, kind)
-        size = self.size
-        return [
-            self.factors.product(
-                states, weight[:, start * size : stop * size], self.columns("gates", start, stop), True, activation
-            )
-            for start, stop, activation in pieces
-        ]
+        self.activate = self.arithmetic.gates(gates, (kind, kind, "tanh", kind))
+        self.tanh = self.arithmetic.apply("tanh", [self.c[at] for at in self.behind], [call["part"]] * self.steps)
+        return [self.arithmetic.product([self.h[at] for at in self.before], call["weight"], gates, True)]
 
     def begin(self) -> None:
         """The first states."""
@@ -42,8 +35,8 @@ class LstmForward(ForwardPass):
         part = self.call["part"]
         if self.copied:
             np.copyto(self.copied[index][1], self.copied[index][0])
-        for product in self.products:
-            product.step(index)
+        self.products[0].step(index)
+        self.activate(index)
         before, behind = self.before[index], self.behind[index]
         c, h, dead = self.c[behind], self.h[behind], self.dead(index)
         np.multiply(self.i[index], self.g[index], out=part)
@@ -51,7 +44,7 @@ class LstmForward(ForwardPass):
         np.add(c, part, out=c)
         if dead is not None:
             np.copyto(c, self.c[before], where=dead)
-        np.tanh(c, out=part)
+        self.tanh(index)
         np.multiply(self.o[index], part, out=h)
         if dead is not None:
             np.copyto(h, self.h[before], where=dead)
@@ -68,9 +61,10 @@ class LstmBackward(BackwardPass):
         call = self.call
         self.slope = SLOPES[str(call.settings["recurrent_activation"])]
         self.c, self.dgates = list(call["cell"]), list(call["dgates"])
+        self.tanh = self.arithmetic.apply("tanh", [self.c[at] for at in self.behind], [call["a"]] * self.steps)
         self.i, self.f, self.g, self.o = (self.columns("gates", at, at + 1) for at in range(4))
         self.di, self.df, self.dg, self.do = (self.columns("dgates", at, at + 1) for at in range(4))
-        return [self.factors.product(self.dgates, call["weight"].T, [call["dh"]] * self.steps)]
+        return [self.arithmetic.product(self.dgates, call["weight"].T, [call["dh"]] * self.steps)]
 
     def begin(self) -> None:
         """Nothing comes from behind the last step."""
@@ -98,7 +92,7 @@ class LstmBackward(BackwardPass):
         """Of the output gate; dc gets what comes by tanh(c)."""
         call, o = self.call, self.o[index]
         dh, dc, a, b, part = (call[name] for name in ("dh", "dc", "a", "b", "part"))
-        np.tanh(self.c[self.behind[index]], out=a)
+        self.tanh(index)
         np.multiply(dh, o, out=b)
         tanh_slope(a, b, part)
         np.add(dc, b, out=dc)

@@ -27,16 +27,20 @@ class Product:
     step: Callable[[int], object]
 
 
-class Factors(Protocol):
-    """What a kernel set does products by."""
+class Arithmetic(Protocol):
+    """What a kernel set does in a step. Of each list, all lie alike."""
 
-    def product(
-        self, a: Sequence[Array], weight: Array, y: Sequence[Array], add: bool = False, activation: str = ""
-    ) -> Product:
-        """y[i] = activation(a[i] @ weight + y[i] if add), index by index. a: (n, k); weight: (k, m); y: (n, m).
+    def product(self, a: Sequence[Array], weight: Array, y: Sequence[Array], add: bool = False) -> Product:
+        """y[i] = a[i] @ weight, and y[i] before it if add. a: (n, k); weight: (k, m); y: (n, m).
 
-        All of a lie alike, and all of y. The weight may change between calls, not within one.
+        The weight may change between calls, not within one.
         """
+
+    def apply(self, kind: str, x: Sequence[Array], y: Sequence[Array]) -> Callable[[int], object]:
+        """y[i] = kind(x[i]), perhaps in place. kind: an activation, a key of `APPLY`."""
+
+    def gates(self, steps: Sequence[Array], kinds: Sequence[str]) -> Callable[[int], object]:
+        """The activation of each gate in place. steps: (n, G * h), kinds: G of them."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,8 @@ class Pass(ABC):
     #: Whether steps are done in the opposite order.
     backward: ClassVar[bool] = False
 
-    def __init__(self, call: Call, factors: Factors) -> None:
-        self.call, self.factors = call, factors
+    def __init__(self, call: Call, arithmetic: Arithmetic) -> None:
+        self.call, self.arithmetic = call, arithmetic
         self.size = call["weight"].shape[0]
         steps = self.steps
         reverse = bool(call.settings["reverse"])

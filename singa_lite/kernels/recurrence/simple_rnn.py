@@ -20,7 +20,8 @@ class SimpleRnnForward(ForwardPass):
         call = self.call
         self.h, self.given = list(call["hidden"]), list(call["gates_in"])
         before, behind = ([self.h[at] for at in places] for places in (self.before, self.behind))
-        return [self.factors.product(before, call["weight"], behind, True, str(call.settings["activation"]))]
+        self.activate = self.arithmetic.apply(str(call.settings["activation"]), behind, behind)
+        return [self.arithmetic.product(before, call["weight"], behind, True)]
 
     def begin(self) -> None:
         """The first state."""
@@ -31,6 +32,7 @@ class SimpleRnnForward(ForwardPass):
         h = self.h[self.behind[index]]
         np.copyto(h, self.given[index], casting="same_kind")
         self.products[0].step(index)
+        self.activate(index)
         dead = self.dead(index)
         if dead is not None:
             np.copyto(h, self.h[self.before[index]], where=dead)
@@ -47,7 +49,7 @@ class SimpleRnnBackward(BackwardPass):
         call = self.call
         self.slope = SLOPES[str(call.settings["activation"])]
         self.h, self.dgates = list(call["hidden"]), list(call["dgates"])
-        return [self.factors.product(self.dgates, call["weight"].T, [call["dh"]] * self.steps)]
+        return [self.arithmetic.product(self.dgates, call["weight"].T, [call["dh"]] * self.steps)]
 
     def step(self, index: int) -> None:
         """The derivative by the gate, then by the state before."""

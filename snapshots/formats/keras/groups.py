@@ -61,7 +61,10 @@ def groups_of_net(
     """
     orders, axes = input_orders(net), channel_axes(net)
     owned = _owned(specs)
-    strangers = {name for name in owned if name.partition("/")[0] not in net}
+    inner: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(owned):
+        inner[name.partition("/")[0]].append(name)
+    strangers = inner.keys() - net.keys()
     if strangers:
         raise SnapshotError(f"{where}: wanted arrays of the net's layers, received some of {min(strangers)!r}")
     tables = {info.shares for info in net.values() if info.kind == "TiedDense"}
@@ -74,7 +77,7 @@ def groups_of_net(
         info = net[name]
         try:
             kind, parts = Described(owned, depthwise).parts(info, orders[name], axes)
-            _check_all_placed(info, parts, owned)
+            _check_all_placed(info, parts, {each: owned[each] for each in inner.get(name, ())})
         except ValueError as error:
             raise SnapshotError(f"{where}: layer {name!r} ({info.kind}) has no form in Keras: {error}") from error
         kind = "reversible_embedding" if name in tables else kind  # the same layer, called to embed and to score
@@ -84,11 +87,12 @@ def groups_of_net(
 
 
 def _check_all_placed(info: LayerInfo, parts: Sequence[Part], owned: Mapping[str, Mapping[str, ArraySpec]]) -> None:
+    """ValueError for an array of the layer, or of one within it, that has no place. owned: {layer: its arrays}."""
     placed = {variable.path for part in parts for variable in part.variables}
-    inner = [name for name in owned if name == info.name or name.startswith(f"{info.name}/")]
-    for name in sorted(inner):
-        if not owned[name].keys() <= placed:
-            raise ValueError(f"it holds {name!r}" if name != info.name else f"it holds {min(owned[name])!r}")
+    for name, arrays in owned.items():
+        left = arrays.keys() - placed
+        if left:
+            raise ValueError(f"it holds {name!r}" if name != info.name else f"it holds {min(left)!r}")
 
 
 def _owned(specs: Mapping[str, ArraySpec]) -> dict[str, dict[str, ArraySpec]]:

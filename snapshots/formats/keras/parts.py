@@ -18,6 +18,7 @@ from singa_lite.snapshots.formats.keras.orders import (
     steps_of,
 )
 from singa_lite.snapshots.tree import ArraySpec
+from singa_lite.tensor import Shape
 
 #: {class of a recurrent layer: the number of our gate for each of Keras's}. Ours are PyTorch's: i, f, g, o and r, z, n.
 GATES = {"LSTM": (0, 1, 2, 3), "GRU": (1, 0, 2), "SimpleRNN": (0,)}
@@ -150,7 +151,7 @@ class Described(NamedTuple):
         shape = owned[weight].shape if weight in owned else ()
         if len(shape) != 2 or heads < 1 or shape[0 if is_last else 1] % heads:
             raise ValueError(f"the shape {shape} of {weight!r} of {heads} heads")
-        split = (heads, shape[0] // heads, shape[1]) if is_last else (shape[0], heads, shape[1] // heads)
+        split: Shape = (heads, shape[0] // heads, shape[1]) if is_last else (shape[0], heads, shape[1] // heads)
         yield Variable(weight, Layout(shape, split, (0, 1, 2)), 0)
         if bias in owned:
             if owned[bias].shape != shape[1:]:

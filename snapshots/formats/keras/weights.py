@@ -12,9 +12,13 @@ here and 1e-3 there unless given, its momentum is 1 minus Keras's. Its variance 
 Keras follows the biased one and we follow the unbiased one. The optimizer's state and random state are not written,
 Keras's are not read, and a dropout's random state stays as the net has it. Writing needs h5py.
 
+Layers within layers lie within their groups, "layers/sequential/layers/dense" or "layers/lstm/cell"; the outermost one
+is found by its name or number, what is within it by its place. Keras's LSTM and SimpleRNN have one bias, of our two the
+sum: it is read as the first, and the second as 0.
+
 Refused are Keras's layers with other arrays than ours: BatchNormalization and LayerNormalization without gamma or beta
-(scale=False, center=False), and classes that we lack (Embedding, LSTM). The layers of a model within a model
-(a Sequential in a Sequential) are found if every layer with arrays has the name of one of ours; by number they are not.
+(scale=False, center=False), and classes that we lack. The layers of a model within a model are also found, in a net
+of ours without such, if every layer with arrays has the name of one of ours.
 """
 
 from __future__ import annotations

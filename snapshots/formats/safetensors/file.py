@@ -1,8 +1,8 @@
 """The tree in a safetensors file, by PyTorch's names and in its layouts; and files of PyTorch's as a tree.
 
 What a file of ours has beyond a state_dict (optimizer state, random state) is under its path in the tree. The manifest
-is in the header's metadata. `names` says what layers are called in PyTorch. A NameMap may put several arrays into one of
-the file's, such as query, key and value.
+is in the header's metadata. `names` says what layers are called in PyTorch. A NameMap may put several arrays into one
+of the file's, such as query, key and value.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ from singa_lite.array_types import Array, DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import weights_tree
 from singa_lite.snapshots.files import output
-from singa_lite.snapshots.torch_layout import TorchLayout
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.raw import RawFile
 from singa_lite.snapshots.readers.safetensors import Header, TensorInfo
+from singa_lite.snapshots.torch_layout import TorchLayout
 from singa_lite.snapshots.tree import LazyArray, Tree
 
 #: Elements that are converted at once.

@@ -9,12 +9,13 @@ within "a": that is refused.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 
 from singa_lite.errors import SnapshotError
-from singa_lite.snapshots.torch_layout import Axes, TorchLayout
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.name_map import NameMap, Names
+from singa_lite.snapshots.torch_layout import Axes, TorchLayout
 from singa_lite.snapshots.tree import ArraySpec
 from singa_lite.tensor import Shape
 
@@ -26,6 +27,9 @@ _OURS = {theirs: ours for ours, theirs in _SCALE.items()}
 #: {class: {our name: (number of our axes, those of them that PyTorch has, in its order)}}. A Conv1D's weight has a
 #: height of 1 here; that of a Conv2D has the layout of PyTorch's.
 _AXES: dict[str, dict[str, tuple[int, Axes]]] = {"Dense": {"weight": (2, (1, 0))}, "Conv1D": {"weight": (4, (0, 1, 3))}}
+
+#: Recurrent layers call their parameters by PyTorch's names; matrices are the other way round, "weight_ih_l0_reverse".
+_OF_RECURRENT = re.compile(r"weight_(ih|hh)_l\d+(_reverse)?")
 
 #: Names of state that PyTorch has too.
 _STATE = ("running_mean", "running_var")
@@ -106,7 +110,8 @@ def _module(layer: str, names: Mapping[str, str]) -> str:
 
 def _axes(kind: str, name: str, shape: Shape) -> Axes | None:
     """The axes of PyTorch's array; None where they are ours, and for a shape that no layer of this class has."""
-    found = _AXES.get(kind, {}).get(name)
+    is_recurrent = kind in ("LSTM", "GRU", "SimpleRNN") and _OF_RECURRENT.fullmatch(name)
+    found = (2, (1, 0)) if is_recurrent else _AXES.get(kind, {}).get(name)
     if found is None or len(shape) != found[0]:
         return None
     axes = found[1]
@@ -137,6 +142,8 @@ def _guessed(specs: Mapping[str, ArraySpec]) -> dict[str, str]:
                 kinds[layer] = "BatchNormalization"  # LayerNormalization has the same names
             elif name == "weight" and len(shape) == 2:
                 kinds[layer] = "Dense"
+            elif _OF_RECURRENT.fullmatch(name):
+                kinds[layer] = "LSTM"  # or any other of these: all lie alike
     return kinds
 
 
@@ -157,6 +164,7 @@ def guessed_layouts(where: str, specs: Mapping[str, ArraySpec], names: Names | N
         if path in found:
             raise SnapshotError(f"{where}: entry {path!r}: would be both {found[path].name!r} and {name!r}")
         is_weight = path != name and path.startswith("parameters/") and path.endswith("/weight")
+        is_weight |= path.startswith("parameters/") and _OF_RECURRENT.fullmatch(last) is not None
         found[path] = TorchLayout(name, _axes("Dense", "weight", shape) if is_weight else None)
     return found
 

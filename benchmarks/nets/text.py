@@ -1,0 +1,33 @@
+"""The nets of `sequences.py`: GPTs, whose layers begin as GPT-2's, and recurrent ones."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from singa_lite import FeedForwardNet, layers, loss, models
+
+#: Characters of a text of bytes; steps and features of a recurrent net's samples, and its classes.
+BYTES, STEPS, FEATURES, CLASSES = 256, 100, 256, 10
+
+
+def gpt_11m(device: Any = None, seed: int = 0) -> FeedForwardNet:
+    """6 blocks of 384 features and 6 heads over 256 bytes of text, an own head."""
+    return models.gpt2(BYTES, 256, 384, 6, 6, tied=False, device=device, seed=seed)
+
+
+def gpt2_small(time: int, device: Any = None, seed: int = 0) -> FeedForwardNet:
+    """The smallest GPT-2, 124 million parameters, its head tied, over texts of so many tokens."""
+    return models.gpt2(time=time, device=device, seed=seed)
+
+
+def lstm(device: Any = None, seed: int = 0) -> FeedForwardNet:
+    """Two stacks of 256, the last output's scores."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device, seed=seed)
+    net.add(layers.LSTM("lstm", 256, num_stacks=2, input_sample_shape=(STEPS, FEATURES)))
+    net.add(layers.Dense("scores", CLASSES))
+    return net
+
+
+gpt2_small_256 = partial(gpt2_small, 256)
+gpt2_small_512 = partial(gpt2_small, 512)
