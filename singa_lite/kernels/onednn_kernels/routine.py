@@ -16,7 +16,7 @@ from singa_lite.kernels.onednn_kernels import bfloat16, layouts, memories
 from singa_lite.kernels.onednn_kernels.library import OneDNNError
 from singa_lite.kernels.onednn_kernels.loop import Loop, Run
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.views import Arrays
+from singa_lite.kernels.onednn_kernels.views import Arrays as Arrays
 from singa_lite.kernels.onednn_kernels.views import BufferView as BufferView
 from singa_lite.kernels.onednn_kernels.views import FlatSlice as FlatSlice
 from singa_lite.kernels.onednn_kernels.views import RowSlice as RowSlice
