@@ -35,8 +35,8 @@ _ROWS_TO_SWAP, _ELEMENTS_TO_SWAP = 64, 1 << 18
 #: In how many products each element of a factor must be, at least, for its conversion to bfloat16 to cost less than it
 #: saves: it moves 6 bytes, some 0.3 ns, and a product in bfloat16 takes 3 ps less than one in float32.
 _REUSE = 128
-#: Rows of a multiple of so many bytes lie in the same few sets of a cache. Where they give two pieces or more of so many
-#: elements, and of as many rows at least, a product is done by pieces, copied apart: a gap is as many elements.
+#: Rows of a multiple of so many bytes lie in the same few sets of a cache. Where they give two pieces or more of that
+#: many elements, and of so many rows at least, a product is done by pieces, copied apart: a gap is as many elements.
 _SAME_SETS, _APART, _LEAST_ROWS, _GAP = 4096, 1 << 19, 128, 16
 #: What a product is added to is what the result holds.
 _INTO: p.PostOp = ("sum", 1.0, 0, 0)
