@@ -39,7 +39,7 @@ SUMMED, SUMMED_BACK = 3.0, 1.8
 #: The same of an activation by exponentials, and of one that is bounded above and below.
 EXPONENTIAL, BOUNDED = 20.0, 2.0
 #: The same of those that the library makes of polynomials, or in one call with what is beside the exponential.
-OF_ACTIVATIONS = {"gelu": 2.5, "gelu_tanh": 3.0}
+OF_ACTIVATIONS = {"gelu": 2.5, "gelu_tanh": 2.5}
 
 
 #: Of a call, the seconds.
