@@ -8,7 +8,7 @@ seed, and all is bounded by numbers of trials, so that a plan is the same on eve
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 
 from singa_lite.passes.descent import Choice, Descent, Levels
@@ -34,6 +34,7 @@ class _Moves:
 
     def __init__(self, descent: Descent) -> None:
         writers = descent.repeater.writers
+        self._of, self._sketch = descent.repeater, descent.sketch
         self._levels = descent.sketch.levels
         self._blocks = sorted(descent.repeater.candidates, key=lambda block: (writers[block][0], block))
         self.number = Random(SEED).random
@@ -55,18 +56,47 @@ class _Moves:
             return new
         return ONCE if level == KEPT else KEPT
 
+    def is_hopeless(self, levels: Levels, most: int, limit: int) -> bool:
+        """Whether a move, that may raise the cost by so much at most, fails for certain, as little tells.
 
-def made_cheaper(descent: Descent, limit: int) -> None:
+        What is only dropped has to be made again once at least; what is kept after all needs room where it was not.
+        """
+        dropped = [block for block in levels if block not in self._levels]
+        if len(dropped) == len(levels):
+            steps = {step for block in dropped for step in self._of.writers[block]}
+            return sum(map(self._sketch.costs.__getitem__, steps)) > most
+        kept = [block for block, level in levels.items() if level == KEPT]
+        return any(self._has_no_room(block, dropped, limit) for block in kept)
+
+    def _has_no_room(self, block: int, dropped: Sequence[int], limit: int) -> bool:
+        before, behind = self._of.candidates[block]
+        users = self._sketch.schedule.users.get(block, {})
+        start, stop = before + 1, min((step for step, use in users.items() if use.is_made), default=behind)
+        live = self._sketch.at_step[start:stop]
+        if not len(live):
+            return False
+        gaps = [(self._of.candidates[other], self._sketch.sizes[other]) for other in dropped]
+        if gaps:
+            live = live.copy()
+        for gap, nbytes in gaps:
+            live[max(gap.before + 1 - start, 0) : max(gap.behind - start, 0)] -= nbytes
+        return int(live.max()) + self._sketch.sizes[block] > limit
+
+
+def made_cheaper(descent: Descent, limit: int, rounds: int = ROUNDS) -> None:
     """Go on from what is chosen now to the cheapest choice within the limit that is come by."""
     sketch, moves = descent.sketch, _Moves(descent)
-    best, rise, trial = descent.choice(), RISE * descent.sketch.cost, 0
+    best, rise = descent.choice(), RISE * descent.sketch.cost
     least = sketch.cost
-    for _ in range(ROUNDS if descent.repeater.candidates else 0):
+    for done in range(rounds if descent.repeater.candidates else 0):
         before = least
-        for trial in range(trial + 1, trial + TRIALS + 1):
-            most = int(rise * (1 - trial / (ROUNDS * TRIALS)) * moves.number() * moves.number())
+        for trial in range(1, TRIALS + 1):
+            most = int(rise * (1 - done / rounds - trial / (rounds * TRIALS)) * moves.number() * moves.number())
+            levels = moves.next()
+            if moves.is_hopeless(levels, most, limit):
+                continue
             mark = sketch.mark()
-            if not sketch.change_below(moves.next(), sketch.cost + most + 1, limit):
+            if not sketch.change_below(levels, sketch.cost + most + 1, limit):
                 sketch.back_to(mark)
                 continue
             sketch.settle()
@@ -78,7 +108,8 @@ def made_cheaper(descent: Descent, limit: int) -> None:
 
 
 def lowered(descent: Descent) -> Iterator[Choice]:
-    """Choices of ever lower floors, from what is chosen now, whatever they cost."""
+    """Choices of ever lower floors, from what is chosen now, whatever they cost; with few repeats trials take less."""
+    made_cheaper(descent, descent.sketch.floor, 1)
     sketch, moves, trials = descent.sketch, _Moves(descent), LOWERING if descent.repeater.candidates else 0
     while trials > 0 and sketch.floor > descent.forced.floor:
         aim = max(int(STEP_DOWN * sketch.floor), descent.forced.floor)

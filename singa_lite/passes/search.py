@@ -99,8 +99,6 @@ class Search:
             return fitting
         self._descent.begin(fitting[0].levels)
         self._descent.take_back(limit)
-        if rung < limit or fitting[0] is not own:
-            self._descent.exchange(limit)
         best = self._descent.choice()
         return [best, *(choice for choice in fitting if choice.floor < best.floor)]
 

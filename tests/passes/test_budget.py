@@ -8,11 +8,15 @@ import pytest
 
 from programs import Call, add, assert_same, copy, matmul, program, subtract, tanh, whole
 from singa_lite.passes.budget import within_limit
+from singa_lite.passes.chance import lowered, made_cheaper
+from singa_lite.passes.descent import Descent
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.lower import Lowering, lower
 from singa_lite.passes.placed import LimitError
 from singa_lite.passes.program import Program, floor
+from singa_lite.passes.repeats import PER_CHAIN, Repeater
 from singa_lite.passes.search import Search
+from singa_lite.passes.time_model import seconds
 from singa_lite.passes.transfer_times import estimated_slowdown
 
 INPUT, RESULT = whole(0, 16, 16), whole(1, 16, 16)
@@ -75,6 +79,30 @@ def test_what_a_limit_gives_does_not_depend_on_what_was_asked_before():
     asked = Search(given)
     limits = [asked.free.floor * share // 10 for share in (8, 3, 5)]
     assert [asked.within(limit) for limit in limits] == [Search(given).within(limit) for limit in limits]
+
+
+@pytest.mark.parametrize("given", PROGRAMS.values(), ids=PROGRAMS)
+def test_moves_by_chance_keep_the_limit_cost_less_and_are_the_same_each_time(given):
+    found = []
+    for _ in range(2):
+        descent = Descent(Repeater(given), seconds)
+        descent.begin(dict.fromkeys(descent.repeater.candidates, PER_CHAIN))
+        start = descent.choice()
+        made_cheaper(descent, start.floor)
+        found.append(descent.choice())
+    assert found[0] == found[1]
+    assert found[0].floor <= start.floor
+    assert found[0].seconds < start.seconds
+    assert floor(in_place(Search(given).program(found[0].levels))) == found[0].floor
+
+
+def test_floors_fall_by_chance():
+    descent = Descent(Repeater(PROGRAMS["skips"]), seconds)
+    before = descent.choice().floor
+    floors = [choice.floor for choice in lowered(descent)]
+    assert floors
+    assert floors == sorted(set(floors), reverse=True)
+    assert descent.forced.floor <= floors[-1] < before
 
 
 def test_costs_may_be_given():
