@@ -12,25 +12,23 @@ import time
 from math import log
 from pathlib import Path
 
-from python_text import CHARACTERS, ids, order3_bits, read, text, windows
+from python_text import CHARACTERS, ids, prepared, text
 
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer, schedule
 
 arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-arguments.add_argument("--steps", type=int, default=1600)
+arguments.add_argument("--steps", type=int, default=1200)
 arguments.add_argument("--hidden", type=int, default=256)
+arguments.add_argument("--characters", type=int, help="of the held-out text; default all")
 arguments.add_argument("--out", type=Path, default=Path("."))
 options = arguments.parse_args()
 STREAMS, TIME, LONGEST, SEEN = 32, 64, 256, 128
 
 # The text is cut into STREAMS pieces that are read side by side, TIME characters a step. The LSTM keeps its state from
 # step to step (stateful), so each stream is one long text to it; derivatives go back through one step alone.
-training, held_out = read()
+training, x, y, bound = prepared(LONGEST, SEEN, options.characters)
 length = (len(training) - 1) // STREAMS
 streams = [training[later : later + STREAMS * length].reshape(STREAMS, length) for later in (0, 1)]
-x, y = windows(held_out, LONGEST, SEEN)
-bound = order3_bits(training, x, y)
-print(f"{len(training):,} characters to train on, {(y >= 0).sum():,} held out: {bound:.3f} bits each, order-3 model")
 
 # Batches are of TIME steps; held-out windows are longer, and input_sample_shape is the longest that the net takes.
 device.default().set_random_seed(0)
@@ -51,7 +49,7 @@ for step in range(1, options.steps + 1):
     value, _ = net.train_one_batch(streams[0][:, piece], streams[1][:, piece])
     place += TIME
     mean += (float(value) / log(2) - mean) * max(0.02, 1 / step)
-    if step % 100 == 0 or step == options.steps:
+    if step % max(options.steps // 12, 1) == 0 or step == options.steps:
         print(f"step {step:5}: {mean:.3f} bits a character, {time.perf_counter() - start:.0f} s")
 
 # Evaluation begins each window with a state of 0, and leaves that of the streams alone.

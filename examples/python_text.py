@@ -32,6 +32,15 @@ def read() -> tuple[np.ndarray, np.ndarray]:
     return parts[0], parts[1]
 
 
+def prepared(length: int, seen: int, characters: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """(text to train on, x, y, bits a character of the order-3 model), see `windows`. characters: of held-out text."""
+    training, held_out = read()
+    x, y = windows(held_out[:characters], length, seen)
+    bits = order3_bits(training, x, y)
+    print(f"{len(training):,} characters to train on, {(y >= 0).sum():,} held out: {bits:.3f} bits each, order-3 model")
+    return training, x, y, bits
+
+
 def split(names: list[str]) -> tuple[list[str], list[str]]:
     """(modules to train on, those that are held out)."""
     held = names[HELD_OUT - 1 :: HELD_OUT]

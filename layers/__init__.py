@@ -37,6 +37,7 @@ from .sinusoidal_positions import SinusoidalPositions as SinusoidalPositions
 from .slice import Slice as Slice
 from .softmax import Softmax as Softmax
 from .split import Split as Split
+from .swiglu import SwiGLU as SwiGLU
 from .tied_dense import TiedDense as TiedDense
 from .time_distributed import TimeDistributed as TimeDistributed
 from .transformer_block import TransformerBlock as TransformerBlock

@@ -15,12 +15,11 @@ from singa_lite.past import LayerPast
 from singa_lite.positions import rotary_table
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import bias_init as checked_bias_init
-from ._checks import flag, init, number, positive_int, where
-from .dense import Dense
+from ._checks import flag, number, positive_int, where
+from ._products import Products
 
 
-class MultiHeadAttention(Layer):
+class MultiHeadAttention(Products):
     """y = output(attention(query(x), key(m), value(m))) (Vaswani and others, arXiv 1706.03762, 3.2.2).
 
     Neither scores nor probabilities exist whole, forward or backward (`autograd.attention`): memory is linear in the
@@ -42,6 +41,7 @@ class MultiHeadAttention(Layer):
     passes_mask = True
 
     any_length = True
+    reads_again = True
 
     def __init__(
         self,
@@ -68,10 +68,8 @@ class MultiHeadAttention(Layer):
         self.kv_heads = self.heads if kv_heads is None else positive_int(self, "kv_heads", kv_heads)
         if self.heads % self.kv_heads:
             raise ValueError(f"{where(self)}: wanted kv_heads to divide the {self.heads} heads, received {kv_heads}")
-        self.use_bias = flag(self, "use_bias", use_bias)
         self.rotary = flag(self, "rotary", rotary)
-        self.weight_init = init(self, "weight_init", weight_init)
-        self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
+        self.take_options(use_bias, weight_init, bias_init)
         self._head_size, self._is_cross = 0, False
 
     def setup(self, *shapes: Shape) -> Shape:
@@ -120,8 +118,7 @@ class MultiHeadAttention(Layer):
         return size
 
     def _dense(self, name: str, num_output: int) -> Layer:
-        layer = Dense(name, num_output, self.use_bias, weight_init=self.weight_init, bias_init=self.bias_init)
-        return self.add_layer(layer)
+        return self.add_layer(self.product(name, num_output))
 
     def forward(self, training: bool, *inputs: Tensor) -> Tensor:
         """x (n, time, features), perhaps m (n, length, width), perhaps mask (n, length) -> (n, time, features)."""

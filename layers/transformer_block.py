@@ -7,16 +7,17 @@ from singa_lite.errors import ShapeError
 from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import bias_init as checked_bias_init
-from ._checks import flag, init, one_of, positive_int, where
+from ._checks import flag, number, one_of, positive_int, where
+from ._products import Products
 from .activation import MODES, Activation
-from .dense import Dense
 from .dropout import Dropout
 from .layer_normalization import LayerNormalization
 from .multi_head_attention import MultiHeadAttention
+from .rms_normalization import RMSNormalization
+from .swiglu import SwiGLU
 
 
-class TransformerBlock(Layer):
+class TransformerBlock(Products):
     """One block of a transformer: x' = x + attention(norm(x)); y = x' + output(activation(hidden(norm(x')))).
 
     With normalize_first=False norms stand behind the sums, as in Vaswani and others (arXiv 1706.03762, figure 1):
@@ -26,12 +27,18 @@ class TransformerBlock(Layer):
 
     Input samples (time, features), perhaps beside a mask (time,) of 1 for what is seen and 0 for padding; output
     samples (time, features). Layers in it, in this order: attention_norm, attention (MultiHeadAttention),
-    attention_dropout, hidden_norm, hidden, activation, output, output_dropout; each norm behind its part with
-    normalize_first=False; dropouts only where dropout is above 0.
+    attention_dropout, hidden_norm, hidden, activation, hidden_dropout, output, output_dropout; each norm behind its
+    part with normalize_first=False; dropouts only where there is some; with "swiglu" hidden is a SwiGLU, whose
+    activation is within it.
 
     heads, head_size, kv_heads, causal, rotary: as for MultiHeadAttention. hidden_size: outputs of `hidden`, default 4
-    times the features. dropout: from 0 to below 1. activation: a mode of Activation. epsilon: of the norms. use_bias:
-    of all products. weight_init, bias_init: of all products, an Initializer, its name, or a number.
+    times the features. dropout: from 0 to below 1; hidden_dropout: of what the activation gives, as PyTorch's
+    TransformerEncoderLayer has beside the others. activation: a mode of Activation, or "swiglu". norm: "layer" for
+    LayerNormalization, "rms" for RMSNormalization. epsilon: of the norms. use_bias: of all products. weight_init,
+    bias_init: of all products, an Initializer, its name, or a number.
+
+    GPT-2's: causal, "gelu_tanh". BERT's: normalize_first=False. Llama's: causal, norm="rms", activation="swiglu",
+    rotary=True, use_bias=False, kv_heads.
     """
 
     passes_mask = True
@@ -51,6 +58,8 @@ class TransformerBlock(Layer):
         dropout: float = 0.0,
         activation: str = "gelu",
         normalize_first: bool = True,
+        norm: str = "layer",
+        hidden_dropout: float = 0.0,
         head_size: int | None = None,
         kv_heads: int | None = None,
         rotary: bool = False,
@@ -64,9 +73,9 @@ class TransformerBlock(Layer):
         self.heads = positive_int(self, "heads", heads)
         self.hidden_size = None if hidden_size is None else positive_int(self, "hidden_size", hidden_size)
         self.normalize_first = flag(self, "normalize_first", normalize_first)
-        self.use_bias = flag(self, "use_bias", use_bias)
-        self.weight_init = init(self, "weight_init", weight_init)
-        self.bias_init = checked_bias_init(self, bias_init, self.use_bias)
+        self.activation = one_of(self, "activation", activation, (*MODES, "swiglu"))
+        self.norm = one_of(self, "norm", norm, ("layer", "rms"))
+        self.take_options(use_bias, weight_init, bias_init)
         self._attention = MultiHeadAttention(
             *("attention", heads, head_size, causal, dropout),
             kv_heads=kv_heads,
@@ -75,9 +84,11 @@ class TransformerBlock(Layer):
             weight_init=self.weight_init,
             bias_init=self.bias_init,
         )
-        self._norms = [LayerNormalization(f"{part}_norm", epsilon=epsilon) for part in ("attention", "hidden")]
-        self._activation = Activation("activation", one_of(self, "activation", activation, MODES))
+        kind = RMSNormalization if self.norm == "rms" else LayerNormalization
+        self._norms: list[Layer] = [kind(f"{part}_norm", epsilon=epsilon) for part in ("attention", "hidden")]
         self._dropouts = [Dropout(f"{part}_dropout", dropout) for part in ("attention", "output")] if dropout else []
+        self.hidden_dropout = number(self, "hidden_dropout", hidden_dropout, 0, 1)
+        self._hidden_dropout = [Dropout("hidden_dropout", self.hidden_dropout)] if self.hidden_dropout else []
         self._parts: list[list[Layer]] = []
 
     def setup(self, *shapes: Shape) -> Shape:
@@ -98,12 +109,12 @@ class TransformerBlock(Layer):
 
     def _mapping(self, features: int) -> list[Layer]:
         """What each position goes through by itself."""
-        sizes = {"hidden": self.hidden_size or 4 * features, "output": features}
-        hidden, output = (
-            Dense(name, size, self.use_bias, weight_init=self.weight_init, bias_init=self.bias_init)
-            for name, size in sizes.items()
-        )
-        return [hidden, self._activation, output]
+        size, output = self.hidden_size or 4 * features, self.product("output", features)
+        if self.activation == "swiglu":
+            hidden = SwiGLU("hidden", size, self.use_bias, weight_init=self.weight_init, bias_init=self.bias_init)
+            return [hidden, *self._hidden_dropout, output]
+        activation = Activation("activation", self.activation)
+        return [self.product("hidden", size), activation, *self._hidden_dropout, output]
 
     def forward(self, training: bool, *inputs: Tensor) -> Tensor:
         """x (n, time, features), perhaps mask (n, time) -> (n, time, features)."""

@@ -125,12 +125,18 @@ class FitNeeds:
         return self._arenas[size]
 
     def _eager(self, size: int) -> int:
-        """Bytes of a training step whose operations are done at once, above which no arena is."""
+        """Bytes of a training step whose operations are done at once, above which no arena is.
+
+        0 of a batch that a layer refuses, as one does that keeps a state of each sample: `fit` takes none of that size.
+        """
         need = self.known.get(size)
         if need is not None:
             return need.eager
         if size not in self._eagers:
-            self._eagers[size] = self._record("train", size, lambda graph: graph.eager_bytes)
+            try:
+                self._eagers[size] = self._record("train", size, lambda graph: graph.eager_bytes)
+            except ShapeError:
+                self._eagers[size] = 0
         return self._eagers[size]
 
     def _scratch(self, size: int) -> list[int]:

@@ -60,6 +60,9 @@ class Layer(LayerTensors):
     any_length: bool = False
     #: Whether its output has the time steps of its input; False where it has no axis of time any more.
     keeps_time: bool = True
+    #: Whether positions of a text may be read again: what it keeps of one goes by those before it, as keys do, and not by
+    #: what was kept, as a state does. Of layers that keep something (`kept_of_past`).
+    reads_again: bool = False
     #: Whether its output has the features, or classes, along the last axis; None: as its input has them.
     features_last: bool | None = None
     #: {name that suggests another layer: what to use in its place}.

@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 
 import pytest
+from hypothesis import settings
 
 import skips
 
@@ -51,7 +52,9 @@ LONG = (
 
 
 def pytest_configure(config):
-    """Leave the order of files to the next function."""
+    """Leave the order of files to the next function. No example of hypothesis fails because others use the machine."""
+    settings.register_profile("unhurried", deadline=None)
+    settings.load_profile("unhurried")
     if hasattr(config.option, "loadscopereorder"):  # where pytest-xdist is
         config.option.loadscopereorder = False
 

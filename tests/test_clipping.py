@@ -14,7 +14,6 @@ import pytest
 import skips
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, GraphError, device, layers, loss, optimizer, schedule, snapshots, tensor
-from singa_lite.budget_error import BudgetError
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Callback
 from singa_lite.regularizer import L2Regularizer
@@ -398,10 +397,9 @@ def convolutional(**compiling: Any) -> FeedForwardNet:
 def text(**compiling: Any) -> FeedForwardNet:
     """A decoder whose table is its head too."""
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1), device=device.new_cpu(kernels="numpy"), seed=4)
-    tokens = net.add(layers.Embedding("tokens", 200, 48, input_sample_shape=(6,)))
+    tokens = net.add(layers.Embedding("tokens", 200, 256, input_sample_shape=(6,)))
     net.add(layers.LearnedPositions("positions", 6))
-    for number in range(2):
-        net.add(layers.TransformerBlock(f"block{number}", 4, True))
+    net.add(layers.TransformerBlock("block", 4, True))
     net.add(layers.TiedDense("head", tokens))
     net.compile(optimizer.AdamW(0.01), clip_global_norm=0.3, **compiling)
     return net
@@ -417,8 +415,11 @@ def ids(step: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.integers(0, 200, (3, 6)), rng.integers(0, 200, (3, 6))
 
 
-@pytest.mark.parametrize("make, data, saved", [(convolutional, images, 0.6), (text, ids, 0.9)])
-def test_within_a_budget_gradients_are_made_twice_and_bits_stay(make, data, saved):
+@pytest.mark.parametrize(
+    "make, data, shares",
+    [(convolutional, images, {0.6: "made twice", 0.2: "walked twice"}), (text, ids, {0.6: "twice"})],
+)
+def test_within_a_budget_gradients_are_made_twice_and_bits_stay(make, data, shares):
     """No gradient waits for the norm there; which form it is the plan says."""
 
     def run(**compiling: Any) -> tuple[Any, list[bytes]]:
@@ -430,15 +431,7 @@ def test_within_a_budget_gradients_are_made_twice_and_bits_stay(make, data, save
 
     free, wanted = run()
     assert free.form == "" and free.estimated_slowdown == 0
-    with pytest.raises(BudgetError) as caught:
-        make().plan_batch(len(data(0)[0]), memory_budget=free.held_bytes + 1)
-    assert caught.value.plan.arena_bytes < saved * free.arena_bytes
-    seen, least = set(), caught.value
-    for more in (0, (free.arena_bytes - least.plan.arena_bytes) // 3):
-        plan, got = run(memory_budget=least.total_bytes + more)
-        assert got == wanted and plan.arena_bytes <= least.plan.arena_bytes + more
-        seen.add(plan.form)
-        if plan.form:
-            assert "made twice" in plan.summary() or "walked twice" in plan.summary()
-            assert plan.estimated_slowdown > 0
-    assert seen - {""}
+    for share, form in shares.items():
+        plan, got = run(memory_budget=int(free.held_bytes + share * free.arena_bytes) + 2**21)  # which the pool adds
+        assert got == wanted and plan.arena_bytes < (share + 0.05) * free.arena_bytes
+        assert form in plan.form and plan.form in plan.summary() and plan.estimated_slowdown > 0

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
 import sys
+from collections import Counter
+from math import log2
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -75,3 +80,58 @@ def test_half_the_memory_gives_equal_losses_in_a_half_and_in_a_third(tmp_path):
     whole, half, third = (number(rf"{name} +([\d.]+)", text) for name in ("free", "half", "a third"))
     assert half <= whole / 2 + 0.1 and third <= whole / 3 + 0.1
     assert (tmp_path / "half_the_memory.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_char_lstm_learns_and_writes(tmp_path):
+    text = run("char_lstm.py", tmp_path, "--steps", "36", "--hidden", "48", "--characters", "20000")
+    first, last = (number(rf"step +{step}: ([\d.]+)", text) for step in (3, 36))
+    assert last < first
+    assert number(r"held-out modules: ([\d.]+)", text) < log2(97)
+    assert "--- a sample\ndef read_lines(path):\n" in text
+    assert (tmp_path / "char_lstm.npz").stat().st_size > 10_000
+
+
+def test_char_gpt_learns_and_writes_within_its_plan(tmp_path):
+    text = run("char_gpt.py", tmp_path, "--steps", "30", "--characters", "20000")
+    assert number(r"held-out modules: ([\d.]+)", text) < 4.6
+    assert number(r"gave out ([\d.]+) MiB", text) <= number(r"takes ([\d.]+) MiB", text)
+    assert text.count("--- a sample\n    def ") == 3
+    assert (tmp_path / "char_gpt.png").read_bytes().startswith(b"\x89PNG")
+    assert b"<html" in (tmp_path / "char_gpt.html").read_bytes()[:2000]
+    assert (tmp_path / "char_gpt.safetensors").stat().st_size > 1_000_000
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """examples/python_text.py."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    yield importlib.import_module("python_text")
+    sys.modules.pop("python_text")
+
+
+def test_windows_score_each_character_once(model):
+    x, y = model.windows(np.arange(12), 5, 2)
+    assert x.tolist() == [[0, 1, 2, 3, 4], [3, 4, 5, 6, 7], [6, 7, 8, 9, 10]]
+    assert y.tolist() == [[-1, -1, 3, 4, 5], [-1, -1, 6, 7, 8], [-1, -1, 9, 10, 11]]
+
+
+def test_the_order_3_model_gives_what_its_formula_says(model):
+    training = model.ids("abcabdabcabc\nabdbacbab")
+    x, y = model.windows(model.ids("bcabdabacabxcab"), 7, 3)
+    counts = Counter(tuple(training[at : at + size]) for size in range(1, 5) for at in range(len(training) - size + 1))
+    bits = []
+    for row, column in np.argwhere(y >= 0):
+        p = 1 / len(model.CHARACTERS)
+        for order in range(4):
+            history = tuple(x[row, column - order + 1 : column + 1]) if order else ()
+            follows = {key[-1]: count for key, count in counts.items() if key[:-1] == history}
+            if follows:
+                p = (follows.get(y[row, column], 0) + len(follows) * p) / (sum(follows.values()) + len(follows))
+        bits.append(-log2(p))
+    assert model.order3_bits(training, x, y) == pytest.approx(np.mean(bits))
+
+
+def test_the_text_is_of_whole_modules_that_are_trained_on_or_held_out(model):
+    training, held_out = model.read()
+    assert len(training) > 2_000_000 and len(held_out) > 100_000
+    assert training.min() >= 0 and training.max() < len(model.CHARACTERS)

@@ -7,10 +7,25 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cuda_devices import KINDS, new_device
+from misuse import STRANGERS, assert_clear
 from nets import state_of
-from singa_lite import FeedForwardNet, GraphError, Layer, ShapeError, autograd, device, layers, loss, optimizer, tensor
+from singa_lite import (
+    FeedForwardNet,
+    GraphError,
+    Layer,
+    ShapeError,
+    autograd,
+    device,
+    layers,
+    loss,
+    models,
+    optimizer,
+    tensor,
+)
 from singa_lite.generation.checked import Drawing
 from singa_lite.generation.draws import Draws
+from singa_lite.generation.pieces import pieces, sizes
 
 TIME, IDS, FEATURES = 23, 13, 12
 PROMPT = np.random.default_rng(5).integers(1, IDS, (3, 11))
@@ -201,11 +216,11 @@ def test_the_plan_states_what_a_text_takes():
 
 
 def test_a_shorter_text_is_written_over_the_same_bytes():
-    """Three records for all positions: of 4 ids, of one, and of one with its scores."""
+    """Two records for all positions: of 8 ids, and of one with its scores."""
     net = compiled(gpt())
     first = net.generate(PROMPT, 12, 0)
     forms, used = net.recorded_forms, net.device.pool.used
-    assert [kind for kind, _ in forms] == ["generate"] * 3
+    assert [kind for kind, _ in forms] == ["generate"] * 2
     np.testing.assert_array_equal(net.generate(PROMPT, 9, 0), first[:, :20])
     assert (net.recorded_forms, net.device.pool.used) == (forms, used)
     net.generate(PROMPT[:1], 2)
@@ -347,7 +362,7 @@ WRONG = {
     "a prompt of three axes": ({"prompt": PROMPT[None]}, ShapeError, r"received shape \(1, 3, 11\)"),
     "an id too many": ({"prompt": PROMPT * 0 + IDS}, ValueError, "from 0 to 12, received 13 in sample 0, position 0"),
     "an id below": ({"prompt": -PROMPT[0]}, ValueError, "prompt: wanted ids from 0 to 12, received -"),
-    "no steps": ({"steps": 0}, ValueError, "generate steps: wanted a whole number of at least 1, received 0"),
+    "no steps": ({"steps": 0}, ValueError, "generate steps: wanted a whole number from 1 to .*, received 0"),
     "cold": ({"temperature": -0.1}, ValueError, "generate temperature: .* at least 0, received -0.1"),
     "a top_k too many": ({"top_k": IDS + 1}, ValueError, "generate top_k: .* from 0 to 13, received 14"),
     "a top_k below": ({"top_k": -1}, ValueError, "generate top_k"),
@@ -384,3 +399,47 @@ def test_a_plan_wants_a_batch_and_a_length():
         gpt().plan_generation(0, 9)
     with pytest.raises(ValueError, match="plan_generation length: wanted a whole number of at least 2, received 1"):
         gpt().plan_generation(1, 1)
+
+
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 63, 64, 65, 200])
+def test_pieces_of_a_prompt_cover_it(count, again):
+    found = list(pieces(count, again))
+    assert sorted({at for piece in found for at in range(piece.start, piece.stop)}) == list(range(count))
+    assert {piece.stop - piece.start for piece in found} <= set(sizes(count, again))
+    read = sum(piece.stop - piece.start for piece in found)
+    assert read == count or (again and len(found) <= max(2, -(-count // 64)))
+
+
+@pytest.mark.parametrize("option", ["prompt", "steps", "temperature", "top_k", "seed"])
+def test_whatever_is_given_is_taken_or_refused(option):
+    net = compiled(gpt())
+    for stranger in STRANGERS.values():
+        try:
+            net.generate(**{"prompt": PROMPT[:, :2], "steps": 1, option: stranger})
+        except Exception as error:
+            assert_clear(error)
+
+
+def test_gpt2_writes():
+    """Its head uses the table of the ids."""
+    net = models.gpt2(IDS, TIME, FEATURES, 3, 2, seed=3, device=device.new_cpu())
+    net.compile(optimizer.SGD())
+    np.testing.assert_array_equal(net.generate(PROMPT, 6, 0), growing(net, PROMPT, 6))
+
+
+def test_a_block_as_llama_has_it_writes():
+    options: dict[str, Any] = {"norm": "rms", "activation": "swiglu", "use_bias": False, "hidden_dropout": 0.1}
+    blocks = (block(name, rotary=True, head_size=4, kv_heads=2, **options) for name in ("first", "second"))
+    net = compiled(net_of(embedding(), *blocks, dtype="float64"))
+    np.testing.assert_array_equal(net.generate(PROMPT, 6, 0), growing(net, PROMPT, 6))
+
+
+@pytest.mark.filterwarnings("ignore:this step cannot be one CUDA graph:UserWarning")  # attention is done on the host
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_on_a_gpu_are_those_of_the_host(kind):
+    texts = [
+        compiled(net_of(embedding(), layers.LearnedPositions("p"), block("b"), on=on)).generate(PROMPT[:2, :4], 3, 0)
+        for on in (new_device(kind), device.new_cpu(kernels="numpy"))
+    ]
+    np.testing.assert_array_equal(*texts)

@@ -121,6 +121,10 @@ def test_eager_steps_and_micro_batches_train_alike(on):
     assert_alike(net_of(on, micro_batches=1), net_of(on, micro_batches=3), rtol=1e-3)
 
 
+def test_clipped_by_the_norm_of_all_gradients(on):
+    assert_alike(net_of(on, clip_global_norm=0.02), net_of(on, clip_global_norm=0.02, fuse=False))
+
+
 def test_in_bfloat16(on):
     assert_alike(net_of(on, precision="bfloat16"), net_of(on, precision="bfloat16", fuse=False), rtol=2e-2)
 

@@ -30,6 +30,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "TiedDense": {"embedding": layers.Embedding("table", 7, 3)},
     "TimeDistributed": {"layer": layers.Dense("one", 2)},
     "TransformerBlock": {"heads": 2},
+    "SwiGLU": {"num_output": 3},
     "Net": {"net": INNER},
 }
 KINDS = {name: kind for name, kind in vars(layers).items() if isinstance(kind, type)}

@@ -30,13 +30,14 @@ class Drawing(NamedTuple):
 
 class TextNet(NamedTuple):
     """A net that writes texts. entry: its input layer; ids: how many it takes; classes: how many it gives; gives: what
-    its output is of, "softmax" or "" for scores.
+    its output is of, "softmax" or "" for scores; reads_again: whether positions may be read twice.
     """
 
     entry: str
     ids: int
     classes: int
     gives: str
+    reads_again: bool
 
 
 def text_net(where: str, layers: LayerGraph) -> TextNet:
@@ -62,7 +63,8 @@ def text_net(where: str, layers: LayerGraph) -> TextNet:
         raise GraphError(
             f"{where}: wanted layers that make one position after the other, received {'; '.join(refusals)}"
         )
-    return TextNet(entry, ids, found[0][-1], gives)
+    again = all(layer.reads_again or not layer.kept_of_past(1, 1) for layer in going_on(layers))
+    return TextNet(entry, ids, found[0][-1], gives, again)
 
 
 def going_on(layers: LayerGraph) -> Iterator[Layer]:

@@ -6,8 +6,8 @@ import numpy as np
 
 from singa_lite.array_types import DType
 from singa_lite.generation import checked
+from singa_lite.generation.pieces import sizes
 from singa_lite.generation.text_step import ReadStep, ScoreStep, TextStep
-from singa_lite.generation.write import PIECES
 from singa_lite.graph import Graph
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.memory.total import overhead
@@ -27,7 +27,7 @@ def generation_plan(layers: LayerGraph, steps: Steps, batch: int, length: int) -
     past = Past(layers.device, layers.dtype, checked.kept(layers, batch, most), batch, most, planned=True)
     plan = steps.look(ScoreStep(layers, past, net.gives), _forms(net.entry, batch, 1), _plan, OWN)
     beside = {"the prompt": 0}
-    for size in (size for size in PIECES if size < length):
+    for size in sizes(length - 1, net.reads_again):
         reading: TextStep[None] = ReadStep(layers, past)
         found = steps.look(reading, _forms(net.entry, batch, size), _plan, OWN)
         longer = batch * (size - 1) * _INT64.itemsize  # of the ids, whose place is as large as the longest piece

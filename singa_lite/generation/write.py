@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from singa_lite.checks import whole
 from singa_lite.generation import checked
 from singa_lite.generation.checked import Ids, TextNet
 from singa_lite.generation.draws import Draws
+from singa_lite.generation.pieces import pieces
 from singa_lite.generation.text_step import ReadStep, ScoreStep
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.past import Past
@@ -19,8 +20,8 @@ from singa_lite.recorded_steps import Feeds
 from singa_lite.tensor import to_numpy
 from singa_lite.training.step import Steps
 
-#: Positions of a piece of the prompt: few forms to record, and products of many rows where the prompt is long.
-PIECES = (64, 16, 4, 1)
+#: Of one call.
+MOST_STEPS = 2**31 - 1
 
 
 def generate(
@@ -30,9 +31,10 @@ def generate(
     net = checked.text_net("generate", layers)
     given, several = checked.prompt(net, prompt)
     n, time = given.shape
-    count = whole("generate steps", count, 1)
-    draws = Draws(checked.drawing(net, temperature, top_k, seed), n, count)
+    count = whole("generate steps", count, 1, MOST_STEPS)
+    drawing = checked.drawing(net, temperature, top_k, seed)
     length = checked.positions("generate", layers, time + count)
+    draws = Draws(drawing, n, count)
     past = steps.past(checked.kept(layers, n, length), n, length)
     ids = np.concatenate([given, np.zeros((n, count), np.int64)], axis=1)
     writer = _Writer(layers, steps, net, past)
@@ -47,12 +49,12 @@ class _Writer:
     """Takes ids in, and gives scores."""
 
     def __init__(self, layers: LayerGraph, steps: Steps, net: TextNet, past: Past) -> None:
-        self._steps, self._entry = steps, net.entry
+        self._steps, self._entry, self._again = steps, net.entry, net.reads_again
         self._read, self._score = ReadStep(layers, past), ScoreStep(layers, past, net.gives)
 
     def read(self, ids: Ids) -> None:
         """What comes before the id whose scores are asked for, from the beginning on."""
-        for piece in pieces(ids.shape[1]):
+        for piece in pieces(ids.shape[1], self._again):
             self._steps.do(self._read, self._feeds(ids, piece))
 
     def scorer(self, ids: Ids, first: int) -> Callable[[int], Array]:
@@ -62,12 +64,3 @@ class _Writer:
 
     def _feeds(self, ids: Ids, piece: slice) -> Feeds:
         return {"input": {self._entry: ids[:, piece]}, "past": {"position": np.array([piece.start])}}
-
-
-def pieces(count: int) -> Iterator[slice]:
-    """So many positions in pieces of PIECES."""
-    at = 0
-    for size in PIECES:
-        while count - at >= size:
-            yield slice(at, at + size)
-            at += size

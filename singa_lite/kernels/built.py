@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from hashlib import blake2b
+from pickle import dumps, loads
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
@@ -44,8 +45,10 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         self._built: dict[_Key, tuple[TensorSpecs, AnyRoutine] | None] = {}
         #: What planning asks again and again, kept where routines are forgotten.
         self._answers: dict[_Key, _Answer] = {}
-        #: The same of calls that were asked about before the last `pack`, by digests of their keys.
-        self._packed: dict[bytes, _Answer] = {}
+        #: The same of calls that were asked about before the last `pack`, by digests of their keys, as one object; and
+        #: unpacked, while it is asked for.
+        self._packed = b""
+        self._unpacked: dict[bytes, _Answer] = {}
 
     def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether there is a routine for a call of these tensors."""
@@ -65,9 +68,11 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
             return self._answers[key]
         except KeyError:
             pass
-        digest = _digest(key) if self._packed else b""
-        if digest in self._packed:
-            found = self._packed[digest]
+        if self._packed and not self._unpacked:
+            self._unpacked = loads(self._packed)
+        digest = _digest(key) if self._unpacked else b""
+        if digest in self._unpacked:
+            found = self._unpacked[digest]
         else:
             built = self._routine(specs, settings)
             found = None if built is None else (built[1].scratch_bytes, built[1].variant)
@@ -76,12 +81,15 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         return found
 
     def pack(self) -> None:
-        """Keep the answers in a tenth of the memory, as between plans: keys are some 2 KiB of small objects each, and
-        between these pages stay in use.
+        """Keep the answers as one object between plans. They are thousands of small ones, made while planning fills the
+        memory, each of which would keep a page of it in use.
         """
         answers, self._answers = self._answers, {}
-        self._packed |= {_digest(key): answer for key, answer in answers.items()}
-        _drop_oldest(self._packed, MOST_ANSWERS)
+        if not answers:
+            return
+        known = {**(loads(self._packed) if self._packed else {}), **{_digest(key): answers[key] for key in answers}}
+        _drop_oldest(known, MOST_ANSWERS)
+        self._packed, self._unpacked = dumps(known), {}
 
     def prepare(
         self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings

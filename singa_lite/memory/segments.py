@@ -10,7 +10,10 @@ import numpy as np
 
 from singa_lite.memory.segment import ALIGNMENT, Bytes, Piece, Region, Segment
 
-SEGMENT_BYTES = 1 << 20  # smaller requests share segments of this size, others get one of their own size
+#: Of a segment that small requests share.
+SEGMENT_BYTES = 1 << 20
+#: Smaller requests share segments, others get one of their own size: two of them would leave much of a shared one free.
+SHARED_BYTES = SEGMENT_BYTES // 4
 
 
 class Segments:
@@ -90,7 +93,7 @@ class Segments:
 
     def _piece(self, size: int) -> Piece:
         """The piece to cut `size` bytes from, of a new segment if need be; else MemoryError."""
-        own, other = (self._small, self._large) if size < SEGMENT_BYTES else (self._large, self._small)
+        own, other = (self._small, self._large) if size < SHARED_BYTES else (self._large, self._small)
         piece = _best_fit(own, size)
         if piece is not None:
             return piece
@@ -115,7 +118,7 @@ class Segments:
 
     def _fetch(self, shelf: list[Piece], size: int) -> Piece:
         """The piece that a new segment is, now on `shelf`; MemoryError if the limit or the source refuses."""
-        nbytes = max(size, SEGMENT_BYTES)
+        nbytes = SEGMENT_BYTES if size < SHARED_BYTES else size
         if self.limit is not None:
             # A shared segment may be smaller than usual, to use up what the limit leaves.
             room = max(self.limit - self.total, 0) & -ALIGNMENT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .segments import SEGMENT_BYTES
+from .segments import SEGMENT_BYTES, SHARED_BYTES
 
 #: Losses, metrics and their copies that are held at a time: one line of the pool each.
 RESULTS = 16
@@ -52,7 +52,7 @@ def least_total(held: Sequence[int], arena: int, alignment: int) -> int:
 def _free_of_shared(regions: list[int]) -> int:
     """Bytes left over in segments that small regions share, each in the first where it fits, largest first."""
     left: list[int] = []
-    for size in sorted((size for size in regions if size < SEGMENT_BYTES), reverse=True):
+    for size in sorted((size for size in regions if size < SHARED_BYTES), reverse=True):
         segment = next((segment for segment, room in enumerate(left) if room >= size), len(left))
         if segment == len(left):
             left.append(SEGMENT_BYTES)

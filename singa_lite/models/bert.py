@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from singa_lite import initializer, layers
+from singa_lite.checks import flag, fraction, whole
 from singa_lite.net import FeedForwardNet
 from singa_lite.tensor import DeviceSpec
 
@@ -37,7 +38,7 @@ def bert(
     """
     init, epsilon = initializer.Normal(std=0.02), 1e-12
     net = FeedForwardNet(device=device, seed=seed)
-    length = positions if time is None else time
+    length = whole("bert: time", positions if time is None else time, 1)
     for name in ("ids", "types"):
         net.add(layers.Dummy(name, (length,)), [])
     net.add(layers.PaddingMask("mask"), "ids")
@@ -46,9 +47,9 @@ def bert(
     net.add(layers.Merge("sum"), [words, of_types])
     net.add(layers.LearnedPositions("positions", positions, weight_init=init))
     last = net.add(layers.LayerNormalization("embedding_norm", epsilon=epsilon))
-    if dropout:
+    if fraction("bert: dropout", dropout):
         last = net.add(layers.Dropout("embedding_dropout", dropout))
-    for number in range(blocks):
+    for number in range(whole("bert: blocks", blocks, 1)):
         block = layers.TransformerBlock(
             *(f"block{number}", heads),
             hidden_size=hidden_size,
@@ -58,7 +59,7 @@ def bert(
             weight_init=init,
         )
         last = net.add(block, [last, "mask"])
-    if pooler:
+    if flag("bert: pooler", pooler):
         first = net.add(layers.Slice("first", 1, [1]), last) if length > 1 else last
         net.add(layers.Reshape("first_word", (features,)), (first, 0))
         net.add(layers.Dense("pooler", features, weight_init=init))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from singa_lite import initializer, layers, loss
+from singa_lite.checks import flag, fraction, whole
 from singa_lite.net import FeedForwardNet
 from singa_lite.tensor import DeviceSpec
 
@@ -33,18 +34,22 @@ def gpt2(
     """
     init = initializer.Normal(std=0.02)
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(axis=-1), device=device, seed=seed)
-    length = positions if time is None else time
+    length = whole("gpt2: time", positions if time is None else time, 1)
     tokens = layers.Embedding("tokens", vocabulary, features, weight_init=init, input_sample_shape=(length,))
     net.add(tokens)
     net.add(layers.LearnedPositions("positions", positions, weight_init=init))
-    if dropout:
+    if fraction("gpt2: dropout", dropout):
         net.add(layers.Dropout("dropout", dropout))
-    for number in range(blocks):
+    for number in range(whole("gpt2: blocks", blocks, 1)):
         block = layers.TransformerBlock(
             *(f"block{number}", heads, True), dropout=dropout, activation="gelu_tanh", weight_init=init
         )
         net.add(block)
     net.add(layers.LayerNormalization("norm"))
-    head = layers.TiedDense("head", tokens) if tied else layers.Dense("head", vocabulary, False, weight_init=init)
+    head = (
+        layers.TiedDense("head", tokens)
+        if flag("gpt2: tied", tied)
+        else layers.Dense("head", vocabulary, False, weight_init=init)
+    )
     net.add(head)
     return net

@@ -42,6 +42,8 @@ def in_least_order(program: Program) -> Program:
     Of forms of one floor it is the one that takes least time. The others, each in its own best order, stay its rivals,
     those first that stood next to it: within a limit of the arena another one may take less time.
     """
+    if program.keeps_order:
+        return replace(program, rivals=())
     if not program.rivals:
         return _in_least_order(program, "")
     best = [_in_least_order(one, f"{one.order.removeprefix(program.order)}") for one in (program, *program.rivals)]

@@ -18,7 +18,7 @@ class Program:
     target: the kernels and the memory that it is for. blocks: all blocks of the record have lower numbers, those that
     no instruction uses too. order: the name of the order. rivals: other forms of the program, which compete with it
     when an order is chosen. host_sizes: {block of host memory: bytes}, of values that are offloaded. free: what runs
-    without a limit, where that has repeats; else nothing.
+    without a limit, where that has repeats; else nothing. keeps_order: no other order is to be looked for.
     """
 
     instructions: tuple[Instruction, ...]
@@ -29,6 +29,7 @@ class Program:
     rivals: tuple[Program, ...] = ()
     host_sizes: dict[int, int] = field(default_factory=dict)
     free: tuple[Instruction, ...] = ()
+    keeps_order: bool = False
 
     @property
     def next_block(self) -> int:

@@ -115,7 +115,8 @@ class _Twice:
             placed.setdefault(self._place(block, group, steps), []).extend(_moved(i, over) for i in group)
         behind = chain.from_iterable([copies[step], *placed.get(step, [])] for step in steps)
         made = (*self.instructions[: self.factor + 1], *rest, *placed.get(-1, []), *behind)
-        return replace(self.program, instructions=made, sizes=sizes)
+        # What is made the second time does not depend on the factor: other orders would make it before, to wait for it.
+        return replace(self.program, instructions=made, sizes=sizes, keeps_order=True)
 
     def _groups(self) -> tuple[dict[int, list[Instruction]], list[Instruction]]:
         """{gradient: what is done with it behind the norm, in order}, and what comes before any of it."""

@@ -266,6 +266,13 @@ CASES: dict[str, Case] = {
         ),
         ((3, 6),),
     ),
+    "TransformerBlock:as Llama has it": Case(
+        lambda: layers.TransformerBlock(
+            "t", 2, True, hidden_size=3, kv_heads=1, rotary=True, activation="swiglu", norm="rms", use_bias=False
+        ),
+        ((3, 4),),
+    ),
+    "SwiGLU": Case(lambda: layers.SwiGLU("s", 4), ((3, 5),)),
     "Net": Case(
         lambda: layers.Net("n", _small_net("float64")),
         ((5,),),

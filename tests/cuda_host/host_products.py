@@ -44,7 +44,10 @@ class HostMultiplier:
         def launch() -> None:
             if work is not None:
                 work.fill(0xFF)
+            held = result.copy() if product.accumulate else 0
             _multiply(left, right, result)
+            if product.accumulate:
+                np.add(result, held, out=result)
             _finish(product, left, right, result, vector, aux)
             self.done.append(product)
 

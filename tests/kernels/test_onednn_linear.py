@@ -79,6 +79,14 @@ def test_a_tile_of_a_weights_gradient(onednn):
     assert_is_product(product(onednn, x[:, 128:256], dy, **LEFT), x[:, 128:256].T, dy)
 
 
+@pytest.mark.parametrize("rows", [1023, 1024, 1300, 1537])
+def test_rows_of_a_page_are_multiplied_by_pieces(onednn, rows):
+    """1,024 columns, from two pieces of 512 rows on, and a tile of the gradient."""
+    x, dy = normal(rows, 21), normal(rows, 1024, seed=4)
+    assert_is_product(product(onednn, x, dy, **LEFT), x.T, dy)
+    assert_is_product(product(onednn, x[:, 5:9], dy, **LEFT), x[:, 5:9].T, dy)
+
+
 @pytest.mark.parametrize("order", [np.ascontiguousarray, lambda a: a.swapaxes(1, 2).copy().swapaxes(1, 2)])
 def test_leading_axes(onednn, order):
     a, b = order(normal(3, 11, 13)), order(normal(3, 13, 17, seed=4))

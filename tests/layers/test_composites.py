@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -203,8 +205,37 @@ def test_a_block_of_other_shapes_or_options_is_refused():
     for shape, words in (((5,), r"'b': wanted an input \(time, features\)"), ((5, 3), "heads that divide")):
         with pytest.raises(ShapeError, match=words):
             FeedForwardNet(device=device.new_cpu()).add(layers.TransformerBlock("b", 2, input_sample_shape=shape))
-    with pytest.raises(ValueError, match="'b': wanted a activation of relu"):
+    with pytest.raises(ValueError, match=r"'b': wanted a activation of relu.*swiglu"):
         layers.TransformerBlock("b", 2, activation="swish")
+    with pytest.raises(ValueError, match="'b': wanted a norm of layer, rms, received 'batch'"):
+        layers.TransformerBlock("b", 2, norm="batch")
+    with pytest.raises(ValueError, match="'b': wanted hidden_dropout to be a number from 0 to 1"):
+        layers.TransformerBlock("b", 2, hidden_dropout=-0.1)
+
+
+def test_a_block_as_llama_has_it():
+    """RMS norms without biases, and a gated hidden layer."""
+    net = FeedForwardNet(device=device.new_cpu(), dtype="float64", seed=3)
+    options: dict[str, Any] = {"activation": "swiglu", "norm": "rms", "use_bias": False, "hidden_dropout": 0.2}
+    block = layers.TransformerBlock("b", 2, True, hidden_size=5, input_sample_shape=(3, 4), **options)
+    net.add(block)
+    assert list(block.layers) == ["attention_norm", "attention", "hidden_norm", "hidden", "hidden_dropout", "output"]
+    x = np.random.default_rng(1).standard_normal((2, 3, 4))
+    trained = net.forward(True, x, output=["b/hidden", "b/hidden_dropout"])
+    kept, dropped = (tensor.to_numpy(trained[name]) for name in ("b/hidden", "b/hidden_dropout"))
+    assert 0 < (dropped == 0).mean() < 0.6
+    np.testing.assert_allclose(dropped[dropped != 0], kept[dropped != 0] / 0.8, rtol=1e-12)
+    del trained
+    found = net.forward(False, x, output=["b/hidden_norm"])
+    normed, y = (tensor.to_numpy(found[name]) for name in ("b/hidden_norm", "b"))
+    gate, value, output = (
+        tensor.to_numpy(block.parameters[f"{name}/weight"]) for name in ("hidden/gate", "hidden/value", "output")
+    )
+    opened = normed @ gate
+    mapped = (opened / (1 + np.exp(-opened)) * (normed @ value)) @ output
+    before = y - mapped
+    rms = np.sqrt((before**2).mean(-1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(normed, before / rms, rtol=1e-12)
 
 
 def test_a_net_that_is_used_twice_trains_as_one():

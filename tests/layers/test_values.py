@@ -371,3 +371,13 @@ def test_initial_values_are_those_asked_for():
     assert [tensor.to_numpy(p).tolist() for p in layer.param_values()] == [[0] * 3, [2] * 3]
     layer = prepared(layers.LayerNormalization("l", gamma_init=0.5, beta_init=3), (3,))
     assert [tensor.to_numpy(p).tolist() for p in layer.param_values()] == [[0.5] * 3, [3] * 3]
+
+
+# ---- SwiGLU
+
+
+def test_swiglu():
+    """silu(2) * 3 and silu(-1) * 4, of x as it is opened and as it stands."""
+    given = {"gate/weight": [[2.0, 0], [0, -1]], "value/weight": [[3.0, 0], [0, 4]]}
+    y = run(layers.SwiGLU("s", 2, use_bias=False), [[1, 1]], parameters=given)
+    np.testing.assert_allclose(y, [[3 * 2 / (1 + np.exp(-2.0)), 4 * -1 / (1 + np.exp(1.0))]], rtol=1e-6)

@@ -23,6 +23,8 @@ from singa_lite.memory import segment, segments
 from singa_lite.memory.pool import ALIGNMENT, Bytes, OutOfMemoryError, Pool, Region, aligned_memory
 
 MIB = 1 << 20
+#: Smaller requests share segments of 1 MiB.
+SHARED = MIB // 4
 
 
 class Source:
@@ -106,9 +108,9 @@ def test_small_requests_share_a_segment_and_large_ones_get_their_own_size() -> N
     pool = Pool(source=source)
     first, second = pool.take(100), pool.take(200)
     assert address(second) == address(first) + 128
-    for nbytes in (MIB, 3 * MIB + 1):
+    for nbytes in (SHARED, MIB, 3 * MIB + 1):
         pool.take(nbytes)
-    assert source.asked == [MIB, MIB, 3 * MIB + 64]
+    assert source.asked == [MIB, SHARED, MIB, 3 * MIB + 64]
 
 
 # Placement
@@ -184,12 +186,15 @@ def test_a_small_request_leaves_large_pieces_whole() -> None:
 
 def test_where_no_segment_is_to_be_had_each_kind_of_request_takes_pieces_of_the_other() -> None:
     pool = Pool(limit=3 * MIB)
-    shared, large = pool.take(MIB - 64), pool.take(2 * MIB)
+    shared, large = [pool.take(SHARED - 64) for _ in range(4)], pool.take(2 * MIB)
+    pool.take(256)
     pool.give(large)
     assert address(pool.take(100)) == address(large)
-    pool.give(shared)
-    pool.take(MIB)
-    assert address(pool.take(MIB - 128)) in (address(shared), address(large) + 128)
+    for region in shared:
+        pool.give(region)
+    for nbytes in (MIB, MIB - 128):
+        pool.take(nbytes)  # beside the small one
+    assert address(pool.take(MIB - 256)) == address(shared[0])
     assert pool.total == 3 * MIB
 
 
@@ -461,8 +466,8 @@ def test_set_limit() -> None:
 
 # Against a slow model, which finds the pieces from the segments and the regions in use
 
-SMALL = st.integers(0, 700) | st.integers(0, MIB - 64)
-LARGE = st.integers(MIB + 1, 3 * MIB)
+SMALL = st.integers(0, 700) | st.integers(0, SHARED - 64)
+LARGE = st.integers(SHARED, MIB - 64) | st.integers(MIB + 1, 3 * MIB)
 STEPS = st.lists(
     st.tuples(st.just("take"), SMALL | LARGE)
     | st.tuples(st.just("give"), st.integers(0, 1000))
@@ -509,8 +514,8 @@ def test_placement_is_that_of_the_model(steps: list[tuple[str, int]]) -> None:
     for what, number in steps:
         pieces = list(free_pieces(source, live))
         if what == "take":
-            # Shared segments have 1 MiB; those of large requests, here, more.
-            fitting = [p for p in pieces if p[0] >= max(number, 1) and (p[3] > MIB) == (number > MIB)]
+            # Shared segments have 1 MiB; those of large requests, here, less or more.
+            fitting = [p for p in pieces if p[0] >= max(number, 1) and (p[3] != MIB) == (number >= SHARED)]
             segments = len(source.asked)
             live.append(pool.take(number))
             assert len(source.asked) == segments + (not fitting)

@@ -26,6 +26,13 @@ def conv2d(channels: int, kernels: int, groups: int) -> Call:
     return call("conv2d", x, weight, None, y, window=Window((3, 3), pad=(1, 1, 1, 1)), groups=groups)
 
 
+def lstm() -> Call:
+    """5 steps of 3 samples, 2 units: at each step of each sample, 2 numbers by 8 columns."""
+    gates, given = whole(5, 5, 3, 8), [whole(0, 5, 3, 8), whole(1, 2, 8), None, None, None]
+    states = whole(6, 6, 3, 2), whole(7, 6, 3, 2)
+    return call("lstm", *given, gates, *states, reverse=False, recurrent_activation="sigmoid")
+
+
 def of(made: Call) -> float:
     return seconds(instructions(made)[0])
 
@@ -42,8 +49,9 @@ def of(made: Call) -> float:
         (attention(False), 2 * 2 * (2 * 4 * 3 * 5) * 7),
         (attention(True), 2 * 2 * (2 * 4 * (1 + 2 + 3)) * 7),
         (relu(X, Y), 0),
+        (lstm(), 2 * (5 * 3) * (2 * 8)),
     ],
-    ids=["dense", "depthwise", "matmul", "attention", "causal attention", "relu"],
+    ids=["dense", "depthwise", "matmul", "attention", "causal attention", "relu", "recurrent"],
 )
 def test_two_operations_a_multiply_add(made, wanted):
     assert flops(instructions(made)[0]) == wanted

@@ -211,6 +211,25 @@ def test_a_step_of_each_model():
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.parametrize(
+    ("make", "options", "wanted"),
+    [
+        (gpt2, {"time": 12}, r"wanted at most max_length 11 positions, received 12"),
+        (gpt2, {"time": 0}, r"gpt2: time: wanted a whole number of at least 1, received 0"),
+        (gpt2, {"tied": "no"}, r"gpt2: tied: wanted True or False"),
+        (gpt2, {"dropout": 1.0}, r"gpt2: dropout: wanted a number from 0 to below 1"),
+        (bert, {"time": 2.5}, r"bert: time: wanted a whole number"),
+        (bert, {"pooler": 1}, r"bert: pooler: wanted True or False"),
+        (bert, {"dropout": -0.1}, r"bert: dropout: wanted a number from 0"),
+        (lambda: models.gpt2(31, 11, 12, 5, 1), {}, r"wanted heads that divide the features"),
+        (lambda: models.bert(31, 11, 12, 3, 0), {}, r"bert: blocks: wanted a whole number of at least 1, received 0"),
+    ],
+)
+def test_models_that_cannot_be(make, options, wanted):
+    with pytest.raises((TypeError, ValueError), match=wanted):
+        make(**options)
+
+
 # ---- other files and other nets
 
 

@@ -9,6 +9,7 @@ from singa_lite.kernels.built import Builder, builders
 from singa_lite.kernels.cuda_kernels import (
     activation,
     batch_norm,
+    class_scores,
     convolution,
     elementwise,
     embedding,
@@ -39,6 +40,7 @@ LAYOUTS = {"image": (0, 2, 3, 1), "filters": (0, 2, 3, 1)}
 ELEMENTS = builders(activation, elementwise, pooling, random, update)
 SUMS = builders(
     batch_norm,
+    class_scores,
     convolution,
     embedding,
     l2_norm,

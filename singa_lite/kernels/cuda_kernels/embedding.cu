@@ -39,6 +39,18 @@ extern "C" __global__ void embedding_gradient(const S* ids, const T* dy, T* dwei
     }
 }
 
+extern "C" __global__ void embedding_gradient_add(const S* ids, const T* dy, T* dweight, int64 places, int64 rows,
+                                                  int64 features, int64 first, int64 padding) {
+    for (int64 own = warp_index(); own < rows; own += (int64)gridDim.x * (THREADS / LANES)) {
+        const int64 row = first + own;
+        if (!occurrences(ids, places, row) || row == padding) continue;
+        for (int64 feature = threadIdx.x % LANES; feature < features; feature += LANES) {
+            T* const sum = dweight + own * features + feature;
+            *sum = T(C(*sum) + sum_of_row(ids, dy, places, row, feature, features));
+        }
+    }
+}
+
 extern "C" __global__ void count_up(int64* count) { *count += 1; }
 
 extern "C" __global__ void sgd_rows(const S* ids, const T* dy, const double* rate, T* value, int64 places, int64 rows,

@@ -28,12 +28,26 @@ def embedding_gradient(
     ids: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, first: int, padding: int
 ) -> Routine | None:
     """A warp for each row."""
+    return _gradient("embedding_gradient", ids, dy, dweight, first, padding)
+
+
+@without_gaps
+def embedding_gradient_add(
+    ids: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, first: int, padding: int
+) -> Routine | None:
+    """A warp for each row, of which most find nothing to do."""
+    return _gradient("embedding_gradient_add", ids, dy, dweight, first, padding)
+
+
+def _gradient(
+    kernel: str, ids: TensorSpec, dy: TensorSpec, dweight: TensorSpec, first: int, padding: int
+) -> Routine | None:
     types = _types(ids, dy, dweight)
     if types is None:
         return None
     extents = np.int64(ids.size), np.int64(dweight.shape[0]), np.int64(dweight.shape[1])
     values = *extents, np.int64(first), np.int64(padding)
-    return Routine().launch(FILE, "embedding_gradient", ids, dy, dweight, *values, types=types, grid=_warps(dweight))
+    return Routine().launch(FILE, kernel, ids, dy, dweight, *values, types=types, grid=_warps(dweight))
 
 
 @without_gaps

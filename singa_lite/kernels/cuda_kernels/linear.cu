@@ -10,7 +10,8 @@
 // Elements that a thread brings of each factor's tile.
 #define BROUGHT (TILE * DEPTH / THREADS)
 
-enum Activation { NONE = 0, RELU = 1 };
+// ADDED: what y held is added.
+enum Activation { NONE = 0, RELU = 1, ADDED = 2 };
 
 // y (rows, columns) = a (rows, depth) @ b (depth, columns). Strides count elements. Laid out as in linear.py.
 struct Matrices {
@@ -71,12 +72,13 @@ struct Factor {
 // Neighbours in a row of y, from `column` on. ReLU leaves NaN.
 __device__ inline void store(const Matrices& m, C (&sums)[EACH], const S* bias, unsigned column, S* row) {
     Stored results;
+    S* y = row + column * m.y_column;
 #pragma unroll
     for (int j = 0; j < EACH; ++j) {
+        if (m.activation == ADDED && column + j < m.columns) sums[j] += C(y[j * m.y_column]);
         if (bias && column + j < m.columns) sums[j] += C(bias[(column + j) * m.bias]);
         results.v[j] = S(m.activation == RELU && sums[j] < C(0) ? C(0) : sums[j]);
     }
-    S* y = row + column * m.y_column;
     if (m.y_column == 1 && column + EACH <= m.columns && reinterpret_cast<uint64>(y) % alignof(Stored) == 0) {
         *reinterpret_cast<Stored*>(y) = results;
     } else {

@@ -23,7 +23,7 @@ TILE = 64
 MOST_ACROSS = 65535
 MOST = 1 << 31
 #: `Activation` of linear.cu.
-_NONE, _RELU = range(2)
+_NONE, _RELU, _ADDED = range(3)
 
 _EXTENTS = ("rows", "columns", "depth", "activation")
 _STRIDES = ("a_row", "a_depth", "b_column", "b_depth", "y_row", "y_column", "bias")
@@ -40,6 +40,12 @@ def matmul(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, tr
         if flat is not None and made is not None:
             left, result = flat, made
     return _product((a, left), (b, right), None, (y, result), _NONE)
+
+
+def matmul_add(a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool) -> Routine | None:
+    """What y holds is added before the result is stored."""
+    left, right = _turned(a) if transpose_a else a, _turned(b) if transpose_b else b
+    return _product((a, left), (b, right), None, (y, y), _ADDED)
 
 
 def linear(x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec) -> Routine | None:

@@ -77,15 +77,15 @@ class Lt:
         a, b, d, bias, aux = given = five(addresses)
         choice = self._choice(product, given)
         of_a, of_b, of_d = self._layout_of(product)
-        one, zero = scalars(product)
+        one, held = scalars(product)
         return partial(
             self.library["Matmul"],
             self.handle,
             describe(self.library, product, bias, aux),
             c.byref(one),
             *(a, of_a, b, of_b),
-            c.byref(zero),
-            *(d, of_d, d, of_d),  # C, which is not read as its factor is 0, and D
+            c.byref(held),
+            *(d, of_d, d, of_d),  # C, which is not read where its factor is 0, and D
             c.byref(choice.algorithm),
             workspace,
             choice.workspace_bytes,
@@ -142,10 +142,11 @@ def five(numbers: Iterable[int]) -> Five:
 
 
 def scalars(product: Product) -> tuple[c.c_float, c.c_float] | tuple[c.c_double, c.c_double]:
-    """The factors of the product and of what D held before: 1 and 0."""
+    """The factors of the product, 1, and of what D held before, 0 unless that is added."""
+    held = 1 if product.accumulate else 0
     if product.inputs == "float64":
-        return c.c_double(1), c.c_double(0)
-    return c.c_float(1), c.c_float(0)
+        return c.c_double(1), c.c_double(held)
+    return c.c_float(1), c.c_float(held)
 
 
 def compute(product: Product) -> Compute:

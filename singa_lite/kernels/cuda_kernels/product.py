@@ -25,7 +25,7 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True)
 class Product:
-    """D = epilogue(op(A) @ op(B)), op transposing where asked; `batch` of them.
+    """D = epilogue(op(A) @ op(B)), op transposing where asked; `batch` of them. accumulate: D += op(A) @ op(B).
 
     inputs, output: dtypes of A and B, of D and the bias. a, b, d: as they lie, before op. aux: (leading dimension,
     stride of the batch) of the epilogue's aux, in bits of a mask or elements of an input. tf32: float32 factors may be
@@ -43,6 +43,7 @@ class Product:
     epilogue: Epilogue = Epilogue.DEFAULT
     aux: tuple[int, int] = (0, 0)
     tf32: bool = False
+    accumulate: bool = False
 
     def __post_init__(self) -> None:
         """ValueError for what does not fit together: the library would answer with a bare status."""
@@ -110,6 +111,7 @@ def by_rows(
     output: str,
     epilogue: Epilogue = Epilogue.DEFAULT,
     tf32: bool = False,
+    accumulate: bool = False,
 ) -> Product:
     """result = epilogue(left @ right), the result by rows: A is `right`, B is `left`.
 
@@ -127,6 +129,7 @@ def by_rows(
         batch=result.batch,
         epilogue=epilogue,
         tf32=tf32,
+        accumulate=accumulate,
     )
 
 

@@ -66,7 +66,7 @@ class Products:
     @property
     def builders(self) -> Mapping[str, Callable[..., Routine | None]]:
         """By kernel."""
-        mine = self.linear, self.linear_activation, self.linear_gradient, self.matmul
+        mine = self.linear, self.linear_activation, self.linear_gradient, self.matmul, self.matmul_add
         return {builder.__name__: builder for builder in mine}
 
     def linear(self, x: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, y: TensorSpec) -> Routine | None:
@@ -115,6 +115,20 @@ class Products:
             left, result = left.in_one, result.in_one
         return self._product(routine, left, right, result)
 
+    def matmul_add(
+        self, a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool
+    ) -> Routine | None:
+        """What y holds is added before the result is stored."""
+        routine, result = Routine(), _written(y)
+        left, right = _read(routine, a), _read(routine, b)
+        if result is None or left is None or right is None or not _fit(a, b, y):
+            return None
+        left = left.transposed if transpose_a else left
+        right = right.transposed if transpose_b else right
+        if result.matrix.by_columns:
+            left, right, result = right.transposed, left.transposed, result.transposed
+        return self._product(routine, left, right, result, accumulate=True)
+
     def linear_gradient(self, x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, dbias: TensorSpec) -> Routine | None:
         """dweight = x^T @ dy, and from the same reads of dy its column sums, dbias.
 
@@ -150,10 +164,11 @@ class Products:
         result: _MatrixView,
         epilogue: Epilogue = Epilogue.DEFAULT,
         bias: BufferView = None,
+        accumulate: bool = False,
     ) -> Routine | None:
         """The routine with the step result = epilogue(left @ right); None if the library cannot do that."""
         matrices = left.matrix, right.matrix, result.matrix
-        product = by_rows(*matrices, left.dtype, result.dtype, epilogue, self.tf32)
+        product = by_rows(*matrices, left.dtype, result.dtype, epilogue, self.tf32, accumulate)
         workspace = self.multiplier.workspace_bytes(product)
         if workspace is None:
             return None

@@ -70,8 +70,8 @@ class _Arithmetic:
 def _buffers(kind: type[Pass], name: str, tensors: Sequence[Shaped | None]) -> BufferSpecs:
     named = {key: t for key, t in zip(SIGNATURES[name].tensors, tensors, strict=True) if t is not None}
     gates = named["gates_in" if "gates_in" in named else "dgates"]
-    (_, n, width), h = gates.shape, named["weight"].shape[0]
-    specs = kind.buffers(n, h, gates.dtype, "mask" in named)
+    _, n, width = gates.shape
+    specs = kind.buffers(named["weight"].shape, n, gates.dtype, "mask" in named)
     return {**specs, "spare": ((n * width,), np.result_type(gates.dtype, np.float32))}
 
 

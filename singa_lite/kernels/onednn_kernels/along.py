@@ -181,5 +181,6 @@ class _GappedLine(Line):
         near = next((gapped.scratch for gapped in (*self.read, *self.written) if gapped.tensor is view), None)
         if near is not None:
             return near.part(0, count, self.dtype)
-        is_line = isinstance(view, TensorSpec) and view.size == self.size
-        return FlatSlice(view, start, count) if is_line else view
+        if isinstance(view, TensorSpec) and view.size == self.size:
+            return FlatSlice(view, start, count)
+        return view

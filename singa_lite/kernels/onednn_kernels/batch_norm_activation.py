@@ -9,7 +9,7 @@ The mask is that of the forward direction, as pieces are normalised by the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -19,12 +19,12 @@ from singa_lite.kernels.onednn_kernels import memory_descs
 from singa_lite.kernels.onednn_kernels.batch_norm import add_scale
 from singa_lite.kernels.onednn_kernels.batch_norm_gradients import add_gradients, propagate
 from singa_lite.kernels.onednn_kernels.batch_statistics import add_statistics, columns_of, fit
-from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
+from singa_lite.kernels.onednn_kernels.channel_sums import Before, ChannelSums
 from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations, Columns, read_through
 from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.line import bound_primitive, run_bound
 from singa_lite.kernels.onednn_kernels.normalized import End, Normalized
-from singa_lite.kernels.onednn_kernels.pitched import Span
+from singa_lite.kernels.onednn_kernels.pitched import Pitched, Span
 from singa_lite.kernels.onednn_kernels.primitive import MemoryDesc, Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
 from singa_lite.kernels.onednn_kernels.work import Work
@@ -187,7 +187,7 @@ def _mask(
     derivative: Activations,
     target: Activations,
     activation: str,
-) -> Callable[[Span], None]:
+) -> Before:
     """What adds steps for a span: the source is normalised, and the activation's derivative goes into the target."""
     columns, work = sums.columns, sums.work
     step = sums.longest
@@ -203,15 +203,16 @@ def _mask(
 
     masks = _by_pixels(columns, masked)
 
-    def add(span: Span) -> None:
-        for start in range(span.start, span.start + span.length, step):
-            add_some(Span(start, min(step, span.start + span.length - start)))
-
-    def add_some(span: Span) -> None:
-        y = columns.part(piece, Span(0, span.length))
-        normalized.add(span.length, columns.part(*columns.near(source, span)), y)
-        slope = columns.part(*columns.near(derivative, span))
-        with columns.into(target, span) as part:
-            work.run(masks(span.length), {f.DST: y, f.DIFF_DST: slope, f.DIFF_SRC: part})
+    def add(span: Span) -> Mapping[int, tuple[BufferView, Span]]:
+        near = columns.near(source, span), columns.near(derivative, span), columns.far(target, span)
+        for start in range(0, span.length, step):
+            count = min(step, span.length - start)
+            x, slope, masked = (columns.part(view, Span(own.start + start, count)) for view, own in near)
+            y = columns.part(piece, Span(0, count))
+            normalized.add(count, x, y)
+            work.run(masks(count), {f.DST: y, f.DIFF_DST: slope, f.DIFF_SRC: masked})
+        if isinstance(target, Pitched):
+            target.write(span)
+        return {id(source): near[0], id(target): near[2]}
 
     return add

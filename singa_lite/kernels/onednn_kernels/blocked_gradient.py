@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 from math import prod
+from typing import cast
 
 from singa_lite.kernels.interface.window import Window
 from singa_lite.kernels.kernel_set import TensorSpec
@@ -116,7 +117,7 @@ class _Samples:
         if isinstance(self._dense, Temporary):
             part = self._dense.part(start * size, length * size, layouts.FLOAT)
         else:
-            part = FlatSlice(self._dense, start * size, length * size)
+            part = FlatSlice(cast(TensorSpec, self._dense), start * size, length * size)
         if lying == wanted:
             return part
         self._routine.run(p.Reorder(lying, wanted), {f.SRC: part, f.DST: self._copy})

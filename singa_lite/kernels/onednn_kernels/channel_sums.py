@@ -13,7 +13,7 @@ Where the mean is large, x is shifted by it first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -31,8 +31,9 @@ from singa_lite.kernels.routine import Temporary
 #: How a span of pixels is shifted before it is summed: its descriptor, and the links that each element goes through.
 Move = Callable[[Span], tuple[p.MemoryDesc, Sequence[Link]]]
 
-#: Adds steps for a span of pixels, primitives only.
-Before = Callable[[Span], None]
+#: Adds steps for a span of pixels, primitives only. Returns where these pixels of some activations stand then, as
+#: `Columns.near` does, by the `id` of the activations.
+Before = Callable[[Span], Mapping[int, tuple[BufferView, Span]]]
 
 #: Pieces that are added up in float32: the error grows with the square root of their number.
 _PIECES = 1 << 6
@@ -101,11 +102,10 @@ class ChannelSums:
         """Add the steps of a group. The other tensor is summed right after its product, while it is in the caches."""
 
         def add(span: Span) -> None:
-            if before is not None:
-                before(span)
+            there = {} if before is None else before(span)
             desc, links = move(span)
-            near = self.columns.near(x, span)
-            other_near = near if other is x else self.columns.near(other, span)
+            near = there.get(id(x)) or self.columns.near(x, span)
+            other_near = near if other is x else there.get(id(other)) or self.columns.near(other, span)
             by = Link(a.MULTIPLY, desc, self.columns.part(*other_near))
             self._accumulate(span == pieces[0], self.columns.part(*near), desc, [*links, by])
             self._running.fold(*other_near, self._running.part, self._part)

@@ -69,6 +69,14 @@ class Columns:
         yield target.dense(span)
         target.write(span)
 
+    def far(self, target: Activations, span: Span) -> tuple[BufferView, Span]:
+        """Where steps put these pixels of a target without gaps: a buffer, and which ones of it. `Pitched.write` then
+        copies them.
+        """
+        if isinstance(target, Pitched):
+            return target.scratch, Span(0, span.length)
+        return target, span
+
     def each(
         self,
         reads: Sequence[Activations],
@@ -84,7 +92,9 @@ class Columns:
             add(self.pixels, whole, target)
             return
         scratches = [tensor.most for tensor in (*reads, target) if isinstance(tensor, Pitched)]
-        most = max(self.unit, min(scratches) // self.unit * self.unit)
+        long = self.at_least(COLUMNS).unit  # as pieces that are summed have it: then the copies are the same primitives
+        unit = self.unit if long % self.unit else long
+        most = max(unit, min(scratches) // unit * unit)
         starts = range(0, self.pixels, most)
 
         def one(span: Span) -> None:

@@ -51,7 +51,7 @@ class _Kind(NamedTuple):
     """A memory descriptor: its bytes, and which one of those that have as many."""
 
     nbytes: int
-    index: int
+    number: int
 
 
 class _Argument(c.Structure):
@@ -151,7 +151,7 @@ class Memories(Unique):
     def _shared_memory(self, kind: _Kind, moves: bool, index: int, address: int) -> Handle:
         key = kind, moves, index
         if key not in self._shared:
-            self._shared[key] = _memory(self._descs[kind.nbytes][kind.index], address)
+            self._shared[key] = _memory(self._descs[kind.nbytes][kind.number], address)
         return self._shared[key]
 
     def _kind(self, execution: Execution, argument: Argument) -> _Kind:

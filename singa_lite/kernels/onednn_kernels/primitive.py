@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes as c
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
-from typing import TypeAlias
 
 import numpy as np
 
@@ -12,34 +13,18 @@ from singa_lite.array_types import Array
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import memories
-from singa_lite.kernels.onednn_kernels.handles import Handle
 from singa_lite.kernels.onednn_kernels.handles import MemoryDesc as MemoryDesc
 from singa_lite.kernels.onednn_kernels.handles import dims as dims
 from singa_lite.kernels.onednn_kernels.handles import memory_desc as memory_desc
 from singa_lite.kernels.onednn_kernels.library import load
 from singa_lite.kernels.onednn_kernels.memories import Argument, Execution
-from singa_lite.kernels.onednn_kernels.primitive_desc import PrimitiveDesc, key_of, shared
+from singa_lite.kernels.onednn_kernels.primitive_desc import PostOp as PostOp
+from singa_lite.kernels.onednn_kernels.primitive_desc import PrimitiveDesc, shared
 from singa_lite.unique import Unique
-
-#: One post-op: its kind ("eltwise", "sum", "binary", "prelu") and what its function takes.
-PostOp: TypeAlias = tuple[str, *tuple[object, ...]]
 
 _ZERO = np.zeros(1, np.float32)
 
 NOWHERE: Mapping[int, Sequence[int]] = MappingProxyType({})
-
-
-def _attributes(post_ops: Sequence[PostOp]) -> Handle:
-    """Scratch is the caller's; post_ops: what is done with each element of the result before it is stored."""
-    library = load()
-    attributes = Handle("primitive_attr", library.make("primitive_attr_create"))
-    library.primitive_attr_set_scratchpad_mode(attributes, 1)
-    if post_ops:
-        chain = Handle("post_ops", library.make("post_ops_create"))
-        for kind, *arguments in post_ops:
-            getattr(library, f"post_ops_append_{kind}")(chain, *arguments)
-        library.primitive_attr_set_post_ops(attributes, chain)
-    return attributes
 
 
 class Primitive(Unique):
@@ -55,15 +40,7 @@ class Primitive(Unique):
     ) -> None:
         self._slopes = [f.slope(index) for index, (kind, *_) in enumerate(post_ops) if kind == "prelu"]
         hints = () if forward is None else (forward.shared,)
-
-        def make() -> Handle:
-            library, attributes = load(), _attributes(post_ops)
-            given = library.engine, *arguments, *(hint.handle for hint in hints), attributes
-            return Handle("primitive_desc", library.make(f"{function}_primitive_desc_create", *given))
-
-        key = function, key_of(arguments), tuple(map(id, hints)), key_of(post_ops)
-        # The key has ids of descriptors of memory, so these have to live as long.
-        self._has(shared(key, lambda: PrimitiveDesc(make, hints, (arguments, post_ops))))
+        self._has(shared(function, partial(_make, function), arguments, hints, post_ops))
 
     #: Arguments of post-ops "prelu", whose slope is 0.
     _slopes: Sequence[int] = ()
@@ -111,10 +88,14 @@ class Reorder(Primitive):
     """Copies values from one layout to another: SRC to DST."""
 
     def __init__(self, source: MemoryDesc, target: MemoryDesc) -> None:
-        def make() -> Handle:
-            library, attributes, engine = load(), _attributes(()), load().engine
-            made = library.make("reorder_primitive_desc_create", source, engine, target, engine, attributes)
-            return Handle("primitive_desc", made)
+        self._has(shared("reorder", _make_reorder, (source, target)))
 
-        key = "reorder", id(source), id(target)
-        self._has(shared(key, lambda: PrimitiveDesc(make, keep=(source, target))))
+
+def _make(function: str, arguments: tuple[object, ...]) -> c.c_void_p:
+    library = load()
+    return library.make(f"{function}_primitive_desc_create", library.engine, *arguments)
+
+
+def _make_reorder(arguments: tuple[object, ...]) -> c.c_void_p:
+    library, (source, target, attributes) = load(), arguments
+    return library.make("reorder_primitive_desc_create", source, library.engine, target, library.engine, attributes)

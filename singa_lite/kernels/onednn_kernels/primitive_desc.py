@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes as c
 from collections.abc import Callable, Hashable, Sequence
-from functools import cached_property
-from sys import intern
+from hashlib import blake2b
+from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 from singa_lite.kernels.onednn_kernels import functions as f
@@ -14,27 +14,42 @@ from singa_lite.kernels.onednn_kernels.handles import Handle, MemoryDesc
 from singa_lite.kernels.onednn_kernels.library import load
 from singa_lite.unique import Unique
 
+#: One post-op: its kind ("eltwise", "sum", "binary", "prelu") and what its function takes.
+PostOp: TypeAlias = tuple[str, *tuple[object, ...]]
+#: Makes the library's descriptor of arguments, hints and attributes.
+Make = Callable[[tuple[object, ...]], c.c_void_p]
+
 
 class PrimitiveDesc(Unique):
     """A primitive's descriptor, and its code once somebody has bound it.
 
     Equal primitives have one between them, as a net asks for the same thing in many layers and in every form of batch.
-    It goes with the last of them. make: makes the descriptor, which takes 20 to 40 KiB, from descriptors of memory;
-    hints: further descriptors that it is made from; keep: what has to live as long.
+    It goes with the last of them. make: makes the descriptor, which takes 20 to 40 KiB, of these arguments, among them
+    descriptors of memory; hints: further descriptors that it is made from; post_ops: what is done with the result.
     """
 
-    def __init__(self, make: Callable[[], Handle], hints: Sequence[PrimitiveDesc] = (), keep: object = None) -> None:
+    __slots__ = ("__weakref__", "_arguments", "_hints", "_made", "_post_ops", "_primitive", "make", "scratch_bytes")
+
+    def __init__(
+        self,
+        make: Make,
+        arguments: tuple[object, ...],
+        hints: tuple[PrimitiveDesc, ...] = (),
+        post_ops: Sequence[PostOp] = (),
+    ) -> None:
         library = load()
-        self._make, self._hints, self._keep = make, hints, keep
-        self._made: Handle | None = make()
+        self.make, self._arguments, self._hints, self._post_ops = make, arguments, hints, tuple(post_ops)
+        self._made: Handle | None = None
         self._primitive: Handle | None = None
-        self.scratch_bytes: int = library.desc_bytes(library.query_md(self._made, f.SCRATCHPAD_DESC, 0))
+        self.scratch_bytes: int = library.desc_bytes(library.query_md(self.handle, f.SCRATCHPAD_DESC, 0))
 
     @property
     def handle(self) -> Handle:
         """The descriptor; made once more where it was let go of."""
         if self._made is None:
-            self._made = self._make()
+            attributes = _attributes(self._post_ops)
+            hints = (hint.handle for hint in self._hints)
+            self._made = Handle("primitive_desc", self.make((*self._arguments, *hints, attributes)))
         return self._made
 
     @property
@@ -77,25 +92,46 @@ class PrimitiveDesc(Unique):
         return MemoryDesc(made, Handle("memory_desc", made))
 
 
-_descriptors: WeakValueDictionary[Hashable, PrimitiveDesc] = WeakValueDictionary()
+_descriptors: WeakValueDictionary[bytes, PrimitiveDesc] = WeakValueDictionary()
 
 
-def shared(key: Hashable, make: Callable[[], PrimitiveDesc]) -> PrimitiveDesc:
-    """The one that was made for the key, as long as anybody has it, else a new one.
+def shared(
+    name: str,
+    make: Make,
+    arguments: tuple[object, ...],
+    hints: tuple[PrimitiveDesc, ...] = (),
+    post_ops: Sequence[PostOp] = (),
+) -> PrimitiveDesc:
+    """The one that was made of equal arguments by the function of this name, as long as anybody has it, else a new one.
 
-    Some primitives keep the number of threads that was set when they were made, so it is part of the key.
+    Some primitives keep the number of threads that was set when they were made, so it is part of the key. So are ids of
+    descriptors, which live as long as what was made of them.
     """
-    key = key, one_thread.count()
+    parts = name, _key_of(arguments), tuple(map(id, hints)), _key_of(post_ops), one_thread.count()
+    key = blake2b(repr(parts).encode(), digest_size=16).digest()
     found = _descriptors.get(key)
     if found is None:
-        found = _descriptors[key] = make()
+        found = _descriptors[key] = PrimitiveDesc(make, arguments, hints, post_ops)
     return found
 
 
-def key_of(value: object) -> Hashable:
+def _attributes(post_ops: Sequence[PostOp]) -> Handle:
+    """Scratch is the caller's; post_ops: what is done with each element of the result before it is stored."""
+    library = load()
+    attributes = Handle("primitive_attr", library.make("primitive_attr_create"))
+    library.primitive_attr_set_scratchpad_mode(attributes, 1)
+    if post_ops:
+        chain = Handle("post_ops", library.make("post_ops_create"))
+        for kind, *arguments in post_ops:
+            getattr(library, f"post_ops_append_{kind}")(chain, *arguments)
+        library.primitive_attr_set_post_ops(attributes, chain)
+    return attributes
+
+
+def _key_of(value: object) -> Hashable:
     """Equal for arguments that mean the same to the library. Descriptors of memory are told apart by `id`."""
     if isinstance(value, MemoryDesc):
         return id(value)
     if isinstance(value, c.Array | Sequence) and not isinstance(value, str):
-        return tuple(key_of(each) for each in value)
-    return intern(repr(value))  # as 0.0 and -0.0, and 1 and 1.0, are equal
+        return tuple(_key_of(each) for each in value)
+    return repr(value)  # as 0.0 and -0.0, and 1 and 1.0, are equal

@@ -190,10 +190,8 @@ class _AllSteps(Step[Arrays]):
         self, kind: type[Pass], work: Work, tensors: dict[str, TensorSpec | None], settings: dict[str, object]
     ) -> None:
         self.kind, self.work, self.tensors, self.settings = kind, work, tensors, settings
-        gates = _gates(tensors)
-        (_, n, _), weight = gates.shape, tensors["weight"]
-        h = 0 if weight is None else weight.shape[0]
-        specs = kind.buffers(n, h, gates.dtype, tensors["mask"] is not None)
+        gates, weight = _gates(tensors), (0, 0) if tensors["weight"] is None else tensors["weight"].shape
+        specs = kind.buffers(weight, gates.shape[1], gates.dtype, tensors["mask"] is not None)
         self.buffers = {name: work.temporary(shape, dtype) for name, (shape, dtype) in specs.items()}
         sizing = _Arithmetic(work)
         nowhere = {name: None if spec is None else _nowhere(spec) for name, spec in tensors.items()}

@@ -9,15 +9,14 @@ from functools import partial
 from types import ModuleType
 from typing import TypeVar, cast
 
-from singa_lite.array_types import Array
 from singa_lite.kernels import routine as base
 from singa_lite.kernels.built import BuiltKernel, builders
-from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpec, TensorSpecs
+from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, TensorSpecs
 from singa_lite.kernels.onednn_kernels import bfloat16, layouts, memories
 from singa_lite.kernels.onednn_kernels.library import OneDNNError
 from singa_lite.kernels.onednn_kernels.loop import Loop, Run
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
-from singa_lite.kernels.onednn_kernels.views import Arrays
+from singa_lite.kernels.onednn_kernels.views import Arrays as Arrays
 from singa_lite.kernels.onednn_kernels.views import BufferView as BufferView
 from singa_lite.kernels.onednn_kernels.views import FlatSlice as FlatSlice
 from singa_lite.kernels.onednn_kernels.views import RowSlice as RowSlice

@@ -44,39 +44,34 @@ APPLY: dict[str, Callable[[Array], object]] = {
 }
 
 
-def sigmoid_slope(y: Array, dy: Array, part: Array) -> None:
-    """dy = dy * y * (1 - y)."""
-    np.subtract(1, y, out=part)
-    np.multiply(part, y, out=part)
-    np.multiply(dy, part, out=dy)
+def sigmoid_slopes(y: Array, slopes: Array) -> None:
+    """slopes = y * (1 - y)."""
+    np.subtract(1, y, out=slopes)
+    np.multiply(slopes, y, out=slopes)
 
 
-def hard_sigmoid_slope(y: Array, dy: Array, part: Array) -> None:
-    """dy = dy / 6 where y is between 0 and 1, else 0. part: 1 there, 0 elsewhere, NaN where y is."""
-    np.subtract(1, y, out=part)
-    np.multiply(part, y, out=part)
-    np.sign(part, out=part)
-    np.multiply(part, 1 / 6, out=part)
-    np.multiply(dy, part, out=dy)
+def hard_sigmoid_slopes(y: Array, slopes: Array) -> None:
+    """slopes = 1 / 6 where y is between 0 and 1, else 0; NaN where y is."""
+    sigmoid_slopes(y, slopes)
+    np.sign(slopes, out=slopes)
+    np.multiply(slopes, 1 / 6, out=slopes)
 
 
-def tanh_slope(y: Array, dy: Array, part: Array) -> None:
-    """dy = dy * (1 - y**2)."""
-    np.multiply(y, y, out=part)
-    np.subtract(1, part, out=part)
-    np.multiply(dy, part, out=dy)
+def tanh_slopes(y: Array, slopes: Array) -> None:
+    """slopes = 1 - y**2."""
+    np.multiply(y, y, out=slopes)
+    np.subtract(1, slopes, out=slopes)
 
 
-def relu_slope(y: Array, dy: Array, part: Array) -> None:
-    """dy = dy where y is above 0, else 0."""
-    np.sign(y, out=part)
-    np.multiply(dy, part, out=dy)
+def relu_slopes(y: Array, slopes: Array) -> None:
+    """slopes = 1 where y is above 0, else 0."""
+    np.sign(y, out=slopes)
 
 
-#: dy by the input of an activation from its result y, in place, by name. part: a buffer of their shape.
-SLOPES: dict[str, Callable[[Array, Array, Array], None]] = {
-    "sigmoid": sigmoid_slope,
-    "hard_sigmoid": hard_sigmoid_slope,
-    "tanh": tanh_slope,
-    "relu": relu_slope,
+#: The slope of an activation at its input, from its result y, by name.
+SLOPES: dict[str, Callable[[Array, Array], None]] = {
+    "sigmoid": sigmoid_slopes,
+    "hard_sigmoid": hard_sigmoid_slopes,
+    "tanh": tanh_slopes,
+    "relu": relu_slopes,
 }

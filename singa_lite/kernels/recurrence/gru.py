@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from singa_lite.array_types import Array
-from singa_lite.kernels.recurrence.activations import SLOPES, tanh_slope
+from singa_lite.kernels.recurrence.activations import SLOPES, tanh_slopes
 from singa_lite.kernels.recurrence.passes import BackwardPass, ForwardPass, Product
 
 
@@ -84,7 +84,7 @@ class GruBackward(BackwardPass):
     def bind(self) -> Sequence[Product]:
         """By r and z, and by n."""
         call, size = self.call, self.size
-        self.slope, self.after = SLOPES[str(call.settings["recurrent_activation"])], bool(call.settings["reset_after"])
+        self.slopes, self.after = SLOPES[str(call.settings["recurrent_activation"])], bool(call.settings["reset_after"])
         self.h, self.p = list(call["hidden"]), list(call["products"])
         self.r, self.z, self.n = (self.columns("gates", at, at + 1) for at in range(3))
         self.dr, self.dz, self.dn = (self.columns("dgates", at, at + 1) for at in range(3))
@@ -121,12 +121,13 @@ class GruBackward(BackwardPass):
         dh, a, b, part = (call[name] for name in ("dh", "a", "b", "part"))
         np.subtract(h, n, out=b)
         np.multiply(b, dh, out=b)
-        self.slope(z, b, part)
         np.multiply(dh, z, out=part)
         np.subtract(dh, part, out=a)
         np.copyto(dh, part)
-        np.copyto(self.dz[index], b, casting="same_kind")
-        tanh_slope(n, a, part)
+        self.slopes(z, part)
+        np.multiply(b, part, out=self.dz[index])
+        tanh_slopes(n, part)
+        np.multiply(a, part, out=a)
         np.copyto(self.dn[index], a, casting="same_kind")
 
     def _after(self, index: int, dead: Array | None) -> None:
@@ -135,8 +136,8 @@ class GruBackward(BackwardPass):
         a, b, part = (call[name] for name in ("a", "b", "part"))
         np.multiply(a, p, out=b)
         np.multiply(a, r, out=self.dp[index])
-        self.slope(r, b, part)
-        np.copyto(self.dr[index], b, casting="same_kind")
+        self.slopes(r, part)
+        np.multiply(b, part, out=self.dr[index])
         if dead is not None:
             np.copyto(self.dp[index], 0, where=dead)
             np.copyto(self.dgates[index], 0, where=dead)
@@ -149,7 +150,7 @@ class GruBackward(BackwardPass):
         np.multiply(b, r, out=a)
         np.add(dh, a, out=dh)
         np.multiply(b, h, out=b)
-        self.slope(r, b, part)
-        np.copyto(self.dr[index], b, casting="same_kind")
+        self.slopes(r, part)
+        np.multiply(b, part, out=self.dr[index])
         if dead is not None:
             np.copyto(self.dgates[index], 0, where=dead)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from singa_lite.kernels.recurrence.activations import SLOPES, tanh_slope
+from singa_lite.kernels.recurrence.activations import SLOPES, tanh_slopes
 from singa_lite.kernels.recurrence.passes import BackwardPass, ForwardPass, Product
 
 
@@ -51,19 +51,26 @@ class LstmForward(ForwardPass):
 
 
 class LstmBackward(BackwardPass):
-    """dgates, which may lie over gates. dc: the derivative by the cell; tanh(c) is made again."""
+    """dgates, which may lie over gates. dc: the derivative by the cell; tanh(c) is made again.
+
+    The derivatives by the gates' results and the slopes of their activations are made in matrices of all gates, as one
+    call over four of them takes less than four calls.
+    """
 
     matrices = ("dh", "dc", "a", "b", "part")
+    wide = ("results", "slopes")
     held = ("dh", "dc")
 
     def bind(self) -> Sequence[Product]:
         """dh of the step before."""
         call = self.call
-        self.slope = SLOPES[str(call.settings["recurrent_activation"])]
-        self.c, self.dgates = list(call["cell"]), list(call["dgates"])
+        self.slopes = SLOPES[str(call.settings["recurrent_activation"])]
+        self.c, self.gates, self.dgates = list(call["cell"]), list(call["gates"]), list(call["dgates"])
         self.tanh = self.arithmetic.apply("tanh", [self.c[at] for at in self.behind], [call["a"]] * self.steps)
         self.i, self.f, self.g, self.o = (self.columns("gates", at, at + 1) for at in range(4))
-        self.di, self.df, self.dg, self.do = (self.columns("dgates", at, at + 1) for at in range(4))
+        columns = [slice(at * self.size, (at + 1) * self.size) for at in range(4)]
+        self.di, self.df, self.dg, self.do = (call["results"][:, at] for at in columns)
+        self.slope_of_g = call["slopes"][:, columns[2]]
         return [self.arithmetic.product(self.dgates, call["weight"].T, [call["dh"]] * self.steps)]
 
     def begin(self) -> None:
@@ -79,8 +86,12 @@ class LstmBackward(BackwardPass):
         if dead is not None:
             np.copyto(call["dh_before"], dh)
             np.copyto(call["dc_before"], dc)
-        self._output(index)
-        self._others(index)
+        self._by_results(index)
+        results, slopes, gates = call["results"], call["slopes"], self.gates[index]
+        self.slopes(gates, slopes)
+        tanh_slopes(self.g[index], self.slope_of_g)
+        np.multiply(dc, self.f[index], out=dc)
+        np.multiply(results, slopes, out=self.dgates[index])
         if dead is not None:
             np.copyto(self.dgates[index], 0, where=dead)
             np.copyto(dc, call["dc_before"], where=dead)
@@ -88,29 +99,16 @@ class LstmBackward(BackwardPass):
         if dead is not None:
             np.copyto(dh, call["dh_before"], where=dead)
 
-    def _output(self, index: int) -> None:
-        """Of the output gate; dc gets what comes by tanh(c)."""
-        call, o = self.call, self.o[index]
+    def _by_results(self, index: int) -> None:
+        """By what the gates gave; dc gets what comes by tanh(c)."""
+        call = self.call
         dh, dc, a, b, part = (call[name] for name in ("dh", "dc", "a", "b", "part"))
         self.tanh(index)
-        np.multiply(dh, o, out=b)
-        tanh_slope(a, b, part)
+        np.multiply(dh, self.o[index], out=b)
+        tanh_slopes(a, part)
+        np.multiply(b, part, out=b)
         np.add(dc, b, out=dc)
-        np.multiply(dh, a, out=a)
-        self.slope(o, a, part)
-        np.copyto(self.do[index], a, casting="same_kind")
-
-    def _others(self, index: int) -> None:
-        """Of the other three, none of which is written before it is read; dc becomes that of the step before."""
-        call, i, f, g = self.call, self.i[index], self.f[index], self.g[index]
-        dc, a, b, part = (call[name] for name in ("dc", "a", "b", "part"))
-        np.multiply(dc, g, out=a)
-        np.multiply(dc, i, out=b)
-        self.slope(i, a, part)
-        np.copyto(self.di[index], a, casting="same_kind")
-        tanh_slope(g, b, part)
-        np.copyto(self.dg[index], b, casting="same_kind")
-        np.multiply(dc, self.c[self.before[index]], out=a)
-        self.slope(f, a, part)
-        np.multiply(dc, f, out=dc)
-        np.copyto(self.df[index], a, casting="same_kind")
+        np.multiply(dc, self.g[index], out=self.di)
+        np.multiply(dc, self.c[self.before[index]], out=self.df)
+        np.multiply(dc, self.i[index], out=self.dg)
+        np.multiply(dh, a, out=self.do)

@@ -62,6 +62,8 @@ class Pass(ABC):
 
     #: How many matrices (n, h) it needs between steps, by name.
     matrices: ClassVar[tuple[str, ...]]
+    #: Matrices of all gates, (n, G * h).
+    wide: ClassVar[tuple[str, ...]] = ()
     #: Those of them that a masked step leaves as they are: they are kept apart meanwhile, as "<name>_before".
     held: ClassVar[tuple[str, ...]] = ()
     #: Whether steps are done in the opposite order.
@@ -98,11 +100,12 @@ class Pass(ABC):
         """One step, of the index that it has in the tensors."""
 
     @classmethod
-    def buffers(cls, n: int, h: int, dtype: DType, masked: bool) -> BufferSpecs:
+    def buffers(cls, weight: Shape, n: int, dtype: DType, masked: bool) -> BufferSpecs:
         """What lies between two steps, at least in float32."""
-        wide = np.result_type(dtype, np.float32)
+        wide, (h, width) = np.result_type(dtype, np.float32), weight
         names = [*cls.matrices, *(f"{name}_before" for name in cls.held if masked)]
         specs: BufferSpecs = dict.fromkeys(names, ((n, h), wide))
+        specs |= dict.fromkeys(cls.wide, ((n, width), wide))
         return {**specs, "dead": ((n, 1), np.dtype(np.bool_))} if masked else specs
 
     def __call__(self) -> None:

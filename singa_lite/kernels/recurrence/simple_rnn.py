@@ -47,7 +47,7 @@ class SimpleRnnBackward(BackwardPass):
     def bind(self) -> Sequence[Product]:
         """dh of the step before."""
         call = self.call
-        self.slope = SLOPES[str(call.settings["activation"])]
+        self.slopes = SLOPES[str(call.settings["activation"])]
         self.h, self.dgates = list(call["hidden"]), list(call["dgates"])
         return [self.arithmetic.product(self.dgates, call["weight"].T, [call["dh"]] * self.steps)]
 
@@ -58,8 +58,8 @@ class SimpleRnnBackward(BackwardPass):
         dh, dgates = call["dh"], self.dgates[index]
         if dead is not None:
             np.copyto(call["dh_before"], dh)
-        self.slope(self.h[self.behind[index]], dh, call["part"])
-        np.copyto(dgates, dh, casting="same_kind")
+        self.slopes(self.h[self.behind[index]], call["part"])
+        np.multiply(dh, call["part"], out=dgates)
         if dead is not None:
             np.copyto(dgates, 0, where=dead)
         self.products[0].step(index)

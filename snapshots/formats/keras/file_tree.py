@@ -12,9 +12,9 @@ import numpy as np
 from singa_lite.array_types import Array, DType
 from singa_lite.errors import SnapshotError
 from singa_lite.snapshots import manifest, weights_tree
+from singa_lite.snapshots.formats.keras.cells import Variable
 from singa_lite.snapshots.formats.keras.groups import FileGroup, Group, groups_of_net, guessed_groups, matched
 from singa_lite.snapshots.formats.keras.net import layers_of
-from singa_lite.snapshots.formats.keras.parts import Variable
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers import raw
 from singa_lite.snapshots.readers.hdf5 import guarded

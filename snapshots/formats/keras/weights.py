@@ -36,10 +36,10 @@ import numpy as np
 from singa_lite.array_types import Array
 from singa_lite.snapshots.files.atomic import replacing
 from singa_lite.snapshots.formats import hdf5_writer
+from singa_lite.snapshots.formats.keras.cells import Variable
 from singa_lite.snapshots.formats.keras.file_tree import MANIFEST, OURS, tree_of
 from singa_lite.snapshots.formats.keras.groups import Group, groups_of_net
 from singa_lite.snapshots.formats.keras.net import is_chain, layers_of
-from singa_lite.snapshots.formats.keras.parts import Variable
 from singa_lite.snapshots.manifest import Manifest
 from singa_lite.snapshots.readers.hdf5 import guarded
 from singa_lite.snapshots.tree import LazyArray, Tree
