@@ -15,8 +15,9 @@ from singa_lite.passes.descent import Choice, Descent, Levels
 from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT
 
 SEED = 1
-#: Trials of a round, how many rounds at most, and by how much one must lower the cost for another.
-TRIALS, ROUNDS, WORTH_ANOTHER = 1500, 6, 0.995
+#: Trials of a round, for each candidate and at most; how many rounds, and by how much one must lower the cost for
+#: another.
+TRIALS_EACH, TRIALS, ROUNDS, WORTH_ANOTHER = 15, 1500, 6, 0.995
 #: By which share of the cost a move may raise it at most, in the beginning; in the end by nothing.
 RISE = 0.04
 #: Of values that are changed at once: the chance of one alone, and of at most two; how near the others stand to it, in
@@ -24,9 +25,9 @@ RISE = 0.04
 ALONE, AT_MOST_TWO, NEAR, IS_NEAR = 0.4, 0.7, 8, 0.6
 #: Ways to hold a value, as often as they are tried.
 WAYS = (KEPT, ONCE, ONCE, PER_CHAIN, PER_READER, SEGMENT)
-#: On the way to a lower floor: the trials in all, by how much a floor is told to be lower, and by how much bytes
-#: above it may rise with a move.
-LOWERING, STEP_DOWN, SWELL = 6000, 0.98, 0.02
+#: On the way to a lower floor: the trials for each candidate and at most, by how much a floor is told to be lower, and
+#: by how much bytes above it may rise with a move.
+LOWERING_EACH, LOWERING, STEP_DOWN, SWELL = 100, 6000, 0.98, 0.02
 
 
 class _Moves:
@@ -87,11 +88,11 @@ def made_cheaper(descent: Descent, limit: int, rounds: int = ROUNDS) -> None:
     """Go on from what is chosen now to the cheapest choice within the limit that is come by."""
     sketch, moves = descent.sketch, _Moves(descent)
     best, rise = descent.choice(), RISE * descent.sketch.cost
-    least = sketch.cost
-    for done in range(rounds if descent.repeater.candidates else 0):
+    least, trials = sketch.cost, min(TRIALS, TRIALS_EACH * len(descent.repeater.candidates))
+    for done in range(rounds if trials else 0):
         before = least
-        for trial in range(1, TRIALS + 1):
-            most = int(rise * (1 - done / rounds - trial / (rounds * TRIALS)) * moves.number() * moves.number())
+        for trial in range(1, trials + 1):
+            most = int(rise * (1 - (done + trial / trials) / rounds) * moves.number() * moves.number())
             levels = moves.next()
             if moves.is_hopeless(levels, most, limit):
                 continue
@@ -110,7 +111,8 @@ def made_cheaper(descent: Descent, limit: int, rounds: int = ROUNDS) -> None:
 def lowered(descent: Descent) -> Iterator[Choice]:
     """Choices of ever lower floors, from what is chosen now, whatever they cost; with few repeats trials take less."""
     made_cheaper(descent, descent.sketch.floor, 1)
-    sketch, moves, trials = descent.sketch, _Moves(descent), LOWERING if descent.repeater.candidates else 0
+    sketch, moves = descent.sketch, _Moves(descent)
+    trials = most = min(LOWERING, LOWERING_EACH * len(descent.repeater.candidates))
     while trials > 0 and sketch.floor > descent.forced.floor:
         aim = max(int(STEP_DOWN * sketch.floor), descent.forced.floor)
         excess = sketch.excess(aim)
@@ -118,7 +120,7 @@ def lowered(descent: Descent) -> Iterator[Choice]:
             trials -= 1
             mark = sketch.mark()
             above = sketch.excess(aim) if sketch.change(moves.next()) else None
-            if above is None or above > excess * (1 + SWELL * trials / LOWERING):
+            if above is None or above > excess * (1 + SWELL * trials / most):
                 sketch.back_to(mark)
                 continue
             sketch.settle()

@@ -2,13 +2,15 @@
 
 The live bytes of a step that trains are a hill: they rise while the forward part runs and fall with the backward part.
 To drop a value lowers the hill between its last use in the forward part and the first one behind; to make it again
-costs what the chain of instructions back to values that are there costs. In five parts (`descent.py`):
+costs what the chain of instructions back to values that are there costs. In six parts (`descent.py`):
 
 - *Forced* (`forced.py`): what does not fit beside what is live whatever is dropped, is dropped to begin with.
 - *Greedy*: of the best values to drop, or to keep for shorter, the one that takes most of the bytes above the limit a
   second, by trial; and so on until the limit holds. Begun with few and with many trials a turn, and from even cuts.
 - *Cheapened* (`cheapen.py`): where that ends above the limit, a choice of a low floor goes towards where it ended.
 - *Taken back*: values are kept after all where the limit holds without.
+- *By chance* (`chance.py`): levels of a few values at a time are changed at random, with a fixed seed, and stay so
+  where that costs less, or, in the beginning, hardly more. It also goes on from the lowest floor to lower ones.
 - *Exchanged*: each of the costliest values is kept for once, and what is cheaper dropped in its place.
 
 All is bounded by numbers of trials and not by time, so a plan does not depend on how fast the machine is. In programs
