@@ -91,7 +91,7 @@ def multiply_adds(kernel: str, operands: Sequence[Shaped | None], settings: Sett
         return 0
     named: dict[str, Any] = dict(zip(signature.tensors, operands, strict=True))
     if signature.facts.multiplies == "scores":
-        return _of_scores(named, bool(settings["causal"]))
+        return _of_scores(named, bool(settings.get("causal")))
     if signature.facts.multiplies == "steps":
         steps = named["gates_in"] if "gates_in" in named else named["dgates"]
         return int(prod(steps.shape[:2]) * prod(named["weight"].shape))
@@ -122,7 +122,7 @@ def _has_gaps(shape: Shape, strides: Shape, itemsize: int) -> bool:
 
 def _of_scores(named: dict[str, Any], causal: bool) -> int:
     """Products of each row with each key that it may see: two forward, backward five, one of them made again."""
-    (samples, rows, heads, size), keys = named["q"].shape, named["k"].shape[1]
+    (samples, rows, heads, size), keys = named["q"].shape, (named.get("k") or named["keys"]).shape[1]
     early = min(rows, keys)
     seen = early * (early + 1) // 2 + (rows - early) * keys if causal else rows * keys
     return int(samples * heads * size * seen * (5 if "dy" in named else 2))

@@ -93,7 +93,7 @@ def attention_dropout_derivative(
     """dq, dk and dv of `attention_dropout`, which drops the same probabilities again."""
 
 
-@kernel(Facts(by_samples=("q", "keys", "values", "mask", "y")), y="q")
+@kernel(Facts(multiplies="scores", by_samples=("q", "keys", "values", "mask", "y")), y="q")
 def cached_attention(
     q: Read, keys: Read, values: Read, mask: Read | None, position: Read, y: Write, *, scale: float
 ) -> None:
