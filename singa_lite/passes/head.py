@@ -26,6 +26,8 @@ from singa_lite.passes.uses import Uses
 LEAST_ROWS = 128
 #: Bytes of a tile of more rows, in times of the target's `tile_bytes`, and what is worth it, in these too.
 TILES, WORTH = 8, 4
+#: Most tiles, so that a batch that fits no machine is planned as soon as any other.
+MOST_TILES = 64
 
 
 def by_tiles_of_rows(program: Program) -> Program:
@@ -55,7 +57,7 @@ def rows_of_tiles(program: Program, scores: Scores) -> int:
     """Rows of each tile, but for the last."""
     each = scores.scores.nbytes // scores.rows
     most = max(LEAST_ROWS, TILES * program.target.tile_bytes // each)
-    count = -(-scores.rows // most)
+    count = min(-(-scores.rows // most), MOST_TILES)
     return -(-scores.rows // count)
 
 
