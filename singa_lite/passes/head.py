@@ -27,7 +27,7 @@ LEAST_ROWS = 128
 #: Bytes of a tile of more rows, in times of the target's `tile_bytes`, and what is worth it, in these too.
 TILES, WORTH = 8, 4
 #: Most tiles, so that a batch that fits no machine is planned as soon as any other.
-MOST_TILES = 64
+MOST_TILES = 32
 
 
 def by_tiles_of_rows(program: Program) -> Program:
