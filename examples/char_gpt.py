@@ -23,7 +23,7 @@ matplotlib.use("agg")  # draw into files; no screen is needed
 import matplotlib.pyplot as plt
 
 arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-arguments.add_argument("--steps", type=int, default=4000)
+arguments.add_argument("--steps", type=int, default=2400)
 arguments.add_argument("--characters", type=int, help="of the held-out text; default all")
 arguments.add_argument("--out", type=Path, default=Path("."))
 options = arguments.parse_args()
