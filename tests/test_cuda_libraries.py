@@ -37,7 +37,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_both_bring_their_kernels(stand_ins):
     products, pixels, convolutions = libraries(7, Options())
     assert set(pixels.builders) == set(convolutions.builders)
-    assert {"linear", "linear_activation", "linear_gradient", "matmul"} == set(products.builders)
+    assert {"linear", "linear_activation", "linear_gradient", "matmul", "matmul_add"} == set(products.builders)
     assert {"conv2d", "conv2d_activation", "conv2d_derivative", "conv2d_gradient"} == set(convolutions.builders)
     assert ("linear", "relu") in products.fusions
     assert ("conv2d", "relu") in convolutions.fusions

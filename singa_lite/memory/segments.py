@@ -12,7 +12,9 @@ from singa_lite.memory.segment import ALIGNMENT, Bytes, Piece, Region, Segment
 
 #: Of a segment that small requests share.
 SEGMENT_BYTES = 1 << 20
-#: Smaller requests share segments, others get one of their own size: two of them would leave much of a shared one free.
+#: Smaller requests share segments; others get one of their own size, as two of them would leave much of a shared one
+#: free. Those below a segment look into the shared ones first, and the first segment of all is shared: what fits into
+#: one has one.
 SHARED_BYTES = SEGMENT_BYTES // 4
 
 
@@ -93,8 +95,10 @@ class Segments:
 
     def _piece(self, size: int) -> Piece:
         """The piece to cut `size` bytes from, of a new segment if need be; else MemoryError."""
-        own, other = (self._small, self._large) if size < SHARED_BYTES else (self._large, self._small)
+        own, other = (self._small, self._large) if self._shares(size) else (self._large, self._small)
         piece = _best_fit(own, size)
+        if piece is None and size < SEGMENT_BYTES:
+            piece = _best_fit(self._small, size)
         if piece is not None:
             return piece
         try:
@@ -107,6 +111,10 @@ class Segments:
                 raise
         return self._fetch(own, size)
 
+    def _shares(self, size: int) -> bool:
+        """Whether a request of `size` bytes wants a segment that it shares."""
+        return size < SHARED_BYTES or (size < SEGMENT_BYTES and not self._by_number)
+
     def _make_room(self, size: int) -> bool:
         """Release the unused segments if that can help a request of `size` bytes; whether it was done."""
         unused = self._unused()
@@ -118,7 +126,7 @@ class Segments:
 
     def _fetch(self, shelf: list[Piece], size: int) -> Piece:
         """The piece that a new segment is, now on `shelf`; MemoryError if the limit or the source refuses."""
-        nbytes = SEGMENT_BYTES if size < SHARED_BYTES else size
+        nbytes = SEGMENT_BYTES if self._shares(size) else size
         if self.limit is not None:
             # A shared segment may be smaller than usual, to use up what the limit leaves.
             room = max(self.limit - self.total, 0) & -ALIGNMENT
