@@ -1,4 +1,4 @@
-"""_Recurrent layers: LSTM, GRU and the simple one, one direction of one stack, all steps in one kernel.
+"""Recurrent layers: LSTM, GRU and the simple one, one direction of one stack, all steps in one kernel.
 
 Time is the outermost axis here, so that the gradient of the weight is one product of all steps: the states before them,
 which lie one behind the other, by the derivatives of their gates.
@@ -6,6 +6,7 @@ which lie one behind the other, by the derivatives of their gates.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from singa_lite.checks import flag, one_of
@@ -19,7 +20,7 @@ GATE_ACTIVATIONS = ("sigmoid", "hard_sigmoid")
 ACTIVATIONS = ("tanh", "relu")
 
 
-class _Recurrent(Op):
+class _Recurrent(Op, ABC):
     """Base: gates (t, n, G * h) -> y (t, n, h), with `last` (n, h), a view of the states. `final`: the last states.
 
     A subclass gives `kernel`, `forward`, and the derivative by the gates. There is none by first states and mask.
@@ -57,9 +58,9 @@ class _Recurrent(Op):
             return self.dgates
         return self.gradient(index, self.dgates)
 
+    @abstractmethod
     def derivative(self, dy: Tensor) -> Tensor:
         """By the gates."""
-        raise NotImplementedError
 
     def gradient(self, index: int, dgates: Tensor) -> Tensor:
         """By the weight, input 1."""

@@ -102,6 +102,24 @@ class Products:
     def matmul(
         self, a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool
     ) -> Routine | None:
+        """What y holds is overwritten."""
+        return self._matmul(a, b, y, transpose_a, transpose_b)
+
+    def matmul_add(
+        self, a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool
+    ) -> Routine | None:
+        """What y holds is added before the result is stored."""
+        return self._matmul(a, b, y, transpose_a, transpose_b, accumulate=True)
+
+    def _matmul(
+        self,
+        a: TensorSpec,
+        b: TensorSpec,
+        y: TensorSpec,
+        transpose_a: bool,
+        transpose_b: bool,
+        accumulate: bool = False,
+    ) -> Routine | None:
         """A plain matrix is a batch with stride 0; where it comes second, all rows of `a` are one product with it."""
         routine, result = Routine(), _written(y)
         left, right = _read(routine, a), _read(routine, b)
@@ -111,23 +129,9 @@ class Products:
         right = right.transposed if transpose_b else right
         if result.matrix.by_columns:
             left, right, result = right.transposed, left.transposed, result.transposed
-        if _are_rows_of_one(left.matrix, right.matrix, result.matrix):
+        if not accumulate and _are_rows_of_one(left.matrix, right.matrix, result.matrix):
             left, result = left.in_one, result.in_one
-        return self._product(routine, left, right, result)
-
-    def matmul_add(
-        self, a: TensorSpec, b: TensorSpec, y: TensorSpec, *, transpose_a: bool, transpose_b: bool
-    ) -> Routine | None:
-        """What y holds is added before the result is stored."""
-        routine, result = Routine(), _written(y)
-        left, right = _read(routine, a), _read(routine, b)
-        if result is None or left is None or right is None or not _fit(a, b, y):
-            return None
-        left = left.transposed if transpose_a else left
-        right = right.transposed if transpose_b else right
-        if result.matrix.by_columns:
-            left, right, result = right.transposed, left.transposed, result.transposed
-        return self._product(routine, left, right, result, accumulate=True)
+        return self._product(routine, left, right, result, accumulate=accumulate)
 
     def linear_gradient(self, x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, dbias: TensorSpec) -> Routine | None:
         """dweight = x^T @ dy, and from the same reads of dy its column sums, dbias.
