@@ -15,7 +15,6 @@ from singa_lite.training.objective import Objective
 from singa_lite.training.prefetch import ahead
 
 
-
 class BucketedSamples(DataSet):
     """A `DataSet` of sequences in buckets. batch_size: of the shortest sequences."""
 

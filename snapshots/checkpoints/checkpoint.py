@@ -57,8 +57,8 @@ def restore(
         def last_check() -> None:
             _check_metrics(where, run, chosen)
             check(tree.step_of(snapshot))
-            _go_to(where, training, run.progress)
             _warn_of_differences(where, (run.environment, kernels), (run.settings, chosen))  # may be an error too
+            _go_to(where, training, run.progress)
 
         net_tree.restore(net, snapshot, optimizer=True, last_check=last_check)
     training.progress = run.progress
