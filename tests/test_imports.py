@@ -19,8 +19,8 @@ from package_source import PACKAGE, module_files
 # Lowest first. A name is a module, or a folder with all that is in it; "" is singa_lite/__init__.py itself.
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
-    ("array_types", "errors", "checks", "contexts", "machine", "names", "notice", "unique"),
-    ("arrays", "bisection", "fences", "memory", "positions", "sizes", "strides", "table", "threads"),
+    ("array_types", "errors", "checks", "contexts", "left_out", "machine", "names", "notice", "unique"),
+    ("arrays", "bisection", "described", "fences", "memory", "positions", "sizes", "strides", "table", "threads"),
     ("kernels",),
     ("runtime",),
     ("tensor",),
@@ -51,8 +51,10 @@ FLOORS = (
     ("planned_net",),
     ("fit",),
     ("net",),
-    ("layers", "snapshots"),
-    ("models",),
+    ("layers", "open_net"),
+    ("configs",),
+    ("snapshots",),
+    ("models", "sklearn"),
     ("tuning",),
     ("",),
     ("__main__",),
