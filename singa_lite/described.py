@@ -48,7 +48,9 @@ class Described:
         return self._given.by_name
 
 
-def _bound(constructor: Callable[..., None], args: tuple[object, ...], named: Mapping[str, object]) -> dict[str, object]:
+def _bound(
+    constructor: Callable[..., None], args: tuple[object, ...], named: Mapping[str, object]
+) -> dict[str, object]:
     """The arguments by parameter; nothing where they do not fit, which the constructor is about to say."""
     form = _form(constructor)
     try:

@@ -367,7 +367,7 @@ class FeedForwardNet(PlannedNet, Unique):
 
         ConfigError names what cannot be written down, such as a function that a layer was given.
         """
-        from singa_lite.configs import config_of
+        from singa_lite.snapshots.whole_net import config_of
 
         return dict(config_of(self))
 
@@ -378,7 +378,7 @@ class FeedForwardNet(PlannedNet, Unique):
         """A new net as `config` wrote down, with initial values. custom: {name: class} of the user's own layers, losses
         and metrics. ConfigError for what is no configuration, or of a class that is not in custom.
         """
-        from singa_lite.configs import net_of
+        from singa_lite.snapshots.whole_net import net_of
 
         return net_of(config, device, custom)
 

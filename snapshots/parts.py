@@ -56,7 +56,7 @@ def _check(snapshot: Tree, found: LeftOut, whole: bool) -> None:
     for path in found.differing:
         spec = snapshot.arrays[path]
         raise SnapshotError(
-            f"{snapshot.path}: entry {path!r}: wanted the shape and dtype of the net's, received {spec.shape} {spec.dtype}"
+            f"{snapshot.path}: entry {path!r}: wanted shape and dtype of the net's, received {spec.shape} {spec.dtype}"
         )
     if whole and found.unused:
         raise SnapshotError(f"{snapshot.path}: received an entry {found.unused[0]!r}, for which there is no place")

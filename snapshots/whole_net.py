@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from functools import partial
 
 from singa_lite.array_types import Array
-from singa_lite.configs import config_of, net_of
+from singa_lite.configs import config_of as config_of
+from singa_lite.configs import net_of as net_of
 from singa_lite.configs.values import AsItIs, Plain
 from singa_lite.errors import SnapshotError
 from singa_lite.net import FeedForwardNet
 from singa_lite.snapshots import formats, net_tree
-from singa_lite.snapshots.formats.table import Path
+from singa_lite.snapshots.formats import Path
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import LazyArray, Tree
 from singa_lite.tensor import DeviceSpec

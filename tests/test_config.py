@@ -12,7 +12,18 @@ import pytest
 
 import singa_lite
 from layer_cases import CASES
-from singa_lite import FeedForwardNet, Layer, autograd, initializer, layers, loss, metric, optimizer, regularizer, schedule
+from singa_lite import (
+    FeedForwardNet,
+    Layer,
+    autograd,
+    initializer,
+    layers,
+    loss,
+    metric,
+    optimizer,
+    regularizer,
+    schedule,
+)
 from singa_lite.errors import ConfigError, SnapshotError
 
 x = np.random.default_rng(0).uniform(-1, 1, (6, 3, 8, 7)).astype(np.float32)
@@ -257,7 +268,7 @@ def test_outputs_of_inner_layers_over_all_samples():
     for name in whole:
         np.testing.assert_allclose(np.asarray(whole[name]), np.asarray(inner[name]), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(np.asarray(net.predict(x, 4)), np.asarray(whole["scores"]))
-    with pytest.raises(singa_lite.GraphError, match="predict output: .*'flut'"):
+    with pytest.raises(singa_lite.GraphError, match=r"predict output: .*'flut'"):
         net.predict(x, output=["flut"])
 
 

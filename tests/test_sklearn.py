@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, make_regression
 from sklearn.model_selection import GridSearchCV, cross_val_score

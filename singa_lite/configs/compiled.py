@@ -16,7 +16,10 @@ def compiled_form(net: FeedForwardNet, writer: Writer) -> Plain:
     """The optimizer and the options of `compile`; None for a net that is not compiled."""
     if net.optimizer is None:
         return None
-    return {"optimizer": _optimizer_form(net.optimizer, writer.at("optimizer")), "options": writer.write(net.compiled_as)}
+    return {
+        "optimizer": _optimizer_form(net.optimizer, writer.at("optimizer")),
+        "options": writer.write(net.compiled_as),
+    }
 
 
 def _optimizer_form(optimizer: Optimizer, writer: Writer) -> Plain:

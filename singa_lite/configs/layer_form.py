@@ -12,6 +12,9 @@ from singa_lite.layer import Layer, Node
 #: What the net and the layers around it say of a layer, and what its own constructor gives under another form.
 _NOT_OPTIONS = frozenset({"name", "input_sample_shape", "layers", "layer", "net", "embedding"})
 
+#: Options of these types can be compared, and set.
+_PLAIN = (bool, int, float, str, tuple, list, type(None))
+
 
 def form_of(node: Node, writer: Writer, reader: Reader) -> dict[str, Plain]:
     """A layer of a net as a form. reader: of the same net, to see what an equal constructor call would give.
@@ -27,7 +30,7 @@ def form_of(node: Node, writer: Writer, reader: Reader) -> dict[str, Plain]:
     alike = _made(form, reader)
     if layer.shared_with is not None and alike.shared_with is None:
         form["shares"] = layer.shared_with.path
-    changes = {path: changed for path, changed in _changes(layer, alike, writer) if changed}
+    changes: dict[str, Plain] = {path: changed for path, changed in _changes(layer, alike, writer) if changed}
     if changes:
         form["changes"] = changes
     fixed: list[Plain] = [name for name, p in layer.own_parameters.items() if not p.stores_grad]
@@ -56,8 +59,7 @@ def _with_inner(layer: Layer, path: str) -> Iterator[tuple[str, Layer]]:
 
 
 def _differ(now: object, then: object) -> bool:
-    plain = bool | int | float | str | tuple | list | None
-    return isinstance(now, plain) and isinstance(then, plain) and now != then
+    return isinstance(now, _PLAIN) and isinstance(then, _PLAIN) and now != then
 
 
 def layer_of(form: Mapping[str, Plain], reader: Reader, owner: Callable[[str], Layer]) -> Layer:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeGuard, TypeVar
 
 from singa_lite.configs.compiled import compile_by, compiled_form
 from singa_lite.configs.layer_form import form_of, layer_of
 from singa_lite.configs.values import Plain, Reader, Writer
+from singa_lite.criterion import Criterion
 from singa_lite.errors import ConfigError
 from singa_lite.layer import Layer
+from singa_lite.loss import Loss
+from singa_lite.metric import Metric
 from singa_lite.net import FeedForwardNet
 from singa_lite.tensor import DeviceSpec
+
+C = TypeVar("C", bound=Criterion)
 
 #: The version of configurations that are written; a later one is refused.
 VERSION = 1
@@ -86,12 +92,14 @@ def net_of(
         return found
 
     reader = Reader(custom or {}, layer, lambda within: net_of(within, device, custom))
-    loss, metric = (reader.read(held.get(what)) for what in ("loss", "metric"))
+    loss = _criteria("loss", reader.read(held.get("loss")), _is_loss)
+    metric = _criteria("metric", reader.read(held.get("metric")), _is_metric)
     net = FeedForwardNet(loss, metric, device, dtype=_text(held, "dtype"), seed=_seed(held))
     for form in _forms(held):
         net.add(layer(_text(form, "name")), _sources(form))
     for form in _forms(held):
-        for name in form.get("fixed") or []:
+        fixed = form.get("fixed", [])
+        for name in fixed if isinstance(fixed, list) else []:
             net.layers[_text(form, "name")].own_parameters[str(name)].stores_grad = False
     compile_by(net, held.get("compiled"), reader)
     return net
@@ -128,9 +136,31 @@ def _seed(held: Mapping[str, Plain]) -> int:
     return found
 
 
+def _is_loss(found: object) -> TypeGuard[Loss]:
+    return isinstance(found, Loss)
+
+
+def _is_metric(found: object) -> TypeGuard[Metric]:
+    return isinstance(found, Metric)
+
+
+def _criteria(what: str, found: object, fits: Callable[[object], TypeGuard[C]]) -> C | dict[str, C] | None:
+    """What `FeedForwardNet` takes as loss or metric. ConfigError for anything else."""
+    if found is None or fits(found):
+        return found
+    if isinstance(found, dict):
+        members = {name: member for name, member in found.items() if isinstance(name, str) and fits(member)}
+        if len(members) == len(found):
+            return members
+    raise ConfigError(f"config: wanted a {what} or one for each output, received {found!r:.100}")
+
+
 def _sources(form: Mapping[str, Plain]) -> list[tuple[str, int]]:
+    found: list[tuple[str, int]] = []
     sources = form.get("sources")
-    try:
-        return [(str(name), int(number)) for name, number in sources]  # type: ignore[union-attr, arg-type, misc]
-    except (TypeError, ValueError):
-        raise ConfigError(f"config: wanted sources as [[layer, number], ...], received {sources!r:.100}") from None
+    for pair in sources if isinstance(sources, list) else [sources]:
+        name, number = pair if isinstance(pair, list) and len(pair) == 2 else (None, None)
+        if not isinstance(name, str) or not isinstance(number, int):
+            raise ConfigError(f"config: wanted sources as [[layer, number], ...], received {sources!r:.100}")
+        found.append((name, number))
+    return found

@@ -21,7 +21,7 @@ from singa_lite.errors import ConfigError
 from singa_lite.layer import Layer
 
 #: What JSON holds.
-Plain: TypeAlias = "None | bool | int | float | str | list[Plain] | dict[str, Plain]"
+Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
 
 #: Arrays of more elements are no settings but data, which a configuration does not hold.
 MOST_ELEMENTS = 65536
@@ -132,9 +132,12 @@ class Reader(NamedTuple):
 
     def _pairs(self, form: Mapping[str, Plain]) -> dict[object, object]:
         pairs = _list_of(form, "dict")
-        if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-            raise ConfigError(f"config: wanted pairs of keys and values, received {pairs!r:.100}")
-        return dict([self.read(one) for one in pair] for pair in pairs if isinstance(pair, list))
+        found: dict[object, object] = {}
+        for pair in pairs:
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise ConfigError(f"config: wanted pairs of keys and values, received {pair!r:.100}")
+            found[self.read(pair[0])] = self.read(pair[1])
+        return found
 
     def _layer(self, form: Mapping[str, Plain]) -> Layer:
         path = form["layer"]

@@ -15,14 +15,8 @@ def perceptron(shape: Shape, outputs: int, hidden: Sequence[int]) -> list[Layer]
     if isinstance(hidden, str) or not hasattr(hidden, "__iter__"):
         raise ValueError(f"hidden: wanted widths of layers, as (100,), received {hidden!r:.100}")
     widths = [whole("hidden", width, 1) for width in hidden]
-    made: list[Layer] = []
-    if len(shape) > 1:
-        made.append(layers.Flatten("flat", input_sample_shape=shape))
+    made: list[Layer] = [layers.Flatten("flat", input_sample_shape=shape)]
     for number, width in enumerate(widths):
-        made.append(layers.Dense(f"hidden{number}", width, weight_init="he_uniform", **_first(made, shape)))
+        made.append(layers.Dense(f"hidden{number}", width, weight_init="he_uniform"))
         made.append(layers.Activation(f"relu{number}"))
-    return [*made, layers.Dense("scores", outputs, **_first(made, shape))]
-
-
-def _first(made: list[Layer], shape: Shape) -> dict[str, Shape]:
-    return {} if made else {"input_sample_shape": shape}
+    return [*made, layers.Dense("scores", outputs)]

@@ -98,7 +98,6 @@ class NetEstimator(BaseEstimator):
 
     def _fitted(self, net: FeedForwardNet, X: Array, y: Array, sample_weight: Array | None) -> History:
         size = min(self.batch_size, len(X))
-        weights = {} if sample_weight is None else {"sample_weight": _shares(sample_weight)}
         return net.fit(
             X,
             y,
@@ -107,7 +106,7 @@ class NetEstimator(BaseEstimator):
             shuffle=size < len(X),
             verbose=self.verbose,
             callbacks=self.callbacks,
-            **weights,
+            sample_weight=None if sample_weight is None else _shares(sample_weight),
         )
 
     def _samples(self, X: object) -> Array:
@@ -131,4 +130,5 @@ def checked_weights(given: object, X: Array) -> Array | None:
 
 def _shares(weights: Array) -> Array:
     """Weights whose mean is 1, so that a sample of weight 2 counts as two do."""
-    return weights * (len(weights) / weights.sum())
+    shares: Array = weights * (len(weights) / weights.sum())
+    return shares

@@ -13,7 +13,8 @@ from singa_lite.errors import SnapshotError
 from singa_lite.left_out import LeftOut
 from singa_lite.net import FeedForwardNet
 from singa_lite.snapshots import net_tree, parts, weights_tree
-from singa_lite.snapshots.formats.table import Path, Save
+from singa_lite.snapshots.formats.table import Path as Path
+from singa_lite.snapshots.formats.table import Save
 from singa_lite.snapshots.formats.table import of_path as of_path
 from singa_lite.snapshots.tree import Tree
 
