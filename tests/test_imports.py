@@ -20,7 +20,7 @@ from package_source import PACKAGE, module_files
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
     ("array_types", "errors", "checks", "contexts", "machine", "names", "notice", "unique"),
-    ("arrays", "bisection", "fences", "memory", "positions", "sizes", "strides", "table", "threads"),
+    ("arrays", "bisection", "fences", "memory", "packed", "positions", "sizes", "strides", "table", "threads"),
     ("kernels",),
     ("runtime",),
     ("tensor",),
