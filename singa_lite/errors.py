@@ -29,6 +29,10 @@ class SnapshotVersionError(SnapshotError):
     """A snapshot of a form that this version does not know, such as one of a later version; it is not damaged."""
 
 
+class ConfigError(ValueError):
+    """A net that cannot be written down as a configuration, or a configuration that cannot be read."""
+
+
 class OverrunError(RuntimeError):
     """An operation wrote beyond the bytes that it was given. Looked for in checked mode alone."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from itertools import islice
 from typing import Protocol
@@ -22,7 +22,7 @@ class Evaluable(Protocol):
 
     def evaluate_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]: ...
 
-    def predict_one_batch(self, x: object) -> OneOrMore: ...
+    def predict_one_batch(self, x: object, output: Collection[str] = ()) -> OneOrMore: ...
 
 
 def evaluate(
@@ -40,12 +40,12 @@ def evaluate(
     return mean.loss(), mean.metric()
 
 
-def predict(net: Evaluable, data: Samples) -> Tensor | dict[str, Tensor]:
+def predict(net: Evaluable, data: Samples, output: Collection[str] = ()) -> Tensor | dict[str, Tensor]:
     """See `FeedForwardNet.predict`. Each batch's output is copied into its rows of the whole."""
     whole: dict[str, Tensor] = {}
     single = False
     for index in data.slices():
-        out = net.predict_one_batch(data.take(index)[0])
+        out = net.predict_one_batch(data.take(index)[0], output)
         single = isinstance(out, Tensor)
         for name, part in _members(out):
             if name not in whole:
