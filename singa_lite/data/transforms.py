@@ -66,7 +66,7 @@ class RandomCrop:
 
     def __init__(self, size: int | tuple[int, int], padding: int = 0) -> None:
         height, width = size if isinstance(size, tuple | list) and len(size) == 2 else (size, size)
-        self._size = whole("RandomCrop size", height, 1), whole("RandomCrop size", width, 1)  # type: ignore[arg-type]
+        self._size = whole("RandomCrop size", height, 1), whole("RandomCrop size", width, 1)
         self._padding = whole("RandomCrop padding", padding, 0)
 
     def __call__(self, image: Array, random: np.random.Generator) -> Array:

@@ -41,7 +41,8 @@ class Windows:
 
     def _grains(self, where: str, arrays: Sequence[Rows]) -> Array:
         """Where all arrays' chunks begin, if these are small enough; else where the largest array's do, or within."""
-        known = [(_sample_bytes(rows), rows.starts) for rows in arrays if rows.starts is not None]
+        chunked = [rows for rows in arrays if not rows.is_one_piece] or arrays
+        known = [(_sample_bytes(rows), rows.starts) for rows in chunked if rows.starts is not None]
         most = max(1, self._samples // _GRAINS)
         common: Array = reduce(np.intersect1d, [starts for _, starts in known])
         heaviest = max(known, key=lambda each: each[0])[1]
