@@ -90,8 +90,8 @@ class RandomRotation:
         y, x = np.mgrid[:height, :width].astype(np.float64)
         y -= (height - 1) / 2
         x -= (width - 1) / 2
-        rows = cos(angle) * y - sin(angle) * x + (height - 1) / 2
-        columns = sin(angle) * y + cos(angle) * x + (width - 1) / 2
+        rows = cos(angle) * y + sin(angle) * x + (height - 1) / 2
+        columns = cos(angle) * x - sin(angle) * y + (width - 1) / 2
         return _like(_bilinear(image, rows, columns), image)
 
 
