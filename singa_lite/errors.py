@@ -39,3 +39,7 @@ class OverrunError(RuntimeError):
 
 class PrecisionWarning(UserWarning):
     """A precision that this processor, or the kernels in use, compute in by another one: right, and no faster."""
+
+
+class DataError(RuntimeError):
+    """Data that could not be read or made; the message names the sample, the file or the batch."""

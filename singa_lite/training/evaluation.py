@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import closing
+from itertools import islice
 from typing import Protocol
 
 from singa_lite.device import Device
 from singa_lite.layer import OneOrMore
 from singa_lite.tensor import Tensor
 from singa_lite.training.progress import Mean
-from singa_lite.training.samples import DataSet, Samples, count_of
+from singa_lite.training.data_set import DataSet, count_of
+from singa_lite.training.samples import Samples
 
 
 class Evaluable(Protocol):
@@ -29,7 +31,7 @@ def evaluate(
     """See `FeedForwardNet.evaluate`. after_batch: called after each batch; prefetch: as for `FeedForwardNet.fit`."""
     mean = Mean()
     with closing(data.through(prefetch=prefetch)) as all_batches:
-        for batch in all_batches:
+        for batch in islice(all_batches, data.steps):
             loss, metric = net.evaluate_one_batch(*batch)
             size = count_of(batch[0])
             del batch  # before the next one is taken
