@@ -23,8 +23,9 @@ from singa_lite.layer_walk import LayerGradients as LayerGradients
 from singa_lite.left_out import LeftOut
 from singa_lite.loss import Loss
 from singa_lite.metric import Metric
-from singa_lite.mixed_precision import check_device, storage_by
+from singa_lite.mixed_precision import storage_by
 from singa_lite.optimizer import GlobalNorm, Optimizer
+from singa_lite.optimizer.loss_scale import checked as loss_scale_of
 from singa_lite.planned_net import PlannedNet
 from singa_lite.reports import summary
 from singa_lite.tensor import DeviceSpec, Tensor
@@ -92,7 +93,6 @@ class FeedForwardNet(PlannedNet, Unique):
         to = devices.get(device)
         compile_checks.budget(self._steps.budget, self._steps.graph, to, "to_device")
         compile_checks.offload_place(trainer.steps.arena.offload, to)
-        check_device(self._steps.narrow, to, "to_device")
         bound = to.pool.limit if self._steps.budget is None else self._steps.budget
         compile_checks.profile(self._steps.profiled, self._steps.graph, bound, to, "to_device")
         trainer.left_at = "(while the net was being moved to another device)"
@@ -125,6 +125,7 @@ class FeedForwardNet(PlannedNet, Unique):
         float32_layers: Collection[str] = (),
         clip_global_norm: float | None = None,
         accumulate: int = 1,
+        loss_scale: str | float | None = None,
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor.
 
@@ -157,10 +158,13 @@ class FeedForwardNet(PlannedNet, Unique):
         work on a batch's statistics. state_dtype: how the optimizer's state is kept, see `Optimizer.keep_state_as`:
         "bfloat16" or "int8", which change results; None: in the parameters' dtype.
 
-        precision: "bfloat16", or "float16" on a GPU, stores activations and their derivatives in 16 bits, in recorded
+        precision: "bfloat16" or "float16" stores activations and their derivatives in 16 bits, in recorded
         steps alone: sums are in float32, and so are parameters, gradients, the optimizer's state, statistics, losses,
         metrics, outputs, and what the layers named in float32_layers give and take. ValueError where the net has
-        another dtype than float32. See docs/precision.md.
+        another dtype than float32. loss_scale: multiply the loss's derivative, and divide gradients by as much before
+        they are clipped and applied; a step whose gradients are not finite changes nothing but this scale. "dynamic",
+        as torch.amp.GradScaler: 65,536, halved behind such a step and doubled behind 2,000 others in a row; a number
+        stays. None: "dynamic" in float16, else nothing is scaled and no step skipped. See docs/precision.md.
 
         clip_global_norm: multiply all gradients by min(1, clip_global_norm / (norm + 1e-6)), where norm is that of all
         of them together, as torch.nn.utils.clip_grad_norm_ does, before constraints, regularizers and weight decay.
@@ -182,6 +186,7 @@ class FeedForwardNet(PlannedNet, Unique):
         compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
         clip = None if clip_global_norm is None else GlobalNorm(clip_global_norm, "compile clip_global_norm")
         batches = whole("compile accumulate", accumulate, 1)
+        scale = loss_scale_of(loss_scale, precision, self.dtype)
         budget = compile_checks.budget(memory_budget, graph, self.device)
         bound = self.device.pool.limit if graph and budget is None else budget
         where = compile_checks.offload_of(offload, bound, self.device)
@@ -189,11 +194,11 @@ class FeedForwardNet(PlannedNet, Unique):
         narrow = storage_by(precision, float32_layers, graph, [node.layer for node in self.ordered()], self.device)
         steps = Steps(self, graph, fuse, budget, optimizer, where, profiled, narrow)
         optimizer.serve(self)
-        optimizer.gather(batches, clip is not None)
+        optimizer.gather(batches, clip is not None or scale is not None)
         optimizer.keep_state_as(state_dtype)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
         self.loss, self.metric, self.freeze, self.micro_batches = loss, metric, freeze, pieces
-        self._clip, self.compiled_as = clip, given
+        self._clip, self._scale, self.compiled_as = clip, scale, given
         self._trainer.steps, self.optimizer = steps, optimizer
 
     def train_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]:

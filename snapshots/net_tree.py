@@ -15,7 +15,7 @@ from singa_lite.errors import ConfigError, SnapshotError
 from singa_lite.layer import Layer
 from singa_lite.net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
-from singa_lite.snapshots import group
+from singa_lite.snapshots import group, scaling
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, entries_of, step_of
 from singa_lite.tensor import Shape, Tensor, to_numpy
@@ -94,7 +94,8 @@ def restore(
     done = 0 if receiver is None else group.checked_done(snapshot, receiver)
     updated = [] if receiver is None else _updated(snapshot, net.param_names())
     summed = group.names(snapshot, net.param_names()) if done else []
-    wanted = _wanted(net, receiver, updated) | group.specs(net.parameters(), summed)
+    scaled = {} if receiver is None else scaling.wanted(net, snapshot)
+    wanted = _wanted(net, receiver, updated) | group.specs(net.parameters(), summed) | scaled
     _check_entries(snapshot, wanted, ("training/",) if receiver is not None else ("training/", "optimizer/"))
     for path in wanted:
         snapshot.read(path)
@@ -107,7 +108,9 @@ def restore(
         _clear(receiver, updated)
         receiver.restore_step(step)
         receiver.gathering.done = 0
-    for path, tensor in (of_layers(net) | _of_optimizer(receiver, updated) | group.tensors(receiver, summed)).items():
+        net.restart_scaling()
+    found = of_layers(net) | _of_optimizer(receiver, updated) | group.tensors(receiver, summed)
+    for path, tensor in (found | (scaling.tensors(net) if scaled else {})).items():
         tensor.copy_from_numpy(_read_again(snapshot, path))
     if receiver is not None:
         receiver.gathering.done = done
@@ -128,7 +131,8 @@ def tensors(net: FeedForwardNet) -> dict[str, Tensor]:
     if net.optimizer is None:
         return of_layers(net)
     found = of_layers(net) | _of_optimizer(net.optimizer, _names(net, net.optimizer))
-    return found | group.tensors(net.optimizer, group.summed(net.optimizer, net.parameters()))
+    found |= group.tensors(net.optimizer, group.summed(net.optimizer, net.parameters()))
+    return found | scaling.tensors(net)
 
 
 def of_layers(net: FeedForwardNet) -> dict[str, Tensor]:
@@ -198,7 +202,7 @@ def _check_entries(snapshot: Tree, wanted: Mapping[str, ArraySpec], ignored: tup
         if found.dtype != dtype:
             raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted {dtype}, received {found.dtype}")
     for path in snapshot.arrays:
-        if path not in wanted and not path.startswith(ignored):
+        if path not in wanted and path not in scaling.SPECS and not path.startswith(ignored):
             raise SnapshotError(f"{snapshot.path}: received an entry {path!r}, for which there is no place")
     entries = entries_of(snapshot)
     if len(snapshot.arrays) != entries:

@@ -230,11 +230,12 @@ class Optimizer(Described):
         return self._rates[device]
 
     @in_own_context
-    def update(self, name: str | None, value: Tensor, gradient: Tensor) -> None:
+    def update(self, name: str | None, value: Tensor, gradient: Tensor, rate: Tensor | None = None) -> None:
         """Move `value` in place, one step along its gradient; the gradient may be changed too.
 
         name: the parameter's, under which its state is kept; None: the state is kept by the tensor itself.
-        gradient: value's shape, dtype and device, else ShapeError, TypeError or DeviceError.
+        gradient: value's shape, dtype and device, else ShapeError, TypeError or DeviceError. rate: float64 () in the
+        place of this step's, on value's device; where it holds NaN nothing moves, and no update is counted.
         """
         self._check(name, value, gradient)
         state = self.state_for(name, value)
@@ -250,7 +251,7 @@ class Optimizer(Described):
             device.run(
                 self.kernel,
                 gradient,
-                self.rate(device),
+                self.rate(device) if rate is None else rate,
                 value,
                 *(state.get(slot) for slot in self.kernel_slots),
                 hyper=hyper,
