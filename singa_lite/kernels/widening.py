@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from math import prod
+from typing import Literal
 
 import numpy as np
 
@@ -82,7 +83,7 @@ class WideningSet(KernelSet):
         They have one shape, and their axes lie in one order. ml_dtypes rounds an element in 0.5 ns, in one thread, as
         it holds Python's lock; the same in NumPy's integers, eight passes over a block, takes 1.1 ns.
         """
-        return partial(np.copyto, target, source, casting="unsafe")
+        return partial(_round if target.dtype.name == _HALF else np.copyto, target, source, casting="unsafe")
 
     def _takes(self, name: str, specs: TensorSpecs, settings: Settings) -> bool:
         return name in _MOVES or self.takes_narrow(name, specs, settings)
@@ -168,6 +169,12 @@ def _widened(name: str, specs: TensorSpecs) -> TensorSpecs:
 
 def _wide(spec: TensorSpec) -> TensorSpec:
     return TensorSpec(spec.shape, _WIDE, laid_out(spec.shape, memory_order(spec.shape, spec.strides), _WIDE.itemsize))
+
+
+def _round(target: Array, source: Array, casting: Literal["unsafe"]) -> None:
+    """To float16, without NumPy's warning of what becomes infinite there."""
+    with np.errstate(over="ignore"):
+        np.copyto(target, source, casting=casting)
 
 
 def _buffer_bytes(shape: Sequence[int]) -> int:
