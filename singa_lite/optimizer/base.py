@@ -13,6 +13,7 @@ from singa_lite import schedule
 from singa_lite.array_types import DType
 from singa_lite.checks import at_least_zero, whole
 from singa_lite.contexts import in_own_context
+from singa_lite.described import Described
 from singa_lite.device import Device, device_of
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
@@ -29,7 +30,7 @@ from singa_lite.tensor import Shape, Tensor, from_numpy
 LearningRate = float | Callable[[int], float]
 
 
-class Optimizer:
+class Optimizer(Described):
     """Base of all optimizers. A subclass names its kernel and the state that it keeps, and sets `settings`.
 
     lr: the learning rate, a number or a schedule (`schedule(step)`, step 0 for the first update). weight_decay:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from singa_lite.criterion import Criterion
@@ -57,18 +57,26 @@ class StepFunction(ABC, Generic[Results]):
         """The recording is over."""
         watch.settle([], [])
 
-    def _evaluated(self, fed: Fed) -> OneOrMore:
+    def _evaluated(self, fed: Fed, output: Collection[str] = ()) -> OneOrMore:
         run = Run(self.layers.ordered(), self.layers.device, False, None)
-        return run.forward(dict(fed["input"]), ())
+        return run.forward(dict(fed["input"]), output)
 
 
 class PredictStep(StepFunction[OneOrMore]):
-    """The layers' outputs, in evaluation mode."""
+    """The layers' outputs, in evaluation mode. output: paths of layers whose outputs are wanted too."""
 
     kind = "predict"
 
+    def __init__(self, layers: LayerGraph, output: tuple[str, ...] = ()) -> None:
+        super().__init__(layers)
+        self.output = output
+
+    @property
+    def key(self) -> tuple[Hashable, ...]:
+        return self.kind, self.output
+
     def operations(self, fed: Fed) -> OneOrMore:
-        return self._evaluated(fed)
+        return self._evaluated(fed, self.output)
 
 
 class EvaluateStep(StepFunction[Values]):
