@@ -1,10 +1,10 @@
 """Kernels over 16 bits by those over float32: what is read is widened into scratch, what is written is rounded.
 
-A bfloat16 is the upper half of a float32, which holds every float16 too, so reading is exact; a result is rounded to the
-nearest, to even in between, and NaN and infinity stay what they are. On a CPU without instructions for it this costs a
-pass over memory for each operand, and gives every kernel of a set in 16 bits. A set may have kernels that take bfloat16
-as it is: these serve the calls that they can do. Calls of which all floats are in float16 are those of a net in float16,
-and are left to the sets themselves, but for those that add up or round in between.
+A float32 holds every bfloat16, which is its upper half, and every float16, so reading is exact; a result is rounded to
+the nearest, to even in between, and NaN and infinity stay what they are. On a CPU without instructions for it this
+costs a pass over memory for each operand, and gives every kernel of a set in 16 bits. A set may have kernels that take
+bfloat16 as it is: these serve the calls that they can do. Calls of which all floats are in float16 are those of a net
+in float16, and are left to the sets themselves, but for those that add up or round in between.
 """
 
 from __future__ import annotations
@@ -70,8 +70,7 @@ class WideningSet(KernelSet):
         if self._takes(name, specs, settings):
             return super().free_of_strides(name, specs, settings)
         wide = super().free_of_strides(name, _widened(name, specs), settings)
-        tensors = SIGNATURES[name].tensors
-        return {*wide, *(tensors[at] for at in _narrow(name, specs))}
+        return {*wide, *(SIGNATURES[name].tensors[at] for at in _narrow(name, specs))}
 
     def takes_narrow(self, name: str, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether a kernel of this set does a call with operands in bfloat16 as they are; here none does."""
