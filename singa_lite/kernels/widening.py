@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from singa_lite.array_types import Array
+from singa_lite.kernels.cut_norm import CutNorm, pieces_of
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import (
     Described,
@@ -57,6 +58,8 @@ class WideningSet(KernelSet):
         """As `KernelSet.choose`; of a call in 16 bits the kernel that takes it as it is, or the one that widens."""
         if not _narrow(name, specs) or self._takes(name, specs, settings):
             return super().choose(name, specs, settings)
+        if pieces_of(name, specs):
+            return CutNorm(name, self)
         widened = WidenedKernel(name, self)
         return SummedKernel(name, widened, self) if summed_pieces(name, specs) else widened
 
