@@ -16,8 +16,9 @@ Each case has a process of its own, which stays while its group is measured: the
 ones are repeated), a round a turn of each. Time is the ratio to our free plan's turn of the same round, of these the
 median. A turn that was taken beside other work or a hypervisor's is done again, and left out if no quiet one comes; so
 is a round in which our free plan's step is far from its fastest (quiet.py); --anyway counts them too, and says so.
-Memory is VmHWM over what the process had after importing its framework and using it once: of the whole process,
-planning and the batch included; of torch-compile's of the timed steps alone, without its compiler's work. Linux only.
+Memory is VmHWM over what the process had after importing its framework and using it once, and over the batch that it
+is given: of the whole process, planning included; of torch-compile's of the timed steps alone, without its compiler's
+work. Linux only. (Files of before 2026-11-23 have the batch in it.)
 
 The file of --prepare, --json or --resume is written after every round, and --resume goes on with it. --from-json puts
 several together, such as of nets measured one at a time. Exit status: 1 if a case failed or --check found a breach, 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 from singa_lite import threads
@@ -16,6 +16,7 @@ from singa_lite.errors import GraphError
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.machine import give_back
 from singa_lite.operation import Instruction, Operand
+from singa_lite.packed import Packed
 from singa_lite.passes.placed import Placed
 from singa_lite.runtime.host_memory import HostMemory
 from singa_lite.runtime.runtime import Replay
@@ -27,6 +28,16 @@ _TAKEN = (
     "running a recorded step: wanted its memory for this thread alone, received a step of the same net or graph that "
     "another thread is running; give each thread a net and a device of its own: device.new_cpu()"
 )
+
+
+class Needs(Protocol):
+    """Bytes that a program wants of an arena, and of host memory."""
+
+    @property
+    def arena_bytes(self) -> int: ...
+
+    @property
+    def host_bytes(self) -> int: ...
 
 
 class Arena(Unique):
@@ -58,12 +69,12 @@ class Arena(Unique):
             raise GraphError("binding a step: wanted an arena with bytes, received one that has none")
         return self.block
 
-    def reserve(self, placed: Placed) -> None:
+    def reserve(self, needs: Needs) -> None:
         """Make room for a program. If the span or the host memory must grow, all programs are bound anew."""
-        if placed.host_bytes > (0 if self.host is None else self.host.nbytes):
-            self.turn.run(self._grow_host, placed.host_bytes)
-        if placed.arena_bytes > self.nbytes:
-            self.turn.run(self._grow, placed.arena_bytes)
+        if needs.host_bytes > (0 if self.host is None else self.host.nbytes):
+            self.turn.run(self._grow_host, needs.host_bytes)
+        if needs.arena_bytes > self.nbytes:
+            self.turn.run(self._grow, needs.arena_bytes)
 
     def between_runs(self, nbytes: int) -> Block:
         """Bytes for who has the turn and runs no program: the span, or others where it is too small.
@@ -124,7 +135,7 @@ class Arena(Unique):
 
     def add(self, executable: Executable) -> None:
         """Make room for an executable, which binds its launches here when it next runs."""
-        self.reserve(executable.placed)
+        self.reserve(executable)
         self._executables.add(executable)
 
 
@@ -155,15 +166,29 @@ class Pause(NamedTuple):
 
 
 class Executable(Unique):
-    """A planned program with every launch bound to its bytes. blocks: {held block: Block}."""
+    """A planned program with every launch bound to its bytes. blocks: {held block: Block}.
 
-    def __init__(self, placed: Placed, arena: Arena, blocks: Mapping[int, Block], checked: bool = False) -> None:
-        self.placed = placed
+    The plan may be packed from here on: it is wanted when launches are bound, and by those who ask for it.
+    """
+
+    def __init__(
+        self, packed: Packed[Placed], arena: Arena, blocks: Mapping[int, Block], checked: bool = False
+    ) -> None:
+        self._packed = packed
         self.arena = arena
         self.blocks = dict(blocks)
         self.checked = checked
+        placed = self.placed
+        self.arena_bytes, self.host_bytes = placed.arena_bytes, placed.host_bytes
+        self._count = len(placed.planned.instructions)
+        self._first_writes = _first_writes(placed.planned.instructions, self.blocks)
         self._replay: Replay | None = None
         arena.add(self)
+
+    @property
+    def placed(self) -> Placed:
+        """The plan."""
+        return self._packed.value
 
     def run(self, pause: Pause | None = None) -> None:
         """Replay: nothing is allocated or looked up, the launches run one after the other."""
@@ -191,10 +216,11 @@ class Executable(Unique):
 
     def launches(self) -> list[Launch]:
         """The launches in order, one an instruction."""
-        transfers = BoundTransfers(self.placed.host_offsets, self.arena.host, self._array)
+        placed = self.placed
+        transfers = BoundTransfers(placed.host_offsets, self.arena.host, partial(self._array, placed))
         return [
-            self._launch(instruction) if instruction.transfer is None else transfers.launch(instruction)
-            for instruction in self.placed.planned.instructions
+            self._launch(placed, instruction) if instruction.transfer is None else transfers.launch(instruction)
+            for instruction in placed.planned.instructions
         ]
 
     def release(self) -> None:
@@ -202,12 +228,13 @@ class Executable(Unique):
         self._replay = None
 
     def _bind(self) -> Replay:
-        self.arena.reserve(self.placed)
+        self.arena.reserve(self)
         with self.arena.binding():
             launches = self.launches()
-        names = [_name(i) for i in self.placed.planned.instructions]
+        placed = self.placed
+        names = [_name(i) for i in placed.planned.instructions]
         if self.checked:
-            launches, names = CheckedLaunches(self.placed, self.arena.device, self._bytes).around(launches, names)
+            launches, names = CheckedLaunches(placed, self.arena.device, self._bytes).around(launches, names)
         replay = self.arena.device.replay(launches, names)
         self.arena.device.kernels.forget()  # what planning asked for; the launches have what they need
         give_back()
@@ -217,24 +244,22 @@ class Executable(Unique):
         """The index of the first launch that writes one of these blocks."""
         if self.checked:  # launches lie between those of the instructions
             return 0
-        numbers = {number for number, block in self.blocks.items() if block in blocks}
-        instructions = self.placed.planned.instructions
-        writing = (step for step, i in enumerate(instructions) if any(o.block in numbers for o in i.writes))
-        return next(writing, len(instructions))
+        written = (step for number, step in self._first_writes.items() if self.blocks[number] in blocks)
+        return min(written, default=self._count)
 
-    def _launch(self, instruction: Instruction) -> Launch:
+    def _launch(self, placed: Placed, instruction: Instruction) -> Launch:
         device = self.arena.device
-        arrays = tuple(None if operand is None else self._array(operand) for operand in instruction.operands)
+        arrays = tuple(None if operand is None else self._array(placed, operand) for operand in instruction.operands)
         scratch = None
         if instruction.scratch_bytes:
-            scratch = self._bytes(self.placed.scratch[instruction.number], instruction.scratch_bytes)
+            scratch = self._bytes(placed.scratch[instruction.number], instruction.scratch_bytes)
         return device.kernels.prepare(instruction.kernel, arrays, scratch, instruction.settings)
 
-    def _array(self, operand: Operand) -> object:
+    def _array(self, placed: Placed, operand: Operand) -> object:
         offset = operand.offset
-        if operand.block in self.placed.offsets:
+        if operand.block in placed.offsets:
             block = self.arena.span
-            offset += self.placed.offsets[operand.block]
+            offset += placed.offsets[operand.block]
         else:
             block = self.blocks[operand.block]
         return self.arena.device.view(block, operand.shape, operand.dtype, operand.strides, offset)
@@ -245,3 +270,13 @@ class Executable(Unique):
 
 def _name(instruction: Instruction) -> str:
     return f"{instruction.kernel!r} of layer {instruction.layer!r}"
+
+
+def _first_writes(instructions: Sequence[Instruction], blocks: Collection[int]) -> dict[int, int]:
+    """{one of these blocks: the index of the first instruction that writes it}."""
+    found: dict[int, int] = {}
+    for step, instruction in enumerate(instructions):
+        for operand in instruction.writes:
+            if operand.block in blocks:
+                found.setdefault(operand.block, step)
+    return found

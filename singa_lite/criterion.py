@@ -8,13 +8,14 @@ from numpy.typing import NDArray
 from singa_lite.array_types import DType
 from singa_lite.arrays import host_array, is_plain, on_host
 from singa_lite.checks import is_int
+from singa_lite.described import Described
 from singa_lite.errors import ShapeError
 from singa_lite.tensor import Array, Shape, Tensor, as_tensor, to_numpy
 
 Target = Array | Tensor
 
 
-class Criterion:
+class Criterion(Described):
     """Base of losses and metrics: how a target is checked and brought to the scores' device."""
 
     @property

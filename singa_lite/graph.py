@@ -18,6 +18,7 @@ from singa_lite.memory_plan import MemoryPlan, Row
 from singa_lite.operation import Instruction, Role
 from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
+from singa_lite.packed import Packed
 from singa_lite.passes.carry import Chosen
 from singa_lite.passes.forms import Forms, has_more, seconds_of
 from singa_lite.passes.lower import Sketched, lower, unshared
@@ -64,7 +65,7 @@ class Graph(Record):
         self.narrow: Narrow | None = None
         #: Called before each run: whoever fills the inputs raises there if they are not filled.
         self.check_inputs: Callable[[], None] | None = None
-        self._placed: dict[str, Placed] = {}
+        self._placed: dict[str, Packed[Placed]] = {}
         #: While the recorded order is asked for plans: what these share.
         self._lowering: Forms | None = None
         self._clipping: dict[str, Forms] | None = None
@@ -83,7 +84,8 @@ class Graph(Record):
 
     def rough_plan(self) -> MemoryPlan:
         """As `memory_plan`, but without exact search: the real arena lies between the floor and this one."""
-        return self._plan_of(self._placed.get("recorded") or self._lowered("recorded", search=False))
+        known = self._placed.get("recorded")
+        return self._plan_of(self._lowered("recorded", search=False) if known is None else known.value)
 
     def plan_within(self, bound: Bound | None) -> MemoryPlan:
         """The plan that a graph of this bound would have, whatever its own is. Many may be asked, one after the other.
@@ -143,8 +145,8 @@ class Graph(Record):
         if order not in ORDERS:
             raise ValueError(f"order: wanted one of {ORDERS}, received {order!r}")
         if order not in self._placed:
-            self._placed[order] = self._lowered(order, bound=self.bound)
-        return self._placed[order]
+            self._placed[order] = self._lowered(order, bound=self.bound).packed()
+        return self._placed[order].value
 
     def _lowered(self, order: str, search: bool = True, bound: Bound | None = None) -> Placed:
         """bound: which the plan keeps; never without exact search."""
@@ -288,9 +290,9 @@ class Graph(Record):
         return self.arena.turn.run(self._measured, executable, runs, found)
 
     def _measured(self, executable: Executable, runs: int, peaks: Peaks | None) -> Profile:
-        self.arena.reserve(executable.placed)  # the peaks may have been measured in its place
-        instructions = executable.placed.planned.instructions
-        variant = executable.placed.planned.target.variant
+        self.arena.reserve(executable)  # the peaks may have been measured in its place
+        planned = executable.placed.planned
+        instructions, variant = planned.instructions, planned.target.variant
         variants = [variant(i.kernel, i.operands, i.settings) for i in instructions]
         with self.device.runtime.here():
             return measure(instructions, executable.launches(), runs, self.device.synchronize, peaks, variants)
@@ -307,7 +309,10 @@ class Graph(Record):
                     self.device.bind(block)
             held = {number: b.held for number, b in enumerate(self.blocks) if b.held is not None} | self._fresh
             checked = os.environ.get("SINGA_LITE_CHECKED", "") == "1"
-            self._executables[order] = Executable(placed, self.arena, held, checked)
+            packed = self._placed[order]
+            self._executables[order] = Executable(packed, self.arena, held, checked)
+            packed.pack()
+            self.pack()
         return self._executables[order]
 
     def to_dot(self) -> str:
@@ -316,4 +321,4 @@ class Graph(Record):
 
     def __repr__(self) -> str:
         state = "recording" if self.recording else "failed" if self.failed else "recorded"
-        return f"<Graph {state}, {len(self.instructions)} operations, {len(self.blocks)} blocks>"
+        return f"<Graph {state}, {self.count} operations, {len(self.blocks)} blocks>"

@@ -102,14 +102,19 @@ class Loss(Criterion, ABC):
         return self.scaled_backward(1.0)
 
     @in_own_context
-    def scaled_backward(self, share: float) -> Tensor:
-        """As `backward`, times `share`: for samples that are such a share of a batch, by whose mean is derived."""
+    def scaled_backward(self, share: float, scale: Tensor | None = None) -> Tensor:
+        """As `backward`, times `share`: for samples that are such a share of a batch, by whose mean is derived.
+
+        scale: float64 (), which is read where this runs, multiplies it too.
+        """
         if self._taped is None:
             raise GraphError(f"{self._name}: wanted forward(True, x, y) before each backward()")
         taped = self._taped
         self._keep(None)
         with taped.device.scope(Phase.DERIVATIVE):
             dy = full(taped.shape, share / prod(taped.shape), taped.dtype, taped.device)
+            if scale is not None:
+                taped.device.run("scale_by", scale, dy)
         tape = BackwardPass([(taped.values, dy)], wanted=[taped.mark])
         del dy
         while tape.next_sequence >= 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from os import PathLike
 
@@ -12,17 +12,19 @@ from numpy.typing import DTypeLike, NDArray
 from singa_lite import compile_checks
 from singa_lite import device as devices
 from singa_lite.budget_error import BudgetError
-from singa_lite.checks import flag, whole
+from singa_lite.checks import flag, names, whole
 from singa_lite.data import Bucketed
 from singa_lite.errors import GraphError
 from singa_lite.generation import generate
 from singa_lite.layer import OneOrMore
 from singa_lite.layer_rows import layer_rows
 from singa_lite.layer_walk import LayerGradients as LayerGradients
+from singa_lite.left_out import LeftOut
 from singa_lite.loss import Loss
 from singa_lite.metric import Metric
-from singa_lite.mixed_precision import check_device, storage_by
+from singa_lite.mixed_precision import storage_by
 from singa_lite.optimizer import GlobalNorm, Optimizer
+from singa_lite.optimizer.loss_scale import checked as loss_scale_of
 from singa_lite.planned_net import PlannedNet
 from singa_lite.reports import summary
 from singa_lite.tensor import DeviceSpec, Tensor
@@ -38,13 +40,14 @@ from singa_lite.unique import Unique
 class FeedForwardNet(PlannedNet, Unique):
     """A net of layers, any directed acyclic graph of them.
 
-    loss, metric: may also be given to `compile`; a dict {output layer: loss} for several outputs.
+    loss, metric: may also be given to `compile`; a dict {output layer: loss} for several outputs. compiled_as: the
+    options that `compile` was given last.
     device: where parameters and batches live, default `device.default()`; dtype: of parameters and inputs.
     seed: of the net's random numbers (initial values, dropout); default the device's next one, so that a script
     gives the same numbers each time it runs.
     """
 
-    instead = "copy.deepcopy(net) is a net of its own, net.save() and net.load() bring one to other processes"
+    instead = "copy.deepcopy(net) is a net of its own"
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class FeedForwardNet(PlannedNet, Unique):
     ) -> None:
         super().__init__(loss, metric, device, dtype, seed)
         self._seen_batch = False
+        self.compiled_as: dict[str, object] = {}
 
     def __deepcopy__(self, memo: dict[int, object]) -> FeedForwardNet:
         """A net of its own on the same device: layers, optimizer and their values; it records its steps anew.
@@ -72,6 +76,15 @@ class FeedForwardNet(PlannedNet, Unique):
             made.optimizer.serve(made)
         return made
 
+    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
+        """As its configuration and its values, for the default device of whoever reads it.
+
+        SnapshotError after an unfinished step; what the user gave to layers must be picklable itself.
+        """
+        from singa_lite.snapshots.whole_net import pickled
+
+        return pickled(self)
+
     def to_device(self, device: DeviceSpec) -> None:
         """Move parameters, state and the optimizer's state."""
         trainer = self._trainer
@@ -79,7 +92,6 @@ class FeedForwardNet(PlannedNet, Unique):
         to = devices.get(device)
         compile_checks.budget(self._steps.budget, self._steps.graph, to, "to_device")
         compile_checks.offload_place(trainer.steps.arena.offload, to)
-        check_device(self._steps.narrow, to, "to_device")
         bound = to.pool.limit if self._steps.budget is None else self._steps.budget
         compile_checks.profile(self._steps.profiled, self._steps.graph, bound, to, "to_device")
         trainer.left_at = "(while the net was being moved to another device)"
@@ -112,6 +124,7 @@ class FeedForwardNet(PlannedNet, Unique):
         float32_layers: Collection[str] = (),
         clip_global_norm: float | None = None,
         accumulate: int = 1,
+        loss_scale: str | float | None = None,
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor.
 
@@ -144,10 +157,13 @@ class FeedForwardNet(PlannedNet, Unique):
         work on a batch's statistics. state_dtype: how the optimizer's state is kept, see `Optimizer.keep_state_as`:
         "bfloat16" or "int8", which change results; None: in the parameters' dtype.
 
-        precision: "bfloat16", or "float16" on a GPU, stores activations and their derivatives in 16 bits, in recorded
+        precision: "bfloat16" or "float16" stores activations and their derivatives in 16 bits, in recorded
         steps alone: sums are in float32, and so are parameters, gradients, the optimizer's state, statistics, losses,
         metrics, outputs, and what the layers named in float32_layers give and take. ValueError where the net has
-        another dtype than float32. See docs/precision.md.
+        another dtype than float32. loss_scale: multiply the loss's derivative, and divide gradients by as much before
+        they are clipped and applied; a step whose gradients are not finite changes nothing but this scale. "dynamic",
+        as torch.amp.GradScaler: 65,536, halved behind such a step and doubled behind 2,000 others in a row; a number
+        stays. None: "dynamic" in float16, else nothing is scaled and no step skipped. See docs/precision.md.
 
         clip_global_norm: multiply all gradients by min(1, clip_global_norm / (norm + 1e-6)), where norm is that of all
         of them together, as torch.nn.utils.clip_grad_norm_ does, before constraints, regularizers and weight decay.
@@ -156,6 +172,7 @@ class FeedForwardNet(PlannedNet, Unique):
         in, other optimizers want a tensor as large as each parameter; steps and schedules count updates. See
         docs/clipping_and_accumulation.md.
         """
+        given = {name: value for name, value in locals().items() if name not in ("self", "optimizer", "loss", "metric")}
         compile_checks.check_optimizer(optimizer)
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
         self._check_names("compile", [freeze])
@@ -168,6 +185,7 @@ class FeedForwardNet(PlannedNet, Unique):
         compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
         clip = None if clip_global_norm is None else GlobalNorm(clip_global_norm, "compile clip_global_norm")
         batches = whole("compile accumulate", accumulate, 1)
+        scale = loss_scale_of(loss_scale, precision, self.dtype)
         budget = compile_checks.budget(memory_budget, graph, self.device)
         bound = self.device.pool.limit if graph and budget is None else budget
         where = compile_checks.offload_of(offload, bound, self.device)
@@ -175,11 +193,11 @@ class FeedForwardNet(PlannedNet, Unique):
         narrow = storage_by(precision, float32_layers, graph, [node.layer for node in self.ordered()], self.device)
         steps = Steps(self, graph, fuse, budget, optimizer, where, profiled, narrow)
         optimizer.serve(self)
-        optimizer.gather(batches, clip is not None)
+        optimizer.gather(batches, clip is not None or scale is not None)
         optimizer.keep_state_as(state_dtype)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
         self.loss, self.metric, self.freeze, self.micro_batches = loss, metric, freeze, pieces
-        self._clip = clip
+        self._clip, self._scale, self.compiled_as = clip, scale, given
         self._trainer.steps, self.optimizer = steps, optimizer
 
     def train_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]:
@@ -245,17 +263,33 @@ class FeedForwardNet(PlannedNet, Unique):
         loss, metric = self._steps.own(self._steps.do(EvaluateStep(self, objective), feeds))
         return loss, metric
 
-    def predict_one_batch(self, x: object) -> OneOrMore:
-        """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call."""
-        return self._steps.exclusively(lambda: self._steps.do(PredictStep(self), checked.inputs(self, x)))
+    def predict_one_batch(self, x: object, output: Collection[str] = ()) -> OneOrMore:
+        """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call.
 
-    def predict(self, x: object, batch_size: int = 32) -> OneOrMore:
+        output: as for `predict`.
+        """
+        step = PredictStep(self, self._wanted("predict_one_batch", output))
+        return self._steps.exclusively(lambda: self._steps.do(step, checked.inputs(self, x)))
+
+    def predict(self, x: object, batch_size: int = 32, *, output: Collection[str] = ()) -> OneOrMore:
         """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.
 
-        What the last layer gives, as it is: raw scores where the loss works on raw scores.
+        What the last layer gives, as it is: raw scores where the loss works on raw scores. output: layers whose outputs
+        are wanted too, by path, each of one output; the result is {layer: Tensor} then.
         """
         checked.single_outputs(self)
-        return evaluation.predict(self, checked.data_to_predict(self, x, batch_size))
+        data = checked.data_to_predict(self, x, batch_size)
+        return evaluation.predict(self, data, self._wanted("predict", output))
+
+    def _wanted(self, where: str, output: Collection[str]) -> tuple[str, ...]:
+        """Paths of layers whose outputs are wanted. GraphError for a name that is none, or of several outputs."""
+        wanted = tuple(names(f"{where} output", output))
+        self._check_names(f"{where} output", wanted)
+        for path in wanted:
+            shapes = self.all_layers()[path].output_sample_shapes
+            if len(shapes) > 1:
+                raise GraphError(f"{where} output: wanted layers of one output, received {path!r} with {len(shapes)}")
+        return wanted
 
     def generate(
         self, prompt: object, steps: int, temperature: float = 1.0, top_k: int = 0, seed: int = 0
@@ -332,6 +366,27 @@ class FeedForwardNet(PlannedNet, Unique):
         print(text)
         return text
 
+    def config(self) -> dict[str, object]:
+        """The net written down as plain values, which JSON can hold: layers, wiring, loss, metric, optimizer and the
+        options of `compile`, without parameters. `from_config` makes such a net again, and `save` puts it into files.
+
+        ConfigError names what cannot be written down, such as a function that a layer was given.
+        """
+        from singa_lite.snapshots.whole_net import config_of
+
+        return dict(config_of(self))
+
+    @classmethod
+    def from_config(
+        cls, config: object, device: DeviceSpec = None, *, custom: Mapping[str, type] | None = None
+    ) -> FeedForwardNet:
+        """A new net as `config` wrote down, with initial values. custom: {name: class} of the user's own layers, losses
+        and metrics. ConfigError for what is no configuration, or of a class that is not in custom.
+        """
+        from singa_lite.snapshots.whole_net import net_of
+
+        return net_of(config, device, custom)
+
     def save(self, path: str | PathLike[str], *, weights_only: bool = False, **options: object) -> None:
         """Write parameters, state, optimizer state and step to a file: the whole new file or the old one.
 
@@ -342,13 +397,26 @@ class FeedForwardNet(PlannedNet, Unique):
 
         formats.save(self, path, weights_only=weights_only, **options)
 
-    def load(self, path: str | PathLike[str], optimizer: bool | None = None, **options: object) -> None:
+    def load(
+        self,
+        path: str | PathLike[str],
+        optimizer: bool | None = None,
+        *,
+        layers: Collection[str] | None = None,
+        strict: bool = True,
+        **options: object,
+    ) -> LeftOut:
         """Read what `save` wrote. Missing, extra, wrong-shaped or wrong-typed entries are a SnapshotError.
 
         optimizer: whether to read the optimizer's state too; default: if the net is compiled, unless the file is of a
         kind that has none, such as one of weights alone.
-        Nothing changes unless all of it can be read. options: of the format, as in `save`.
+        layers: only these, by name or path, with what is in them; the file may hold others. strict: False reads what
+        fits and leaves the rest as it is. With either the optimizer stays as it is. Returns the names of what was left
+        out: (missing, differing, unused).
+        Nothing changes unless all that is to be read can be. options: of the format, as in `save`.
         """
         from singa_lite.snapshots import formats
 
-        formats.load(self, path, optimizer, **options)
+        chosen = None if layers is None else names("load layers", layers)
+        self._check_names("load layers", chosen or ())
+        return formats.load(self, path, optimizer, chosen, flag("load strict", strict), **options)

@@ -17,6 +17,7 @@ from singa_lite.memory_plan import MemoryPlan
 from singa_lite.metric import Metric
 from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.gathering import Part
+from singa_lite.optimizer.loss_scale import LossScale
 from singa_lite.recorded_steps import StepForm
 from singa_lite.sizes import budget_size, memory_size
 from singa_lite.tensor import DeviceSpec, Tensor
@@ -48,6 +49,7 @@ class PlannedNet(WalkedNet):
         self.freeze: str | None = None
         self.micro_batches = 1
         self._clip: GlobalNorm | None = None
+        self._scale: LossScale | None = None
 
     @property
     def clip_global_norm(self) -> float | None:
@@ -67,9 +69,35 @@ class PlannedNet(WalkedNet):
         """
         if self._clip is None:
             raise GraphError("gradient_norm: wanted a net of compile(clip_global_norm=...), received one without")
-        norm = self._clip.norm(self.device)
-        copied: Tensor = self.device.empty(norm.shape, norm.dtype)
-        self.device.run("copy", norm, copied)
+        return self._copied(self._clip.norm(self.device))
+
+    @property
+    def loss_scale(self) -> Tensor:
+        """What the next step's loss is multiplied by before it is derived: float64 (). GraphError where none is."""
+        return self._copied(self._scaling("loss_scale")["loss_scale"])
+
+    @property
+    def skipped_steps(self) -> Tensor:
+        """How many updates were left out, as gradients were not finite: int64 (). GraphError where no loss is scaled."""
+        return self._copied(self._scaling("skipped_steps")["skipped_steps"])
+
+    def scaling_state(self) -> dict[str, Tensor]:
+        """What lasts of the loss's scale, by name; none where no loss is scaled."""
+        return {} if self._scale is None else self._scale.tensors(self.device)
+
+    def restart_scaling(self) -> None:
+        """The loss's scale is what it was before the first step."""
+        if self._scale is not None:
+            self._scale.begin_anew()
+
+    def _scaling(self, where: str) -> dict[str, Tensor]:
+        if self._scale is None:
+            raise GraphError(f"{where}: wanted a net of compile(loss_scale=...), received one without")
+        return self.scaling_state()
+
+    def _copied(self, value: Tensor) -> Tensor:
+        copied: Tensor = self.device.empty(value.shape, value.dtype)
+        self.device.run("copy", value, copied)
         return copied
 
     @property
@@ -200,4 +228,4 @@ class PlannedNet(WalkedNet):
         self._check_names("training with freeze", [self.freeze])  # which may have changed since compile
         checked_count(self.ordered(), self.micro_batches, self.freeze, objective.criteria)
         part = optimizer.gathering.last_part if part is None else part
-        return TrainStep(self, objective, optimizer, self.freeze, self.micro_batches, self._clip, part)
+        return TrainStep(self, objective, optimizer, self.freeze, self.micro_batches, self._clip, part, self._scale)

@@ -13,6 +13,7 @@ from weakref import ReferenceType, ref
 
 from singa_lite.errors import GraphError
 from singa_lite.operation import Instruction, Operand, Operation, Role
+from singa_lite.packed import Packed
 from singa_lite.passes.program import Program
 from singa_lite.passes.target import Target
 from singa_lite.tensor import Block, Tensor
@@ -37,15 +38,20 @@ class RecordedBlock:
     is_parameter: bool = False
 
 
+class _Noted(list[Instruction]):
+    """Instructions in a list that weak references can be made to."""
+
+
 class Record(Unique):
-    """What was recorded. instructions: in the order of recording. blocks: by number, as the operands name them.
+    """What was recorded. blocks: by number, as the operands name them. count: of the operations.
 
     recording: whether it still goes on. failed: whether an exception ended it. open_walks: how many `backward()` were
     begun and not yet walked to their end.
     """
 
     def __init__(self) -> None:
-        self.instructions: list[Instruction] = []
+        self._noted = Packed(_Noted(), (_Noted, Instruction, Operand))
+        self.count = 0
         self.blocks: list[RecordedBlock] = []
         self.open_walks = 0
         self.recording = True
@@ -58,14 +64,14 @@ class Record(Unique):
 
     def enter(self, block: Block) -> None:
         """Note a block without bytes. When its last tensor dies, `_died` is called."""
-        number = self._enter(block, RecordedBlock(block.nbytes, fresh=ref(block), born=len(self.instructions)))
+        number = self._enter(block, RecordedBlock(block.nbytes, fresh=ref(block), born=self.count))
         block.set_give(partial(self._died, number, id(block)))
 
     def append(self, operation: Operation) -> None:
         """Note an operation instead of doing it."""
         self.instructions.append(
             Instruction(
-                len(self.instructions),
+                self.count,
                 operation.kernel,
                 tuple(None if tensor is None else self._operand(tensor) for tensor in operation.tensors),
                 operation.settings,
@@ -74,6 +80,7 @@ class Record(Unique):
                 operation.scratch_bytes,
             )
         )
+        self.count += 1
         for tensor in operation.writes:
             block = self.blocks[self._numbers[id(tensor.block)]]
             if not block.layer:
@@ -102,7 +109,7 @@ class Record(Unique):
         if self._numbers.get(key) == number:
             del self._numbers[key]
         if self.blocks[number].fresh is not None:
-            self.blocks[number].died = len(self.instructions)
+            self.blocks[number].died = self.count
 
     def _number(self, block: Block) -> int | None:
         """The block's number. An earlier block may have had the same id, and died unnoticed if an interrupt came."""
@@ -121,6 +128,15 @@ class Record(Unique):
         if tensor.stores_grad:
             self.blocks[number].is_parameter = True
         return Operand(number, tensor.shape, tensor.dtype, tensor.strides, tensor.offset)
+
+    @property
+    def instructions(self) -> list[Instruction]:
+        """In the order of recording."""
+        return self._noted.value
+
+    def pack(self) -> None:
+        """Keep the instructions as bytes from here on, until somebody asks for them."""
+        self._noted.pack()
 
     @property
     def operations(self) -> Sequence[Instruction]:
@@ -172,7 +188,7 @@ class Record(Unique):
         self._fresh = {number: block for number, block in alive.items() if block is not None}
         for number in alive.keys() - self._fresh.keys():
             if self.blocks[number].died is None:  # an interrupt ended its `__del__` before it was noted
-                self.blocks[number].died = len(self.instructions)
+                self.blocks[number].died = self.count
 
     def _check_whole(self) -> None:
         if self.recording:

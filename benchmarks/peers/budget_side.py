@@ -35,6 +35,7 @@ def run(task: BudgetTask, told: TextIO) -> None:
     use_once()
     level = high_water()
     x, y = batch(task)
+    level += x.nbytes + y.nbytes
     net = built(task, int(task.value) or None)
     serve(task, level, lambda: float(net.train_one_batch(x, y)[0]), told)
 

@@ -23,7 +23,10 @@ def run(task: BudgetTask, told: TextIO) -> None:
 
         config.activation_memory_budget = task.value
     level = high_water()
-    x, y = (torch.from_numpy(array) for array in batch(task))
+    arrays = batch(task)
+    level += sum(array.nbytes for array in arrays)
+    x, y = map(torch.from_numpy, arrays)
+    del arrays
     torch.manual_seed(0)
     net = built(task.net, int(task.value) if task.way == "torch-segments" else 0)
     if task.channels_last and x.ndim == 4:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from singa_lite.memory.problem import Plan, PlanError
+from singa_lite.operation import Instruction, Operand
+from singa_lite.packed import Packed
 from singa_lite.passes.carry import Chosen
 from singa_lite.passes.program import Program, floor
 from singa_lite.passes.read_from import check_reads
@@ -82,6 +84,10 @@ class Placed:
     def order(self) -> str:
         """Name of the order chosen."""
         return self.planned.order
+
+    def packed(self) -> Packed[Placed]:
+        """The same, to be kept as bytes."""
+        return Packed(self, (Placed, Program, Plan, Chosen, Instruction, Operand))
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from singa_lite.checks import is_int, whole
@@ -12,7 +12,8 @@ from singa_lite.layer_graph import LayerGraph
 from singa_lite.tensor import Tensor, as_tensor
 from singa_lite.training import batch, bucketed_samples, samples
 from singa_lite.training.objective import Objective
-from singa_lite.training.samples import DataSet, Samples
+from singa_lite.training.data_set import DataSet
+from singa_lite.training.samples import Rows, Samples
 
 #: Samples of a batch where nobody says how many.
 USUAL = 32
@@ -55,10 +56,19 @@ def warn_of_nan(feeds: CheckedFeeds) -> None:
         batch.warn_of_nan({f"{kind} of layer {name!r}": array for name, array in arrays.items()})
 
 
-def data(where: str, layers: LayerGraph, objective: Objective, x: object, y: object, batch_size: int | None) -> DataSet:
+def data(
+    where: str,
+    layers: LayerGraph,
+    objective: Objective,
+    x: object,
+    y: object,
+    batch_size: int | None,
+    before: Mapping[str, Callable[[str, Rows], Rows]] | None = None,
+) -> DataSet:
     """The data of `fit` or `evaluate`: shapes, dtypes, counts, and the values of targets in memory.
 
-    x: with its targets and batch sizes where it is Bucketed. batch_size: None for the usual one.
+    x: with its targets and batch sizes where it is Bucketed. batch_size: None for the usual one. before: by input, what
+    makes samples for the net of those that are given.
     """
     if isinstance(x, Bucketed):
         for what, given in (("y", y), ("batch_size", batch_size)):
@@ -66,7 +76,7 @@ def data(where: str, layers: LayerGraph, objective: Objective, x: object, y: obj
                 raise ValueError(f"{where} {what}: wanted none beside data in buckets, which have theirs, received one")
         return bucketed_samples.checked(where, layers, objective, x)
     batch_size = whole(f"{where} batch_size", USUAL if batch_size is None else batch_size, 1)
-    arrays = samples.checked_inputs(where, layers, x)
+    arrays = samples.checked_inputs(where, layers, x, before)
     count = next(iter(arrays.values())).shape[0]
     targets = samples.checked_targets(where, y, objective.outputs, count)
     fed = {name: rows.shape for name, rows in arrays.items()}

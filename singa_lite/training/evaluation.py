@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
+from itertools import islice
 from typing import Protocol
 
 from singa_lite.device import Device
 from singa_lite.layer import OneOrMore
 from singa_lite.tensor import Tensor
 from singa_lite.training.progress import Mean
-from singa_lite.training.samples import DataSet, Samples, count_of
+from singa_lite.training.data_set import DataSet, count_of
+from singa_lite.training.samples import Samples
 
 
 class Evaluable(Protocol):
@@ -20,7 +22,7 @@ class Evaluable(Protocol):
 
     def evaluate_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]: ...
 
-    def predict_one_batch(self, x: object) -> OneOrMore: ...
+    def predict_one_batch(self, x: object, output: Collection[str] = ()) -> OneOrMore: ...
 
 
 def evaluate(
@@ -29,7 +31,7 @@ def evaluate(
     """See `FeedForwardNet.evaluate`. after_batch: called after each batch; prefetch: as for `FeedForwardNet.fit`."""
     mean = Mean()
     with closing(data.through(prefetch=prefetch)) as all_batches:
-        for batch in all_batches:
+        for batch in islice(all_batches, data.steps):
             loss, metric = net.evaluate_one_batch(*batch)
             size = count_of(batch[0])
             del batch  # before the next one is taken
@@ -38,12 +40,12 @@ def evaluate(
     return mean.loss(), mean.metric()
 
 
-def predict(net: Evaluable, data: Samples) -> Tensor | dict[str, Tensor]:
+def predict(net: Evaluable, data: Samples, output: Collection[str] = ()) -> Tensor | dict[str, Tensor]:
     """See `FeedForwardNet.predict`. Each batch's output is copied into its rows of the whole."""
     whole: dict[str, Tensor] = {}
     single = False
     for index in data.slices():
-        out = net.predict_one_batch(data.take(index)[0])
+        out = net.predict_one_batch(data.take(index)[0], output)
         single = isinstance(out, Tensor)
         for name, part in _members(out):
             if name not in whole:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
+from itertools import islice
 from contextvars import ContextVar
 from os import PathLike
 from typing import Protocol
@@ -16,10 +17,11 @@ from singa_lite.data import Bucketed
 from singa_lite.layer import OneOrMore
 from singa_lite.optimizer import Optimizer
 from singa_lite.tensor import Tensor
+from singa_lite.training.data_set import DataSet, count_of
 from singa_lite.training.evaluation import Evaluable, evaluate
 from singa_lite.training.progress import History as History
 from singa_lite.training.progress import Mean, Progress
-from singa_lite.training.samples import DataSet, count_of
+from singa_lite.training.waiting import Waiting
 
 
 class Trainable(Evaluable, Protocol):
@@ -67,7 +69,7 @@ class Training:
     """One call of `FeedForwardNet.fit`. The data stay where they are; only one batch at a time is copied.
 
     data, validation: checked already. progress: how far it has come; loss, metric: of the last batch, 0-d tensors, None
-    before the first.
+    before the first; waiting: for the data, `waiting.seconds` out of `waiting.of`.
     """
 
     def __init__(
@@ -85,7 +87,11 @@ class Training:
         self.epochs = whole("fit epochs", epochs, 0)
         self.callbacks = _checked_callbacks(callbacks)
         shuffled = flag("fit shuffle", shuffle)
-        self.progress = Progress(data.count, data.batch_size, shuffled, net.seed, data.buckets)
+        check_epochs(data, validation, self.epochs, shuffled)
+        self.progress = Progress(
+            data.count, data.batch_size, shuffled, net.seed, data.buckets, data.batches, data.steps
+        )
+        self.waiting = Waiting(data.is_loaded)
         self.loss: Tensor | None = None
         self.metric: OneOrMore = None
         self._data = data
@@ -97,6 +103,10 @@ class Training:
     def validates(self) -> bool:
         """Whether there is a validation at the end of each epoch."""
         return self._validation is not None
+
+    def go_to(self, progress: Progress) -> None:
+        """Let the data go on from there. ValueError where their place cannot be kept."""
+        self._data.go_to(progress.epoch, progress.batch, progress.place)
 
     @property
     def is_under_way(self) -> bool:
@@ -121,6 +131,9 @@ class Training:
             error = raised
             raise
         finally:
+            self._data.close()
+            if self._validation is not None:
+                self._validation.close()
             self._end(started, error)
         return self.progress.history
 
@@ -138,13 +151,13 @@ class Training:
         """Train on all samples once, or on those that are left of the epoch; validate."""
         progress = self.progress
         if progress.batch == 0 and progress.order is None:
-            progress.begin_epoch()
+            progress.begin_epoch(self._data.draw, self._data.is_random)
         self._batches()
         val_loss, val_metric = self._validated()
         progress.end_epoch(
             val_loss=val_loss,
             val_metric=val_metric,
-            samples_per_second=progress.samples / progress.seconds,
+            samples_per_second=progress.mean.count / progress.seconds,
             high_water=self.net.device.pool.high_water,
         )
         for callback in self.callbacks:
@@ -156,16 +169,19 @@ class Training:
         progress = self.progress
         start = time.perf_counter() - progress.seconds
         title = f"epoch {progress.epoch + 1}/{self.epochs}" if self._verbose else None
+        place = progress.order, progress.batch, self._prefetch, progress.epoch, progress.key
+        left = None if progress.steps is None else progress.steps - progress.batch
         with (
-            closing(self._data.through(progress.order, progress.batch, self._prefetch)) as all_batches,
+            closing(self._data.through(*place)) as all_batches,
             tqdm(
-                total=progress.samples, initial=progress.mean.count, desc=title, unit=" samples", disable=title is None
+                total=progress.total, initial=progress.mean.count, desc=title, unit=" samples", disable=title is None
             ) as bar,
         ):
-            for batch in all_batches:
+            for batch in self.waiting.through(islice(all_batches, left)):
                 self.loss, self.metric = self.net.train_one_batch(*batch)
                 size = count_of(batch[0])
                 del batch  # before the next one is taken
+                progress.place = self._data.place()
                 progress.end_batch(size, self.loss, self.metric, time.perf_counter() - start)
                 bar.update(size)
                 bar.set_postfix_str(_state(progress.mean, self.net.device.pool.high_water), refresh=False)
@@ -183,6 +199,21 @@ class Training:
     def _validation_batch(self) -> None:
         for callback in self.callbacks:
             callback.on_validation_batch(self)
+
+
+def check_epochs(data: DataSet, validation: DataSet | None, epochs: int, shuffle: bool) -> None:
+    """ValueError where the data do not have so many epochs, or where steps_per_epoch would leave some out for ever."""
+    if data.steps is not None and data.ordered and not shuffle:
+        raise ValueError(
+            "fit steps_per_epoch: wanted shuffle=True, so that each epoch takes other batches of the data, received "
+            "shuffle=False"
+        )
+    for word, each in (("steps_per_epoch", data), ("validation_steps", validation)):
+        if each is not None and each.once and each.steps is None and epochs > 1:
+            raise ValueError(
+                f"fit {word}: wanted how many batches of the iterator an epoch takes, as it can be gone through but "
+                f"once, received none for {epochs} epochs"
+            )
 
 
 def pair(where: str, given: object) -> tuple[object, object]:

@@ -111,9 +111,12 @@ class Objective:
             return next(iter(values.values()))
         return values or None
 
-    def backward(self, share: float = 1.0) -> dict[str, Tensor]:
-        """The derivatives of `loss` by the outputs, times `share`: of a piece of a batch, its share of the samples."""
-        return {name: loss.scaled_backward(share) for name, loss in self.losses.items()}
+    def backward(self, share: float = 1.0, scale: Tensor | None = None) -> dict[str, Tensor]:
+        """The derivatives of `loss` by the outputs, times `share`: of a piece of a batch, its share of the samples.
+
+        scale: float64 (), multiplies them too.
+        """
+        return {name: loss.scaled_backward(share, scale) for name, loss in self.losses.items()}
 
     def _named(self, out: Outputs) -> dict[str, Tensor]:
         return out if isinstance(out, dict) else {self.outputs[0]: out}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -72,9 +72,11 @@ class Progress:
     """How far a run of `fit` has come; another run that goes on from it comes to equal bits.
 
     samples, batch_size, shuffle: of the data, as `fit` was given them; buckets: of sequences, (length, samples of a
-    batch) of each, else none. epoch: whole epochs done; batch: batches done
-    of the next one, its validation aside; order: of its samples, int (samples,), None before it is drawn and
-    without shuffling; random: what the next order is drawn from; mean: over the batches done; seconds: that they took.
+    batch) of each, else none; batches: of an epoch, where they come ready-made, 0 where nobody knows, else None; steps:
+    batches of an epoch where `fit` was told so. epoch: whole epochs done; batch: batches done of the next one, its
+    validation aside; order: of its samples, or of ready-made batches, int (ordered,), None before it is drawn and
+    without shuffling; key: of the random numbers of this epoch's samples; place: where ready-made batches are, by their
+    own word; random: what the next order is drawn from; mean: over the batches done; seconds: that they took.
     """
 
     def __init__(
@@ -84,29 +86,52 @@ class Progress:
         shuffle: bool,
         seed: int,
         buckets: tuple[tuple[int, int], ...] = (),
+        batches: int | None = None,
+        steps: int | None = None,
     ) -> None:
         self.samples = samples
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.buckets = buckets
+        self.batches = batches
+        self.steps = steps
         self.epoch = 0
         self.batch = 0
         self.order: Array | None = None
+        self.key = 0
+        self.place: object = None
         self.random = np.random.default_rng([seed, samples])
         self.mean = Mean()
         self.seconds = 0.0
         self.history = History()
 
+    @property
+    def ordered(self) -> int:
+        """How many samples, or ready-made batches, an order is of; 0: none."""
+        return self.samples if self.batches is None else self.batches
+
+    @property
+    def total(self) -> int | None:
+        """Samples of an epoch; None where nobody knows."""
+        if self.batches is not None:
+            return None
+        return self.samples if self.steps is None or self.buckets else min(self.samples, self.steps * self.batch_size)
+
     def check_place(self) -> None:
         """ValueError unless so many batches of an epoch have so many samples."""
+        if self.batches is not None:
+            if self.mean.count < self.batch or (self.batches and self.batch > self.batches):
+                raise ValueError(f"batch {self.batch} of {self.batches}, {self.mean.count} samples")
+            return
         batches = self.samples if self.buckets else -(-self.samples // self.batch_size)
         begun = self.mean.count if self.buckets else min(self.batch * self.batch_size, self.samples)
         if self.batch > batches or (self.batch and not self.batch <= self.mean.count == begun <= self.samples):
             raise ValueError(f"batch {self.batch} of {batches}, {self.mean.count} of {self.samples} samples")
 
-    def begin_epoch(self) -> None:
-        """Draw the order of the samples, and begin the means."""
-        self.order = self.random.permutation(self.samples) if self.shuffle else None
+    def begin_epoch(self, draw: Callable[[np.random.Generator], Array | None], is_random: bool = False) -> None:
+        """Draw the order of the samples, and begin the means. is_random: whether samples need random numbers."""
+        self.order = draw(self.random) if self.shuffle else None
+        self.key = int(self.random.integers(2**63)) if is_random else 0
         self.mean, self.seconds = Mean(), 0.0
 
     def end_batch(self, size: int, loss: Tensor, metric: Tensor | Mapping[str, Tensor] | None, seconds: float) -> None:

@@ -58,6 +58,7 @@ def restore(
             _check_metrics(where, run, chosen)
             check(tree.step_of(snapshot))
             _warn_of_differences(where, (run.environment, kernels), (run.settings, chosen))  # may be an error too
+            _go_to(where, training, run.progress)
 
         net_tree.restore(net, snapshot, optimizer=True, last_check=last_check)
     training.progress = run.progress
@@ -74,12 +75,20 @@ def verify(path: str | os.PathLike[str]) -> None:
 
 def _check_fit(where: str, wanted: Progress, found: Progress) -> None:
     """SnapshotError for a run over other batches: it would not be the same run."""
-    for name in ("samples", "batch_size", "shuffle", "buckets"):
+    for name in ("samples", "batch_size", "shuffle", "buckets", "batches", "steps"):
         if getattr(wanted, name) != getattr(found, name):
             raise SnapshotError(
                 f"{where}: wanted a checkpoint of fit with {name} {getattr(wanted, name)}, "
                 f"received {getattr(found, name)}"
             )
+
+
+def _go_to(where: str, training: Training, progress: Progress) -> None:
+    """Let the data go on from there. SnapshotError where their place cannot be kept."""
+    try:
+        training.go_to(progress)
+    except ValueError as error:
+        raise SnapshotError(f"{where}: {error}") from error
 
 
 def _check_metrics(where: str, run: StoredRun, now: Mapping[str, str]) -> None:

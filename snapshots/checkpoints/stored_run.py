@@ -66,6 +66,10 @@ def _json_of(training: Training) -> dict[str, object]:
         "batch_size": progress.batch_size,
         "shuffle": progress.shuffle,
         "buckets": progress.buckets,
+        "batches": progress.batches,
+        "steps": progress.steps,
+        "key": progress.key,
+        "place": progress.place,
         "epoch": progress.epoch,
         "batch": progress.batch,
         "seconds": progress.seconds,
@@ -121,13 +125,17 @@ def _parsed(snapshot: Tree) -> Unchecked:
 
 def _progress(snapshot: Tree, given: Unchecked) -> Progress:
     try:
+        batches = _count("batches", given.get("batches"), 0)
         progress = Progress(
-            whole("samples", given["samples"], 1),
-            whole("batch_size", given["batch_size"], 1),
+            whole("samples", given["samples"], 1 if batches is None else 0),
+            whole("batch_size", given["batch_size"], 1 if batches is None else 0),
             bool(given["shuffle"]),
             0,
             tuple((whole("length", length, 1), whole("size", size, 1)) for length, size in given.get("buckets", [])),
+            batches,
+            _count("steps", given.get("steps"), 1),
         )
+        progress.key, progress.place = whole("key", given.get("key", 0), 0), given.get("place")
         progress.epoch = whole("epoch", given["epoch"], 0)
         progress.batch = whole("batch", given["batch"], 0)
         progress.seconds = finite("seconds", given["seconds"])
@@ -141,9 +149,13 @@ def _progress(snapshot: Tree, given: Unchecked) -> Progress:
             progress.mean, progress.seconds = Mean(), 0.0  # the file may have those of the epoch before
     except _WRONG as error:
         raise _damaged(snapshot, error) from error
-    if progress.shuffle and (progress.batch or ORDER in snapshot.arrays):
-        progress.order = _order(snapshot, progress.samples)
+    if progress.shuffle and progress.ordered and (progress.batch or ORDER in snapshot.arrays):
+        progress.order = _order(snapshot, progress.ordered)
     return progress
+
+
+def _count(where: str, given: Unchecked, least: int) -> int | None:
+    return None if given is None else whole(where, given, least)
 
 
 def _mean(given: Unchecked) -> Mean:

@@ -303,6 +303,36 @@ def build_clip_factor(rng: np.random.Generator, dtype: np.dtype, big: bool) -> M
     return [np.array(6.25, np.float64), garbage((), np.float64), garbage((), np.float64)], {"limit": 2.0}
 
 
+def unscaled(total: float) -> Case:
+    """total, rate, scale, and where norm, factor and applied rate go."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        given = [np.array(number, np.float64) for number in (total, 0.1, 512.0)]
+        return [*given, *(garbage((), np.float64) for _ in range(3))], {"limit": 0.002}
+
+    return Case(build)
+
+
+def next_scale(applied: float) -> Case:
+    """The applied rate, the scale, good and skipped steps."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        counts = np.array(6, np.int64), np.array(2, np.int64)
+        return [np.array(applied, np.float64), np.array(512.0, np.float64), *counts], {"interval": 7}
+
+    return Case(build)
+
+
+def taken_back(applied: float) -> Case:
+    """The applied rate, before, y."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        tensors = [normal(rng, PARAMETERS[big], dtype) for _ in range(2)]
+        return [np.array(applied, np.float64), *tensors], {}
+
+    return Case(build)
+
+
 def scaled(factor: float) -> Case:
     """factor, y."""
 
@@ -397,4 +427,10 @@ CASES: dict[str, Case] = {
     "clip_factor": Case(build_clip_factor),
     "scale_by": scaled(0.3),
     "scale_by:one": scaled(1.0),
+    "unscale_factor": unscaled(6.25),
+    "unscale_factor:skipped": unscaled(np.inf),
+    "next_loss_scale": next_scale(0.1),
+    "next_loss_scale:skipped": next_scale(np.nan),
+    "take_back": taken_back(np.nan),
+    "take_back:kept": taken_back(0.1),
 }

@@ -18,6 +18,7 @@ from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.line import Line, Steps
+from singa_lite.kernels.onednn_kernels.pieces import even
 from singa_lite.kernels.onednn_kernels.routine import BufferView, FlatSlice, RowSlice
 from singa_lite.kernels.routine import Temporary
 from singa_lite.strides import memory_order, ordered_strides
@@ -145,7 +146,7 @@ class _GappedLine(Line):
     """A line over tensors of which some have gaps. length: elements of their rows."""
 
     def __init__(self, size: int, length: int, dtype: DType) -> None:
-        super().__init__(size, max(1, _NEAR // length) * length, dtype)
+        super().__init__(size, even(size // length, max(1, _NEAR // length)) * length, dtype)
         self.read: list[_Gapped] = []
         self.written: list[_Gapped] = []
 

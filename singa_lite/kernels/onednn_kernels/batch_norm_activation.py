@@ -24,6 +24,7 @@ from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations, Column
 from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.line import bound_primitive, run_bound
 from singa_lite.kernels.onednn_kernels.normalized import End, Normalized
+from singa_lite.kernels.onednn_kernels.pieces import even
 from singa_lite.kernels.onednn_kernels.pitched import Pitched, Span
 from singa_lite.kernels.onednn_kernels.primitive import MemoryDesc, Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
@@ -193,7 +194,8 @@ def _mask(
     step = sums.longest
     if columns.lie_last:  # in C order images stay whole
         unit = normalized.columns.unit
-        step = min(step, max(1, _MASKED // (unit * columns.channels)) * unit)
+        most = max(1, _MASKED // (unit * columns.channels))
+        step = min(step, (most if step % unit else even(step // unit, most)) * unit)
     piece = _cached_piece(columns, step)
     algorithm, alpha, beta = _DERIVATIVES[activation]
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from singa_lite.array_types import Array
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.pieces import even
 from singa_lite.kernels.onednn_kernels.pitched import Pitched, Span
 from singa_lite.kernels.onednn_kernels.routine import BufferView
 from singa_lite.kernels.onednn_kernels.work import Work
@@ -94,7 +95,7 @@ class Columns:
         scratches = [tensor.most for tensor in (*reads, target) if isinstance(tensor, Pitched)]
         long = self.at_least(COLUMNS).unit  # as pieces that are summed have it: then the copies are the same primitives
         unit = self.unit if long % self.unit else long
-        most = max(unit, min(scratches) // unit * unit)
+        most = even(self.pixels // unit, max(1, min(scratches) // unit)) * unit
         starts = range(0, self.pixels, most)
 
         def one(span: Span) -> None:

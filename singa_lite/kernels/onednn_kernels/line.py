@@ -13,6 +13,7 @@ from singa_lite.kernels.onednn_kernels import memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.layouts import FLOAT
 from singa_lite.kernels.onednn_kernels.loop import Run
+from singa_lite.kernels.onednn_kernels.pieces import even
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, FlatSlice, Routine
 from singa_lite.kernels.onednn_kernels.work import Work
@@ -20,6 +21,8 @@ from singa_lite.kernels.routine import Temporary
 
 #: Elements of a piece: four tensors' pieces stay in a cache of 32 MiB from one primitive to the next.
 PIECE = 1 << 20
+#: Elements of the widest vector register: pieces begin at multiples of it.
+_WIDTH = 16
 
 
 class Binary(NamedTuple):
@@ -142,12 +145,13 @@ class Line(Work):
     """Steps of its own, then steps over tensors that lie alike; where these are several, piece after piece.
 
     size: of each of the tensors, which lie alike (`layouts.are_alike`). piece: elements that one primitive leaves
-    in the cache for the next; dtype: of the tensors. Up to `one_thread.SMALL` elements are done by one thread.
+    in the cache for the next, about PIECE where None; dtype: of the tensors. Up to `one_thread.SMALL` elements are done
+    by one thread.
     """
 
-    def __init__(self, size: int, piece: int = PIECE, dtype: DType = FLOAT) -> None:
+    def __init__(self, size: int, piece: int | None = None, dtype: DType = FLOAT) -> None:
         super().__init__(size)
-        self.piece, self.dtype = min(size, piece), dtype
+        self.piece, self.dtype = min(size, _piece(size) if piece is None else piece), dtype
         self._over: dict[int, Steps] = {}
 
     def numbers(self, count: int) -> tuple[Temporary, ...]:
@@ -179,3 +183,8 @@ class Line(Work):
         if not isinstance(view, TensorSpec) or view.size != self.size or self.piece == self.size:
             return view
         return FlatSlice(view, start, min(self.piece, self.size - start))
+
+
+def _piece(size: int) -> int:
+    """Of so many elements: about PIECE, in whole registers."""
+    return PIECE if size % _WIDTH else even(size // _WIDTH, PIECE // _WIDTH) * _WIDTH

@@ -1,0 +1,45 @@
+"""How long training waits for its data, and the word on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TypeVar
+
+from singa_lite.notice import warn
+
+T = TypeVar("T")
+
+_END = object()
+
+#: Seconds and share of the time that are worth a word.
+_SECONDS, _SHARE = 1.0, 0.1
+
+
+class Waiting:
+    """Of one run of `fit`. seconds: waited for batches so far; of: out of so many. tells: whether to warn, once."""
+
+    def __init__(self, tells: bool) -> None:
+        self.seconds = 0.0
+        self.of = 0.0
+        self._tells = tells
+
+    def through(self, batches: Iterator[T]) -> Iterator[T]:
+        """The same batches, each waited for, and then used."""
+        asked = time.perf_counter()
+        while (batch := next(batches, _END)) is not _END:
+            begun = time.perf_counter()
+            self.seconds += begun - asked
+            yield batch  # type: ignore[misc]  # next gives T but for the end
+            del batch  # before the next one is waited for
+            self.of += time.perf_counter() - asked
+            asked = time.perf_counter()
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._tells and self.seconds >= _SECONDS and self.seconds >= _SHARE * self.of:
+            self._tells = False
+            warn(
+                f"fit: the data come slower than the steps: {self.seconds / self.of:.0%} of the time so far, "
+                f"{self.seconds:.1f} s, went by waiting for batches; prefetch= and workers= make them beside the steps"
+            )
