@@ -28,9 +28,10 @@ def normal(
     kind = checked_dtype("normal", dtype)
     if kind.kind != "f":
         raise TypeError(f"normal: wanted a float dtype, received {dtype!r}")
+    mean, std = finite("normal mean", mean), at_least_zero("normal std", std)
     key = drawn_key("normal", state)
     made: Tensor = key.device.empty(extents, kind)
-    key.device.run("normal", key, made, mean=finite("normal mean", mean), std=at_least_zero("normal std", std))
+    key.device.run("normal", key, made, mean=mean, std=std)
     return made
 
 
