@@ -35,8 +35,8 @@ def rows_of(sources: Mapping[str, Sequence[str]]) -> list[list[Entry]]:
         rows[rank[name]].append(name)
     for name, feeding in sources.items():
         for source in dict.fromkeys(feeding):
-            for row in range(rank[source] + 1, rank[name]):
-                rows[row].append(Passing(source, name, row))
+            for number in range(rank[source] + 1, rank[name]):
+                rows[number].append(Passing(source, name, number))
     above = feeders(rows, sources)
     for row, before in zip(rows[1:], rows, strict=False):
         order = {entry: number for number, entry in enumerate(before)}
