@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Collection, Hashable, Mapping
 
 from singa_lite.array_types import DType
 from singa_lite.autograd import add, no_grad, scale
@@ -14,21 +13,14 @@ from singa_lite.loss import Loss
 from singa_lite.metric import EpochMetric, Metric
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.training.batch import Shaped, as_array, by_name
+from singa_lite.training.criteria import Losses, Metrics
 from singa_lite.training.measures import SCORES, measures
 from singa_lite.training.samples import Rows
 
-#: As users give them: an object or a name, or {output layer: one}; of metrics lists too.
-GivenLoss: TypeAlias = Loss | str
-GivenMetric: TypeAlias = Metric | str | Sequence[Metric | str]
-Losses = Loss | Mapping[str, Loss]
-Metrics = Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]]
 #: {"target": {output layer: targets}, "weight": {output layer: weights of samples}, ...}.
 Fed = Mapping[str, Mapping[str, Tensor]]
 #: One tensor, or {output layer: tensor}.
 Outputs = Tensor | dict[str, Tensor]
-#: The metrics' values as `train_one_batch` returns them: the only metric's, or those of several by name; else None.
-MetricValues = Tensor | dict[str, Tensor] | None
-
 
 class Objective:
     """Losses and metrics over a net's outputs. outputs: names of the output layers; loss_weights: by output, else 1."""
