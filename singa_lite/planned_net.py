@@ -42,7 +42,12 @@ class PlannedNet(WalkedNet):
     """
 
     def __init__(
-        self, loss: GivenLosses | None, metric: GivenMetrics | None, device: DeviceSpec, dtype: DTypeLike, seed: int | None
+        self,
+        loss: GivenLosses | None,
+        metric: GivenMetrics | None,
+        device: DeviceSpec,
+        dtype: DTypeLike,
+        seed: int | None,
     ) -> None:
         super().__init__(device, dtype, seed)
         self.loss = losses_of(loss)

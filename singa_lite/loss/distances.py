@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from singa_lite import autograd
+from singa_lite.array_types import DType
 from singa_lite.checks import above_zero
 from singa_lite.criterion import Target
-from singa_lite.array_types import DType
 from singa_lite.errors import ShapeError
 from singa_lite.loss.base import LikeScores
 from singa_lite.ops.loss import huber_values, squared_error_values

@@ -38,8 +38,8 @@ class Hinge(LikeScores):
 class KLDivergence(LikeScores):
     """sum of y * log(y / softmax(x)) over the classes, axis 1; the mean over a sample's positions.
 
-    x: raw scores (n, c, ...), at least 2 classes; y: probabilities of x's shape and dtype, whose sum over the classes is
-    1. Cross entropy less the entropy of y, so that 0 is the least; 0 * log(0) counts as 0.
+    x: raw scores (n, c, ...), at least 2 classes; y: probabilities of x's shape and dtype, whose sum over the classes
+    is 1. Cross entropy less the entropy of y, so that 0 is the least; 0 * log(0) counts as 0.
     """
 
     applies = "softmax"

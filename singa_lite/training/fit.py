@@ -5,22 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from itertools import islice
 from contextvars import ContextVar
+from itertools import islice
 from os import PathLike
 from typing import Protocol
 
 from singa_lite.arrays import kind
 from singa_lite.checks import flag, whole
 from singa_lite.contexts import in_own_context
-from singa_lite.data import Bucketed
+from singa_lite.data import Bucketed, Paired
 from singa_lite.layer import OneOrMore
 from singa_lite.optimizer import Optimizer
 from singa_lite.tensor import Tensor
+from singa_lite.training.batch_sources import gives_batches
 from singa_lite.training.data_set import DataSet, count_of
 from singa_lite.training.evaluation import Evaluable, evaluate
-from singa_lite.training.progress import History as History
 from singa_lite.training.means import texts
+from singa_lite.training.progress import History as History
 from singa_lite.training.progress import Progress
 from singa_lite.training.waiting import Waiting
 
@@ -86,6 +87,7 @@ class Training:
         callbacks: Iterable[Callback] | Callback = (),
         prefetch: int = 0,
         class_weight: object = None,
+        initial_epoch: int = 0,
     ) -> None:
         self.net = net
         self.measures = net.measures
@@ -96,6 +98,7 @@ class Training:
         self.progress = Progress(
             data.count, data.batch_size, shuffled, net.seed, data.buckets, data.batches, data.steps
         )
+        self.progress.epoch = initial_epoch
         self.waiting = Waiting(data.is_loaded)
         self.loss: Tensor | None = None
         self.metric: OneOrMore = None
@@ -230,12 +233,20 @@ def check_epochs(data: DataSet, validation: DataSet | None, epochs: int, shuffle
             )
 
 
+def checked_initial_epoch(given: int, resume: object) -> int:
+    """How many epochs count as done. ValueError for more than none beside `resume`, which knows it."""
+    count = whole("fit initial_epoch", given, 0)
+    if count and resume is not None:
+        raise ValueError(f"fit initial_epoch: wanted none beside resume, whose checkpoint says it, received {count}")
+    return count
+
+
 def pair(where: str, given: object) -> tuple[object, object]:
-    """(samples, targets); None where samples in buckets have theirs.
+    """(samples, targets); None where the data have theirs.
 
     TypeError for what is no tuple or list, ValueError for one of another length.
     """
-    if isinstance(given, Bucketed):
+    if isinstance(given, Bucketed | Paired) or gives_batches(given):
         return given, None
     if not isinstance(given, tuple | list):
         raise TypeError(f"{where}: wanted (x, y), received {kind(given)}")

@@ -39,7 +39,7 @@ class Mean:
         observed: Observed | None = None,
         measures: Measures = (),
     ) -> None:
-        """Enter a batch's means, over `count` samples. observed: what else metrics keep of it; measures: the metrics."""
+        """Enter a batch's means, over `count` samples. observed: what else metrics keep of it; measures: of the net."""
         self.count += count
         self._add("loss", count, float(loss))
         named = metric if isinstance(metric, Mapping) else {} if metric is None else {"": metric}
@@ -72,7 +72,7 @@ class Mean:
     def metric(self, measures: Measures) -> OneOrMore:
         """The metrics' values as the net gives them: of an only one its value, {key: value}, or None."""
         values = self.values(measures)
-        return values[""] if "" in values else values or None
+        return values.get("", values or None)
 
     def values(self, measures: Measures) -> dict[str, Value]:
         """{key: value} of all metrics."""

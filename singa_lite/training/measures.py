@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,7 +31,10 @@ Measures: TypeAlias = tuple[Measure, ...]
 
 
 class Observed(NamedTuple):
-    """What an epoch's values take of a batch. counts: {key: what a mean counts as}; statistics: {key: of an EpochMetric}."""
+    """What an epoch's values take of a batch.
+
+    counts: {key: what a mean counts as}; statistics: {key: of an EpochMetric}.
+    """
 
     counts: dict[str, float]
     statistics: dict[str, Array]
@@ -47,9 +50,7 @@ def measures(given: object, outputs: list[str]) -> Measures:
     if unknown:
         raise GraphError(f"metrics of the net: wanted outputs {outputs}, received {sorted(map(str, unknown))}")
     named = isinstance(given, Mapping)
-    found = [
-        measure for output, several in by_output.items() for measure in _of_output(output, several, named)
-    ]
+    found = [measure for output, several in by_output.items() for measure in _of_output(output, several, named)]
     entries = [measure.entry for measure in found]
     twice = sorted({entry for entry in entries if entries.count(entry) > 1})
     if twice:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Hashable, Mapping
 from singa_lite.array_types import DType
 from singa_lite.autograd import add, no_grad, scale
 from singa_lite.checks import at_least_zero
-from singa_lite.criterion import Criterion, received
+from singa_lite.criterion import received
 from singa_lite.errors import GraphError
 from singa_lite.loss import Loss
 from singa_lite.metric import EpochMetric, Metric
@@ -21,6 +21,7 @@ from singa_lite.training.samples import Rows
 Fed = Mapping[str, Mapping[str, Tensor]]
 #: One tensor, or {output layer: tensor}.
 Outputs = Tensor | dict[str, Tensor]
+
 
 class Objective:
     """Losses and metrics over a net's outputs. outputs: names of the output layers; loss_weights: by output, else 1."""

@@ -8,9 +8,9 @@ import numpy as np
 
 from singa_lite.array_types import Array
 from singa_lite.layer import OneOrMore
+from singa_lite.tensor import Tensor
 from singa_lite.training.means import Mean as Mean
 from singa_lite.training.measures import Measures, Observed
-from singa_lite.tensor import Tensor
 
 
 class History:

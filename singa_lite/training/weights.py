@@ -23,9 +23,7 @@ from singa_lite.training.samples import WEIGHT, Held, Samples
 Classes = dict[int, float]
 
 
-def sample_weights(
-    where: str, given: object, outputs: Sequence[str], count: int, dtype: DType
-) -> dict[str, Array]:
+def sample_weights(where: str, given: object, outputs: Sequence[str], count: int, dtype: DType) -> dict[str, Array]:
     """{output: weights (n,) of this dtype}. given: (n,) for all outputs, {output: (n,)} for some, or None.
 
     ShapeError, TypeError or ValueError for what are no weights of so many samples: finite numbers of at least 0.
@@ -124,8 +122,8 @@ def weigh(where: str, data: DataSet, outputs: Sequence[str], dtype: DType, sampl
         return
     if not isinstance(data, Samples) or data.targets is None:
         raise ValueError(
-            f"{where} sample_weight: wanted it beside arrays; batches of loaders have theirs, (x, y, sample_weight), and "
-            "sequences in buckets none"
+            f"{where} sample_weight: wanted it beside arrays; batches of loaders bring theirs, (x, y, "
+            "sample_weight), and sequences in buckets have none"
         )
     found = sample_weights(where, sample_weight, outputs, data.count, dtype)
     data.targets |= {WEIGHT + name: Held(f"{where} sample_weight", weights) for name, weights in found.items()}
