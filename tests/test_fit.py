@@ -276,7 +276,7 @@ ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"verbose": 2}, TypeError, "fit verbose: wanted True or False, received 2"),
     ({"validation_data": X}, TypeError, r"fit validation_data: wanted \(x, y\), received a numpy.ndarray"),
     ({"validation_data": (X,)}, ValueError, r"fit validation_data: wanted \(x, y\), received 1 parts"),
-    ({"validation_data": (X, Y, Y)}, ValueError, r"fit validation_data: wanted \(x, y\), received 3 parts"),
+    ({"validation_data": (X, Y, Y, Y)}, ValueError, r"fit validation_data: wanted \(x, y\), received 4 parts"),
     ({"validation_data": {"x": X, "y": Y}}, TypeError, r"fit validation_data: wanted \(x, y\), received a dict"),
     ({"validation_data": True}, TypeError, r"fit validation_data: wanted \(x, y\), received a bool"),
     ({"validation_data": (X, None)}, TypeError, "fit validation_data: target of layer 'out': .* received None"),
