@@ -26,6 +26,7 @@ from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.loss_scale import checked as loss_scale_of
 from singa_lite.planned_net import PlannedNet
 from singa_lite.reports import summary
+from singa_lite.reports.summary import LayerRow
 from singa_lite.tensor import DeviceSpec, Tensor
 from singa_lite.training import checked, evaluation, fit, gradients, sources, splitting, weights
 from singa_lite.training.criteria import GivenLosses, GivenMetrics, losses_of, metrics_of
@@ -455,10 +456,14 @@ class FeedForwardNet(PlannedNet, Unique):
 
     # ---- keeping
 
+    def layer_rows(self) -> list[LayerRow]:
+        """What `summary` and `reports.plot_net` show of each layer; those within one stand behind it."""
+        return list(layer_rows(self.ordered()))
+
     def summary(self) -> str:
         """Print a table of the layers with shapes, parameters and bytes; returns its text."""
         state_bytes = sum(tensor.nbytes for tensor in self.states().values())
-        text = summary.table(list(layer_rows(self.ordered())), state_bytes)
+        text = summary.table(self.layer_rows(), state_bytes)
         print(text)
         return text
 
