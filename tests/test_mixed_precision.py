@@ -263,6 +263,8 @@ def test_a_snapshot_is_the_same_with_and_without(kernels, tmp_path):
     assert {name: array.tobytes() for name, array in fresh.items() if array.dtype.kind == "f"} == {
         name: array.tobytes() for name, array in narrow_fresh.items() if array.dtype.kind == "f"
     }
+    for arrays in (trained, narrow_trained):
+        del arrays["manifest"]  # has checksums, which differ in length too
     assert [(name, a.dtype, a.shape) for name, a in trained.items()] == [
         (name, a.dtype, a.shape) for name, a in narrow_trained.items()
     ]
