@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
 from copy import deepcopy
 from os import PathLike
 
@@ -13,7 +14,7 @@ from singa_lite import compile_checks
 from singa_lite import device as devices
 from singa_lite.budget_error import BudgetError
 from singa_lite.checks import flag, names, whole
-from singa_lite.data import Bucketed
+from singa_lite.data import Paired, Processes
 from singa_lite.errors import GraphError
 from singa_lite.generation import generate
 from singa_lite.layer import OneOrMore
@@ -27,8 +28,9 @@ from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.loss_scale import checked as loss_scale_of
 from singa_lite.planned_net import PlannedNet
 from singa_lite.reports import summary
+from singa_lite.reports.summary import LayerRow
 from singa_lite.tensor import DeviceSpec, Tensor
-from singa_lite.training import checked, evaluation, fit, gradients
+from singa_lite.training import checked, evaluation, fit, gradients, sources
 from singa_lite.training.micro_batches import checked_count
 from singa_lite.training.objective import Losses, Metrics, Objective, of_kind
 from singa_lite.training.step import Steps
@@ -247,12 +249,25 @@ class FeedForwardNet(PlannedNet, Unique):
         self._check_names("gradients with freeze", [self.freeze])
         return gradients.of_batch(self, objective, feeds, self.freeze, self._trainer.open_forward)
 
-    def evaluate(self, x: object, y: object = None, batch_size: int | None = None) -> tuple[float, OneOrMore]:
+    def evaluate(
+        self,
+        x: object,
+        y: object = None,
+        batch_size: int | None = None,
+        *,
+        steps: int | None = None,
+        prefetch: int = 0,
+        workers: int | Processes = 0,
+    ) -> tuple[float, OneOrMore]:
         """(loss, metric) over all samples, as numbers, without training; the metric is None if there is none.
 
-        x, y: as for `fit`, and checked as there.
+        x, y, prefetch, workers: as for `fit`, and checked as there. steps: so many batches and no more.
         """
-        return evaluation.evaluate(self, checked.data("evaluate", self, self._objective(), x, y, batch_size))
+        loading, ahead = sources.checked_loading("evaluate", workers, None), whole("evaluate prefetch", prefetch, 0)
+        objective = self._objective()
+        data = sources.data_set("evaluate", self, objective, x, y, batch_size, loading, steps=("steps", steps))
+        with closing(data):
+            return evaluation.evaluate(self, data, prefetch=ahead)
 
     def evaluate_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]:
         """(loss, metric) of one batch, as 0-d tensors, without training."""
@@ -271,15 +286,24 @@ class FeedForwardNet(PlannedNet, Unique):
         step = PredictStep(self, self._wanted("predict_one_batch", output))
         return self._steps.exclusively(lambda: self._steps.do(step, checked.inputs(self, x)))
 
-    def predict(self, x: object, batch_size: int = 32, *, output: Collection[str] = ()) -> OneOrMore:
+    def predict(
+        self,
+        x: object,
+        batch_size: int = 32,
+        *,
+        output: Collection[str] = (),
+        workers: int | Processes = 0,
+    ) -> OneOrMore:
         """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.
 
         What the last layer gives, as it is: raw scores where the loss works on raw scores. output: layers whose outputs
-        are wanted too, by path, each of one output; the result is {layer: Tensor} then.
+        are wanted too, by path, each of one output; the result is {layer: Tensor} then. x: as for `fit`, or batches of
+        samples alone. workers: as for `fit`.
         """
         checked.single_outputs(self)
-        data = checked.data_to_predict(self, x, batch_size)
-        return evaluation.predict(self, data, self._wanted("predict", output))
+        data = sources.data_to_predict(self, x, batch_size, sources.checked_loading("predict", workers, None))
+        with closing(data):
+            return evaluation.predict(self, data, self._wanted("predict", output))
 
     def _wanted(self, where: str, output: Collection[str]) -> tuple[str, ...]:
         """Paths of layers whose outputs are wanted. GraphError for a name that is none, or of several outputs."""
@@ -318,17 +342,24 @@ class FeedForwardNet(PlannedNet, Unique):
         batch_size: int | None = None,
         epochs: int = 1,
         *,
-        validation_data: tuple[object, object] | Bucketed | None = None,
+        validation_data: object = None,
         shuffle: bool = True,
         verbose: bool = True,
         callbacks: Iterable[fit.Callback] | fit.Callback = (),
         resume: str | PathLike[str] | None = None,
         prefetch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        transform: object = None,
+        workers: int | Processes = 0,
+        shuffle_window: int | str | None = None,
     ) -> fit.History:
         """Train for some epochs, with a progress bar.
 
-        x, y: arrays, or dicts of arrays, of equally many samples; or x alone, sequences in buckets (`data.bucketed`),
-        which have their targets and batch sizes; validation_data likewise. batch_size: None is 32.
+        x, y: arrays, or dicts of arrays, of equally many samples; or x alone: what has its targets
+        (`data.image_folder`, `data.parquet`), sequences in buckets (`data.bucketed`), or what gives batches (x, y): an
+        iterator, a PyTorch DataLoader, a Keras Sequence, `data.Epochs`. validation_data: (x, y), or one of these.
+        batch_size: None is 32.
 
         What is in memory stays there, and only a batch at a time is copied; HDF5 sets, and all that can be sliced and
         says its shape and dtype, are read by batches. Before the first step all of it is checked, validation_data,
@@ -340,15 +371,28 @@ class FeedForwardNet(PlannedNet, Unique):
         there is any. SnapshotError for one that does not fit. prefetch: how many batches a thread takes from the data
         ahead of the step, each of which takes its bytes on the host; worth it for data on disk (numpy.memmap, HDF5),
         and the same to the bit. Returns a History of each epoch's means.
+
+        steps_per_epoch: so many batches are an epoch, where an iterator does not end, or an epoch takes other batches
+        of much data; validation_steps likewise. transform: of each sample of the training data, transform(sample,
+        random), as it is stored, to a sample as the net takes it, or {input layer: transform}; `random` is a
+        `numpy.random.Generator` of this sample in this epoch alone, so that results depend neither on workers nor on
+        where training went on (`data.transforms` has some). workers: so many threads transform and decode samples, or
+        make batches by number; `data.Processes(2)`: processes. shuffle_window: bytes of samples that shuffling an HDF5,
+        zarr or Parquet set holds, so that each chunk is read once: 64 MiB by default. See docs/data.md.
         """
         self._optimizer("fit")
         objective = self._objective()
-        data = checked.data("fit", self, objective, x, y, batch_size)
+        loading = sources.checked_loading("fit", workers, shuffle_window)
+        steps = ("steps_per_epoch", steps_per_epoch)
+        data = sources.data_set("fit", self, objective, x, y, batch_size, loading, transform=transform, steps=steps)
         validation = None
         if validation_data is not None:
             pair = fit.pair("fit validation_data", validation_data)
-            size = None if isinstance(validation_data, Bucketed) else batch_size
-            validation = checked.data("fit validation_data", self, objective, *pair, size)
+            size = batch_size if pair[1] is not None or isinstance(pair[0], Paired) else None
+            steps = ("validation_steps", validation_steps)
+            where = "fit validation_data"
+            beside = loading._replace(is_strict=False)
+            validation = sources.data_set(where, self, objective, *pair, size, beside, steps=steps)
         self._steps.check_forms("fit", data.forms + (0 if validation is None else validation.forms))
         training = fit.Training(self, data, validation, epochs, shuffle, verbose, callbacks, prefetch)
         if resume is not None:
@@ -359,10 +403,14 @@ class FeedForwardNet(PlannedNet, Unique):
 
     # ---- keeping
 
+    def layer_rows(self) -> list[LayerRow]:
+        """What `summary` and `reports.plot_net` show of each layer; those within one stand behind it."""
+        return list(layer_rows(self.ordered()))
+
     def summary(self) -> str:
         """Print a table of the layers with shapes, parameters and bytes; returns its text."""
         state_bytes = sum(tensor.nbytes for tensor in self.states().values())
-        text = summary.table(list(layer_rows(self.ordered())), state_bytes)
+        text = summary.table(self.layer_rows(), state_bytes)
         print(text)
         return text
 

@@ -78,7 +78,7 @@ class PlannedNet(WalkedNet):
 
     @property
     def skipped_steps(self) -> Tensor:
-        """How many updates were left out, as gradients were not finite: int64 (). GraphError where no loss is scaled."""
+        """How many updates were left out, as gradients were not finite: int64 (). GraphError where none is scaled."""
         return self._copied(self._scaling("skipped_steps")["skipped_steps"])
 
     def scaling_state(self) -> dict[str, Tensor]:

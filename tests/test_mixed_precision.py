@@ -285,7 +285,6 @@ def test_of_layers_that_share_parameters_one_may_keep_float32():
 
 
 REFUSED = [
-    ({"precision": "float16"}, ValueError, "wanted 'bfloat16' on a CPU, received 'float16'"),
     ({"precision": None}, ValueError, "precision: wanted one of 'float32', 'bfloat16', 'float16', received None"),
     ({"precision": "bfloat16", "graph": False}, ValueError, "precision='bfloat16': wanted graph=True"),
     ({"float32_layers": ["conv1"]}, ValueError, "float32_layers: wanted precision='bfloat16' beside it"),

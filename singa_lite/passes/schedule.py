@@ -21,12 +21,13 @@ _ABSENT = object()
 
 class Insert(NamedTuple):
     """What is done again before a step. repeats: steps, rising; whole: blocks that are made from end to end by them;
-    stays: those of them whose copies are there for what is behind.
+    stays: those of them whose copies are there for what is behind; cost: of all repeats.
     """
 
     repeats: tuple[int, ...]
     whole: frozenset[int]
     stays: frozenset[int]
+    cost: int
 
 
 class Use(NamedTuple):
@@ -42,7 +43,7 @@ class Use(NamedTuple):
 
 
 #: Does nothing and makes nothing.
-NOTHING = Insert((), frozenset(), frozenset())
+NOTHING = Insert((), frozenset(), frozenset(), 0)
 
 
 class Journal:
@@ -81,49 +82,66 @@ class Journal:
 class Schedule:
     """The inserts for the levels of blocks. At first nothing is dropped.
 
+    costs: {step: of its repeat}, in whole numbers, by default 1; cost: of all repeats.
     levels: of blocks that are dropped; inserts: by the step that they stand before; users: {block: {step of an insert:
     its use}}; stays_from: {dropped block: the step of the first insert whose copy of it stays}.
     """
 
-    def __init__(self, of: Repeater) -> None:
+    def __init__(self, of: Repeater, costs: Mapping[int, int] | None = None) -> None:
         self.of = of
+        self._costs = dict.fromkeys(of.repeats, 1) if costs is None else costs
+        self.cost = 0
         self.journal = Journal()
         self.levels: dict[int, int] = {}
         self.inserts: dict[int, Insert] = {}
         self.users: dict[int, dict[int, Use]] = {}
         self.stays_from: dict[int, int] = {}
 
-    def changed(self, levels: Mapping[int, int]) -> tuple[set[int], set[int]] | None:
+    def changed(self, levels: Mapping[int, int], below: int | None = None) -> tuple[set[int], set[int]] | None:
         """Set levels; the blocks whose uses may have changed, and the steps of inserts that have.
 
-        None where a block could not be made again: then it is for the caller to undo the journal.
+        None where a block could not be made again, or where all does not cost less than `below`: then it is for the
+        caller to undo the journal, and `cost`.
         """
-        blocks, steps = set(levels), set[int]()
         for block, level in levels.items():
             if level != KEPT:
                 self.journal.put(self.levels, block, level)
             elif block in self.levels:
                 self.journal.drop(self.levels, block)
-        waiting = {step for block in levels for step in self._depending(block)}
+        made = self._made_anew(levels)
+        if made is None:
+            return None
+        old = {step: self.inserts.get(step, NOTHING) for step in made}
+        self.cost += sum(insert.cost - old[step].cost for step, insert in made.items())
+        if below is not None and self.cost >= below:
+            return None
+        blocks = set(levels)
+        for step, insert in made.items():
+            blocks |= self._exchange(step, old[step], insert)
+        return blocks, set(made)
+
+    def _made_anew(self, blocks: Iterable[int]) -> dict[int, Insert] | None:
+        """The inserts that are others now that these blocks are held otherwise, in the order of their steps. What they
+        use is counted where they are put in the place of the old ones. None where one cannot be done again any more.
+        """
+        made = dict[int, Insert]()
+        waiting = {step for block in blocks for step in self._depending(block)}
         heap = sorted(waiting)
         while heap:
             step = heapq.heappop(heap)
-            waiting.discard(step)
-            made = self._insert(step)
-            if made is None:
+            insert, old = self._insert(step), self.inserts.get(step, NOTHING)
+            if insert is None:
                 return None
-            old = self.inserts.get(step, NOTHING)
-            if made == old:
+            if insert == old:
                 continue
-            steps.add(step)
-            blocks |= self._exchange(step, old, made)
-            for block in old.stays ^ made.stays:
-                self._find_where_it_stays(block)
+            made[step] = insert
+            for block in old.stays ^ insert.stays:
+                self._find_where_it_stays(block, made)
                 for later in self._depending(block):
                     if later > step and later not in waiting:
                         waiting.add(later)
                         heapq.heappush(heap, later)
-        return blocks, steps
+        return made
 
     def _depending(self, block: int) -> Iterable[int]:
         """Steps before which something depends on how this block is held."""
@@ -144,7 +162,8 @@ class Schedule:
         if max(needed) >= step or step > min(map(of.valid_until.__getitem__, needed)):
             return None
         whole = of.made_whole_by(needed)
-        return Insert(tuple(sorted(needed)), whole, self._staying(whole, wanted))
+        cost = sum(map(self._costs.__getitem__, needed))
+        return Insert(tuple(sorted(needed)), whole, self._staying(whole, wanted), cost)
 
     def _absent_at(self, now: int) -> Callable[[int], bool]:
         """Whether a block is not there before a step."""
@@ -196,10 +215,12 @@ class Schedule:
         put(self.inserts, step, made) if made.repeats else drop(self.inserts, step)
         return set(otherwise)
 
-    def _find_where_it_stays(self, block: int) -> None:
-        steps = [step for step, use in self.users[block].items() if use.stays]
-        if steps:
-            self.journal.put(self.stays_from, block, min(steps))
+    def _find_where_it_stays(self, block: int, made: Mapping[int, Insert]) -> None:
+        """made: inserts that are not in the place of the old ones yet."""
+        before = (step for step, use in self.users.get(block, {}).items() if use.stays and step not in made)
+        first = min((*before, *(step for step, insert in made.items() if block in insert.stays)), default=None)
+        if first is not None:
+            self.journal.put(self.stays_from, block, first)
         elif block in self.stays_from:
             self.journal.drop(self.stays_from, block)
 

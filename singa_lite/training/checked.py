@@ -11,8 +11,8 @@ from singa_lite.errors import GraphError
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.tensor import Tensor, as_tensor
 from singa_lite.training import batch, bucketed_samples, samples
-from singa_lite.training.objective import Objective
 from singa_lite.training.data_set import DataSet
+from singa_lite.training.objective import Objective
 from singa_lite.training.samples import Rows, Samples
 
 #: Samples of a batch where nobody says how many.

@@ -25,7 +25,8 @@ class DataSet(ABC):
 
     Of batches that come ready-made count is 0, as only they know, and batch_size too. batches: how many an epoch has,
     None where samples say, 0 where nobody knows before its end. is_loaded: whether batches take work, so that training
-    may wait for them. steps: batches of an epoch, where `fit` was told so. is_random: whether they depend on `key`. once: whether they can be gone through once only.
+    may wait for them. steps: batches of an epoch, where `fit` was told so. is_random: whether they depend on `key`.
+    once: whether they can be gone through once only.
     """
 
     count: int

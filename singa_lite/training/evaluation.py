@@ -7,12 +7,14 @@ from contextlib import closing
 from itertools import islice
 from typing import Protocol
 
+import numpy as np
+
+from singa_lite.array_types import Array
 from singa_lite.device import Device
 from singa_lite.layer import OneOrMore
-from singa_lite.tensor import Tensor
-from singa_lite.training.progress import Mean
+from singa_lite.tensor import Tensor, from_numpy, to_numpy
 from singa_lite.training.data_set import DataSet, count_of
-from singa_lite.training.samples import Samples
+from singa_lite.training.progress import Mean
 
 
 class Evaluable(Protocol):
@@ -40,18 +42,25 @@ def evaluate(
     return mean.loss(), mean.metric()
 
 
-def predict(net: Evaluable, data: Samples, output: Collection[str] = ()) -> Tensor | dict[str, Tensor]:
+def predict(net: Evaluable, data: DataSet, output: Collection[str] = ()) -> Tensor | dict[str, Tensor]:
     """See `FeedForwardNet.predict`. Each batch's output is copied into its rows of the whole."""
     whole: dict[str, Tensor] = {}
-    single = False
-    for index in data.slices():
-        out = net.predict_one_batch(data.take(index)[0], output)
-        single = isinstance(out, Tensor)
-        for name, part in _members(out):
-            if name not in whole:
-                whole[name] = net.device.empty((data.count, *part.shape[1:]), part.dtype)
-            stride = whole[name].strides[0]
-            net.device.run("copy", part, whole[name].view(part.shape, offset=index.start * stride))
+    parts: dict[str, list[Array]] = {}
+    single, first = False, 0
+    with closing(data.through()) as all_batches:
+        for batch in all_batches:
+            out = net.predict_one_batch(batch[0], output)
+            single, size = isinstance(out, Tensor), count_of(batch[0])
+            for name, part in _members(out):
+                if not data.count:  # how many samples there are shows at the end
+                    parts.setdefault(name, []).append(to_numpy(part).copy())
+                    continue
+                if name not in whole:
+                    whole[name] = net.device.empty((data.count, *part.shape[1:]), part.dtype)
+                stride = whole[name].strides[0]
+                net.device.run("copy", part, whole[name].view(part.shape, offset=first * stride))
+            first += size
+    whole |= {name: from_numpy(np.concatenate(arrays), net.device) for name, arrays in parts.items()}
     return whole[""] if single else whole
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from itertools import islice
 from contextvars import ContextVar
+from itertools import islice
 from os import PathLike
 from typing import Protocol
 
 from singa_lite.arrays import kind
 from singa_lite.checks import flag, whole
 from singa_lite.contexts import in_own_context
-from singa_lite.data import Bucketed
+from singa_lite.data import Bucketed, Paired
 from singa_lite.layer import OneOrMore
 from singa_lite.optimizer import Optimizer
 from singa_lite.tensor import Tensor
+from singa_lite.training.batch_sources import gives_batches
 from singa_lite.training.data_set import DataSet, count_of
 from singa_lite.training.evaluation import Evaluable, evaluate
 from singa_lite.training.progress import History as History
@@ -217,11 +218,11 @@ def check_epochs(data: DataSet, validation: DataSet | None, epochs: int, shuffle
 
 
 def pair(where: str, given: object) -> tuple[object, object]:
-    """(samples, targets); None where samples in buckets have theirs.
+    """(samples, targets); None where the data have theirs.
 
     TypeError for what is no tuple or list, ValueError for one of another length.
     """
-    if isinstance(given, Bucketed):
+    if isinstance(given, Bucketed | Paired) or gives_batches(given):
         return given, None
     if not isinstance(given, tuple | list):
         raise TypeError(f"{where}: wanted (x, y), received {kind(given)}")

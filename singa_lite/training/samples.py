@@ -57,11 +57,13 @@ class Rows(ABC):
 
     shape: samples first; dtype: NumPy's; held: whether its values are in memory, so that looking at them reads nothing;
     starts: the first sample of each chunk of a set on disk, best read whole; None: any samples are read alike.
+    is_chunked: whether it is in chunks; else it is in one piece, which may be cut anywhere.
     one_by_one: whether samples are made one by one, as images are decoded, so that any thread or process may make some.
     """
 
     held = True
     starts: Array | None = None
+    is_chunked = True
     one_by_one = False
 
     def __init__(self, where: str, source: HasShape) -> None:
@@ -124,9 +126,10 @@ class Lazy(Rows):
     def __init__(self, where: str, array: HasShape) -> None:
         self._array = array
         super().__init__(where, array)
-        first = self.take(slice(0, 1))  # whether it can be read, before anything depends on it
+        self.take(slice(0, 1))  # whether it can be read, before anything depends on it
         self.one_by_one = getattr(array, "one_by_one", False) is True
-        self.starts = None if self.one_by_one else chunk_starts(array, self.shape, first.nbytes)
+        self.is_chunked = getattr(array, "chunks", ()) is not None
+        self.starts = None if self.one_by_one else chunk_starts(array, self.shape)
 
     def take(self, index: Index, copy: bool = False) -> Array:
         """Only these samples are read, in rising order and each once, as HDF5 wants it; then put in the order asked."""

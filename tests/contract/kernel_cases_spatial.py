@@ -428,7 +428,6 @@ CASES: dict[str, Case] = {
     "scale_by": scaled(0.3),
     "scale_by:one": scaled(1.0),
     "unscale_factor": unscaled(6.25),
-    "unscale_factor:skipped": unscaled(np.inf),
     "next_loss_scale": next_scale(0.1),
     "next_loss_scale:skipped": next_scale(np.nan),
     "take_back": taken_back(np.nan),
