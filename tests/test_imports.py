@@ -20,7 +20,19 @@ from package_source import PACKAGE, module_files
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
     ("array_types", "errors", "checks", "contexts", "left_out", "machine", "names", "notice", "unique"),
-    ("arrays", "bisection", "described", "fences", "memory", "positions", "sizes", "strides", "table", "threads", "packed"),
+    (
+        "arrays",
+        "bisection",
+        "described",
+        "fences",
+        "memory",
+        "positions",
+        "sizes",
+        "strides",
+        "table",
+        "threads",
+        "packed",
+    ),
     ("kernels",),
     ("runtime",),
     ("tensor",),
@@ -64,7 +76,7 @@ BESIDE = (
     *("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.routine", "kernels.variants"),
     "kernels.widening",
 )
-SHARED = ("kernels.philox", "kernels.recurrence", "kernels.tiled_attention")
+SHARED = ("kernels.philox", "kernels.recurrence", "kernels.tiled_attention", "kernels.workers")
 
 # Folders that can be read alone: all that they may import of the project from outside themselves.
 CLOSED = {
