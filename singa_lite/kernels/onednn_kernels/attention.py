@@ -166,7 +166,7 @@ def _nowhere(temporary: Temporary) -> Array:
 def _tiling(q: TensorSpec, k: TensorSpec, causal: bool, keys: int) -> Tiling:
     """Large enough that a tile's calls are few beside its work: the fastest of some, on one core with AVX2."""
     rows = _CAUSAL_ROWS if causal and k.shape[1] <= _SHORT else _ROWS
-    scores = _TOGETHER if one_thread.count() == 1 else _TOGETHER_SHARED
+    scores = _TOGETHER if one_thread.slots() == 1 else _TOGETHER_SHARED
     together = min(max(scores // rows, 1), max(_COPIED // (k.shape[1] * k.shape[3]), 1))
     return tiling(q, k, causal, together, rows, keys)
 
@@ -176,7 +176,8 @@ def _routine(wanted: _Wanted, causal: bool) -> Routine | None:
     if not layouts.are_floats(*tensors.values()):
         return None
     tiles = _tiling(tensors["q"], tensors["k"], causal, _KEYS if wanted.direction is Forward else _KEYS_BACK)
-    slots = min(one_thread.count(), tiles.pieces)
+    is_small = tiles.samples * tiles.heads * tiles.rows * tiles.keys <= one_thread.SMALL
+    slots = 1 if is_small else min(one_thread.slots(), tiles.pieces)
     work = Work(0 if slots > 1 else tiles.together * tiles.share * tiles.row_step * tiles.key_step)
     buffers = tiles.forward_buffers if wanted.direction is Forward else tiles.backward_buffers
     work.steps.append(_Tiled(wanted, tiles, work, buffers(wanted.mask is not None, wanted.key is not None), slots))

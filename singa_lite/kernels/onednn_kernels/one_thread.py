@@ -21,6 +21,12 @@ def count() -> int:
     return _openmp()[0]()
 
 
+@cache
+def slots() -> int:
+    """Threads that may share a call: `count` when first asked, as planning and binding must get the same answer."""
+    return count()
+
+
 @contextmanager
 def making() -> Iterator[None]:
     """Primitives made inside run on one thread: some keep the number of threads that was set when they were made."""

@@ -272,7 +272,7 @@ def _routine(kind: type[Pass], name: str, specs: Sequence[TensorSpec | None], **
     if weight is None or min(weight.strides) <= 0 or weight.strides[1] != weight.dtype.itemsize:
         return None
     size = n * width * weight.shape[0] // _A_STEP
-    parts = max(min(one_thread.count(), n // _LEAST_ROWS), 1) if size > one_thread.SMALL else 1
+    parts = max(min(one_thread.slots(), n // _LEAST_ROWS), 1) if size > one_thread.SMALL else 1
     work = Work(0 if parts > 1 else size)
     try:
         work.steps.append(_AllSteps(kind, work, tensors, settings, parts))
