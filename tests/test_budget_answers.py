@@ -167,10 +167,10 @@ def test_an_interrupt_during_a_search_leaves_the_net_as_it_was(points, what, at,
     }
     before, used, trials, change = state_of(net), net.device.pool.used, count(1), Schedule.changed
 
-    def interrupted(schedule: Schedule, levels: Any) -> Any:
+    def interrupted(schedule: Schedule, *given: Any) -> Any:
         if next(trials) == at:
             raise KeyboardInterrupt
-        return change(schedule, levels)
+        return change(schedule, *given)
 
     with monkeypatch.context() as patched:
         patched.setattr(Schedule, "changed", interrupted)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from random import Random
 
+import numpy as np
+
 from singa_lite.passes.descent import Choice, Descent, Levels
 from singa_lite.passes.repeats import KEPT, ONCE, PER_CHAIN, PER_READER, SEGMENT
 
@@ -70,9 +72,7 @@ class _Moves:
         return any(self._has_no_room(block, dropped, limit) for block in kept)
 
     def _has_no_room(self, block: int, dropped: Sequence[int], limit: int) -> bool:
-        before, behind = self._of.candidates[block]
-        users = self._sketch.schedule.users.get(block, {})
-        start, stop = before + 1, min((step for step, use in users.items() if use.is_made), default=behind)
+        start, stop = self._held_anew(block)
         live = self._sketch.at_step[start:stop]
         if not len(live):
             return False
@@ -82,6 +82,27 @@ class _Moves:
         for gap, nbytes in gaps:
             live[max(gap.before + 1 - start, 0) : max(gap.behind - start, 0)] -= nbytes
         return int(live.max()) + self._sketch.sizes[block] > limit
+
+    def _held_anew(self, block: int) -> tuple[int, int]:
+        """The steps from which and until which a block is held that was dropped, if it is kept after all."""
+        before, behind = self._of.candidates[block]
+        users = self._sketch.schedule.users.get(block, {})
+        return before + 1, min((step for step, use in users.items() if use.is_made), default=behind)
+
+    def swells(self, levels: Levels, aim: int, most: float) -> bool:
+        """Whether a move leaves more bytes above the aim than so many, as its own values tell, whatever else moves."""
+        sketch, added = self._sketch, np.zeros(len(self._sketch.at_step) + 1, np.int64)
+        for block, level in levels.items():
+            if level == KEPT and block in self._levels:
+                start, stop = self._held_anew(block)
+                added[start] += sketch.sizes[block]
+                added[max(start, stop)] -= sketch.sizes[block]
+            elif level != KEPT and block not in self._levels:
+                before, behind = self._of.candidates[block]
+                added[before + 1] -= sketch.sizes[block]
+                added[behind] += sketch.sizes[block]
+        at_step = sketch.at_step + np.cumsum(added[:-1]) - aim
+        return int(at_step[at_step > 0].sum()) > most
 
 
 def made_cheaper(descent: Descent, limit: int, rounds: int = ROUNDS) -> None:
@@ -118,9 +139,12 @@ def lowered(descent: Descent) -> Iterator[Choice]:
         excess = sketch.excess(aim)
         while sketch.floor > aim and trials > 0:
             trials -= 1
+            allowed, levels = excess * (1 + SWELL * trials / most), moves.next()
+            if moves.swells(levels, aim, allowed):
+                continue
             mark = sketch.mark()
-            above = sketch.excess(aim) if sketch.change(moves.next()) else None
-            if above is None or above > excess * (1 + SWELL * trials / most):
+            above = sketch.excess(aim) if sketch.change(levels) else None
+            if above is None or above > allowed:
                 sketch.back_to(mark)
                 continue
             sketch.settle()
