@@ -89,6 +89,7 @@ setup(
         ],
         "report": ["plotly>=6"],
         "data": DATA,
+        "tensorboard": ["tensorboard>=2.18"],
         "examples": ["scikit-learn>=1.5", "matplotlib>=3.9"],
         "peer": ["torch>=2.13", "keras>=3.12", "transformers>=5"],
         "dev": ["ruff>=0.17,<0.18", "mypy>=2.4,<2.5", "build>=1.2", "pytest-cov>=6"],

@@ -8,13 +8,14 @@ from contextlib import closing
 from contextvars import ContextVar
 from itertools import islice
 from os import PathLike
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from singa_lite.arrays import kind
 from singa_lite.checks import flag, whole
 from singa_lite.contexts import in_own_context
 from singa_lite.data import Bucketed, Paired
 from singa_lite.layer import OneOrMore
+from singa_lite.metric import ConfusionMatrix
 from singa_lite.optimizer import Optimizer
 from singa_lite.tensor import Tensor
 from singa_lite.training.batch_sources import gives_batches
@@ -50,8 +51,18 @@ class StopTraining(Exception):
 class Callback:
     """What `fit` calls on its way, in the order of `callbacks`; `on_end` in the reverse order. All do nothing here.
 
-    An error that one raises ends the training and comes out of `fit`, but for StopTraining.
+    An error that one raises ends the training and comes out of `fit`, but for StopTraining. sets_rate: whether it sets
+    the learning rate, and brings it back from a checkpoint.
     """
+
+    sets_rate: ClassVar[bool] = False
+
+    def state(self) -> dict[str, object]:
+        """What a checkpoint keeps of it, as JSON holds it. Empty: nothing."""
+        return {}
+
+    def restore(self, state: dict[str, object]) -> None:
+        """Go on from what `state` gave; called before `on_start`, of callbacks of one class in their order."""
 
     def on_start(self, training: Training) -> None:
         """Before the first batch; after the checkpoint to go on from has been read, if there is one."""
@@ -112,6 +123,20 @@ class Training:
     def validates(self) -> bool:
         """Whether there is a validation at the end of each epoch."""
         return self._validation is not None
+
+    @property
+    def entries(self) -> list[str]:
+        """Names of what the history will have of each epoch, and is one number."""
+        numbers = [each.entry for each in self.measures if not isinstance(each.metric, ConfusionMatrix)]
+        validated = ["loss", *numbers] if self.validates else []
+        return ["loss", *numbers, *(f"val_{name}" for name in validated), "samples_per_second", "high_water"]
+
+    def check_entry(self, where: str, entry: str) -> None:
+        """ValueError for an entry that the history will not have, which names those that it will."""
+        if entry in self.entries or entry in self.progress.history.history:
+            return
+        hint = "; val_ entries need validation_data" if entry.startswith("val_") and not self.validates else ""
+        raise ValueError(f"{where}: wanted one of {self.entries}, received {entry!r}{hint}")
 
     def go_to(self, progress: Progress) -> None:
         """Let the data go on from there. ValueError where their place cannot be kept."""

@@ -39,13 +39,16 @@ _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErro
 
 
 class StoredRun(NamedTuple):
-    """What a checkpoint says of its run. device_seeds: the device's seed, and how many it has given."""
+    """What a checkpoint says of its run. device_seeds: the device's seed, and how many it has given;
+    callbacks: (class, state) of those that keep any.
+    """
 
     progress: Progress
     seed: int
     device_seeds: tuple[int, int]
     environment: dict[str, str]
     settings: dict[str, str]
+    callbacks: list[tuple[str, dict[str, object]]]
 
 
 def arrays(training: Training) -> dict[str, Array]:
@@ -79,6 +82,7 @@ def _json_of(training: Training) -> dict[str, object]:
         "seconds": progress.seconds,
         "mean": vars(progress.mean) | {"statistics": list(progress.mean.statistics)},
         "random": progress.random.bit_generator.state,
+        "callbacks": [[type(each).__name__, state] for each in training.callbacks if (state := each.state())],
         "seed": net.seed,
         "device_seeds": net.device.seeds_given,
         "recorded": net.recorded_forms[-_MOST_RECORDED:],
@@ -107,9 +111,10 @@ def read(snapshot: Tree) -> StoredRun:
         before, chosen = (
             {str(name): str(text) for name, text in given[part].items()} for part in ("environment", "settings")
         )
+        callbacks = [(str(name), dict(state)) for name, state in given.get("callbacks", [])]
     except _WRONG as error:
         raise _damaged(snapshot, error) from error
-    return StoredRun(_progress(snapshot, given), seed, device_seeds, before, chosen)
+    return StoredRun(_progress(snapshot, given), seed, device_seeds, before, chosen, callbacks)
 
 
 def _parsed(snapshot: Tree) -> Unchecked:
