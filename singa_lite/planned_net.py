@@ -79,6 +79,13 @@ class PlannedNet(WalkedNet):
         return self._copied(self._clip.norm(self.device))
 
     @property
+    def loss_scaling(self) -> str | float | None:
+        """What `compile(loss_scale=)` asked for: "dynamic", a number, or None where nothing is scaled."""
+        if self._scale is None:
+            return None
+        return "dynamic" if self._scale.interval else self._scale.first
+
+    @property
     def loss_scale(self) -> Tensor:
         """What the next step's loss is multiplied by before it is derived: float64 (). GraphError where none is."""
         return self._copied(self._scaling("loss_scale")["loss_scale"])

@@ -13,9 +13,10 @@ from singa_lite.errors import GraphError
 from singa_lite.feed_buffer import FeedBuffer
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
-from singa_lite.machine import give_back
+from singa_lite.machine import clear_free_lists
 from singa_lite.memory.bound import Bound
 from singa_lite.optimizer import Optimizer
+from singa_lite.passes.remembered import forget_planning
 from singa_lite.passes.target import Narrow
 from singa_lite.past import Kept, Past
 from singa_lite.profiled_costs import CallTimes, ProfiledCosts
@@ -191,6 +192,11 @@ class Steps(Unique):
 
         budget: see `Graph`; OWN: what the net has, and its device, as for the steps that run.
         """
+        seen = self._seen(step, forms, ask, budget)
+        forget_planning(self.layers.device.kernels)
+        return seen
+
+    def _seen(self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None) -> Seen:
         device = self.layers.device
         with device.recording(Arena(device, self.arena.offload), self.fuse) as graph:
             tensors = fed_tensors.made(self.layers, device.empty, forms)
@@ -207,8 +213,6 @@ class Steps(Unique):
         finally:
             graph.let_go()
         del tensors, fed, results  # alive until here: inputs and outputs of the plan
-        device.kernels.forget()
-        give_back()
         return seen
 
     def _found(self, step: StepFunction[object], feeds: Feeds) -> RecordedStep | None:
@@ -220,6 +224,7 @@ class Steps(Unique):
 
     def _record(self, step: StepFunction[object], feeds: Feeds) -> RecordedStep:
         layers, device = self.layers, self.layers.device
+        clear_free_lists()  # of plans that were looked at: the record and the state made with it lie close together
         tensors = fed_tensors.made(layers, device.unbound, fed_tensors.forms_of(feeds))
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]
         feed = self.feeds.feed(fed)

@@ -42,6 +42,8 @@ def settings(net: FeedForwardNet) -> dict[str, str]:
         found["accumulate"] = net.accumulate
     if net.clip_global_norm is not None:
         found["clip_global_norm"] = net.clip_global_norm
+    if net.loss_scaling is not None:
+        found["loss_scaling"] = net.loss_scaling
     return {name: described(value) for name, value in found.items()}
 
 
