@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +22,17 @@ Numbers = float | Sequence[float]
 
 #: Elements that `adapt` works on at a time.
 _PIECE = 1 << 20
+
+
+@runtime_checkable
+class _Data(Protocol):
+    """An array, or a set on disk, of which samples are read as they are asked for."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[np.generic]: ...
+    def __getitem__(self, samples: slice, /) -> ArrayLike: ...
 
 
 class Normalization(Layer):
@@ -51,12 +63,12 @@ class Normalization(Layer):
         self.mean = None if mean is None else self._numbers("mean", mean, -np.inf)
         self.variance = None if variance is None else self._numbers("variance", variance, 0.0)
 
-    def adapt(self, data: ArrayLike) -> None:
+    def adapt(self, data: ArrayLike | _Data) -> None:
         """Take mean and variance of each channel from data (samples, channels, ...), of any real numbers.
 
         Sums are in float64, over a part of the data at a time. ShapeError or TypeError for what is no such array.
         """
-        array = data if hasattr(data, "shape") and hasattr(data, "dtype") else np.asarray(data)
+        array: _Data = data if isinstance(data, _Data) else np.asarray(data)
         if len(array.shape) < 2 or 0 in array.shape:
             raise ShapeError(f"{where(self)}: adapt: wanted data (samples, channels, ...), received {array.shape}")
         if np.dtype(array.dtype).kind not in "fiub":
@@ -112,7 +124,7 @@ class Normalization(Layer):
         return numbers
 
 
-def _statistics(array: NDArray[np.generic]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _statistics(array: _Data) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(mean, biased variance) of each index along axis 1, merged from pieces (Chan, Golub and LeVeque, 1979)."""
     step = max(1, _PIECE // prod(array.shape[1:]))
     count, mean, squares = 0, np.zeros(array.shape[1]), np.zeros(array.shape[1])
