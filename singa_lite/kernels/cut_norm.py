@@ -209,6 +209,6 @@ def _vector_bytes(channels: int) -> int:
 def _vectors(scratch: Array, channels: int) -> tuple[_Vectors, Array]:
     """The vectors at the beginning of the scratch, and what lies behind them."""
     each = _buffer_bytes((channels,))
-    wide = [np.ndarray((channels,), _WIDE, scratch, each * at) for at in range(5)]
+    dgamma, dbeta, scale, shift, zeros = (np.ndarray((channels,), _WIDE, scratch, each * at) for at in range(5))
     sums = np.ndarray((2, channels), np.float64, scratch, 5 * each)
-    return _Vectors(*wide, sums), scratch[_vector_bytes(channels) :]
+    return _Vectors(dgamma, dbeta, scale, shift, zeros, sums), scratch[_vector_bytes(channels) :]
