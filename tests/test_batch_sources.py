@@ -75,10 +75,20 @@ def test_history_counts_the_samples_and_validation_takes_sources_too():
     net, arrays = classifier(), classifier()
     history = net.fit(Loader(), epochs=2, validation_data=Numbered(), verbose=False)
     wanted = arrays.fit(X, Y, SIZE, epochs=2, shuffle=False, validation_data=(X, Y), verbose=False)
-    for entry in ("loss", "metric", "val_loss", "val_metric"):
+    for entry in ("loss", "accuracy", "val_loss", "val_accuracy"):
         assert history[entry] == wanted[entry]
     steps = net.fit(Loader(), validation_data=itertools.cycle(batches()), validation_steps=2, verbose=False)
     assert len(steps["val_loss"]) == 1
+
+
+def test_weights_of_samples_come_third():
+    weights = np.linspace(0, 2, COUNT).astype("f")
+    net, arrays = classifier(), classifier()
+    three = [(x, y, weights[8 * number :][: len(x)]) for number, (x, y) in enumerate(batches())]
+    net.fit(iter(three), verbose=False)
+    arrays.fit(X, Y, SIZE, shuffle=False, sample_weight=weights, verbose=False)
+    assert state_of(net) == state_of(arrays) != state_of(plain())
+    assert net.evaluate(iter(three)) == arrays.evaluate(X, Y, SIZE, sample_weight=weights)
 
 
 def test_evaluate_and_predict():

@@ -66,7 +66,7 @@ FLOORS = (
     ("layers",),
     ("configs",),
     ("snapshots",),
-    ("models", "open_net", "sklearn"),
+    ("callbacks", "models", "open_net", "sklearn"),
     ("tuning",),
     ("",),
     ("__main__",),
@@ -76,7 +76,7 @@ BESIDE = (
     *("kernels.interface", "kernels.kernel_set", "kernels.built", "kernels.routine", "kernels.variants"),
     "kernels.widening",
 )
-SHARED = ("kernels.philox", "kernels.recurrence", "kernels.tiled_attention")
+SHARED = ("kernels.philox", "kernels.recurrence", "kernels.tiled_attention", "kernels.workers")
 
 # Folders that can be read alone: all that they may import of the project from outside themselves.
 CLOSED = {

@@ -322,5 +322,8 @@ def test_without_a_scale_there_is_none_to_be_read():
     for name in ("loss_scale", "skipped_steps"):
         with pytest.raises(GraphError, match=f"{name}: wanted a net of compile.loss_scale=...., received one without"):
             getattr(net, name)
+    assert net.loss_scaling is None
     net.compile(net.optimizer, loss_scale=8)
-    assert scaling(net) == (8.0, 0)
+    assert scaling(net) == (8.0, 0) and net.loss_scaling == 8.0
+    net.compile(net.optimizer, loss_scale="dynamic")
+    assert net.loss_scaling == "dynamic"

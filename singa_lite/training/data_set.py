@@ -13,8 +13,10 @@ from singa_lite.training.batch import Shaped
 
 #: One array, or {layer: array}, as the user gave them.
 Taken: TypeAlias = Shaped | dict[str, Shaped]
-#: What goes through a data set: samples and targets of one batch after the other.
-Batches: TypeAlias = Generator[tuple[Taken, Taken | None], None, None]
+#: Samples and targets of a batch, and perhaps weights of its samples.
+Batch: TypeAlias = tuple[Taken, Taken | None] | tuple[Taken, Taken | None, Taken]
+#: What goes through a data set: one batch after the other.
+Batches: TypeAlias = Generator[Batch, None, None]
 
 
 class DataSet(ABC):

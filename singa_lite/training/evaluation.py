@@ -14,7 +14,8 @@ from singa_lite.device import Device
 from singa_lite.layer import OneOrMore
 from singa_lite.tensor import Tensor, from_numpy, to_numpy
 from singa_lite.training.data_set import DataSet, count_of
-from singa_lite.training.progress import Mean
+from singa_lite.training.means import Mean
+from singa_lite.training.measures import Measures, Observed
 
 
 class Evaluable(Protocol):
@@ -22,24 +23,37 @@ class Evaluable(Protocol):
 
     device: Device
 
-    def evaluate_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]: ...
+    @property
+    def measures(self) -> Measures: ...
+
+    @property
+    def observed(self) -> Observed | None: ...
+
+    def evaluate_one_batch(
+        self, x: object, y: object, sample_weight: object = None, class_weight: object = None
+    ) -> tuple[Tensor, OneOrMore]: ...
 
     def predict_one_batch(self, x: object, output: Collection[str] = ()) -> OneOrMore: ...
 
 
 def evaluate(
-    net: Evaluable, data: DataSet, after_batch: Callable[[], None] = lambda: None, prefetch: int = 0
-) -> tuple[float, OneOrMore]:
-    """See `FeedForwardNet.evaluate`. after_batch: called after each batch; prefetch: as for `FeedForwardNet.fit`."""
-    mean = Mean()
+    net: Evaluable,
+    data: DataSet,
+    after_batch: Callable[[], None] = lambda: None,
+    prefetch: int = 0,
+    class_weight: object = None,
+) -> Mean:
+    """The means of `FeedForwardNet.evaluate`. after_batch: called after each batch; prefetch: as for `fit`."""
+    mean, measures = Mean(), net.measures
+    options = {} if class_weight is None else {"class_weight": class_weight}
     with closing(data.through(prefetch=prefetch)) as all_batches:
         for batch in islice(all_batches, data.steps):
-            loss, metric = net.evaluate_one_batch(*batch)
+            loss, metric = net.evaluate_one_batch(*batch, **options)
             size = count_of(batch[0])
             del batch  # before the next one is taken
-            mean.add(size, loss, metric)
+            mean.add(size, loss, metric, net.observed, measures)
             after_batch()
-    return mean.loss(), mean.metric()
+    return mean
 
 
 def predict(net: Evaluable, data: DataSet, output: Collection[str] = ()) -> Tensor | dict[str, Tensor]:

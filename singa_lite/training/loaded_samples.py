@@ -10,7 +10,7 @@ import numpy as np
 from singa_lite.array_types import Array
 from singa_lite.data import Processes
 from singa_lite.training.batch import Shaped
-from singa_lite.training.data_set import Batches, Taken
+from singa_lite.training.data_set import Batch, Batches
 from singa_lite.training.samples import Index, Rows, Samples
 from singa_lite.training.transformed import Job, Making, stored
 from singa_lite.training.windows import GrainReader, Windows
@@ -112,7 +112,7 @@ class LoadedSamples(Samples):
             targets[name] = rows.take(index, True) if taken is None else taken
         return _Read(inputs, targets), Job(numbers, samples, key)
 
-    def _whole(self, read: _Read, made: dict[str, Array]) -> tuple[Taken, Taken | None]:
+    def _whole(self, read: _Read, made: dict[str, Array]) -> Batch:
         """The batch, as the net takes it."""
         inputs = {name: made[name] if name in made else read.inputs[name] for name in self.inputs}
         return self.given(inputs, None if self.targets is None else read.targets)

@@ -11,7 +11,7 @@ from singa_lite.layer_graph import LayerGraph
 from singa_lite.sizes import memory_size
 from singa_lite.training import checked
 from singa_lite.training.batch_sources import check_is_no_dataset, gives_batches
-from singa_lite.training.data_set import DataSet, Taken
+from singa_lite.training.data_set import Batch, DataSet
 from singa_lite.training.loaded_samples import LoadedSamples, Loading
 from singa_lite.training.objective import Objective
 from singa_lite.training.samples import Rows, Samples
@@ -52,7 +52,7 @@ def data_set(
     elif y is None and gives_batches(x):
         _refuse(where, "batches that come ready-made", batch_size=batch_size, transform=transform)
         check_is_no_dataset(where, x)
-        return Stream(where, x, partial(_checked_batch, layers, objective), limit, loading)
+        return Stream(where, x, partial(_checked_batch, where, layers, objective), limit, loading)
     before = transforms_of(f"{where} transform", layers, transform)
     found = checked.data(where, layers, objective, x, y, batch_size, before)
     if isinstance(found, Samples):
@@ -99,12 +99,16 @@ def _limited(where: str, data: DataSet, name: str, steps: int | None) -> DataSet
     return data
 
 
-def _checked_batch(layers: LayerGraph, objective: Objective, x: object, y: object) -> tuple[Taken, Taken | None]:
-    feeds = checked.inputs_and_targets(layers, objective, x, y)
+def _checked_batch(
+    where: str, layers: LayerGraph, objective: Objective, x: object, y: object, sample_weight: object
+) -> Batch:
+    feeds = checked.inputs_and_targets(layers, objective, x, y, where, sample_weight)
+    if "weight" in feeds:
+        return feeds["input"], feeds["target"], feeds["weight"]
     return feeds["input"], feeds["target"]
 
 
-def _checked_inputs(layers: LayerGraph, x: object, y: object) -> tuple[Taken, Taken | None]:
+def _checked_inputs(layers: LayerGraph, x: object, y: object, sample_weight: object) -> Batch:
     return checked.inputs(layers, x)["input"], None
 
 

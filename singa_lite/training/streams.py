@@ -12,21 +12,22 @@ from singa_lite.data import Epochs
 from singa_lite.errors import DataError
 from singa_lite.notice import warn
 from singa_lite.training.batch_sources import BatchSource, Indexed, Stateful, by_number, is_once
-from singa_lite.training.data_set import Batches, DataSet, Taken
+from singa_lite.training.data_set import Batch, Batches, DataSet
 from singa_lite.training.loaded_samples import Loading
 from singa_lite.training.prefetch import ahead
 from singa_lite.training.workers import Crew
 
 _END = object()
 
-#: (x, y) of a batch as the net takes them, checked.
-Check = Callable[[object, object], tuple[Taken, Taken | None]]
+#: A batch of x, y and weights of samples as the net takes it, checked.
+Check = Callable[[object, object, object], Batch]
 
 
 class Stream(DataSet):
     """Batches of a source, each checked before its step. steps: of an epoch; None: all there are.
 
-    loading: whose workers make batches by number. wants_targets: whether a batch is (x, y), or x alone.
+    loading: whose workers make batches by number. wants_targets: whether a batch is (x, y), perhaps
+    with sample weights behind, or may be x alone.
     """
 
     count = 0
@@ -135,15 +136,15 @@ class Stream(DataSet):
             self._going = iter(self._source)
         return iter(()) if self._going is None else self._going
 
-    def _checked(self, given: object) -> tuple[Taken, Taken | None]:
+    def _checked(self, given: object) -> Batch:
         """The batch as the net takes it. TypeError for what is none."""
         parts = given if isinstance(given, tuple | list) else ()
-        if len(parts) == 2:
-            return self._check(parts[0], parts[1] if self._wants_targets else None)
+        if len(parts) in (2, 3):
+            return self._check(*parts, *[None] * (3 - len(parts)))
         if self._wants_targets:
             received = f"{kind(given)} of {len(parts)} parts" if parts else kind(given)
             raise TypeError(f"{self._where}: wanted batches (x, y), received {received}")
-        return self._check(given, None)
+        return self._check(given, None, None)
 
     def _length(self, source: Indexed) -> int:
         count = len(source)
