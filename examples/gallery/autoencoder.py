@@ -2,9 +2,9 @@
 
     pip install ".[examples]" && python examples/gallery/autoencoder.py
 
-A Conv2D that halves the picture twice, eight numbers, and a Conv2DTranspose that doubles it twice. After 60 epochs, about
-half a minute on two cores, it gives back 81 % of the variance of pictures that it has not seen; the best linear code of
-eight numbers, a principal component analysis of the same pictures, 66 %.
+A Conv2D that halves the picture twice, eight numbers, and a Conv2DTranspose that doubles it twice. After 60 epochs,
+about half a minute on two cores, it gives back 81 % of the variance of pictures that it has not seen; the best linear
+code of eight numbers, a principal component analysis of the same pictures, 66 %.
 """
 
 import argparse
