@@ -14,10 +14,11 @@ from singa_lite.checked_launches import CheckedLaunches
 from singa_lite.contexts import Turn
 from singa_lite.errors import GraphError
 from singa_lite.kernels.kernel_set import Launch
-from singa_lite.machine import give_back
+from singa_lite.machine import clear_free_lists
 from singa_lite.operation import Instruction, Operand
 from singa_lite.packed import Packed
 from singa_lite.passes.placed import Placed
+from singa_lite.passes.remembered import forget_planning
 from singa_lite.runtime.host_memory import HostMemory
 from singa_lite.runtime.runtime import Replay
 from singa_lite.step_device import StepDevice
@@ -228,6 +229,7 @@ class Executable(Unique):
         self._replay = None
 
     def _bind(self) -> Replay:
+        clear_free_lists()  # of what planning dropped, so that the launches lie close together
         self.arena.reserve(self)
         with self.arena.binding():
             launches = self.launches()
@@ -236,8 +238,7 @@ class Executable(Unique):
         if self.checked:
             launches, names = CheckedLaunches(placed, self.arena.device, self._bytes).around(launches, names)
         replay = self.arena.device.replay(launches, names)
-        self.arena.device.kernels.forget()  # what planning asked for; the launches have what they need
-        give_back()
+        forget_planning(self.arena.device.kernels)  # the launches have what they need
         return replay
 
     def _first_write(self, blocks: Collection[Block]) -> int:

@@ -23,8 +23,8 @@ _PLAIN = frozenset((bool, dict, float, frozenset, int, list, set, str, tuple, ty
 class Packed(Unique, Generic[Value]):
     """A value as it is, until `pack` makes bytes of it. What is done to it later is lost when nobody has it any more.
 
-    Weak references to it must be possible. own: the classes of its objects. All others among them, such as functions, and Python's plain ones apart, are kept
-    as they are.
+    Weak references to it must be possible. own: the classes of its objects. All others among them, such as functions,
+    and Python's plain ones apart, are kept as they are.
     """
 
     def __init__(self, value: Value, own: Collection[type]) -> None:

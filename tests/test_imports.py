@@ -66,7 +66,7 @@ FLOORS = (
     ("layers",),
     ("configs",),
     ("snapshots",),
-    ("models", "open_net", "sklearn"),
+    ("callbacks", "models", "open_net", "sklearn"),
     ("tuning",),
     ("",),
     ("__main__",),

@@ -15,7 +15,10 @@ INNER.add(layers.Dense("one", 2, input_sample_shape=(3,)))
 NEEDED: dict[str, dict[str, Any]] = {
     "Dense": {"num_output": 3},
     "Conv1D": {"nb_kernels": 3},
-    "Conv2D": {"nb_kernels": 3},
+    **{name: {"nb_kernels": 3} for name in ("Conv2D", "Conv1DTranspose", "Conv2DTranspose", "SeparableConv2D")},
+    "GaussianNoise": {"std": 0.1},
+    "Lambda": {"function": autograd.relu},
+    "Rescaling": {"scale": 2.0},
     "Concat": {"axis": 1},
     "MultiHeadAttention": {"heads": 2},
     **{name: {"hidden_size": 3} for name in ("LSTM", "GRU", "SimpleRNN")},

@@ -10,10 +10,10 @@ from .cases import Case
 from .figures import Curve, Figure, beaten_by, bytes_at, curve, time_at
 
 ROWS = (
-    "net, batch", "system", "setting", "planned MiB", "process MiB over import and batch", "process - planned", "ms a step",
-    "time / our free plan's (spread)", "rounds that count", "estimated", "lower bound",
+    "net, batch", "system", "setting", "planned MiB", "process MiB over import and batch", "process - planned",
+    "ms a step", "time / our free plan's (spread)", "rounds that count", "estimated", "lower bound",
 )  # fmt: skip
-#: Measured slowdowns at which memory is told, and what is wanted there, MiB over import and batch; the last is the least.
+#: Measured slowdowns at which memory is told, and what is wanted there, MiB over import; the last is the least.
 SLOWDOWNS = (0.0, 0.05, 0.10, 0.15)
 WANTED = {
     ("resnet50", 16): (1240, 750, 620, 520, 430),

@@ -50,7 +50,7 @@ class Blocks(ABC):
         missing = [name for name in names if name not in self._last[1]]
         if missing:
             self._last[1].update(self._read(block, missing))
-        for name in missing:
+        for name in names:
             self._check_numbers(block, name, self._last[1][name])
         return [self._last[1][name] for name in names]
 

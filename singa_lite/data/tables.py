@@ -42,8 +42,8 @@ class Columns:
             read = self._blocks.read(block, self.names)
             if self.dtype.kind == "i" and any(each.dtype.kind == "f" for each in read):
                 raise DataError(
-                    f"{self._blocks.path}: columns {self.names}: wanted integers, as in the first rows, received others "
-                    f"behind row {self.starts[block]}"
+                    f"{self._blocks.path}: columns {self.names}: wanted integers, as in the first rows, received "
+                    f"others behind row {self.starts[block]}"
                 )
             made[here] = read[0][rows] if len(self.shape) == 1 else np.stack([each[rows] for each in read], axis=1)
         return made

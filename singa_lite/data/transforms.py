@@ -66,7 +66,7 @@ class RandomCrop:
 
     def __init__(self, size: int | tuple[int, int], padding: int = 0) -> None:
         height, width = size if isinstance(size, tuple | list) and len(size) == 2 else (size, size)
-        self._size = whole("RandomCrop size", height, 1), whole("RandomCrop size", width, 1)  # type: ignore[arg-type]
+        self._size = whole("RandomCrop size", height, 1), whole("RandomCrop size", width, 1)
         self._padding = whole("RandomCrop padding", padding, 0)
 
     def __call__(self, image: Array, random: np.random.Generator) -> Array:
@@ -90,8 +90,8 @@ class RandomRotation:
         y, x = np.mgrid[:height, :width].astype(np.float64)
         y -= (height - 1) / 2
         x -= (width - 1) / 2
-        rows = cos(angle) * y - sin(angle) * x + (height - 1) / 2
-        columns = sin(angle) * y + cos(angle) * x + (width - 1) / 2
+        rows = cos(angle) * y + sin(angle) * x + (height - 1) / 2
+        columns = cos(angle) * x - sin(angle) * y + (width - 1) / 2
         return _like(_bilinear(image, rows, columns), image)
 
 

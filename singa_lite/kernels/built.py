@@ -69,7 +69,7 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         except KeyError:
             pass
         if self._packed and not self._unpacked:
-            self._unpacked = loads(self._packed)
+            self._unpacked.update(loads(self._packed))
         digest = _digest(key) if self._unpacked else b""
         if digest in self._unpacked:
             found = self._unpacked[digest]
@@ -84,12 +84,14 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         """Keep the answers as one object between plans. They are thousands of small ones, made while planning fills the
         memory, each of which would keep a page of it in use.
         """
-        answers, self._answers = self._answers, {}
-        if not answers:
+        if not self._answers:
             return
-        known = {**(loads(self._packed) if self._packed else {}), **{_digest(key): answers[key] for key in answers}}
+        known = loads(self._packed) if self._packed else {}
+        known.update((_digest(key), answer) for key, answer in self._answers.items())
         _drop_oldest(known, MOST_ANSWERS)
-        self._packed, self._unpacked = dumps(known), {}
+        self._packed = dumps(known)
+        self._answers.clear()
+        self._unpacked.clear()
 
     def prepare(
         self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings

@@ -1,10 +1,10 @@
 """Kernels over 16 bits by those over float32: what is read is widened into scratch, what is written is rounded.
 
-A bfloat16 is the upper half of a float32, which holds every float16 too, so reading is exact; a result is rounded to the
-nearest, to even in between, and NaN and infinity stay what they are. On a CPU without instructions for it this costs a
-pass over memory for each operand, and gives every kernel of a set in 16 bits. A set may have kernels that take bfloat16
-as it is: these serve the calls that they can do. Calls of which all floats are in float16 are those of a net in float16,
-and are left to the sets themselves, but for those that add up or round in between.
+A float32 holds every bfloat16, which is its upper half, and every float16, so reading is exact; a result is rounded to
+the nearest, to even in between, and NaN and infinity stay what they are. On a CPU without instructions for it this
+costs a pass over memory for each operand, and gives every kernel of a set in 16 bits. A set may have kernels that take
+bfloat16 as it is: these serve the calls that they can do. Calls of which all floats are in float16 are those of a net
+in float16, and are left to the sets themselves, but for those that add up or round in between.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from math import prod
+from typing import Literal
 
 import numpy as np
 
 from singa_lite.array_types import Array
+from singa_lite.kernels.cut_norm import CutNorm, pieces_of
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import (
     Described,
@@ -56,6 +58,8 @@ class WideningSet(KernelSet):
         """As `KernelSet.choose`; of a call in 16 bits the kernel that takes it as it is, or the one that widens."""
         if not _narrow(name, specs) or self._takes(name, specs, settings):
             return super().choose(name, specs, settings)
+        if pieces_of(name, specs):
+            return CutNorm(name, self)
         widened = WidenedKernel(name, self)
         return SummedKernel(name, widened, self) if summed_pieces(name, specs) else widened
 
@@ -69,8 +73,7 @@ class WideningSet(KernelSet):
         if self._takes(name, specs, settings):
             return super().free_of_strides(name, specs, settings)
         wide = super().free_of_strides(name, _widened(name, specs), settings)
-        tensors = SIGNATURES[name].tensors
-        return {*wide, *(tensors[at] for at in _narrow(name, specs))}
+        return {*wide, *(SIGNATURES[name].tensors[at] for at in _narrow(name, specs))}
 
     def takes_narrow(self, name: str, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether a kernel of this set does a call with operands in bfloat16 as they are; here none does."""
@@ -82,7 +85,7 @@ class WideningSet(KernelSet):
         They have one shape, and their axes lie in one order. ml_dtypes rounds an element in 0.5 ns, in one thread, as
         it holds Python's lock; the same in NumPy's integers, eight passes over a block, takes 1.1 ns.
         """
-        return partial(np.copyto, target, source, casting="unsafe")
+        return partial(_round if target.dtype.name == _HALF else np.copyto, target, source, casting="unsafe")
 
     def _takes(self, name: str, specs: TensorSpecs, settings: Settings) -> bool:
         return name in _MOVES or self.takes_narrow(name, specs, settings)
@@ -168,6 +171,12 @@ def _widened(name: str, specs: TensorSpecs) -> TensorSpecs:
 
 def _wide(spec: TensorSpec) -> TensorSpec:
     return TensorSpec(spec.shape, _WIDE, laid_out(spec.shape, memory_order(spec.shape, spec.strides), _WIDE.itemsize))
+
+
+def _round(target: Array, source: Array, casting: Literal["unsafe"]) -> None:
+    """To float16, without NumPy's warning of what becomes infinite there."""
+    with np.errstate(over="ignore"):
+        np.copyto(target, source, casting=casting)
 
 
 def _buffer_bytes(shape: Sequence[int]) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.boxes import Box, cut
+from singa_lite.passes.remembered import remembered
 from singa_lite.tensor import Shape
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def axis_order(shape: Shape, strides: Shape) -> tuple[int, ...]:
     """The axes of more than one element and a stride, by falling stride; of equal strides in the order of the shape.
 
@@ -29,7 +29,7 @@ def boxes(operand: Operand, base: int = 0) -> list[Box]:
     return [box.moved(base + operand.offset) for box in found]
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _boxes(shape: Shape, strides: Shape, itemsize: int) -> list[Box]:
     found, index = [run(0, itemsize)] if 0 not in shape else [], itemsize
     for axis in reversed(axis_order(shape, strides)):

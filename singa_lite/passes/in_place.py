@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
+from singa_lite.passes.remembered import remembered
 
 
 def in_place(program: Program) -> Program:
@@ -20,7 +19,7 @@ def in_place(program: Program) -> Program:
     return program.with_instructions([walk.rewritten(step, i) for step, i in enumerate(program.instructions)])
 
 
-@cache
+@remembered(256)
 def _pairs(kernel: str) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """For each output that may share bytes, its index among the arguments, and those of the inputs it may use."""
     signature = SIGNATURES[kernel]

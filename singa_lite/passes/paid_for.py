@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand
@@ -21,6 +20,7 @@ from singa_lite.passes.descent import SECOND, Descent
 from singa_lite.passes.in_place import in_place
 from singa_lite.passes.norm_sum import FUSED as NORM_SUM
 from singa_lite.passes.program import Program, floor
+from singa_lite.passes.remembered import remembered
 from singa_lite.passes.repeats import Repeater
 from singa_lite.passes.time_model import OF_ACTIVATIONS
 from singa_lite.passes.time_model import seconds_without_gaps as seconds
@@ -83,7 +83,7 @@ def _is_cheap(instruction: Instruction) -> bool:
     return bool(facts.again) or (instruction.kernel in _plain() and not facts.multiplies)
 
 
-@cache
+@remembered(256)
 def _plain() -> dict[str, str]:
     """{kernel that applies an activation besides: the one that does not}."""
     return {one.facts.activated: name for name, one in SIGNATURES.items() if one.facts.activated}

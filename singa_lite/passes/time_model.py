@@ -8,7 +8,6 @@ MobileNetV2, U-Net and DenseNet-121 with oneDNN's kernels; only their ratios dec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
 from math import prod
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,6 +15,7 @@ from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Settings
 from singa_lite.operation import Instruction
 from singa_lite.passes.footprint import axis_order
+from singa_lite.passes.remembered import remembered
 from singa_lite.tensor import Shape
 
 #: Floating-point operations and bytes a second, and seconds of a call that does next to nothing.
@@ -105,7 +105,7 @@ def multiply_adds(kernel: str, operands: Sequence[Shaped | None], settings: Sett
     return int(prod(y.shape) * each)
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _has_gaps(shape: Shape, strides: Shape, itemsize: int) -> bool:
     """Whether there are gaps between rows of a tensor of more axes than a matrix, which products take as they are, and
     not only between the parts along its outermost axis.
@@ -159,7 +159,7 @@ def _passes_of_activation(activation: str) -> float:
     return BOUNDED if activation == "relu6" else 1.0
 
 
-@cache
+@remembered(1)
 def _makes_again() -> frozenset[str]:
     """Kernels that give another one's result again, from what it kept."""
     return frozenset(signature.facts.again for signature in SIGNATURES.values()) - {""}

@@ -10,9 +10,9 @@ from singa_lite.data import Bucketed
 from singa_lite.errors import GraphError
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.tensor import Tensor, as_tensor
-from singa_lite.training import batch, bucketed_samples, samples
-from singa_lite.training.objective import Objective
+from singa_lite.training import batch, bucketed_samples, samples, weights
 from singa_lite.training.data_set import DataSet
+from singa_lite.training.objective import Objective
 from singa_lite.training.samples import Rows, Samples
 
 #: Samples of a batch where nobody says how many.
@@ -27,12 +27,25 @@ def inputs(layers: LayerGraph, x: object) -> CheckedFeeds:
     return {"input": batch.checked_inputs(layers, x)}
 
 
-def inputs_and_targets(layers: LayerGraph, objective: Objective, x: object, y: object) -> CheckedFeeds:
-    """A batch and its targets by layer, as a step takes them."""
+def inputs_and_targets(
+    layers: LayerGraph,
+    objective: Objective,
+    x: object,
+    y: object,
+    where: str = "",
+    sample_weight: object = None,
+    class_weight: object = None,
+) -> CheckedFeeds:
+    """A batch and its targets by layer, as a step takes them, with weights of samples where there are any."""
     feeds = inputs(layers, x)
     fed = {name: tuple(array.shape) for name, array in feeds["input"].items()}
     wanted = {name: (count(feeds), *layers.output_shape(name, fed)) for name in objective.outputs}
-    return feeds | {"target": objective.targets(y, wanted, layers.dtype)}
+    targets = objective.targets(y, wanted, layers.dtype)
+    feeds["target"] = targets
+    if sample_weight is not None or class_weight is not None:
+        found = weights.of_batch(where, objective.outputs, targets, layers.dtype, sample_weight, class_weight)
+        feeds["weight"] = dict(found)
+    return feeds
 
 
 def derivatives(layers: LayerGraph, dy: object) -> dict[str, list[Tensor]]:

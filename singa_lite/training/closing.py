@@ -1,4 +1,4 @@
-"""What a step does when all of its gradients are there: their norm, what each is multiplied by, and the loss's scale."""
+"""What a step does when all of its gradients are there: their norm, a factor for each, and the loss's scale."""
 
 from __future__ import annotations
 

@@ -13,8 +13,10 @@ from singa_lite.training.batch import Shaped
 
 #: One array, or {layer: array}, as the user gave them.
 Taken: TypeAlias = Shaped | dict[str, Shaped]
-#: What goes through a data set: samples and targets of one batch after the other.
-Batches: TypeAlias = Generator[tuple[Taken, Taken | None], None, None]
+#: Samples and targets of a batch, and perhaps weights of its samples.
+Batch: TypeAlias = tuple[Taken, Taken | None] | tuple[Taken, Taken | None, Taken]
+#: What goes through a data set: one batch after the other.
+Batches: TypeAlias = Generator[Batch, None, None]
 
 
 class DataSet(ABC):
@@ -25,7 +27,8 @@ class DataSet(ABC):
 
     Of batches that come ready-made count is 0, as only they know, and batch_size too. batches: how many an epoch has,
     None where samples say, 0 where nobody knows before its end. is_loaded: whether batches take work, so that training
-    may wait for them. steps: batches of an epoch, where `fit` was told so. is_random: whether they depend on `key`. once: whether they can be gone through once only.
+    may wait for them. steps: batches of an epoch, where `fit` was told so. is_random: whether they depend on `key`.
+    once: whether they can be gone through once only.
     """
 
     count: int

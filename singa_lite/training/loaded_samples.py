@@ -10,7 +10,7 @@ import numpy as np
 from singa_lite.array_types import Array
 from singa_lite.data import Processes
 from singa_lite.training.batch import Shaped
-from singa_lite.training.data_set import Batches, Taken
+from singa_lite.training.data_set import Batch, Batches
 from singa_lite.training.samples import Index, Rows, Samples
 from singa_lite.training.transformed import Job, Making, stored
 from singa_lite.training.windows import GrainReader, Windows
@@ -18,10 +18,22 @@ from singa_lite.training.workers import Crew
 
 
 class Loading(NamedTuple):
-    """How batches are made. workers: threads, or processes; window: bytes that shuffling a set on disk may hold."""
+    """How batches are made. workers: threads, or processes; window: bytes that shuffling a set on disk may hold.
+
+    is_strict: whether workers without work are an error, or are not begun.
+    """
 
     workers: int | Processes
     window: int
+    is_strict: bool = True
+
+    def workers_for(self, where: str, has_work: bool, data: str) -> int | Processes:
+        """Those for data that have work for them, or not. ValueError for workers without work."""
+        if has_work or not self.is_strict:
+            return self.workers if has_work else 0
+        if self.workers != 0:
+            raise ValueError(f"{where} workers: wanted 0 for {data}, received {self.workers}; prefetch= takes ahead")
+        return 0
 
 
 class _Read(NamedTuple):
@@ -42,18 +54,15 @@ class LoadedSamples(Samples):
     def __init__(self, where: str, plain: Samples, loading: Loading) -> None:
         super().__init__(plain.inputs, plain.targets, plain.batch_size, plain.single)
         making = Making(self.inputs)
-        if loading.workers != 0 and not making.names:
-            raise ValueError(
-                f"{where} workers: wanted 0 for samples that are neither transformed nor made one by one, received "
-                f"{loading.workers}; prefetch= reads ahead"
-            )
+        kind = "samples that are neither transformed nor made one by one"
+        workers = loading.workers_for(where, bool(making.names), kind)
         self.is_random = any(stored(rows) is not rows for rows in self.inputs.values())
-        self._made = set(making.names)
-        self._crew = Crew(where, making, loading.workers)
-        chunked = [rows for rows in self._by_chunk().values()]
+        self._made = making.names
+        self._crew = Crew(where, making, workers)
+        chunked = list(self._by_chunk().values())
         self._windows = Windows(where, chunked, loading.window) if chunked else None
 
-    def draw(self, random: np.random.Generator) -> Array:
+    def draw(self, random: np.random.Generator) -> Array | None:
         """See `DataSet`."""
         return super().draw(random) if self._windows is None else self._windows.draw(random)
 
@@ -103,7 +112,7 @@ class LoadedSamples(Samples):
             targets[name] = rows.take(index, True) if taken is None else taken
         return _Read(inputs, targets), Job(numbers, samples, key)
 
-    def _whole(self, read: _Read, made: dict[str, Array]) -> tuple[Taken, Taken | None]:
+    def _whole(self, read: _Read, made: dict[str, Array]) -> Batch:
         """The batch, as the net takes it."""
         inputs = {name: made[name] if name in made else read.inputs[name] for name in self.inputs}
         return self.given(inputs, None if self.targets is None else read.targets)

@@ -9,10 +9,14 @@ import numpy as np
 from singa_lite.array_types import Array
 from singa_lite.layer import OneOrMore
 from singa_lite.tensor import Tensor
+from singa_lite.training.means import Mean as Mean
+from singa_lite.training.measures import Measures, Observed
 
 
 class History:
-    """What `fit` saw. history: {"loss": [a number an epoch], "metric": ..., "val_loss": ..., ...}.
+    """What `fit` saw. history: {"loss": [a number an epoch], "accuracy": ..., "val_loss": ..., ...}.
+
+    A metric stands under its name, "<output>_<name>" where metrics were given by output.
 
     Further entries: "samples_per_second", and "high_water", the most bytes the device's pool had given out.
     """
@@ -27,45 +31,13 @@ class History:
                 self.history.setdefault(name, []).append(value)
 
     def __getitem__(self, name: str) -> list[OneOrMore]:
+        if name not in self.history:
+            raise KeyError(f"history: wanted one of {list(self.history)}, received {name!r}")
         return self.history[name]
 
     def __repr__(self) -> str:
         last = {name: values[-1] for name, values in self.history.items()}
         return f"<History of {max(map(len, self.history.values()), default=0)} epochs, last {last}>"
-
-
-class Mean:
-    """Mean of losses and metrics over batches of different sizes; metrics may be dicts of numbers.
-
-    count: samples so far. sums: {"loss": ..., "metric <name>": ...}, each batch's mean times its samples, added up in
-    their order, on which the last bit depends.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.sums: dict[str, float] = {}
-        self.by_name = False
-        self.has_metric = False
-
-    def add(self, count: int, loss: Tensor, metric: Tensor | Mapping[str, Tensor] | None) -> None:
-        """Enter a batch's means, over `count` samples."""
-        self.count += count
-        self.has_metric = metric is not None
-        self.by_name = isinstance(metric, Mapping)
-        named = dict(metric) if isinstance(metric, Mapping) else {} if metric is None else {"": metric}
-        for name, value in [("loss", loss), *((f"metric {name}", value) for name, value in named.items())]:
-            self.sums[name] = self.sums.get(name, 0.0) + count * float(value)
-
-    def loss(self) -> float:
-        """Mean loss."""
-        return self.sums["loss"] / self.count
-
-    def metric(self) -> float | dict[str, float] | None:
-        """Mean metric: a number, {output: number}, or None."""
-        means = {n.removeprefix("metric "): s / self.count for n, s in self.sums.items() if n != "loss"}
-        if not self.has_metric:
-            return None
-        return means if self.by_name else means[""]
 
 
 class Progress:
@@ -134,13 +106,23 @@ class Progress:
         self.key = int(self.random.integers(2**63)) if is_random else 0
         self.mean, self.seconds = Mean(), 0.0
 
-    def end_batch(self, size: int, loss: Tensor, metric: Tensor | Mapping[str, Tensor] | None, seconds: float) -> None:
-        """Enter the means of a batch of so many samples, and the epoch's seconds so far."""
-        self.mean.add(size, loss, metric)
+    def end_batch(
+        self,
+        size: int,
+        loss: Tensor,
+        metric: Tensor | Mapping[str, Tensor] | None,
+        seconds: float,
+        observed: Observed | None = None,
+        measures: Measures = (),
+    ) -> None:
+        """Enter the means of a batch of so many samples, and the epoch's seconds so far. observed, measures: see
+        `Mean.add`.
+        """
+        self.mean.add(size, loss, metric, observed, measures)
         self.batch += 1
         self.seconds = seconds
 
-    def end_epoch(self, **values: OneOrMore) -> None:
+    def end_epoch(self, measures: Measures, **values: OneOrMore) -> None:
         """Enter the epoch into the history, with `values` beside its means."""
-        self.history.append(loss=self.mean.loss(), metric=self.mean.metric(), **values)
+        self.history.append(**{"loss": self.mean.loss()} | self.mean.entries(measures) | values)
         self.epoch, self.batch, self.order = self.epoch + 1, 0, None

@@ -16,11 +16,14 @@ from singa_lite.errors import ShapeError
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.tensor import Shape, Tensor, to_numpy
 from singa_lite.training.batch import Shaped, by_name, check_ids, check_input, check_value, same_counts, says_shape
-from singa_lite.training.data_set import Batches, DataSet, Taken
+from singa_lite.training.data_set import Batch, Batches, DataSet
 from singa_lite.training.prefetch import ahead
 
 #: Most elements that are looked at in one go, so that checking a large array takes little memory.
 _LOOK = 2**20
+
+#: Before an output's name among targets: the weights of its samples.
+WEIGHT = "weight/"
 
 #: Which samples: a slice, or their numbers in any order.
 Index: TypeAlias = slice | Array
@@ -57,11 +60,13 @@ class Rows(ABC):
 
     shape: samples first; dtype: NumPy's; held: whether its values are in memory, so that looking at them reads nothing;
     starts: the first sample of each chunk of a set on disk, best read whole; None: any samples are read alike.
+    is_chunked: whether it is in chunks; else it is in one piece, which may be cut anywhere.
     one_by_one: whether samples are made one by one, as images are decoded, so that any thread or process may make some.
     """
 
     held = True
     starts: Array | None = None
+    is_chunked = True
     one_by_one = False
 
     def __init__(self, where: str, source: HasShape) -> None:
@@ -124,9 +129,10 @@ class Lazy(Rows):
     def __init__(self, where: str, array: HasShape) -> None:
         self._array = array
         super().__init__(where, array)
-        first = self.take(slice(0, 1))  # whether it can be read, before anything depends on it
+        self.take(slice(0, 1))  # whether it can be read, before anything depends on it
         self.one_by_one = getattr(array, "one_by_one", False) is True
-        self.starts = None if self.one_by_one else chunk_starts(array, self.shape, first.nbytes)
+        self.is_chunked = getattr(array, "chunks", ()) is not None
+        self.starts = None if self.one_by_one else chunk_starts(array, self.shape)
 
     def take(self, index: Index, copy: bool = False) -> Array:
         """Only these samples are read, in rising order and each once, as HDF5 wants it; then put in the order asked."""
@@ -239,14 +245,19 @@ class Samples(DataSet):
         """See `DataSet`."""
         return ahead((self.take(index, prefetch > 0) for index in self.indices(order, start)), prefetch)
 
-    def take(self, index: Index, copy: bool = False) -> tuple[Taken, Taken | None]:
+    def take(self, index: Index, copy: bool = False) -> Batch:
         """(samples, targets) at `index`, see `Rows.take`; targets None where there are none."""
         inputs = {name: found.take(index, copy) for name, found in self.inputs.items()}
         if self.targets is None:
             return self.given(inputs, None)
         return self.given(inputs, {name: found.take(index, copy) for name, found in self.targets.items()})
 
-    def given(self, inputs: dict[str, Shaped], targets: dict[str, Shaped] | None) -> tuple[Taken, Taken | None]:
-        """A batch as the net takes it, in the form in which the user gave the whole."""
+    def given(self, inputs: dict[str, Shaped], targets: dict[str, Shaped] | None) -> Batch:
+        """A batch as the net takes it, in the form in which the user gave the whole; with weights, if there are any."""
         x = next(iter(inputs.values())) if self.single[0] else inputs
-        return x, next(iter(targets.values())) if targets is not None and self.single[1] else targets
+        if targets is None:
+            return x, None
+        weights = {name.removeprefix(WEIGHT): taken for name, taken in targets.items() if name.startswith(WEIGHT)}
+        own = {name: taken for name, taken in targets.items() if not name.startswith(WEIGHT)}
+        y = next(iter(own.values())) if self.single[1] else own
+        return (x, y, weights) if weights else (x, y)

@@ -1,4 +1,4 @@
-"""The data of `fit`, `evaluate` and `predict`, of whatever kind: arrays, sets on disk, loaders, with or without work."""
+"""The data of `fit`, `evaluate` and `predict`: arrays, sets on disk, loaders, with or without work."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from singa_lite.layer_graph import LayerGraph
 from singa_lite.sizes import memory_size
 from singa_lite.training import checked
 from singa_lite.training.batch_sources import check_is_no_dataset, gives_batches
-from singa_lite.training.data_set import DataSet, Taken
-from singa_lite.training.loaded_samples import Loading, LoadedSamples
+from singa_lite.training.data_set import Batch, DataSet
+from singa_lite.training.loaded_samples import LoadedSamples, Loading
 from singa_lite.training.objective import Objective
 from singa_lite.training.samples import Rows, Samples
 from singa_lite.training.streams import Stream
@@ -41,23 +41,25 @@ def data_set(
 ) -> DataSet:
     """The data of `fit` or `evaluate`, checked as far as they can be before the first batch.
 
-    x: arrays with y; or alone: `Paired`, `Bucketed`, or what gives batches. transform: of samples, see `fit`. steps: the
-    option's name, and batches of an epoch or None.
+    x: arrays with y; or alone: `Paired`, `Bucketed`, or what gives batches. transform: of samples, see `fit`. steps:
+    the option's name, and batches of an epoch or None.
     """
     limit = None if steps[1] is None else whole(f"{where} {steps[0]}", steps[1], 1)  # type: ignore[arg-type]
     if isinstance(x, Paired):
         _refuse(where, "data that have their targets", y=y)
-        x, y = x.x, x.y
+        given = x
+        x, y = given.x, given.y
     elif y is None and gives_batches(x):
         _refuse(where, "batches that come ready-made", batch_size=batch_size, transform=transform)
         check_is_no_dataset(where, x)
-        return Stream(where, x, partial(_checked_batch, layers, objective), limit, loading.workers)
+        return Stream(where, x, partial(_checked_batch, where, layers, objective), limit, loading)
     before = transforms_of(f"{where} transform", layers, transform)
     found = checked.data(where, layers, objective, x, y, batch_size, before)
     if isinstance(found, Samples):
         found = loaded(where, found, loading)
     elif isinstance(x, Bucketed):
-        _refuse(where, "data in buckets", transform=transform, workers=loading.workers or None)
+        loading.workers_for(where, False, "data in buckets")
+        _refuse(where, "data in buckets", transform=transform)
     return _limited(where, found, steps[0], limit)
 
 
@@ -67,7 +69,7 @@ def data_to_predict(layers: LayerGraph, x: object, batch_size: int, loading: Loa
         x = x.x
     elif gives_batches(x):
         check_is_no_dataset("predict", x)
-        return Stream("predict", x, partial(_checked_inputs, layers), None, loading.workers, wants_targets=False)
+        return Stream("predict", x, partial(_checked_inputs, layers), None, loading, wants_targets=False)
     return loaded("predict", checked.data_to_predict(layers, x, batch_size), loading)
 
 
@@ -81,7 +83,7 @@ def loaded(where: str, samples: Samples, loading: Loading) -> Samples:
     """The same samples, with what their batches take of work. ValueError for workers without work."""
     every = [*samples.inputs.values(), *(samples.targets or {}).values()]
     read = [stored(rows) for rows in every]
-    if any(rows.starts is not None or rows.one_by_one for rows in read) or read != every or loading.workers != 0:
+    if any(rows.starts is not None or rows.one_by_one for rows in read) or read != every or loading.workers:
         return LoadedSamples(where, samples, loading)
     return samples
 
@@ -97,12 +99,16 @@ def _limited(where: str, data: DataSet, name: str, steps: int | None) -> DataSet
     return data
 
 
-def _checked_batch(layers: LayerGraph, objective: Objective, x: object, y: object) -> tuple[Taken, Taken | None]:
-    feeds = checked.inputs_and_targets(layers, objective, x, y)
+def _checked_batch(
+    where: str, layers: LayerGraph, objective: Objective, x: object, y: object, sample_weight: object
+) -> Batch:
+    feeds = checked.inputs_and_targets(layers, objective, x, y, where, sample_weight)
+    if "weight" in feeds:
+        return feeds["input"], feeds["target"], feeds["weight"]
     return feeds["input"], feeds["target"]
 
 
-def _checked_inputs(layers: LayerGraph, x: object, y: object) -> tuple[Taken, Taken | None]:
+def _checked_inputs(layers: LayerGraph, x: object, y: object, sample_weight: object) -> Batch:
     return checked.inputs(layers, x)["input"], None
 
 

@@ -13,9 +13,10 @@ from singa_lite.errors import GraphError
 from singa_lite.feed_buffer import FeedBuffer
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
-from singa_lite.machine import give_back
+from singa_lite.machine import clear_free_lists
 from singa_lite.memory.bound import Bound
 from singa_lite.optimizer import Optimizer
+from singa_lite.passes.remembered import forget_planning
 from singa_lite.passes.target import Narrow
 from singa_lite.past import Kept, Past
 from singa_lite.profiled_costs import CallTimes, ProfiledCosts
@@ -32,7 +33,6 @@ from singa_lite.training.bound import (
     within_limit,
 )
 from singa_lite.training.fed_tensors import Forms
-from singa_lite.training.objective import MetricValues
 from singa_lite.training.step_functions import StepFunction, TrainStep, Values
 from singa_lite.unique import Unique
 
@@ -142,7 +142,7 @@ class Steps(Unique):
         if not self.graph:
             return values
         loss, metric = values
-        return _copy(loss), _copies(metric)
+        return _copy(loss), {name: _copy(value) for name, value in metric.items()}
 
     def past(self, kept: Kept, batch: int, length: int) -> Past:
         """What layers keep of new texts, for the steps that write them: that of the last ones, if it is long enough.
@@ -192,6 +192,11 @@ class Steps(Unique):
 
         budget: see `Graph`; OWN: what the net has, and its device, as for the steps that run.
         """
+        seen = self._seen(step, forms, ask, budget)
+        forget_planning(self.layers.device.kernels)
+        return seen
+
+    def _seen(self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None) -> Seen:
         device = self.layers.device
         with device.recording(Arena(device, self.arena.offload), self.fuse) as graph:
             tensors = fed_tensors.made(self.layers, device.empty, forms)
@@ -208,8 +213,6 @@ class Steps(Unique):
         finally:
             graph.let_go()
         del tensors, fed, results  # alive until here: inputs and outputs of the plan
-        device.kernels.forget()
-        give_back()
         return seen
 
     def _found(self, step: StepFunction[object], feeds: Feeds) -> RecordedStep | None:
@@ -221,6 +224,7 @@ class Steps(Unique):
 
     def _record(self, step: StepFunction[object], feeds: Feeds) -> RecordedStep:
         layers, device = self.layers, self.layers.device
+        clear_free_lists()  # of plans that were looked at: the record and the state made with it lie close together
         tensors = fed_tensors.made(layers, device.unbound, fed_tensors.forms_of(feeds))
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]
         feed = self.feeds.feed(fed)
@@ -318,13 +322,6 @@ class Steps(Unique):
 def _key(step: StepFunction[object], feeds: Feeds) -> tuple[Hashable, ...]:
     """What tells recorded steps apart: what is done, by which losses, metrics and optimizer, and the batch's form."""
     return *step.key, form_of(feeds)
-
-
-def _copies(metric: MetricValues) -> MetricValues:
-    """The same values in new tensors."""
-    if isinstance(metric, dict):
-        return {name: _copy(value) for name, value in metric.items()}
-    return None if metric is None else _copy(metric)
 
 
 def _copy(value: Tensor) -> Tensor:

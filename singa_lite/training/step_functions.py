@@ -17,12 +17,12 @@ from singa_lite.run import Run
 from singa_lite.tensor import Tensor
 from singa_lite.training.closing import Closing
 from singa_lite.training.micro_batches import Fed, GradientSums, added, added_metrics, cut
-from singa_lite.training.objective import MetricValues, Objective
+from singa_lite.training.objective import Objective
 from singa_lite.training.updates import updates_of
 from singa_lite.watch import Watch
 
-#: (loss, metric) of a batch.
-Values: TypeAlias = tuple[Tensor, MetricValues]
+#: (loss, {key: metric}) of a batch; see `Objective.metric`.
+Values: TypeAlias = tuple[Tensor, dict[str, Tensor]]
 Results = TypeVar("Results", covariant=True)
 
 
@@ -95,7 +95,7 @@ class EvaluateStep(StepFunction[Values]):
 
     def operations(self, fed: Fed) -> Values:
         out = self._evaluated(fed)
-        return self.objective.loss(False, out, fed["target"]), self.objective.metric(out, fed["target"])
+        return self.objective.loss(False, out, fed), self.objective.metric(out, fed["target"])
 
 
 class TrainStep(EvaluateStep):
@@ -155,7 +155,7 @@ class TrainStep(EvaluateStep):
         run = self._run(changing)
         values = self._forward(run, pieces.pop(0).fed)
         if pieces:
-            values = added(None, values[0], share), added_metrics(None, values[1], share)
+            values = added(None, values[0], share), added_metrics({}, values[1], share)
         while pieces:
             for name, _, gradient in self._gradients(run, share):
                 with self.layers.device.scope(layer=name.rpartition("/")[0]):
@@ -177,7 +177,7 @@ class TrainStep(EvaluateStep):
 
     def _forward(self, run: Run, fed: Fed) -> Values:
         out = run.forward(dict(fed["input"]), ())
-        return self.objective.loss(True, out, fed["target"]), self.objective.metric(out, fed["target"])
+        return self.objective.loss(True, out, fed), self.objective.metric(out, fed["target"])
 
     def _gradients(self, run: Run, share: float) -> Iterator[tuple[str, Tensor, Tensor]]:
         """(name, parameter, gradient) on the walk back over a piece with this share of the batch; of a group's mean."""

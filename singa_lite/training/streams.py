@@ -8,24 +8,26 @@ from itertools import islice
 
 from singa_lite.array_types import Array
 from singa_lite.arrays import kind
-from singa_lite.data import Epochs, Processes
+from singa_lite.data import Epochs
 from singa_lite.errors import DataError
 from singa_lite.notice import warn
 from singa_lite.training.batch_sources import BatchSource, Indexed, Stateful, by_number, is_once
-from singa_lite.training.data_set import Batches, DataSet, Taken
+from singa_lite.training.data_set import Batch, Batches, DataSet
+from singa_lite.training.loaded_samples import Loading
 from singa_lite.training.prefetch import ahead
 from singa_lite.training.workers import Crew
 
 _END = object()
 
-#: (x, y) of a batch as the net takes them, checked.
-Check = Callable[[object, object], tuple[Taken, Taken | None]]
+#: A batch of x, y and weights of samples as the net takes it, checked.
+Check = Callable[[object, object, object], Batch]
 
 
 class Stream(DataSet):
     """Batches of a source, each checked before its step. steps: of an epoch; None: all there are.
 
-    workers: threads or processes that make batches by number. wants_targets: whether a batch is (x, y), or x alone.
+    loading: whose workers make batches by number. wants_targets: whether a batch is (x, y), perhaps
+    with sample weights behind, or may be x alone.
     """
 
     count = 0
@@ -39,7 +41,7 @@ class Stream(DataSet):
         source: BatchSource,
         check: Check,
         steps: int | None,
-        workers: int | Processes = 0,
+        loading: Loading,
         wants_targets: bool = True,
     ) -> None:
         self.steps = steps
@@ -48,14 +50,10 @@ class Stream(DataSet):
         self._stateful = source if isinstance(source, Stateful) else None
         self._crew: Crew[int, object] | None = None
         self.batches = 0
+        workers = loading.workers_for(where, by_number(source), "batches that come one after the other")
         if by_number(source):
             self._crew = Crew(where, source.__getitem__, workers)
             self.batches = self._length(source)
-        elif workers != 0:
-            raise ValueError(
-                f"{where} workers: wanted 0 for batches that come one after the other, received {workers}; prefetch= "
-                "takes them ahead"
-            )
         self._going: Iterator[object] | None = None
         self._may_begin_anew = False
         self._place: object = None
@@ -138,15 +136,15 @@ class Stream(DataSet):
             self._going = iter(self._source)
         return iter(()) if self._going is None else self._going
 
-    def _checked(self, given: object) -> tuple[Taken, Taken | None]:
+    def _checked(self, given: object) -> Batch:
         """The batch as the net takes it. TypeError for what is none."""
         parts = given if isinstance(given, tuple | list) else ()
-        if len(parts) == 2:
-            return self._check(parts[0], parts[1] if self._wants_targets else None)
+        if len(parts) in (2, 3):
+            return self._check(*parts, *[None] * (3 - len(parts)))
         if self._wants_targets:
             received = f"{kind(given)} of {len(parts)} parts" if parts else kind(given)
             raise TypeError(f"{self._where}: wanted batches (x, y), received {received}")
-        return self._check(given, None)
+        return self._check(given, None, None)
 
     def _length(self, source: Indexed) -> int:
         count = len(source)
@@ -168,9 +166,9 @@ class Stream(DataSet):
             self._load(self._stateful, place)
         elif batch or self.once or self.steps is not None:
             raise ValueError(
-                f"wanted a source whose place can be kept, to go on at batch {batch} of epoch {epoch}: batches by number "
-                "(__len__ and __getitem__), data.Epochs(make), or one with state_dict() and load_state_dict(state), "
-                f"received {kind(self._source)}"
+                f"wanted a source whose place can be kept, to go on at batch {batch} of epoch {epoch}: batches by "
+                "number (__len__ and __getitem__), data.Epochs(make), or one with state_dict() and "
+                f"load_state_dict(state), received {kind(self._source)}"
             )
         else:
             warn(f"{self._where}: {kind(self._source)} begins anew, by random numbers of its own if it has any")

@@ -118,6 +118,7 @@ class Trainer(Unique):
             with block:  # never kept
                 return self.steps.look(step, forms, ask, budget)
         finally:
+            self.steps.layers.device.pool.release_free()  # the optimizer's state, which was there for the record alone
             if block.is_whole:
                 self._forget_step()
 

@@ -34,14 +34,16 @@ def checked_transforms(where: str, given: object, inputs: list[str]) -> dict[str
         return {}
     if not isinstance(given, Mapping) and len(inputs) != 1:
         raise GraphError(f"{where}: wanted a dict of some of the inputs {inputs}, received {kind(given)}")
-    named = dict(given) if isinstance(given, Mapping) else {inputs[0]: given}
+    named: dict[str, object] = dict(given) if isinstance(given, Mapping) else {inputs[0]: given}
     unknown = sorted(map(str, set(named) - set(inputs)))
     if unknown:
         raise GraphError(f"{where}: wanted some of the inputs {inputs}, received {unknown}")
-    for transform in named.values():
+    found: dict[str, Transform] = {}
+    for name, transform in named.items():
         if not callable(transform) or isinstance(transform, type):
             raise TypeError(f"{where}: wanted a function transform(sample, random), received {kind(transform)}")
-    return named
+        found[name] = transform
+    return found
 
 
 class Transformed(Rows):
@@ -53,7 +55,7 @@ class Transformed(Rows):
         self._where, self.source, self._transform = where, source, transform
         first = self._one(np.asarray(source.take(slice(0, 1), True))[0], 0, 0)
         self.shape: Shape = (source.shape[0], *first.shape)
-        self.dtype = first.dtype
+        self.dtype = self._made_as = first.dtype
 
     def take(self, index: Index, copy: bool = False) -> Array:
         """The samples at `index`, by the random numbers of key 0."""
@@ -62,7 +64,7 @@ class Transformed(Rows):
 
     def of(self, samples: Array, numbers: Array, key: int) -> Array:
         """The same samples transformed, in fresh memory. numbers: those of the samples, int (n,). key: the epoch's."""
-        made = np.empty((len(samples), *self.shape[1:]), self.dtype)
+        made: Array = np.empty((len(samples), *self.shape[1:]), self._made_as)
         for place, (sample, number) in enumerate(zip(samples, numbers.tolist(), strict=True)):
             one = self._one(sample, number, key)
             if one.shape != made.shape[1:] or one.dtype != made.dtype:
@@ -99,13 +101,14 @@ class Making:
     def __init__(self, inputs: Mapping[str, Rows]) -> None:
         self._transformed = {name: rows for name, rows in inputs.items() if isinstance(rows, Transformed)}
         self._made = {name: stored(rows) for name, rows in inputs.items() if stored(rows).one_by_one}
-        self.names = [*self._transformed, *(name for name in self._made if name not in self._transformed)]
+        self.names = {*self._transformed, *self._made}
 
     def __call__(self, job: Job) -> dict[str, Array]:
         """The inputs by layer."""
-        samples = job.samples | {name: np.asarray(rows.take(job.numbers)) for name, rows in self._made.items()}
-        changed = {name: rows.of(samples[name], job.numbers, job.key) for name, rows in self._transformed.items()}
-        return {name: changed.get(name, samples.get(name)) for name in self.names}
+        made = job.samples | {name: np.asarray(rows.take(job.numbers)) for name, rows in self._made.items()}
+        for name, rows in self._transformed.items():
+            made[name] = rows.of(made[name], job.numbers, job.key)
+        return made
 
 
 def stored(rows: Rows) -> Rows:

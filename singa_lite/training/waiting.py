@@ -13,23 +13,30 @@ T = TypeVar("T")
 _END = object()
 
 #: Seconds and share of the time that are worth a word.
-_SECONDS, _SHARE = 1.0, 0.1
+_SECONDS, _SHARE = 5.0, 0.1
 
 
 class Waiting:
-    """Of one run of `fit`. seconds: waited for batches so far; of: out of so many. tells: whether to warn, once."""
+    """Of one run of `fit`. seconds: waited for batches so far; of: out of so many. tells: whether to warn, once.
+
+    The first batch of an epoch is waited for as long as anything takes to begin, so it is no reason to warn.
+    """
 
     def __init__(self, tells: bool) -> None:
         self.seconds = 0.0
         self.of = 0.0
         self._tells = tells
+        self._beginning = 0.0
 
     def through(self, batches: Iterator[T]) -> Iterator[T]:
         """The same batches, each waited for, and then used."""
         asked = time.perf_counter()
+        is_first = True
         while (batch := next(batches, _END)) is not _END:
-            begun = time.perf_counter()
-            self.seconds += begun - asked
+            waited = time.perf_counter() - asked
+            self.seconds += waited
+            self._beginning += waited if is_first else 0.0
+            is_first = False
             yield batch  # type: ignore[misc]  # next gives T but for the end
             del batch  # before the next one is waited for
             self.of += time.perf_counter() - asked
@@ -37,9 +44,10 @@ class Waiting:
             self._tell()
 
     def _tell(self) -> None:
-        if self._tells and self.seconds >= _SECONDS and self.seconds >= _SHARE * self.of:
+        lost = self.seconds - self._beginning
+        if self._tells and lost >= _SECONDS and lost >= _SHARE * self.of:
             self._tells = False
             warn(
-                f"fit: the data come slower than the steps: {self.seconds / self.of:.0%} of the time so far, "
-                f"{self.seconds:.1f} s, went by waiting for batches; prefetch= and workers= make them beside the steps"
+                f"fit: the data come slower than the steps: {lost / self.of:.0%} of the time so far, {lost:.1f} s, "
+                "went by waiting for batches; prefetch= and workers= make them beside the steps"
             )

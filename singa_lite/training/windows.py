@@ -20,6 +20,8 @@ from singa_lite.training.samples import Rows
 
 #: Bytes of samples that are held to shuffle among, unless `fit(shuffle_window=)` says others.
 USUAL_WINDOW = 64 * 2**20
+#: Bytes that are read in one go of sets without chunks.
+_BLOCK = 2**20
 #: A window has at least so many grains, so that it mixes anything.
 _GRAINS = 2
 
@@ -41,8 +43,10 @@ class Windows:
 
     def _grains(self, where: str, arrays: Sequence[Rows]) -> Array:
         """Where all arrays' chunks begin, if these are small enough; else where the largest array's do, or within."""
-        known = [(_sample_bytes(rows), rows.starts) for rows in arrays if rows.starts is not None]
         most = max(1, self._samples // _GRAINS)
+        known = [(_sample_bytes(rows), rows.starts) for rows in arrays if rows.starts is not None and rows.is_chunked]
+        if not known:
+            return np.arange(0, self.count, max(1, min(most, _BLOCK // self._sample_bytes)), dtype=np.int64)
         common: Array = reduce(np.intersect1d, [starts for _, starts in known])
         heaviest = max(known, key=lambda each: each[0])[1]
         for starts in (common, heaviest):
@@ -69,7 +73,7 @@ class Windows:
             return random.permutation(self.count)
         stops = np.append(self.starts[1:], self.count)
         grains = random.permutation(len(self.starts))
-        window = np.cumsum(stops[grains] - self.starts[grains]) // self._samples
+        window = (np.cumsum(stops[grains] - self.starts[grains]) - 1) // self._samples
         pieces = []
         for members in np.split(grains, np.flatnonzero(np.diff(window)) + 1):
             numbers = np.concatenate([np.arange(self.starts[grain], stops[grain]) for grain in members])

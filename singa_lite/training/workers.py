@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import signal
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from typing import Generic, TypeVar
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Generic, TypeVar, cast
 
 from singa_lite.checks import is_int, whole
 from singa_lite.data import Processes
@@ -63,8 +64,13 @@ class Crew(Generic[Job, Made]):
                 threads.shutdown(cancel_futures=True)
 
     def _by_processes(self, items: Iterable[tuple[Kept, Job]], begun: int) -> Generator[tuple[Kept, Made], None, None]:
+        if self._processes is None and isinstance(self._workers, Processes):
+            self._processes = _started(self._where, self._workers.count, self._work)
+        if self._processes is None:
+            raise RuntimeError("wanted worker processes, received threads")
+        do = cast("Callable[[Job], Made]", _do)
         try:
-            yield from worked(_do, items, self._started(), begun)
+            yield from worked(do, items, self._processes, begun)
         except BrokenExecutor as error:
             self.close()
             raise DataError(
@@ -73,25 +79,30 @@ class Crew(Generic[Job, Made]):
                 "under `if __name__ == '__main__':`"
             ) from error
 
-    def _started(self) -> Executor:
-        if self._processes is None and isinstance(self._workers, Processes):
-            # neither forked, as threads and open HDF5 files would be in an unknown state there, nor one a batch
-            self._processes = ProcessPoolExecutor(
-                self._workers.count, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(self._work,)
-            )
-        if self._processes is None:
-            raise RuntimeError("wanted worker processes, received threads")
-        return self._processes
+
+def _started(where: str, count: int, work: object) -> ProcessPoolExecutor:
+    """Processes that know what to do. They are not forked: threads and open HDF5 files would be halfway there.
+
+    TypeError for what cannot be pickled.
+    """
+    try:
+        text = pickle.dumps(work)
+    except Exception as error:  # PicklingError, AttributeError, TypeError, or its own
+        raise TypeError(
+            f"{where} workers: wanted a transform and data that can be pickled, so that processes get them, such as a "
+            f"function of a module, received {error!r}"
+        ) from error
+    return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin, (text,))
 
 
 #: In a worker process: what it is to do with each job.
 _work: list[Callable[[object], object]] = []
 
 
-def _begin(work: Callable[[object], object]) -> None:
+def _begin(text: bytes) -> None:
     """In a worker process, before its first job. Ctrl-C in a terminal is for the training alone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _work[:] = [work]
+    _work[:] = [pickle.loads(text)]
 
 
 def _do(job: object) -> object:

@@ -57,13 +57,29 @@ def restore(
         def last_check() -> None:
             _check_metrics(where, run, chosen)
             check(tree.step_of(snapshot))
-            _warn_of_differences(where, (run.environment, kernels), (run.settings, chosen))  # may be an error too
+            left_out = {"schedule"} if any(each.sets_rate for each in training.callbacks) else set[str]()
+            before, now = (_without(found, left_out) for found in (run.settings, chosen))
+            _warn_of_differences(where, (run.environment, kernels), (before, now))  # may be an error too
             _go_to(where, training, run.progress)
 
         net_tree.restore(net, snapshot, optimizer=True, last_check=last_check)
     training.progress = run.progress
     net.seed = run.seed
     net.device.restore_seeds(*run.device_seeds)
+    _restore_callbacks(training, run)
+
+
+def _restore_callbacks(training: Training, run: StoredRun) -> None:
+    """Give each callback what one of its class kept, in their order."""
+    left = list(run.callbacks)
+    for callback in training.callbacks:
+        found = next((index for index, (name, _) in enumerate(left) if name == type(callback).__name__), None)
+        if found is not None:
+            callback.restore(left.pop(found)[1])
+
+
+def _without(settings: Mapping[str, str], names: set[str]) -> dict[str, str]:
+    return {name: text for name, text in settings.items() if name not in names}
 
 
 def verify(path: str | os.PathLike[str]) -> None:

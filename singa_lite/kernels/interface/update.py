@@ -145,7 +145,7 @@ def scale_by(factor: Read, y: Update) -> None:
 
 
 # The derivative of the loss times a scale, so that small ones are no zeros in float16 (Micikevicius and others, "Mixed
-# precision training", arXiv 1710.03740), and steps skipped whose gradients are not finite, as torch.amp.GradScaler does.
+# precision training", arXiv 1710.03740), and steps skipped whose gradients are not finite, as by torch.amp.GradScaler.
 # scale, rate, applied, norm, factor: float64 (). good, skipped: int64 ().
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as c
+import sys
 from collections.abc import Hashable, Sequence
 from functools import cache
 from weakref import WeakValueDictionary
@@ -19,7 +20,7 @@ class Handle(Unique):
 
     def __init__(self, kind: str, pointer: c.c_void_p, *keep: object) -> None:
         self._as_parameter_ = pointer
-        self._destroy = getattr(load(), f"{kind}_destroy")
+        self._destroy = getattr(load(), sys.intern(f"{kind}_destroy"))  # Python keeps names that it looked up
         self._keep = keep
 
     def __del__(self) -> None:

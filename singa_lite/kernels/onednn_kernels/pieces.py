@@ -14,19 +14,20 @@ def even(count: int, most: int) -> int:
 
     Equal pieces, if these are at most half as many again; else as long as can be, and a shorter one at the end.
     """
-    pieces = _divisor(count, -(-count // most))
+    fewest = -(-count // most)
+    pieces = _divisor(count, fewest, fewest + fewest // 2)
     return count // pieces if pieces else most
 
 
 def even_part(count: int, parts: int) -> int:
     """How long a part is, of which at most so many make `count` things.
 
-    Equal parts, if these are at most half as long again; else as short as can be, and a shorter one at the end.
+    Equal parts, if these are at most a quarter longer; else as short as can be, and a shorter one at the end.
     """
-    least = -(-count // parts)
-    return _divisor(count, least) or least
+    shortest = -(-count // parts)
+    return _divisor(count, shortest, shortest + shortest // 4) or shortest
 
 
-def _divisor(count: int, least: int) -> int:
-    """The smallest number from `least` to half as much again that divides the count; 0 if there is none."""
-    return next((n for n in range(least, least + least // 2 + 1) if count % n == 0), 0)
+def _divisor(count: int, least: int, most: int) -> int:
+    """The smallest number from one to the other that divides the count; 0 if there is none."""
+    return next((n for n in range(least, most + 1) if count % n == 0), 0)

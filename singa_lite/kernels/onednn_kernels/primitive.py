@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as c
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -93,7 +94,7 @@ class Reorder(Primitive):
 
 def _make(function: str, arguments: tuple[object, ...]) -> c.c_void_p:
     library = load()
-    return library.make(f"{function}_primitive_desc_create", library.engine, *arguments)
+    return library.make(sys.intern(f"{function}_primitive_desc_create"), library.engine, *arguments)
 
 
 def _make_reorder(arguments: tuple[object, ...]) -> c.c_void_p:

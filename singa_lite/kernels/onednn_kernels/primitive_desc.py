@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as c
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from hashlib import blake2b
 from typing import TypeAlias
@@ -123,7 +124,7 @@ def _attributes(post_ops: Sequence[PostOp]) -> Handle:
     if post_ops:
         chain = Handle("post_ops", library.make("post_ops_create"))
         for kind, *arguments in post_ops:
-            getattr(library, f"post_ops_append_{kind}")(chain, *arguments)
+            getattr(library, sys.intern(f"post_ops_append_{kind}"))(chain, *arguments)
         library.primitive_attr_set_post_ops(attributes, chain)
     return attributes
 

@@ -163,7 +163,7 @@ class RoutineKernel(BuiltKernel[Routine]):
 
     def forget(self) -> None:
         """Let go of the routines: launches have those that they need, others are built again if they are wanted."""
-        self._built = {}
+        self._built.clear()
         self.pack()
 
     def attempt(self, specs: TensorSpecs, settings: Settings) -> Routine | None:

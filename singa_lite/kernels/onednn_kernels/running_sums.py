@@ -3,7 +3,7 @@
     tensor:  | piece | piece | piece | ...      many pieces become a sum as long as one of them, at most 2**18 elements;
     piece:   | part | part |  ...  | part |     its parts, at most 7, become one, and
     part:    | line | line |  ...  | line |     the lines of that, at most 7, become one:
-    line:    a 20th to a 49th of a piece, few enough numbers to be added up in float64
+    line:    a 30th to a 49th of a piece, few enough numbers to be added up in float64
 
 Each pass goes through memory from the front to the back, which is as fast as memory is, and what it adds to is small
 enough to stay in the caches. The sums of single channels, which would jump through memory, are left to the end.
