@@ -25,6 +25,8 @@ CUDA13 = [
 #: The last frontend without 190 MB of further packages. cuDNN from the version that our plans were first made with to
 #: the last one that a PyTorch for CUDA 13.0 pins (2.13: 9.20, 2.14: 9.24), so that both fit into one environment.
 CUDNN13 = ["nvidia-cudnn-frontend>=1.28,<1.29", "nvidia-cudnn-cu13>=9.19,<9.25"]
+#: What reads image folders, CSV and Parquet.
+DATA = ["pillow>=10.3", "pandas>=2.2", "pyarrow>=16"]
 CORE = "singa_lite"
 MAPPED = ("layers", "snapshots")
 
@@ -82,9 +84,12 @@ setup(
             "plotly>=6",
             "scikit-learn>=1.5",
             "setuptools>=77",
+            *DATA,
             ONEDNN,
         ],
         "report": ["plotly>=6"],
+        "data": DATA,
+        "tensorboard": ["tensorboard>=2.18"],
         "examples": ["scikit-learn>=1.5", "matplotlib>=3.9"],
         "peer": ["torch>=2.13", "keras>=3.12", "transformers>=5"],
         "dev": ["ruff>=0.17,<0.18", "mypy>=2.4,<2.5", "build>=1.2", "pytest-cov>=6"],

@@ -185,8 +185,8 @@ def gradients(seeds: int, peer: bool) -> bool:
         batch = next(crops(0, 1)) if name == "resnet8_32" else next(shuffled(*digits_data(), 0, 1))
         rows = dict[str, list[float]]()
         plain = {"lr": 1.0, "momentum": 0.0}
-        ours = [gradients_of(built(name, 0, precision, **plain), *batch) for precision in PRECISIONS]
-        sides = [ours]
+        wide, *ours = (gradients_of(built(name, 0, one, **plain), *batch) for one in (*PRECISIONS, "float16"))
+        sides = [[wide, narrow] for narrow in ours]
         if peer:
             weights = weights_of(built(name, 0, "float32"))
             sides.append([_peer(name, weights, precision, 0).gradients(*batch) for precision in PRECISIONS])
@@ -195,7 +195,8 @@ def gradients(seeds: int, peer: bool) -> bool:
                 off = np.linalg.norm(narrow[layer] - gradient) / max(float(np.linalg.norm(gradient)), 1e-12)
                 rows.setdefault(layer, []).append(100 * float(off))
         print(
-            f"\n{name}, gradients of the first step, off by per cent of their norm: ours{', PyTorch' if peer else ''}"
+            f"\n{name}, gradients of the first step, off by per cent of their norm: "
+            f"bfloat16, float16{', PyTorch in bfloat16' if peer else ''}"
         )
         for layer, shares in rows.items():
             print(f"{layer:32}", *(f"{share:6.2f}" for share in shares))

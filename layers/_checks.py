@@ -29,12 +29,13 @@ def positive_int(layer: Layer, what: str, value: object) -> int:
     return int(value)
 
 
-def number(layer: Layer, what: str, value: object, low: float, high: float = np.inf) -> float:
+def number(layer: Layer, what: str, value: object, low: float = -np.inf, high: float = np.inf) -> float:
     """The value as a float. ValueError unless it is a finite number from `low` to `high`, both included."""
     found = real(value)
     if found is None or not np.isfinite(found) or not low <= found <= high:
-        wanted = f"of at least {low:g}" if high == np.inf else f"from {low:g} to {high:g}"
-        raise ValueError(f"{where(layer)}: wanted {what} to be a number {wanted}, received {value!r}")
+        wanted = f" of at least {low:g}" if high == np.inf else f" from {low:g} to {high:g}"
+        wanted = wanted if low > -np.inf else ", finite"
+        raise ValueError(f"{where(layer)}: wanted {what} to be a number{wanted}, received {value!r}")
     return found
 
 

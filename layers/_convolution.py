@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Sequence
 from typing import ClassVar, Never
 
 from singa_lite import autograd, initializer
@@ -52,19 +52,27 @@ class Convolution(Layer):
 
     def setup(self, *shapes: Shape) -> Shape:
         """(channels, *extents) -> (nb_kernels, *how many windows fit)."""
-        channels, *extents = input_axes(self, shapes, self.axes)
-        if channels % self.groups:
+        channels, *extents = self.grouped_input(shapes)
+        counts = output_extents(self, self.window, extents)
+        self.add_parameters((self.nb_kernels, channels // self.groups), channels)
+        return (self.nb_kernels, *counts)
+
+    def grouped_input(self, shapes: Sequence[Shape]) -> Shape:
+        """The only input's sample shape. ShapeError unless the groups divide its channels."""
+        shape = input_axes(self, shapes, self.axes)
+        if shape[0] % self.groups:
             raise ShapeError(
                 f"{where(self)}: wanted a number of channels that the {self.groups} groups divide, "
                 f"received input samples of shape {shapes[0]}"
             )
-        counts = output_extents(self, self.window, extents)
-        shape = (self.nb_kernels, channels // self.groups, *self.window.kernel)
-        fans = prod(shape[1:]), self.nb_kernels * self.window.taps
-        self.add_parameter("weight", shape, self.weight_init, fans, layout="filters")
+        return shape
+
+    def add_parameters(self, ends: Shape, channels: int) -> None:
+        """The weight, whose first two axes are `ends`, and the bias. channels: of the input."""
+        fans = channels // self.groups * self.window.taps, self.nb_kernels * self.window.taps
+        self.add_parameter("weight", (*ends, *self.window.kernel), self.weight_init, fans, layout="filters")
         if self.use_bias:
             self.add_parameter("bias", (self.nb_kernels,), self.bias_init)
-        return (self.nb_kernels, *counts)
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, *extents) -> (n, nb_kernels, *how many windows fit)."""

@@ -9,7 +9,7 @@ from singa_lite import autograd
 from singa_lite.kernels.interface.window import Window
 from singa_lite.layer import Layer
 from singa_lite.ops.windows import Extents as Extents
-from singa_lite.ops.windows import as_image
+from singa_lite.ops.windows import as_image as as_image
 from singa_lite.ops.windows import pair as pair
 from singa_lite.ops.windows import window as checked_window
 from singa_lite.tensor import Shape, Tensor

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
 from singa_lite import autograd
 from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import number, one_input, where
+from ._checks import one_input, where
+from ._dropout import add_random_state, checked_probability
 
 
 class Dropout(Layer):
@@ -32,9 +31,7 @@ class Dropout(Layer):
 
     def __init__(self, name: str, p: float = 0.5, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        self.p = number(self, "p", p, 0, 1)
-        if self.p == 1:
-            raise ValueError(f"{where(self)}: wanted p, the probability to drop, below 1, received {p}")
+        self.p = checked_probability(self, p)
         if re.fullmatch(r"0?\.\d+", name) and float(name) != self.p:
             raise ValueError(
                 f"{where(self)}: wanted p to be what the name says, received {p}; the name comes first: "
@@ -44,7 +41,7 @@ class Dropout(Layer):
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""
         shape = one_input(self, shapes)
-        self.add_state("random", (3,), dtype=np.uint64).copy_from_numpy(self.random_key("random"))
+        add_random_state(self)
         return shape
 
     def forward(self, training: bool, x: Tensor) -> Tensor:

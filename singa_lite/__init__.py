@@ -23,6 +23,7 @@ from singa_lite.layer import Layer as Layer
 from singa_lite.memory.pool import OutOfMemoryError as OutOfMemoryError
 from singa_lite.net import FeedForwardNet as FeedForwardNet
 from singa_lite.layer_walk import LayerGradients as LayerGradients
+from singa_lite.open_net import load as load
 from singa_lite.tensor import Tensor as Tensor
 
 __version__ = "0.1.0"

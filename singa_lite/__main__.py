@@ -56,6 +56,7 @@ def run() -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line asks; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m singa_lite", description="About this installation of singa_lite.")
+    parser.add_argument("--version", action="version", version=f"singa_lite {singa_lite.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("info", help="versions, libraries, kernels, threads, processor and memory")
     _add_snapshot(commands.add_parser("snapshot", help="look into snapshots, convert and compare them"))

@@ -35,7 +35,9 @@ from singa_lite.ops.convolution import conv2d as conv2d
 from singa_lite.ops.cross_entropy import softmax_cross_entropy as softmax_cross_entropy
 from singa_lite.ops.cross_entropy import softmax_cross_entropy_values as softmax_cross_entropy_values
 from singa_lite.ops.dropout import dropout as dropout
+from singa_lite.ops.dropout import spatial_dropout as spatial_dropout
 from singa_lite.ops.embedding import embedding as embedding
+from singa_lite.ops.group_normalization import group_norm as group_norm
 from singa_lite.ops.linear import add_bias as add_bias
 from singa_lite.ops.linear import linear as linear
 from singa_lite.ops.linear import matmul as matmul
@@ -45,6 +47,7 @@ from singa_lite.ops.loss import sigmoid_cross_entropy as sigmoid_cross_entropy
 from singa_lite.ops.loss import sigmoid_cross_entropy_values as sigmoid_cross_entropy_values
 from singa_lite.ops.loss import squared_error as squared_error
 from singa_lite.ops.loss import squared_error_values as squared_error_values
+from singa_lite.ops.noise import normal as normal
 from singa_lite.ops.normalization import batch_norm as batch_norm
 from singa_lite.ops.normalization import batch_norm_inference as batch_norm_inference
 from singa_lite.ops.normalization import l2_norm as l2_norm
@@ -54,9 +57,12 @@ from singa_lite.ops.normalization import rms_norm as rms_norm
 from singa_lite.ops.op import Edge
 from singa_lite.ops.op import Op as Op
 from singa_lite.ops.op import no_grad as no_grad
+from singa_lite.ops.padding import crop as crop
+from singa_lite.ops.padding import pad as pad
 from singa_lite.ops.pooling import avg_pool2d as avg_pool2d
 from singa_lite.ops.pooling import global_avg_pool2d as global_avg_pool2d
 from singa_lite.ops.pooling import max_pool2d as max_pool2d
+from singa_lite.ops.prelu import prelu as prelu
 from singa_lite.ops.recurrent import gru as gru
 from singa_lite.ops.recurrent import lstm as lstm
 from singa_lite.ops.recurrent import simple_rnn as simple_rnn
@@ -69,6 +75,7 @@ from singa_lite.ops.shape import identity as identity
 from singa_lite.ops.shape import reshape as reshape
 from singa_lite.ops.shape import split as split
 from singa_lite.ops.shape import transpose as transpose
+from singa_lite.ops.transposed_convolution import conv2d_transpose as conv2d_transpose
 from singa_lite.ops.upsample import upsample_nearest as upsample_nearest
 from singa_lite.tensor import Tensor, full
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite.array_types import DType
 from singa_lite.arrays import host_array, is_plain, on_host
 from singa_lite.checks import is_int
+from singa_lite.described import Described
 from singa_lite.errors import ShapeError
 from singa_lite.tensor import Array, Shape, Tensor, as_tensor, to_numpy
 
 Target = Array | Tensor
+Kind = TypeVar("Kind")
 
 
-class Criterion:
+class Criterion(Described):
     """Base of losses and metrics: how a target is checked and brought to the scores' device."""
 
     @property
@@ -181,3 +187,16 @@ def refuse(where: str, wanted: str, values: Array, bad: NDArray[np.bool_]) -> No
     if bad.any():
         index = tuple(int(number) for number in np.unravel_index(int(bad.argmax()), bad.shape))
         raise ValueError(f"{where}: wanted {wanted}, received {values[index]} at {list(index)} of the target")
+
+
+def by_name(what: str, name: str, kinds: Mapping[str, Kind], others: Mapping[str, str]) -> Kind:
+    """What stands under this name. others: what names of other frameworks are called here.
+
+    ValueError for one that is unknown, which names those there are.
+    """
+    if name in kinds:
+        return kinds[name]
+    meant = others.get(name.lower())
+    near = get_close_matches(name.lower(), kinds, 1)
+    hint = f"; {name!r} is {meant} here" if meant else f"; perhaps {near[0]!r}" if near else ""
+    raise ValueError(f"{what}: wanted one of {sorted(kinds)}, received {name!r}{hint}")

@@ -29,9 +29,17 @@ class SnapshotVersionError(SnapshotError):
     """A snapshot of a form that this version does not know, such as one of a later version; it is not damaged."""
 
 
+class ConfigError(ValueError):
+    """A net that cannot be written down as a configuration, or a configuration that cannot be read."""
+
+
 class OverrunError(RuntimeError):
     """An operation wrote beyond the bytes that it was given. Looked for in checked mode alone."""
 
 
 class PrecisionWarning(UserWarning):
     """A precision that this processor, or the kernels in use, compute in by another one: right, and no faster."""
+
+
+class DataError(RuntimeError):
+    """Data that could not be read or made; the message names the sample, the file or the batch."""

@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from singa_lite import initializer, names
 from singa_lite.array_types import DType
+from singa_lite.described import Described
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.sample_shape import SampleShape
@@ -29,7 +30,7 @@ class Context(NamedTuple):
     seed: int
 
 
-class LayerTensors:
+class LayerTensors(Described):
     """A layer's name and path, and its own parameters and state. Base of `Layer`.
 
     name: as for `Layer`. Within a layer that holds it the path is "<path of that layer>/<name>", else the name alone;

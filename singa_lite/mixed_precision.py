@@ -41,23 +41,15 @@ def storage_by(
     if unknown:
         raise ValueError(f"compile float32_layers: wanted names of this net's layers, received {unknown}")
     narrow = Narrow(_dtype(wanted), np.dtype(np.float32), _within(inner, kept))
-    check_device(narrow, device, f"compile precision={wanted!r}")
-    if not device.runtime.link.beside and not device.kernels.has_bfloat16:
+    if not device.runtime.link.beside and (wanted == "float16" or not device.kernels.has_bfloat16):
+        others = " (oneDNN has, with AVX512-BF16 or AMX)" if wanted == "bfloat16" else ""
         warn(
             f"compile precision={wanted!r}: activations take half the bytes, but kernels {device.kernels.name!r} have"
-            " no products in bfloat16 on this processor (oneDNN has, with AVX512-BF16 or AMX): those of float32 serve,"
+            f" no products in {wanted} on this processor{others}: those of float32 serve,"
             " over converted copies, and a step takes about as long as in float32",
             PrecisionWarning,
         )
     return narrow
-
-
-def check_device(narrow: Narrow | None, device: Device, where: str) -> None:
-    """ValueError for float16 on a CPU, which has bfloat16: as small, and with the range of float32."""
-    if narrow is not None and narrow.dtype == np.float16 and not device.runtime.link.beside:
-        raise ValueError(
-            f"{where}: wanted 'bfloat16' on a CPU, received 'float16' on device {device.name}, which is for GPUs"
-        )
 
 
 def _dtype(name: str) -> DType:

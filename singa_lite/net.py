@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
 from copy import deepcopy
 from os import PathLike
 
@@ -12,23 +13,26 @@ from numpy.typing import DTypeLike, NDArray
 from singa_lite import compile_checks
 from singa_lite import device as devices
 from singa_lite.budget_error import BudgetError
-from singa_lite.checks import flag, whole
-from singa_lite.data import Bucketed
+from singa_lite.checks import flag, names, whole
+from singa_lite.data import Paired, Processes
 from singa_lite.errors import GraphError
 from singa_lite.generation import generate
 from singa_lite.layer import OneOrMore
 from singa_lite.layer_rows import layer_rows
 from singa_lite.layer_walk import LayerGradients as LayerGradients
-from singa_lite.loss import Loss
-from singa_lite.metric import Metric
-from singa_lite.mixed_precision import check_device, storage_by
+from singa_lite.left_out import LeftOut
+from singa_lite.mixed_precision import storage_by
 from singa_lite.optimizer import GlobalNorm, Optimizer
+from singa_lite.optimizer.loss_scale import checked as loss_scale_of
 from singa_lite.planned_net import PlannedNet
 from singa_lite.reports import summary
+from singa_lite.reports.summary import LayerRow
 from singa_lite.tensor import DeviceSpec, Tensor
-from singa_lite.training import checked, evaluation, fit, gradients
+from singa_lite.training import checked, evaluation, fit, gradients, sources, splitting, weights
+from singa_lite.training.criteria import GivenLosses, GivenMetrics, losses_of, metrics_of
+from singa_lite.training.measures import Measures, Observed, observe, public
 from singa_lite.training.micro_batches import checked_count
-from singa_lite.training.objective import Losses, Metrics, Objective, of_kind
+from singa_lite.training.objective import Objective
 from singa_lite.training.step import Steps
 from singa_lite.training.step_functions import EvaluateStep, PredictStep
 from singa_lite.training.trainer import Trainer
@@ -38,18 +42,20 @@ from singa_lite.unique import Unique
 class FeedForwardNet(PlannedNet, Unique):
     """A net of layers, any directed acyclic graph of them.
 
-    loss, metric: may also be given to `compile`; a dict {output layer: loss} for several outputs.
+    loss, metric: may also be given to `compile`; objects, or names such as "softmax_cross_entropy" and "accuracy"; a
+    list of metrics; a dict {output layer: loss} for several outputs, likewise of metrics. compiled_as: the options that
+    `compile` was given last. observed: what metrics over an epoch take of the last batch.
     device: where parameters and batches live, default `device.default()`; dtype: of parameters and inputs.
     seed: of the net's random numbers (initial values, dropout); default the device's next one, so that a script
     gives the same numbers each time it runs.
     """
 
-    instead = "copy.deepcopy(net) is a net of its own, net.save() and net.load() bring one to other processes"
+    instead = "copy.deepcopy(net) is a net of its own"
 
     def __init__(
         self,
-        loss: Losses | None = None,
-        metric: Metrics | None = None,
+        loss: GivenLosses | None = None,
+        metric: GivenMetrics | None = None,
         device: DeviceSpec = None,
         *,
         dtype: DTypeLike = np.float32,
@@ -57,6 +63,8 @@ class FeedForwardNet(PlannedNet, Unique):
     ) -> None:
         super().__init__(loss, metric, device, dtype, seed)
         self._seen_batch = False
+        self.observed: Observed | None = None
+        self.compiled_as: dict[str, object] = {}
 
     def __deepcopy__(self, memo: dict[int, object]) -> FeedForwardNet:
         """A net of its own on the same device: layers, optimizer and their values; it records its steps anew.
@@ -72,6 +80,15 @@ class FeedForwardNet(PlannedNet, Unique):
             made.optimizer.serve(made)
         return made
 
+    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
+        """As its configuration and its values, for the default device of whoever reads it.
+
+        SnapshotError after an unfinished step; what the user gave to layers must be picklable itself.
+        """
+        from singa_lite.snapshots.whole_net import pickled
+
+        return pickled(self)
+
     def to_device(self, device: DeviceSpec) -> None:
         """Move parameters, state and the optimizer's state."""
         trainer = self._trainer
@@ -79,7 +96,6 @@ class FeedForwardNet(PlannedNet, Unique):
         to = devices.get(device)
         compile_checks.budget(self._steps.budget, self._steps.graph, to, "to_device")
         compile_checks.offload_place(trainer.steps.arena.offload, to)
-        check_device(self._steps.narrow, to, "to_device")
         bound = to.pool.limit if self._steps.budget is None else self._steps.budget
         compile_checks.profile(self._steps.profiled, self._steps.graph, bound, to, "to_device")
         trainer.left_at = "(while the net was being moved to another device)"
@@ -97,9 +113,10 @@ class FeedForwardNet(PlannedNet, Unique):
     def compile(
         self,
         optimizer: Optimizer,
-        loss: Losses | None = None,
-        metric: Metrics | None = None,
+        loss: GivenLosses | None = None,
+        metric: GivenMetrics | None = None,
         *,
+        loss_weights: Mapping[str, float] | None = None,
         graph: bool = True,
         fuse: bool = True,
         freeze: str | None = None,
@@ -112,8 +129,10 @@ class FeedForwardNet(PlannedNet, Unique):
         float32_layers: Collection[str] = (),
         clip_global_norm: float | None = None,
         accumulate: int = 1,
+        loss_scale: str | float | None = None,
     ) -> None:
-        """Say how to train. loss, metric: in the place of those given to the constructor.
+        """Say how to train. loss, metric: in the place of those given to the constructor. loss_weights: {output layer:
+        what its loss is multiplied by in the sum over the outputs}, else 1.
 
         graph: record a step for each shape of batch, plan its memory into one arena, and replay it; else do each
         operation at once, with equal results, bit for bit. A change of what is trained (`freeze`, `stores_grad`) or
@@ -144,10 +163,13 @@ class FeedForwardNet(PlannedNet, Unique):
         work on a batch's statistics. state_dtype: how the optimizer's state is kept, see `Optimizer.keep_state_as`:
         "bfloat16" or "int8", which change results; None: in the parameters' dtype.
 
-        precision: "bfloat16", or "float16" on a GPU, stores activations and their derivatives in 16 bits, in recorded
+        precision: "bfloat16" or "float16" stores activations and their derivatives in 16 bits, in recorded
         steps alone: sums are in float32, and so are parameters, gradients, the optimizer's state, statistics, losses,
         metrics, outputs, and what the layers named in float32_layers give and take. ValueError where the net has
-        another dtype than float32. See docs/precision.md.
+        another dtype than float32. loss_scale: multiply the loss's derivative, and divide gradients by as much before
+        they are clipped and applied; a step whose gradients are not finite changes nothing but this scale. "dynamic",
+        as torch.amp.GradScaler: 65,536, halved behind such a step and doubled behind 2,000 others in a row; a number
+        stays. None: "dynamic" in float16, else nothing is scaled and no step skipped. See docs/precision.md.
 
         clip_global_norm: multiply all gradients by min(1, clip_global_norm / (norm + 1e-6)), where norm is that of all
         of them together, as torch.nn.utils.clip_grad_norm_ does, before constraints, regularizers and weight decay.
@@ -156,18 +178,20 @@ class FeedForwardNet(PlannedNet, Unique):
         in, other optimizers want a tensor as large as each parameter; steps and schedules count updates. See
         docs/clipping_and_accumulation.md.
         """
+        given = {name: value for name, value in locals().items() if name not in ("self", "optimizer", "loss", "metric")}
         compile_checks.check_optimizer(optimizer)
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
         self._check_names("compile", [freeze])
-        loss = of_kind("loss", loss, Loss) if loss is not None else self.loss
-        metric = of_kind("metric", metric, Metric) if metric is not None else self.metric
-        objective = None if loss is None else Objective(loss, metric, self.output_names())
+        losses = self.loss if loss is None else losses_of(loss)
+        metrics = self.metric if metric is None else metrics_of(metric)
+        objective = None if losses is None else Objective(losses, metrics, self.output_names(), loss_weights)
         compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
         criteria = () if objective is None else objective.criteria
         pieces = checked_count(self.ordered(), micro_batches, freeze, criteria)
         compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
         clip = None if clip_global_norm is None else GlobalNorm(clip_global_norm, "compile clip_global_norm")
         batches = whole("compile accumulate", accumulate, 1)
+        scale = loss_scale_of(loss_scale, precision, self.dtype)
         budget = compile_checks.budget(memory_budget, graph, self.device)
         bound = self.device.pool.limit if graph and budget is None else budget
         where = compile_checks.offload_of(offload, bound, self.device)
@@ -175,44 +199,66 @@ class FeedForwardNet(PlannedNet, Unique):
         narrow = storage_by(precision, float32_layers, graph, [node.layer for node in self.ordered()], self.device)
         steps = Steps(self, graph, fuse, budget, optimizer, where, profiled, narrow)
         optimizer.serve(self)
-        optimizer.gather(batches, clip is not None)
+        optimizer.gather(batches, clip is not None or scale is not None)
         optimizer.keep_state_as(state_dtype)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
-        self.loss, self.metric, self.freeze, self.micro_batches = loss, metric, freeze, pieces
-        self._clip = clip
+        self.loss, self.metric, self.freeze, self.micro_batches = losses, metrics, freeze, pieces
+        self.loss_weights = None if loss_weights is None else dict(loss_weights)
+        self._clip, self._scale, self.compiled_as = clip, scale, given
         self._trainer.steps, self.optimizer = steps, optimizer
 
-    def train_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]:
+    def train_one_batch(
+        self, x: object, y: object, sample_weight: object = None, class_weight: object = None
+    ) -> tuple[Tensor, OneOrMore]:
         """One step: forward, loss, and an update of each layer as soon as its gradients are there.
 
         x: a batch, or {input layer: batch}; y: targets, or {output layer: targets}; NumPy, CuPy, DLPack or Tensor, in
         any byte order and layout, or an open HDF5 set.
-        Returns (loss, metric), 0-d tensors from before the update; the metric is None if the net has none.
+        sample_weight: (n,), what each sample's loss is multiplied by; class_weight: {class id: the same for its
+        samples}; either also {output layer: ...}. The loss is then sum(weight * loss) / n, as of Keras; metrics are not
+        weighted.
+        Returns (loss, metric), 0-d tensors from before the update; the metric is None if the net has none, a dict by
+        name or by output where several were given.
         Input that does not fit is refused before anything changes.
         """
-        return self._steps.exclusively(self._train_one_batch, x, y)
+        return self._steps.exclusively(self._train_one_batch, x, y, sample_weight, class_weight)
 
-    def _train_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]:
+    def _train_one_batch(
+        self, x: object, y: object, sample_weight: object, class_weight: object
+    ) -> tuple[Tensor, OneOrMore]:
         self._trainer.check_whole("train_one_batch")
         optimizer = self._optimizer("train_one_batch")
         optimizer.check_serves(self)
-        objective, feeds = self._batch(x, y)
+        objective, feeds = self._batch(x, y, "train_one_batch", sample_weight, class_weight)
         step = self._train_step(objective, optimizer, optimizer.gathering.part)
         self._trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
         try:
-            return self._trainer.train(step, feeds)
+            loss, values = self._trainer.train(step, feeds)
         except BudgetError as error:
             raise self._with_remedies(error, checked.count(feeds)) from None
+        return loss, self._observed(objective, values, feeds)
+
+    def _observed(self, objective: Objective, values: dict[str, Tensor], feeds: checked.CheckedFeeds) -> OneOrMore:
+        """The metrics' values of a batch; what an epoch's take of it is kept."""
+        values, self.observed = observe(objective.measures, values, feeds["target"])
+        return public(values)
+
+    @property
+    def measures(self) -> Measures:
+        """The metrics, each with its output and its name in the history."""
+        return self._objective().measures
 
     def _optimizer(self, where: str) -> Optimizer:
         if self.optimizer is None:
             raise GraphError(f"{where}: wanted an optimizer, call compile(optimizer) first")
         return self.optimizer
 
-    def _batch(self, x: object, y: object) -> tuple[Objective, checked.CheckedFeeds]:
-        """The net's objective, and a batch and its targets by layer, checked."""
+    def _batch(
+        self, x: object, y: object, where: str = "", sample_weight: object = None, class_weight: object = None
+    ) -> tuple[Objective, checked.CheckedFeeds]:
+        """The net's objective, and a batch, its targets and weights by layer, checked."""
         objective = self._objective()
-        feeds = checked.inputs_and_targets(self, objective, x, y)
+        feeds = checked.inputs_and_targets(self, objective, x, y, where, sample_weight, class_weight)
         if not self._seen_batch:
             checked.warn_of_nan(feeds)
             self._seen_batch = True
@@ -229,33 +275,81 @@ class FeedForwardNet(PlannedNet, Unique):
         self._check_names("gradients with freeze", [self.freeze])
         return gradients.of_batch(self, objective, feeds, self.freeze, self._trainer.open_forward)
 
-    def evaluate(self, x: object, y: object = None, batch_size: int | None = None) -> tuple[float, OneOrMore]:
+    def evaluate(
+        self,
+        x: object,
+        y: object = None,
+        batch_size: int | None = None,
+        *,
+        steps: int | None = None,
+        prefetch: int = 0,
+        workers: int | Processes = 0,
+        sample_weight: object = None,
+        class_weight: object = None,
+    ) -> tuple[float, OneOrMore]:
         """(loss, metric) over all samples, as numbers, without training; the metric is None if there is none.
 
-        x, y: as for `fit`, and checked as there.
+        x, y, prefetch, workers, sample_weight, class_weight: as for `fit`, and checked as there. steps: so many batches
+        and no more.
         """
-        return evaluation.evaluate(self, checked.data("evaluate", self, self._objective(), x, y, batch_size))
+        loading, ahead = sources.checked_loading("evaluate", workers, None), whole("evaluate prefetch", prefetch, 0)
+        objective = self._objective()
+        weights.class_weights("evaluate", class_weight, objective.outputs)
+        data = sources.data_set("evaluate", self, objective, x, y, batch_size, loading, steps=("steps", steps))
+        weights.weigh("evaluate", data, objective.outputs, self.dtype, sample_weight)
+        with closing(data):
+            mean = evaluation.evaluate(self, data, prefetch=ahead, class_weight=class_weight)
+        return mean.loss(), mean.metric(objective.measures)
 
-    def evaluate_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]:
-        """(loss, metric) of one batch, as 0-d tensors, without training."""
-        return self._steps.exclusively(self._evaluate_one_batch, x, y)
+    def evaluate_one_batch(
+        self, x: object, y: object, sample_weight: object = None, class_weight: object = None
+    ) -> tuple[Tensor, OneOrMore]:
+        """(loss, metric) of one batch, as 0-d tensors, without training. Weights: as for `train_one_batch`."""
+        return self._steps.exclusively(self._evaluate_one_batch, x, y, sample_weight, class_weight)
 
-    def _evaluate_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]:
-        objective, feeds = self._batch(x, y)
-        loss, metric = self._steps.own(self._steps.do(EvaluateStep(self, objective), feeds))
-        return loss, metric
+    def _evaluate_one_batch(
+        self, x: object, y: object, sample_weight: object, class_weight: object
+    ) -> tuple[Tensor, OneOrMore]:
+        objective, feeds = self._batch(x, y, "evaluate_one_batch", sample_weight, class_weight)
+        loss, values = self._steps.own(self._steps.do(EvaluateStep(self, objective), feeds))
+        return loss, self._observed(objective, values, feeds)
 
-    def predict_one_batch(self, x: object) -> OneOrMore:
-        """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call."""
-        return self._steps.exclusively(lambda: self._steps.do(PredictStep(self), checked.inputs(self, x)))
+    def predict_one_batch(self, x: object, output: Collection[str] = ()) -> OneOrMore:
+        """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call.
 
-    def predict(self, x: object, batch_size: int = 32) -> OneOrMore:
+        output: as for `predict`.
+        """
+        step = PredictStep(self, self._wanted("predict_one_batch", output))
+        return self._steps.exclusively(lambda: self._steps.do(step, checked.inputs(self, x)))
+
+    def predict(
+        self,
+        x: object,
+        batch_size: int = 32,
+        *,
+        output: Collection[str] = (),
+        workers: int | Processes = 0,
+    ) -> OneOrMore:
         """The net's output for all samples, in evaluation mode: a Tensor, or {output layer: Tensor}.
 
-        What the last layer gives, as it is: raw scores where the loss works on raw scores.
+        What the last layer gives, as it is: raw scores where the loss works on raw scores. output: layers whose outputs
+        are wanted too, by path, each of one output; the result is {layer: Tensor} then. x: as for `fit`, or batches of
+        samples alone. workers: as for `fit`.
         """
         checked.single_outputs(self)
-        return evaluation.predict(self, checked.data_to_predict(self, x, batch_size))
+        data = sources.data_to_predict(self, x, batch_size, sources.checked_loading("predict", workers, None))
+        with closing(data):
+            return evaluation.predict(self, data, self._wanted("predict", output))
+
+    def _wanted(self, where: str, output: Collection[str]) -> tuple[str, ...]:
+        """Paths of layers whose outputs are wanted. GraphError for a name that is none, or of several outputs."""
+        wanted = tuple(names(f"{where} output", output))
+        self._check_names(f"{where} output", wanted)
+        for path in wanted:
+            shapes = self.all_layers()[path].output_sample_shapes
+            if len(shapes) > 1:
+                raise GraphError(f"{where} output: wanted layers of one output, received {path!r} with {len(shapes)}")
+        return wanted
 
     def generate(
         self, prompt: object, steps: int, temperature: float = 1.0, top_k: int = 0, seed: int = 0
@@ -284,17 +378,28 @@ class FeedForwardNet(PlannedNet, Unique):
         batch_size: int | None = None,
         epochs: int = 1,
         *,
-        validation_data: tuple[object, object] | Bucketed | None = None,
+        validation_data: object = None,
         shuffle: bool = True,
         verbose: bool = True,
         callbacks: Iterable[fit.Callback] | fit.Callback = (),
         resume: str | PathLike[str] | None = None,
         prefetch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        transform: object = None,
+        workers: int | Processes = 0,
+        shuffle_window: int | str | None = None,
+        sample_weight: object = None,
+        class_weight: object = None,
+        validation_split: float = 0.0,
+        initial_epoch: int = 0,
     ) -> fit.History:
         """Train for some epochs, with a progress bar.
 
-        x, y: arrays, or dicts of arrays, of equally many samples; or x alone, sequences in buckets (`data.bucketed`),
-        which have their targets and batch sizes; validation_data likewise. batch_size: None is 32.
+        x, y: arrays, or dicts of arrays, of equally many samples; or x alone: what has its targets
+        (`data.image_folder`, `data.parquet`), sequences in buckets (`data.bucketed`), or what gives batches (x, y): an
+        iterator, a PyTorch DataLoader, a Keras Sequence, `data.Epochs`. validation_data: (x, y), or one of these.
+        batch_size: None is 32.
 
         What is in memory stays there, and only a batch at a time is copied; HDF5 sets, and all that can be sliced and
         says its shape and dtype, are read by batches. Before the first step all of it is checked, validation_data,
@@ -306,17 +411,43 @@ class FeedForwardNet(PlannedNet, Unique):
         there is any. SnapshotError for one that does not fit. prefetch: how many batches a thread takes from the data
         ahead of the step, each of which takes its bytes on the host; worth it for data on disk (numpy.memmap, HDF5),
         and the same to the bit. Returns a History of each epoch's means.
+
+        steps_per_epoch: so many batches are an epoch, where an iterator does not end, or an epoch takes other batches
+        of much data; validation_steps likewise. transform: of each sample of the training data, transform(sample,
+        random), as it is stored, to a sample as the net takes it, or {input layer: transform}; `random` is a
+        `numpy.random.Generator` of this sample in this epoch alone, so that results depend neither on workers nor on
+        where training went on (`data.transforms` has some). workers: so many threads transform and decode samples, or
+        make batches by number; `data.Processes(2)`: processes. shuffle_window: bytes of samples that shuffling an HDF5,
+        zarr or Parquet set holds, so that each chunk is read once: 64 MiB by default. See docs/data.md.
+
+        sample_weight, class_weight: as for `train_one_batch`, of all samples; of the validation by
+        validation_data=(x, y, sample_weight). validation_split: that share of the samples, the last ones, is the
+        validation data. initial_epoch: how many epochs count as done. See docs/metrics_and_callbacks.md.
         """
         self._optimizer("fit")
         objective = self._objective()
-        data = checked.data("fit", self, objective, x, y, batch_size)
+        begun = fit.checked_initial_epoch(initial_epoch, resume)
+        classes = weights.class_weights("fit", class_weight, objective.outputs)
+        given = splitting.split(x, y, sample_weight, validation_data, validation_split)
+        loading = sources.checked_loading("fit", workers, shuffle_window)
+        steps = ("steps_per_epoch", steps_per_epoch)
+        data = sources.data_set(
+            "fit", self, objective, given.x, given.y, batch_size, loading, transform=transform, steps=steps
+        )
+        weights.weigh("fit", data, objective.outputs, self.dtype, given.sample_weight)
         validation = None
-        if validation_data is not None:
-            pair = fit.pair("fit validation_data", validation_data)
-            size = None if isinstance(validation_data, Bucketed) else batch_size
-            validation = checked.data("fit validation_data", self, objective, *pair, size)
+        if given.validation is not None:
+            pair = fit.pair("fit validation_data", given.validation)
+            size = batch_size if pair[1] is not None or isinstance(pair[0], Paired) else None
+            steps = ("validation_steps", validation_steps)
+            where = "fit validation_data"
+            beside = loading._replace(is_strict=False)
+            validation = sources.data_set(where, self, objective, *pair, size, beside, steps=steps)
+            weights.weigh(where, validation, objective.outputs, self.dtype, given.validation_weight)
         self._steps.check_forms("fit", data.forms + (0 if validation is None else validation.forms))
-        training = fit.Training(self, data, validation, epochs, shuffle, verbose, callbacks, prefetch)
+        training = fit.Training(
+            self, data, validation, epochs, shuffle, verbose, callbacks, prefetch, classes or None, begun
+        )
         if resume is not None:
             from singa_lite.snapshots.checkpoints.resume import resume as going_on
 
@@ -325,12 +456,37 @@ class FeedForwardNet(PlannedNet, Unique):
 
     # ---- keeping
 
+    def layer_rows(self) -> list[LayerRow]:
+        """What `summary` and `reports.plot_net` show of each layer; those within one stand behind it."""
+        return list(layer_rows(self.ordered()))
+
     def summary(self) -> str:
         """Print a table of the layers with shapes, parameters and bytes; returns its text."""
         state_bytes = sum(tensor.nbytes for tensor in self.states().values())
-        text = summary.table(list(layer_rows(self.ordered())), state_bytes)
+        text = summary.table(self.layer_rows(), state_bytes)
         print(text)
         return text
+
+    def config(self) -> dict[str, object]:
+        """The net written down as plain values, which JSON can hold: layers, wiring, loss, metric, optimizer and the
+        options of `compile`, without parameters. `from_config` makes such a net again, and `save` puts it into files.
+
+        ConfigError names what cannot be written down, such as a function that a layer was given.
+        """
+        from singa_lite.snapshots.whole_net import config_of
+
+        return dict(config_of(self))
+
+    @classmethod
+    def from_config(
+        cls, config: object, device: DeviceSpec = None, *, custom: Mapping[str, type] | None = None
+    ) -> FeedForwardNet:
+        """A new net as `config` wrote down, with initial values. custom: {name: class} of the user's own layers, losses
+        and metrics. ConfigError for what is no configuration, or of a class that is not in custom.
+        """
+        from singa_lite.snapshots.whole_net import net_of
+
+        return net_of(config, device, custom)
 
     def save(self, path: str | PathLike[str], *, weights_only: bool = False, **options: object) -> None:
         """Write parameters, state, optimizer state and step to a file: the whole new file or the old one.
@@ -342,13 +498,26 @@ class FeedForwardNet(PlannedNet, Unique):
 
         formats.save(self, path, weights_only=weights_only, **options)
 
-    def load(self, path: str | PathLike[str], optimizer: bool | None = None, **options: object) -> None:
+    def load(
+        self,
+        path: str | PathLike[str],
+        optimizer: bool | None = None,
+        *,
+        layers: Collection[str] | None = None,
+        strict: bool = True,
+        **options: object,
+    ) -> LeftOut:
         """Read what `save` wrote. Missing, extra, wrong-shaped or wrong-typed entries are a SnapshotError.
 
         optimizer: whether to read the optimizer's state too; default: if the net is compiled, unless the file is of a
         kind that has none, such as one of weights alone.
-        Nothing changes unless all of it can be read. options: of the format, as in `save`.
+        layers: only these, by name or path, with what is in them; the file may hold others. strict: False reads what
+        fits and leaves the rest as it is. With either the optimizer stays as it is. Returns the names of what was left
+        out: (missing, differing, unused).
+        Nothing changes unless all that is to be read can be. options: of the format, as in `save`.
         """
         from singa_lite.snapshots import formats
 
-        formats.load(self, path, optimizer, **options)
+        chosen = None if layers is None else names("load layers", layers)
+        self._check_names("load layers", chosen or ())
+        return formats.load(self, path, optimizer, chosen, flag("load strict", strict), **options)

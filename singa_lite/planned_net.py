@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from numpy.typing import DTypeLike
 
 from singa_lite.batch_plan import BatchPlanner
@@ -11,19 +13,19 @@ from singa_lite.errors import GraphError
 from singa_lite.freezing import freezing
 from singa_lite.generation import generation_plan
 from singa_lite.graph import Graph
-from singa_lite.loss import Loss
 from singa_lite.memory.bound import Bound
 from singa_lite.memory_plan import MemoryPlan
-from singa_lite.metric import Metric
 from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.gathering import Part
+from singa_lite.optimizer.loss_scale import LossScale
 from singa_lite.recorded_steps import StepForm
 from singa_lite.sizes import budget_size, memory_size
 from singa_lite.tensor import DeviceSpec, Tensor
 from singa_lite.training import checked
+from singa_lite.training.criteria import GivenLosses, GivenMetrics, losses_of, metrics_of
 from singa_lite.training.dry_runs import DryRuns
 from singa_lite.training.micro_batches import checked_count
-from singa_lite.training.objective import Losses, Metrics, Objective, of_kind
+from singa_lite.training.objective import Objective
 from singa_lite.training.remedies import remedies
 from singa_lite.training.step import OWN
 from singa_lite.training.step_functions import TrainStep
@@ -40,14 +42,21 @@ class PlannedNet(WalkedNet):
     """
 
     def __init__(
-        self, loss: Losses | None, metric: Metrics | None, device: DeviceSpec, dtype: DTypeLike, seed: int | None
+        self,
+        loss: GivenLosses | None,
+        metric: GivenMetrics | None,
+        device: DeviceSpec,
+        dtype: DTypeLike,
+        seed: int | None,
     ) -> None:
         super().__init__(device, dtype, seed)
-        self.loss = of_kind("loss", loss, Loss)
-        self.metric = of_kind("metric", metric, Metric)
+        self.loss = losses_of(loss)
+        self.metric = metrics_of(metric)
+        self.loss_weights: Mapping[str, float] | None = None
         self.freeze: str | None = None
         self.micro_batches = 1
         self._clip: GlobalNorm | None = None
+        self._scale: LossScale | None = None
 
     @property
     def clip_global_norm(self) -> float | None:
@@ -67,9 +76,42 @@ class PlannedNet(WalkedNet):
         """
         if self._clip is None:
             raise GraphError("gradient_norm: wanted a net of compile(clip_global_norm=...), received one without")
-        norm = self._clip.norm(self.device)
-        copied: Tensor = self.device.empty(norm.shape, norm.dtype)
-        self.device.run("copy", norm, copied)
+        return self._copied(self._clip.norm(self.device))
+
+    @property
+    def loss_scaling(self) -> str | float | None:
+        """What `compile(loss_scale=)` asked for: "dynamic", a number, or None where nothing is scaled."""
+        if self._scale is None:
+            return None
+        return "dynamic" if self._scale.interval else self._scale.first
+
+    @property
+    def loss_scale(self) -> Tensor:
+        """What the next step's loss is multiplied by before it is derived: float64 (). GraphError where none is."""
+        return self._copied(self._scaling("loss_scale")["loss_scale"])
+
+    @property
+    def skipped_steps(self) -> Tensor:
+        """How many updates were left out, as gradients were not finite: int64 (). GraphError where none is scaled."""
+        return self._copied(self._scaling("skipped_steps")["skipped_steps"])
+
+    def scaling_state(self) -> dict[str, Tensor]:
+        """What lasts of the loss's scale, by name; none where no loss is scaled."""
+        return {} if self._scale is None else self._scale.tensors(self.device)
+
+    def restart_scaling(self) -> None:
+        """The loss's scale is what it was before the first step."""
+        if self._scale is not None:
+            self._scale.begin_anew()
+
+    def _scaling(self, where: str) -> dict[str, Tensor]:
+        if self._scale is None:
+            raise GraphError(f"{where}: wanted a net of compile(loss_scale=...), received one without")
+        return self.scaling_state()
+
+    def _copied(self, value: Tensor) -> Tensor:
+        copied: Tensor = self.device.empty(value.shape, value.dtype)
+        self.device.run("copy", value, copied)
         return copied
 
     @property
@@ -193,11 +235,11 @@ class PlannedNet(WalkedNet):
         if self.loss is None:
             raise GraphError("wanted a loss, give one to the net or to compile()")
         checked.single_outputs(self)
-        return Objective(self.loss, self.metric, self.output_names())
+        return Objective(self.loss, self.metric, self.output_names(), self.loss_weights)
 
     def _train_step(self, objective: Objective, optimizer: Optimizer, part: Part | None = None) -> TrainStep:
         """part: of a group of batches; None: the last, which takes most memory."""
         self._check_names("training with freeze", [self.freeze])  # which may have changed since compile
         checked_count(self.ordered(), self.micro_batches, self.freeze, objective.criteria)
         part = optimizer.gathering.last_part if part is None else part
-        return TrainStep(self, objective, optimizer, self.freeze, self.micro_batches, self._clip, part)
+        return TrainStep(self, objective, optimizer, self.freeze, self.micro_batches, self._clip, part, self._scale)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from singa_lite.checks import above_zero, at_least_zero
+from singa_lite.described import Described
 from singa_lite.tensor import Tensor
 
 
-class Regularizer(ABC):
+class Regularizer(Described, ABC):
     """Base of all regularizers: the derivative of a penalty on the parameter's values."""
 
     @abstractmethod
@@ -28,7 +29,7 @@ class L2Regularizer(Regularizer):
             gradient.device.run("add_scaled", value, gradient, alpha=alpha)
 
 
-class Constraint(ABC):
+class Constraint(Described, ABC):
     """Base of the constraints on a gradient."""
 
     @abstractmethod

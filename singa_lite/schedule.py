@@ -12,9 +12,10 @@ from math import cos, pi
 import numpy as np
 
 from singa_lite.checks import at_least_zero, flag, real, whole
+from singa_lite.described import Described
 
 
-class Schedule(ABC):
+class Schedule(Described, ABC):
     """Base of all schedules. A plain function of the step serves an optimizer as well."""
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 
 class Unique:
@@ -21,7 +21,7 @@ class Unique:
     def __deepcopy__(self, memo: dict[int, object]) -> object:
         raise self._refused("copied")
 
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
+    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
         raise self._refused("pickled")
 
     def _refused(self, what: str) -> TypeError:

@@ -10,11 +10,12 @@ from itertools import islice
 import numpy as np
 
 from singa_lite.array_types import Array
-from singa_lite.errors import SnapshotError
+from singa_lite.configs import config_of
+from singa_lite.errors import ConfigError, SnapshotError
 from singa_lite.layer import Layer
 from singa_lite.net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
-from singa_lite.snapshots import group
+from singa_lite.snapshots import group, scaling
 from singa_lite.snapshots.manifest import Attribute
 from singa_lite.snapshots.tree import VERSION, ArraySpec, LazyArray, Tree, check_format, entries_of, step_of
 from singa_lite.tensor import Shape, Tensor, to_numpy
@@ -32,6 +33,8 @@ def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
     layers = [[path, type(layer).__name__] for path, layer in net.all_layers().items()]
     attributes: dict[str, Attribute] = {"format": "singa_lite", "version": VERSION, "layers": json.dumps(layers)}
     attributes["wiring"] = json.dumps(wiring(net))
+    if whole_step:
+        attributes |= _configuration(net)
     if net.optimizer is not None:
         attributes |= {"optimizer": type(net.optimizer).__name__, "step": net.optimizer.step}
         if net.optimizer.state_dtype is not None:
@@ -40,6 +43,14 @@ def of_net(net: FeedForwardNet, whole_step: bool = True) -> Tree:
             attributes |= group.attributes(net.optimizer.gathering)
     arrays = {path: LazyArray(t.shape, t.dtype, partial(to_numpy, t)) for path, t in tensors(net).items()}
     return Tree(arrays, attributes | {"entries": len(arrays)})
+
+
+def _configuration(net: FeedForwardNet) -> dict[str, Attribute]:
+    """How the net can be made again, or why it cannot."""
+    try:
+        return {"config": json.dumps(config_of(net))}
+    except ConfigError as error:
+        return {"config_missing": str(error)}
 
 
 def wiring(net: FeedForwardNet) -> list[dict[str, object]]:
@@ -83,7 +94,8 @@ def restore(
     done = 0 if receiver is None else group.checked_done(snapshot, receiver)
     updated = [] if receiver is None else _updated(snapshot, net.param_names())
     summed = group.names(snapshot, net.param_names()) if done else []
-    wanted = _wanted(net, receiver, updated) | group.specs(net.parameters(), summed)
+    scaled = {} if receiver is None else scaling.wanted(net, snapshot)
+    wanted = _wanted(net, receiver, updated) | group.specs(net.parameters(), summed) | scaled
     _check_entries(snapshot, wanted, ("training/",) if receiver is not None else ("training/", "optimizer/"))
     for path in wanted:
         snapshot.read(path)
@@ -96,7 +108,9 @@ def restore(
         _clear(receiver, updated)
         receiver.restore_step(step)
         receiver.gathering.done = 0
-    for path, tensor in (_of_layers(net) | _of_optimizer(receiver, updated) | group.tensors(receiver, summed)).items():
+        net.restart_scaling()
+    found = of_layers(net) | _of_optimizer(receiver, updated) | group.tensors(receiver, summed)
+    for path, tensor in (found | (scaling.tensors(net) if scaled else {})).items():
         tensor.copy_from_numpy(_read_again(snapshot, path))
     if receiver is not None:
         receiver.gathering.done = done
@@ -115,12 +129,14 @@ def _read_again(snapshot: Tree, path: str) -> Array:
 def tensors(net: FeedForwardNet) -> dict[str, Tensor]:
     """All tensors of a net and its optimizer that a snapshot holds, by path."""
     if net.optimizer is None:
-        return _of_layers(net)
-    found = _of_layers(net) | _of_optimizer(net.optimizer, _names(net, net.optimizer))
-    return found | group.tensors(net.optimizer, group.summed(net.optimizer, net.parameters()))
+        return of_layers(net)
+    found = of_layers(net) | _of_optimizer(net.optimizer, _names(net, net.optimizer))
+    found |= group.tensors(net.optimizer, group.summed(net.optimizer, net.parameters()))
+    return found | scaling.tensors(net)
 
 
-def _of_layers(net: FeedForwardNet) -> dict[str, Tensor]:
+def of_layers(net: FeedForwardNet) -> dict[str, Tensor]:
+    """A net's parameters and state, by their paths in the tree."""
     tensors = {f"parameters/{name}": tensor for name, tensor in net.parameters().items()}
     return tensors | {f"state/{name}": tensor for name, tensor in net.states().items()}
 
@@ -166,7 +182,7 @@ def _updated(snapshot: Tree, parameters: list[str]) -> list[str]:
 
 
 def _wanted(net: FeedForwardNet, optimizer: Optimizer | None, updated: list[str]) -> dict[str, ArraySpec]:
-    wanted = {path: ArraySpec(tensor.shape, tensor.dtype) for path, tensor in _of_layers(net).items()}
+    wanted = {path: ArraySpec(tensor.shape, tensor.dtype) for path, tensor in of_layers(net).items()}
     if optimizer is not None:
         parameters = net.parameters()
         for name in updated:
@@ -186,7 +202,7 @@ def _check_entries(snapshot: Tree, wanted: Mapping[str, ArraySpec], ignored: tup
         if found.dtype != dtype:
             raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted {dtype}, received {found.dtype}")
     for path in snapshot.arrays:
-        if path not in wanted and not path.startswith(ignored):
+        if path not in wanted and path not in scaling.SPECS and not path.startswith(ignored):
             raise SnapshotError(f"{snapshot.path}: received an entry {path!r}, for which there is no place")
     entries = entries_of(snapshot)
     if len(snapshot.arrays) != entries:

@@ -39,7 +39,8 @@ def of_tree(contents: Tree) -> Tree:
         for path, lazy in contents.arrays.items()
         if path.startswith("parameters/") or (path.startswith("state/") and lazy.dtype.kind == "f")
     }
-    attributes = {name: value for name, value in contents.attributes.items() if name not in ("optimizer", "step")}
+    left_out = ("optimizer", "step", "config", "config_missing")
+    attributes = {name: value for name, value in contents.attributes.items() if name not in left_out}
     found = Tree(arrays, attributes | {"entries": len(arrays)}, contents.path)
     mark(found)
     return found

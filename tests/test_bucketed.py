@@ -127,7 +127,7 @@ def test_each_form_is_recorded_once_and_every_mode_ends_with_equal_bits():
     for options in ({}, {"graph": False}, {"memory_budget": "200 kB"}):
         net = net_of(fuse=False, **options)
         history = net.fit(buckets, epochs=2, validation_data=buckets, verbose=False, prefetch=len(results))
-        results.append((state_of(net), history["loss"], history["val_metric"]))
+        results.append((state_of(net), history["loss"], history["val_accuracy"]))
         forms = [(kind, form[0][2]) for kind, form in net.recorded_forms]
         wanted = [(kind, form) for kind in ("train", "evaluate") for form in buckets.forms]
         assert sorted(forms) == ([] if "graph" in options else sorted(wanted))

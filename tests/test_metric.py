@@ -200,7 +200,7 @@ def test_a_net_with_one_score(graph):
             call(x, y)
     assert state_of(refused) == before
     net = yes_or_no(metric.BinaryAccuracy(), graph)
-    history = net.fit(x, y, batch_size=10, epochs=30, verbose=False)["metric"]
+    history = net.fit(x, y, batch_size=10, epochs=30, verbose=False)["binary_accuracy"]
     assert history[-1] > 0.9 > history[0]
     _, share = net.evaluate(x, y)
     assert share == pytest.approx(np.mean((tensor.to_numpy(net.predict(x)) > 0) == (y > 0)))

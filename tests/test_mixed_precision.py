@@ -98,6 +98,32 @@ def test_gradients_are_within_one_percent_of_those_in_float32(kernels):
     assert min(shares.values()) > 0, "nothing was rounded"
 
 
+def normalized(kernels: str, mode: str, **options: Any) -> FeedForwardNet:
+    """Normalisations, a branch and an average; the activation is the only kink, if it has one."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=5)
+    net.add(layers.Conv2D("conv1", 6, 3, use_bias=False, input_sample_shape=(3, 14, 10)))
+    net.add(layers.BatchNormalization("norm1"))
+    first = net.add(layers.Activation("first", mode))
+    net.add(layers.Conv2D("conv2", 6, 3, use_bias=False))
+    net.add(layers.Merge("sum"), src=[first, net.add(layers.BatchNormalization("norm2"))])
+    net.add(layers.Activation("second", mode))
+    net.add(layers.AvgPooling2D("pool", 3, 2))
+    return ended(net, optimizer.SGD(lr=1.0), **options)
+
+
+@SETS
+def test_behind_normalisations_gradients_are_within_two_percent_where_nothing_has_a_kink(kernels):
+    """Layer by layer; float16 rounds 8 times as finely."""
+
+    def shares(mode: str, precision: str) -> dict[str, float]:
+        wide, narrow = (gradients_of_a_step(normalized(kernels, mode, **o)) for o in ({}, {"precision": precision}))
+        return {name: off(narrow[name], gradient) for name, gradient in wide.items()}
+
+    smooth, finer = shares("silu", "bfloat16"), shares("silu", "float16")
+    assert max(smooth.values()) < 0.02, smooth
+    assert max(finer.values()) < 0.0025, finer
+
+
 @pytest.mark.peer
 @SETS
 def test_gradients_are_as_near_as_pytorch_s_autocast(kernels):
@@ -237,6 +263,8 @@ def test_a_snapshot_is_the_same_with_and_without(kernels, tmp_path):
     assert {name: array.tobytes() for name, array in fresh.items() if array.dtype.kind == "f"} == {
         name: array.tobytes() for name, array in narrow_fresh.items() if array.dtype.kind == "f"
     }
+    for arrays in (trained, narrow_trained):
+        del arrays["manifest"]  # has checksums, which differ in length too
     assert [(name, a.dtype, a.shape) for name, a in trained.items()] == [
         (name, a.dtype, a.shape) for name, a in narrow_trained.items()
     ]
@@ -285,7 +313,6 @@ def test_of_layers_that_share_parameters_one_may_keep_float32():
 
 
 REFUSED = [
-    ({"precision": "float16"}, ValueError, "wanted 'bfloat16' on a CPU, received 'float16'"),
     ({"precision": None}, ValueError, "precision: wanted one of 'float32', 'bfloat16', 'float16', received None"),
     ({"precision": "bfloat16", "graph": False}, ValueError, "precision='bfloat16': wanted graph=True"),
     ({"float32_layers": ["conv1"]}, ValueError, "float32_layers: wanted precision='bfloat16' beside it"),

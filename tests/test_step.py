@@ -258,7 +258,7 @@ def test_fit_is_equal():
     x, y = batch(0, 23)
     histories = [one.fit(x, y, batch_size=5, epochs=3, validation_data=batch(1, 8), verbose=False)
                  for one in (net, twin)]  # fmt: skip
-    for name in ("loss", "metric", "val_loss", "val_metric"):
+    for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
         assert histories[0][name] == histories[1][name]
     assert state_of(net) == state_of(twin)
 

@@ -1,9 +1,10 @@
-"""Kernels over bfloat16 by those over float32: what is read is widened into scratch, what is written is rounded.
+"""Kernels over 16 bits by those over float32: what is read is widened into scratch, what is written is rounded.
 
-A bfloat16 is the upper half of a float32, so reading is exact; a result is rounded to the nearest, to even in between,
-and NaN and infinity stay what they are. On a CPU without instructions for it this costs a pass over memory for each
-operand, and gives every kernel of a set in bfloat16. A set may have kernels that take bfloat16 as it is: these serve
-the calls that they can do.
+A float32 holds every bfloat16, which is its upper half, and every float16, so reading is exact; a result is rounded to
+the nearest, to even in between, and NaN and infinity stay what they are. On a CPU without instructions for it this
+costs a pass over memory for each operand, and gives every kernel of a set in 16 bits. A set may have kernels that take
+bfloat16 as it is: these serve the calls that they can do. Calls of which all floats are in float16 are those of a net
+in float16, and are left to the sets themselves, but for those that add up or round in between.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from math import prod
+from typing import Literal
 
 import numpy as np
 
 from singa_lite.array_types import Array
+from singa_lite.kernels.cut_norm import CutNorm, pieces_of
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import (
     Described,
@@ -40,49 +43,56 @@ _TIMES_SHARED = 4
 _ALIGNMENT = 64
 #: Kernels that move numbers of any type without computing.
 _MOVES = frozenset({"copy"})
+#: Those that round to another type, once, without being widened.
+_CASTS = frozenset({"cast"})
+#: NumPy's own, in which sets have kernels too.
+_HALF = "float16"
+#: Families of kernels that would round on the way, or add up, in float16 where all floats of a call are in it.
+_ROUNDING = frozenset({"activation", "attention", "normalization", "pooling", "position", "reduction"})
 
 
 class WideningSet(KernelSet):
-    """A set of kernels over NumPy's arrays that serves calls with operands in bfloat16 by those in float32."""
+    """A set of kernels over NumPy's arrays that serves calls with operands in 16 bits by those in float32."""
 
     def choose(self, name: str, specs: TensorSpecs, settings: Settings) -> Kernel:
-        """As `KernelSet.choose`; of a call in bfloat16 the kernel that takes it as it is, or the one that widens."""
-        if not any(map(_is_narrow, specs)) or self._takes(name, specs, settings):
+        """As `KernelSet.choose`; of a call in 16 bits the kernel that takes it as it is, or the one that widens."""
+        if not _narrow(name, specs) or self._takes(name, specs, settings):
             return super().choose(name, specs, settings)
+        if pieces_of(name, specs):
+            return CutNorm(name, self)
         widened = WidenedKernel(name, self)
         return SummedKernel(name, widened, self) if summed_pieces(name, specs) else widened
 
     def in_one_pass(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> bool:
         """As `KernelSet.in_one_pass`."""
-        return super().in_one_pass(name, tuple(map(_wide, specs_of(tensors))), settings)
+        return super().in_one_pass(name, _widened(name, specs_of(tensors)), settings)
 
     def free_of_strides(self, name: str, tensors: Sequence[Described | None], settings: Settings) -> Collection[str]:
         """As `KernelSet.free_of_strides`; what is widened is so from wherever it lies."""
         specs = specs_of(tensors)
         if self._takes(name, specs, settings):
             return super().free_of_strides(name, specs, settings)
-        wide = super().free_of_strides(name, tuple(map(_wide, specs)), settings)
-        names = zip(SIGNATURES[name].tensors, specs, strict=True)
-        return {*wide, *(name for name, spec in names if _is_narrow(spec))}
+        wide = super().free_of_strides(name, _widened(name, specs), settings)
+        return {*wide, *(SIGNATURES[name].tensors[at] for at in _narrow(name, specs))}
 
     def takes_narrow(self, name: str, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether a kernel of this set does a call with operands in bfloat16 as they are; here none does."""
         return False
 
     def converted(self, source: Array, target: Array) -> Launch:
-        """A call that fills the target with what the source holds, one of them float32 and the other bfloat16.
+        """A call that fills the target with what the source holds, one of them float32 and the other of 16 bits.
 
         They have one shape, and their axes lie in one order. ml_dtypes rounds an element in 0.5 ns, in one thread, as
         it holds Python's lock; the same in NumPy's integers, eight passes over a block, takes 1.1 ns.
         """
-        return partial(np.copyto, target, source, casting="unsafe")
+        return partial(_round if target.dtype.name == _HALF else np.copyto, target, source, casting="unsafe")
 
     def _takes(self, name: str, specs: TensorSpecs, settings: Settings) -> bool:
         return name in _MOVES or self.takes_narrow(name, specs, settings)
 
 
 class WidenedKernel:
-    """A kernel over operands of which some are in bfloat16. name: of the kernel; kernels: whose float32 ones do it.
+    """A kernel over operands of which some are in 16 bits. name: of the kernel; kernels: whose float32 ones do it.
 
     Where the kernel does each sample by itself, it is given as many of them at a time as fit into `PIECE_BYTES`: these
     stay in the caches from one conversion to the next, and the scratch is small. What every piece would read as a
@@ -98,7 +108,7 @@ class WidenedKernel:
 
     def variant(self, specs: TensorSpecs, settings: Settings) -> str:
         """That it is done over converted copies, and how the kernel in float32 would do the whole call at once."""
-        return f"{self.kernels.variant(self.name, tuple(map(_wide, specs)), settings)} widened".strip()
+        return f"{self.kernels.variant(self.name, _widened(self.name, specs), settings)} widened".strip()
 
     def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
         """A float32 buffer for each narrow operand, and what the kernel asks for over these; of the largest piece."""
@@ -119,8 +129,8 @@ class WidenedKernel:
         return pieces(self.name, specs, max(PIECE_BYTES, _TIMES_SHARED * shared))
 
     def _scratch_of(self, specs: TensorSpecs, settings: Settings) -> int:
-        buffers = sum(_buffer_bytes(spec.shape) for spec in specs if spec is not None and _is_narrow(spec))
-        over = self.kernels.scratch_bytes(self.name, tuple(map(_wide, specs)), settings)
+        buffers = sum(_buffer_bytes(spec.shape) for spec in _narrow(self.name, specs).values())
+        over = self.kernels.scratch_bytes(self.name, _widened(self.name, specs), settings)
         return buffers + over
 
     def prepare(self, arrays: tuple[Array | None, ...], scratch: Array | None, settings: Settings) -> Launch:
@@ -131,7 +141,8 @@ class WidenedKernel:
         return partial(_in_turn, launches)
 
     def _launches(self, arrays: Arrays, scratch: Array | None, settings: Settings) -> Iterator[Launch]:
-        narrow = {at: array for at, array in enumerate(arrays) if array is not None and _is_narrow(array)}
+        given = {at: array for at, array in enumerate(arrays) if array is not None}
+        narrow = {at: given[at] for at in _narrow(self.name, specs_of(arrays))}
         wide, start = dict[int, Array](), 0
         for at, array in narrow.items():
             wide[at] = _buffer(scratch, start, array)
@@ -144,15 +155,28 @@ class WidenedKernel:
         yield from (convert(wide[at], array) for at, array in narrow.items() if roles[at] != "Read")
 
 
-def _is_narrow(tensor: Described | None) -> bool:
-    return tensor is not None and tensor.dtype.name == NARROW
+def _narrow(name: str, specs: TensorSpecs) -> dict[int, TensorSpec]:
+    """{place: spec} of the operands of a call that are widened."""
+    given = {at: spec for at, spec in enumerate(specs) if spec is not None}
+    mixes = any(spec.dtype == _WIDE for spec in given.values()) and name not in _CASTS
+    halves = mixes or SIGNATURES[name].family in _ROUNDING
+    return {at: s for at, s in given.items() if s.dtype.name == NARROW or (halves and s.dtype.name == _HALF)}
 
 
-def _wide(spec: TensorSpec | None) -> TensorSpec | None:
-    """The spec of the buffer of a narrow operand: without gaps, its axes in memory in the same order."""
-    if spec is None or not _is_narrow(spec):
-        return spec
+def _widened(name: str, specs: TensorSpecs) -> TensorSpecs:
+    """The specs of the buffers in the place of narrow operands: without gaps, axes in memory in the same order."""
+    narrow = _narrow(name, specs)
+    return tuple(_wide(spec) if at in narrow and spec is not None else spec for at, spec in enumerate(specs))
+
+
+def _wide(spec: TensorSpec) -> TensorSpec:
     return TensorSpec(spec.shape, _WIDE, laid_out(spec.shape, memory_order(spec.shape, spec.strides), _WIDE.itemsize))
+
+
+def _round(target: Array, source: Array, casting: Literal["unsafe"]) -> None:
+    """To float16, without NumPy's warning of what becomes infinite there."""
+    with np.errstate(over="ignore"):
+        np.copyto(target, source, casting=casting)
 
 
 def _buffer_bytes(shape: Sequence[int]) -> int:

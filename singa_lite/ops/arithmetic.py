@@ -209,9 +209,9 @@ def divide(a: Term, b: Term) -> Tensor:
     return _scale(a, 1.0 / _number("divide", b), 0.0) if isinstance(b, int | float) else _binary(Divide, a, b)
 
 
-def scale(x: Tensor, alpha: float) -> Tensor:
-    """alpha * x. alpha: a number, NaN and infinity too."""
-    return _scale(x, _number("scale", alpha), 0.0)
+def scale(x: Tensor, alpha: float, beta: float = 0.0) -> Tensor:
+    """alpha * x + beta. alpha, beta: numbers, NaN and infinity too."""
+    return _scale(x, _number("scale", alpha), _number("scale", beta))
 
 
 def shift(x: Tensor, beta: float) -> Tensor:

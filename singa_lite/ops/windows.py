@@ -20,22 +20,22 @@ def window(
     return Window(extents, steps, pads(where, pad, axes), pair(where, "dilation", dilation, axes))
 
 
-def pair(where: str, what: str, value: Extents, axes: int = 2) -> Pair:
-    """(height, width) of an int or one int an axis, all at least 1; axes 1: of a sequence, an image of height 1.
+def pair(where: str, what: str, value: Extents, axes: int = 2, least: int = 1) -> Pair:
+    """(height, width) of an int or one int an axis, all at least `least`; axes 1: of a sequence, an image of height 1.
 
     ValueError for anything else.
     """
     given = _entries(value)
     if len(given) == 1 and is_int(value):
         given *= axes
-    if len(given) != axes or not all(is_int(extent) and 1 <= extent < 2**31 for extent in given):
+    if len(given) != axes or not all(is_int(extent) and least <= extent < 2**31 for extent in given):
         wanted = "an integer" if axes == 1 else "an integer or a pair (height, width)"
-        raise ValueError(f"{where}: wanted {what} to be {wanted}, at least 1, received {value!r}")
+        raise ValueError(f"{where}: wanted {what} to be {wanted}, at least {least}, received {value!r}")
     height, width = as_image([int(extent) for extent in given])
     return height, width
 
 
-def pads(where: str, value: Extents, axes: int = 2) -> Pad:
+def pads(where: str, value: Extents, axes: int = 2, what: str = "pad") -> Pad:
     """(top, bottom, left, right) of an int, (height, width) or all four; axes 1: of an int or (left, right).
 
     ValueError for anything else.
@@ -47,7 +47,7 @@ def pads(where: str, value: Extents, axes: int = 2) -> Pad:
         given = (given[0], given[0], given[1], given[1])
     if len(given) != 2 * axes or not all(is_int(extent) and 0 <= extent < 2**31 for extent in given):
         wanted = "(left, right)" if axes == 1 else "(height, width) or (top, bottom, left, right)"
-        raise ValueError(f"{where}: wanted pad to be an integer or {wanted}, at least 0, received {value!r}")
+        raise ValueError(f"{where}: wanted {what} to be an integer or {wanted}, at least 0, received {value!r}")
     top, bottom, left, right = (0,) * (4 - 2 * axes) + tuple(int(extent) for extent in given)
     return top, bottom, left, right
 

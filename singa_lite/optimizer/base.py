@@ -13,6 +13,7 @@ from singa_lite import schedule
 from singa_lite.array_types import DType
 from singa_lite.checks import at_least_zero, whole
 from singa_lite.contexts import in_own_context
+from singa_lite.described import Described
 from singa_lite.device import Device, device_of
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
@@ -29,7 +30,7 @@ from singa_lite.tensor import Shape, Tensor, from_numpy
 LearningRate = float | Callable[[int], float]
 
 
-class Optimizer:
+class Optimizer(Described):
     """Base of all optimizers. A subclass names its kernel and the state that it keeps, and sets `settings`.
 
     lr: the learning rate, a number or a schedule (`schedule(step)`, step 0 for the first update). weight_decay:
@@ -229,11 +230,12 @@ class Optimizer:
         return self._rates[device]
 
     @in_own_context
-    def update(self, name: str | None, value: Tensor, gradient: Tensor) -> None:
+    def update(self, name: str | None, value: Tensor, gradient: Tensor, rate: Tensor | None = None) -> None:
         """Move `value` in place, one step along its gradient; the gradient may be changed too.
 
         name: the parameter's, under which its state is kept; None: the state is kept by the tensor itself.
-        gradient: value's shape, dtype and device, else ShapeError, TypeError or DeviceError.
+        gradient: value's shape, dtype and device, else ShapeError, TypeError or DeviceError. rate: float64 () in the
+        place of this step's, on value's device; where it holds NaN nothing moves, and no update is counted.
         """
         self._check(name, value, gradient)
         state = self.state_for(name, value)
@@ -249,7 +251,7 @@ class Optimizer:
             device.run(
                 self.kernel,
                 gradient,
-                self.rate(device),
+                self.rate(device) if rate is None else rate,
                 value,
                 *(state.get(slot) for slot in self.kernel_slots),
                 hyper=hyper,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from singa_lite.memory.check import check
 from singa_lite.memory.planner import plan
-from singa_lite.memory.problem import Plan, PlanError
+from singa_lite.memory.problem import CapacityError, Plan, PlanError, Request
 from singa_lite.passes.budget import Searches, total_seconds
 from singa_lite.passes.carry import Chosen, carried
 from singa_lite.passes.descent import Choice
@@ -150,11 +151,11 @@ class Lowering:
 
     def _least_arena(self, aim: int, limit: int, search: bool) -> Placed:
         """Of what is found for an aim, the cheapest first, the plan whose arena keeps the limit; else the smallest."""
-        placed = self._placed(aim, search)
+        placed = self._placed(aim, search, within=limit)
         for rank in range(1, min(RANKS, self._choices)):
             if placed.arena_bytes <= limit:
                 break
-            other = self._placed(aim, search, rank)
+            other = self._placed(aim, search, rank, limit)
             placed = min(placed, other, key=lambda one: one.arena_bytes)
         return placed
 
@@ -173,8 +174,10 @@ class Lowering:
             least = lower
         return least
 
-    def _placed(self, limit: int | None, search: bool, rank: int = 0) -> Placed:
-        """The plan of what the passes make of a limit, whether the arena keeps it or not. rank: see `Searches`."""
+    def _placed(self, limit: int | None, search: bool, rank: int = 0, within: int | None = None) -> Placed:
+        """The plan of what the passes make of a limit, whether the arena keeps it or not. rank: see `Searches`;
+        within: an arena that is small enough, by default none is.
+        """
         gains = dict(self._gains)
         self._searches.rank = rank
         start = time.perf_counter()
@@ -185,7 +188,7 @@ class Lowering:
         wanted = requests(program)
         pairs = conflicts(program, wanted) if self._parallel else None
         nodes = min(MOST_NODES, NODES_TIMES_BLOCKS // max(1, len(wanted))) if search else 0
-        placed = plan(wanted, seconds=MOST_SECONDS, nodes=nodes, conflicts=pairs)
+        placed = _offsets(wanted, nodes, pairs, within)
         on_host = host_requests(program)
         host = plan(on_host, nodes=0)
         planned = time.perf_counter()
@@ -195,6 +198,16 @@ class Lowering:
         seconds = {"passes": self._seconds + passed - start, "placement": planned - passed, "check": checked - planned}
         made = Placed.of(self._recorded, self.rewritten, program, placed, gains, seconds, host)
         return replace(made, chosen=chosen, free=free)
+
+
+def _offsets(
+    wanted: Sequence[Request], nodes: int, conflicts: Sequence[Collection[int]] | None, within: int | None
+) -> Plan:
+    """Where all lies, in the smallest arena that is found, or in the first one that is small enough."""
+    try:
+        return plan(wanted, capacity=within, seconds=MOST_SECONDS, nodes=nodes, conflicts=conflicts)
+    except CapacityError as error:
+        return error.best
 
 
 def _limited(program: Program, limit: int | None) -> Program:

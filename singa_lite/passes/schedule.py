@@ -17,16 +17,21 @@ from singa_lite.passes.program import Program
 from singa_lite.passes.repeats import DEEPEST, KEPT, ONCE, PER_READER, SEGMENT, Repeater, depth_of
 
 _ABSENT = object()
+#: Behind all steps.
+NEVER = 1 << 60
+#: Of a block: its level, and the step of the first insert whose copy of it stays.
+Held = tuple[int, int]
 
 
 class Insert(NamedTuple):
     """What is done again before a step. repeats: steps, rising; whole: blocks that are made from end to end by them;
-    stays: those of them whose copies are there for what is behind.
+    stays: those of them whose copies are there for what is behind; cost: of all repeats.
     """
 
     repeats: tuple[int, ...]
     whole: frozenset[int]
     stays: frozenset[int]
+    cost: int
 
 
 class Use(NamedTuple):
@@ -42,7 +47,7 @@ class Use(NamedTuple):
 
 
 #: Does nothing and makes nothing.
-NOTHING = Insert((), frozenset(), frozenset())
+NOTHING = Insert((), frozenset(), frozenset(), 0)
 
 
 class Journal:
@@ -81,49 +86,89 @@ class Journal:
 class Schedule:
     """The inserts for the levels of blocks. At first nothing is dropped.
 
+    costs: {step: of its repeat}, in whole numbers, by default 1; cost: of all repeats.
     levels: of blocks that are dropped; inserts: by the step that they stand before; users: {block: {step of an insert:
     its use}}; stays_from: {dropped block: the step of the first insert whose copy of it stays}.
     """
 
-    def __init__(self, of: Repeater) -> None:
+    def __init__(self, of: Repeater, costs: Mapping[int, int] | None = None) -> None:
         self.of = of
+        self._costs = dict.fromkeys(of.repeats, 1) if costs is None else costs
+        self.cost = 0
         self.journal = Journal()
         self.levels: dict[int, int] = {}
         self.inserts: dict[int, Insert] = {}
         self.users: dict[int, dict[int, Use]] = {}
         self.stays_from: dict[int, int] = {}
 
-    def changed(self, levels: Mapping[int, int]) -> tuple[set[int], set[int]] | None:
+    def changed(self, levels: Mapping[int, int], below: int | None = None) -> tuple[set[int], set[int]] | None:
         """Set levels; the blocks whose uses may have changed, and the steps of inserts that have.
 
-        None where a block could not be made again: then it is for the caller to undo the journal.
+        None where a block could not be made again, or where all does not cost less than `below`: then it is for the
+        caller to undo the journal, and `cost`.
         """
-        blocks, steps = set(levels), set[int]()
+        before = {block: self._held(block) for block in levels}
         for block, level in levels.items():
             if level != KEPT:
                 self.journal.put(self.levels, block, level)
             elif block in self.levels:
                 self.journal.drop(self.levels, block)
-        waiting = {step for block in levels for step in self._depending(block)}
+        made = self._made_anew(before)
+        if made is None:
+            return None
+        old = {step: self.inserts.get(step, NOTHING) for step in made}
+        self.cost += sum(insert.cost - old[step].cost for step, insert in made.items())
+        if below is not None and self.cost >= below:
+            return None
+        blocks = set(levels)
+        for step, insert in made.items():
+            blocks |= self._exchange(step, old[step], insert)
+        return blocks, set(made)
+
+    def _made_anew(self, before: dict[int, Held]) -> dict[int, Insert] | None:
+        """The inserts that are others now, in the order of their steps. What they use is counted where they are put in
+        the place of the old ones. None where one cannot be done again any more.
+
+        before: how the blocks whose levels were changed were held; here with those that stay from elsewhere now.
+        """
+        made = dict[int, Insert]()
+        waiting = dict[int, list[int]]()
+        for block in before:
+            for step in self._depending(block):
+                waiting.setdefault(step, []).append(block)
         heap = sorted(waiting)
         while heap:
             step = heapq.heappop(heap)
-            waiting.discard(step)
-            made = self._insert(step)
-            if made is None:
-                return None
             old = self.inserts.get(step, NOTHING)
-            if made == old:
+            if not any(self._matters(block, step, before[block], old) for block in waiting[step]):
                 continue
-            steps.add(step)
-            blocks |= self._exchange(step, old, made)
-            for block in old.stays ^ made.stays:
-                self._find_where_it_stays(block)
-                for later in self._depending(block):
-                    if later > step and later not in waiting:
-                        waiting.add(later)
-                        heapq.heappush(heap, later)
-        return blocks, steps
+            insert = self._insert(step)
+            if insert is None:
+                return None
+            if insert == old:
+                continue
+            made[step] = insert
+            for block in old.stays ^ insert.stays:
+                before.setdefault(block, self._held(block))
+                if self._stays_otherwise(block, step, block in insert.stays):
+                    for later in self._depending(block):
+                        if later > step:
+                            if later not in waiting:
+                                heapq.heappush(heap, later)
+                            waiting.setdefault(later, []).append(block)
+        return made
+
+    def _held(self, block: int) -> Held:
+        return self.levels.get(block, KEPT), self.stays_from.get(block, NEVER)
+
+    def _matters(self, block: int, step: int, before: Held, old: Insert) -> bool:
+        """Whether an insert may be another one for a block: it is there where it was not, or its copy may stay."""
+        was, since = before
+        now = self.levels.get(block, KEPT)
+        if was != now and block in old.whole:
+            return True
+        was_there = was == KEPT or (since < step and was != PER_READER)
+        return was_there != (now == KEPT or (now != PER_READER and self.stays_from.get(block, NEVER) < step))
 
     def _depending(self, block: int) -> Iterable[int]:
         """Steps before which something depends on how this block is held."""
@@ -144,7 +189,8 @@ class Schedule:
         if max(needed) >= step or step > min(map(of.valid_until.__getitem__, needed)):
             return None
         whole = of.made_whole_by(needed)
-        return Insert(tuple(sorted(needed)), whole, self._staying(whole, wanted))
+        cost = sum(map(self._costs.__getitem__, needed))
+        return Insert(tuple(sorted(needed)), whole, self._staying(whole, wanted), cost)
 
     def _absent_at(self, now: int) -> Callable[[int], bool]:
         """Whether a block is not there before a step."""
@@ -185,23 +231,36 @@ class Schedule:
         needed = set(made.repeats)
         otherwise = (old.whole ^ made.whole) | (old.stays ^ made.stays)
         otherwise = otherwise.union(*map(of.used.__getitem__, needed.symmetric_difference(old.repeats)))
+        moved = set[int]()
         for block in otherwise:
             is_made = block in made.whole
             users = [one for one in of.users[block] if one in needed and (is_made or block not in of.written[one])]
-            if users:
-                use = Use(users[0], users[-1], is_made, block in made.stays)
-                put(self.users.setdefault(block, {}), step, use)
-            elif step in self.users.get(block, ()):
-                drop(self.users[block], step)
+            uses = self.users.setdefault(block, {})
+            use = Use(users[0], users[-1], is_made, block in made.stays) if users else None
+            if use == uses.get(step):
+                continue
+            put(uses, step, use) if use is not None else drop(uses, step)
+            moved.add(block)
         put(self.inserts, step, made) if made.repeats else drop(self.inserts, step)
-        return set(otherwise)
+        return moved
 
-    def _find_where_it_stays(self, block: int) -> None:
-        steps = [step for step, use in self.users[block].items() if use.stays]
-        if steps:
-            self.journal.put(self.stays_from, block, min(steps))
-        elif block in self.stays_from:
+    def _stays_otherwise(self, block: int, step: int, stays: bool) -> bool:
+        """Note that a copy stays from an insert on, or no more; whether the first that stays is another one then.
+
+        Inserts are made anew in rising order, so those behind this one are as `users` tells.
+        """
+        first = self.stays_from.get(block, NEVER)
+        if step > first:
+            return False
+        if stays:
+            self.journal.put(self.stays_from, block, step)
+            return True
+        behind = [later for later, use in self.users[block].items() if use.stays and later > step]
+        if behind:
+            self.journal.put(self.stays_from, block, min(behind))
+        else:
             self.journal.drop(self.stays_from, block)
+        return True
 
     # ---- the program
 

@@ -16,7 +16,7 @@ from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.program import Program
 from singa_lite.passes.repeats import PER_READER, Repeater
-from singa_lite.passes.schedule import NOTHING, Insert, Schedule
+from singa_lite.passes.schedule import Insert, Schedule
 
 #: An output, and the inputs that it may be written over if they die there.
 Pair = tuple[int, tuple[int, ...]]
@@ -57,8 +57,7 @@ class Sketch:
         program = repeater.program
         self.of = repeater
         self.costs = costs
-        self.schedule = Schedule(repeater)
-        self.cost = 0
+        self.schedule = Schedule(repeater, costs)
         self.places = len(program.instructions) + 2
         self.sizes = {block: program.rounded(nbytes) for block, nbytes in program.sizes.items()}
         self.pairs = {step: tuple(_pairs(program, i)) for step, i in enumerate(program.instructions)}
@@ -66,7 +65,6 @@ class Sketch:
         self._scratch = {step: program.rounded(i.scratch_bytes) for step, i in repeater.repeats.items()}
         self._spans = {b: self._spans_of(b) for b in self.sizes if repeater.steps.get(b)}
         self._saved: dict[int, int] = {}
-        self._paid: dict[int, int] = {}
         scratch = [program.rounded(i.scratch_bytes) for i in program.instructions]
         self.at_step = np.array(scratch, np.int64)
         self.across = np.zeros(len(scratch), np.int64)
@@ -75,6 +73,11 @@ class Sketch:
             self._add(spans.last.items(), self.sizes[block])
         self._save_at(range(len(scratch)))
         self.settle()
+
+    @property
+    def cost(self) -> int:
+        """Of all repeats."""
+        return self.schedule.cost
 
     @property
     def levels(self) -> dict[int, int]:
@@ -117,7 +120,7 @@ class Sketch:
         """All as it was at a mark."""
         self.schedule.journal.undo(mark.notes)
         self.at_step, self.across, self.within = (vector.copy() for vector in mark[:3])
-        self.cost = mark.cost
+        self.schedule.cost = mark.cost
 
     def settle(self) -> None:
         """What was changed stays: no mark from before can be gone back to."""
@@ -125,10 +128,10 @@ class Sketch:
 
     def change(self, levels: Mapping[int, int]) -> bool:
         """Set levels of blocks; False where one could not be made again, and then only `back_to` may come next."""
-        blocks = self._rescheduled(levels)
-        if blocks is None:
+        changed = self.schedule.changed(levels)
+        if changed is None:
             return False
-        for step in self._moved(blocks):
+        for step in self._moved(changed):
             self._fill(step)
         return True
 
@@ -136,10 +139,10 @@ class Sketch:
         """Set levels of blocks, if they then cost less than `cost` and the limit holds, if there is one; else False,
         and then only `back_to` may come next.
         """
-        blocks = self._rescheduled(levels)
-        if blocks is None or self.cost >= cost:
+        changed = self.schedule.changed(levels, cost)
+        if changed is None:
             return False
-        waiting = self._moved(blocks)
+        waiting = self._moved(changed)
         if limit is not None and int(self.at_step.max()) > limit:
             return False
         for step in waiting:
@@ -147,14 +150,6 @@ class Sketch:
             if limit is not None and self.across[step] + self.within[step] > limit:
                 return False
         return limit is None or self.floor <= limit
-
-    def _rescheduled(self, levels: Mapping[int, int]) -> tuple[set[int], set[int]] | None:
-        """Set levels, and what all costs then; blocks and inserts that may have changed, None where that cannot be."""
-        changed = self.schedule.changed(levels)
-        if changed is not None:
-            for step in changed[1]:
-                self._pay(step)
-        return changed
 
     def _moved(self, changed: tuple[set[int], set[int]]) -> set[int]:
         """Move the spans of blocks; all inserts in which something is otherwise then."""
@@ -167,12 +162,6 @@ class Sketch:
     def _fill(self, step: int) -> None:
         """What is live within an insert, anew."""
         self.within[step] = max(self._inside(step)) if step in self.schedule.inserts else NEVER
-
-    def _pay(self, step: int) -> None:
-        """Count what an insert costs anew."""
-        now = sum(map(self.costs.__getitem__, self.schedule.inserts.get(step, NOTHING).repeats))
-        self.cost += now - self._paid.get(step, 0)
-        self.schedule.journal.put(self._paid, step, now)
 
     def _ends_moved(self, block: int) -> set[int]:
         """Move the spans of a block; the ends that are no more, and the new ones."""

@@ -23,6 +23,8 @@ from singa_lite.passes.program import Program
 from singa_lite.passes.uses import Uses
 
 _BACKWARD = (Phase.DERIVATIVE, Phase.GRADIENT)
+#: What makes the factor of all gradients, when the last one is there.
+_FACTORS = frozenset({"clip_factor", "unscale_factor"})
 
 
 #: {in words: whether derivatives are made again too}, those first that take less time.
@@ -46,7 +48,7 @@ class _Twice:
         self.instructions = program.instructions
         self.phases = _BACKWARD if derivatives else (Phase.GRADIENT,)
         self.uses = Uses(program.instructions)
-        self.factor = next((s for s, i in enumerate(self.instructions) if i.kernel == "clip_factor"), 0)
+        self.factor = next((s for s, i in enumerate(self.instructions) if i.kernel in _FACTORS), 0)
         self.squared = {
             i.operands[0].block
             for i in self.instructions[: self.factor]

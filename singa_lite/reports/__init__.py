@@ -3,3 +3,5 @@
 Each is asked for by a method of what it shows (`plan.to_html`, `graph.profile`, `graph.to_dot`, `net.summary`), so
 this folder lies below all four: it takes plain facts, and knows no plan, graph or net.
 """
+
+from singa_lite.reports.net_drawing import plot_net as plot_net

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from itertools import islice
 
 from singa_lite.array_types import Array
@@ -11,12 +10,12 @@ from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.tensor import Shape
 from singa_lite.training.batch import check_ids, check_input
+from singa_lite.training.data_set import Batches, DataSet
 from singa_lite.training.objective import Objective
 from singa_lite.training.prefetch import ahead
-from singa_lite.training.samples import Taken
 
 
-class BucketedSamples:
+class BucketedSamples(DataSet):
     """A `DataSet` of sequences in buckets. batch_size: of the shortest sequences."""
 
     def __init__(self, data: Bucketed) -> None:
@@ -27,8 +26,8 @@ class BucketedSamples:
         self._data = data
 
     def through(
-        self, order: Array | None = None, start: int = 0, prefetch: int = 0
-    ) -> Generator[tuple[Taken, Taken | None], None, None]:
+        self, order: Array | None = None, start: int = 0, prefetch: int = 0, epoch: int = 0, key: int = 0
+    ) -> Batches:
         """See `DataSet`."""
         return ahead(map(self._data.batch, islice(self._data.groups(order), start, None)), prefetch)
 

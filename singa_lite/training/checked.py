@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from singa_lite.checks import is_int, whole
@@ -10,9 +10,10 @@ from singa_lite.data import Bucketed
 from singa_lite.errors import GraphError
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.tensor import Tensor, as_tensor
-from singa_lite.training import batch, bucketed_samples, samples
+from singa_lite.training import batch, bucketed_samples, samples, weights
+from singa_lite.training.data_set import DataSet
 from singa_lite.training.objective import Objective
-from singa_lite.training.samples import DataSet, Samples
+from singa_lite.training.samples import Rows, Samples
 
 #: Samples of a batch where nobody says how many.
 USUAL = 32
@@ -26,12 +27,25 @@ def inputs(layers: LayerGraph, x: object) -> CheckedFeeds:
     return {"input": batch.checked_inputs(layers, x)}
 
 
-def inputs_and_targets(layers: LayerGraph, objective: Objective, x: object, y: object) -> CheckedFeeds:
-    """A batch and its targets by layer, as a step takes them."""
+def inputs_and_targets(
+    layers: LayerGraph,
+    objective: Objective,
+    x: object,
+    y: object,
+    where: str = "",
+    sample_weight: object = None,
+    class_weight: object = None,
+) -> CheckedFeeds:
+    """A batch and its targets by layer, as a step takes them, with weights of samples where there are any."""
     feeds = inputs(layers, x)
     fed = {name: tuple(array.shape) for name, array in feeds["input"].items()}
     wanted = {name: (count(feeds), *layers.output_shape(name, fed)) for name in objective.outputs}
-    return feeds | {"target": objective.targets(y, wanted, layers.dtype)}
+    targets = objective.targets(y, wanted, layers.dtype)
+    feeds["target"] = targets
+    if sample_weight is not None or class_weight is not None:
+        found = weights.of_batch(where, objective.outputs, targets, layers.dtype, sample_weight, class_weight)
+        feeds["weight"] = dict(found)
+    return feeds
 
 
 def derivatives(layers: LayerGraph, dy: object) -> dict[str, list[Tensor]]:
@@ -55,10 +69,19 @@ def warn_of_nan(feeds: CheckedFeeds) -> None:
         batch.warn_of_nan({f"{kind} of layer {name!r}": array for name, array in arrays.items()})
 
 
-def data(where: str, layers: LayerGraph, objective: Objective, x: object, y: object, batch_size: int | None) -> DataSet:
+def data(
+    where: str,
+    layers: LayerGraph,
+    objective: Objective,
+    x: object,
+    y: object,
+    batch_size: int | None,
+    before: Mapping[str, Callable[[str, Rows], Rows]] | None = None,
+) -> DataSet:
     """The data of `fit` or `evaluate`: shapes, dtypes, counts, and the values of targets in memory.
 
-    x: with its targets and batch sizes where it is Bucketed. batch_size: None for the usual one.
+    x: with its targets and batch sizes where it is Bucketed. batch_size: None for the usual one. before: by input, what
+    makes samples for the net of those that are given.
     """
     if isinstance(x, Bucketed):
         for what, given in (("y", y), ("batch_size", batch_size)):
@@ -66,7 +89,7 @@ def data(where: str, layers: LayerGraph, objective: Objective, x: object, y: obj
                 raise ValueError(f"{where} {what}: wanted none beside data in buckets, which have theirs, received one")
         return bucketed_samples.checked(where, layers, objective, x)
     batch_size = whole(f"{where} batch_size", USUAL if batch_size is None else batch_size, 1)
-    arrays = samples.checked_inputs(where, layers, x)
+    arrays = samples.checked_inputs(where, layers, x, before)
     count = next(iter(arrays.values())).shape[0]
     targets = samples.checked_targets(where, y, objective.outputs, count)
     fed = {name: rows.shape for name, rows in arrays.items()}

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
+from itertools import islice
 from typing import Protocol
 
+import numpy as np
+
+from singa_lite.array_types import Array
 from singa_lite.device import Device
 from singa_lite.layer import OneOrMore
-from singa_lite.tensor import Tensor
-from singa_lite.training.progress import Mean
-from singa_lite.training.samples import DataSet, Samples, count_of
+from singa_lite.tensor import Tensor, from_numpy, to_numpy
+from singa_lite.training.data_set import DataSet, count_of
+from singa_lite.training.means import Mean
+from singa_lite.training.measures import Measures, Observed
 
 
 class Evaluable(Protocol):
@@ -18,38 +23,58 @@ class Evaluable(Protocol):
 
     device: Device
 
-    def evaluate_one_batch(self, x: object, y: object) -> tuple[Tensor, OneOrMore]: ...
+    @property
+    def measures(self) -> Measures: ...
 
-    def predict_one_batch(self, x: object) -> OneOrMore: ...
+    @property
+    def observed(self) -> Observed | None: ...
+
+    def evaluate_one_batch(
+        self, x: object, y: object, sample_weight: object = None, class_weight: object = None
+    ) -> tuple[Tensor, OneOrMore]: ...
+
+    def predict_one_batch(self, x: object, output: Collection[str] = ()) -> OneOrMore: ...
 
 
 def evaluate(
-    net: Evaluable, data: DataSet, after_batch: Callable[[], None] = lambda: None, prefetch: int = 0
-) -> tuple[float, OneOrMore]:
-    """See `FeedForwardNet.evaluate`. after_batch: called after each batch; prefetch: as for `FeedForwardNet.fit`."""
-    mean = Mean()
+    net: Evaluable,
+    data: DataSet,
+    after_batch: Callable[[], None] = lambda: None,
+    prefetch: int = 0,
+    class_weight: object = None,
+) -> Mean:
+    """The means of `FeedForwardNet.evaluate`. after_batch: called after each batch; prefetch: as for `fit`."""
+    mean, measures = Mean(), net.measures
+    options = {} if class_weight is None else {"class_weight": class_weight}
     with closing(data.through(prefetch=prefetch)) as all_batches:
-        for batch in all_batches:
-            loss, metric = net.evaluate_one_batch(*batch)
+        for batch in islice(all_batches, data.steps):
+            loss, metric = net.evaluate_one_batch(*batch, **options)
             size = count_of(batch[0])
             del batch  # before the next one is taken
-            mean.add(size, loss, metric)
+            mean.add(size, loss, metric, net.observed, measures)
             after_batch()
-    return mean.loss(), mean.metric()
+    return mean
 
 
-def predict(net: Evaluable, data: Samples) -> Tensor | dict[str, Tensor]:
+def predict(net: Evaluable, data: DataSet, output: Collection[str] = ()) -> Tensor | dict[str, Tensor]:
     """See `FeedForwardNet.predict`. Each batch's output is copied into its rows of the whole."""
     whole: dict[str, Tensor] = {}
-    single = False
-    for index in data.slices():
-        out = net.predict_one_batch(data.take(index)[0])
-        single = isinstance(out, Tensor)
-        for name, part in _members(out):
-            if name not in whole:
-                whole[name] = net.device.empty((data.count, *part.shape[1:]), part.dtype)
-            stride = whole[name].strides[0]
-            net.device.run("copy", part, whole[name].view(part.shape, offset=index.start * stride))
+    parts: dict[str, list[Array]] = {}
+    single, first = False, 0
+    with closing(data.through()) as all_batches:
+        for batch in all_batches:
+            out = net.predict_one_batch(batch[0], output)
+            single, size = isinstance(out, Tensor), count_of(batch[0])
+            for name, part in _members(out):
+                if not data.count:  # how many samples there are shows at the end
+                    parts.setdefault(name, []).append(to_numpy(part).copy())
+                    continue
+                if name not in whole:
+                    whole[name] = net.device.empty((data.count, *part.shape[1:]), part.dtype)
+                stride = whole[name].strides[0]
+                net.device.run("copy", part, whole[name].view(part.shape, offset=first * stride))
+            first += size
+    whole |= {name: from_numpy(np.concatenate(arrays), net.device) for name, arrays in parts.items()}
     return whole[""] if single else whole
 
 

@@ -20,12 +20,12 @@ def of_batch(
     """
     open_forward.forget()
     tensors = filled(layers, feeds)  # targets too before forward, which moves statistics
-    inputs, targets = tensors["input"], tensors["target"]
+    inputs = tensors["input"]
     run = Run(layers.ordered(), layers.device, True, freeze)
     out = run.forward(inputs, ())
     open_forward.keep(run)
-    objective.loss(True, out, targets)
-    del out, feeds, inputs, targets, tensors
+    objective.loss(True, out, tensors)
+    del out, feeds, inputs, tensors
     walk = open_forward.walk({name: [dy] for name, dy in objective.backward().items()}, (), None)
     collected = {}
     for names, _, gradients, _ in walk:

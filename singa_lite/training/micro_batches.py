@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from singa_lite.autograd import add, no_grad, scale
+from singa_lite.autograd import add, concat, no_grad, scale
 from singa_lite.checks import whole
 from singa_lite.criterion import Criterion
 from singa_lite.device import device_of
@@ -15,7 +15,7 @@ from singa_lite.freezing import freezing
 from singa_lite.graph import Phase
 from singa_lite.layer import Node
 from singa_lite.tensor import Tensor
-from singa_lite.training.objective import MetricValues
+from singa_lite.training.measures import SCORES
 
 #: {"input": {input layer: batch}, "target": {output layer: targets}}, on the layers' device.
 Fed = Mapping[str, dict[str, Tensor]]
@@ -123,9 +123,14 @@ def added(whole: Tensor | None, part: Tensor, share: float) -> Tensor:
         return weighted if whole is None else add(whole, weighted)
 
 
-def added_metrics(whole: MetricValues, part: MetricValues, share: float) -> MetricValues:
-    """As `added`, for each metric there is."""
-    if isinstance(part, dict):
-        before = whole if isinstance(whole, dict) else {}
-        return {name: added(before.get(name), value, share) for name, value in part.items()}
-    return None if part is None else added(whole if isinstance(whole, Tensor) else None, part, share)
+def added_metrics(whole: Mapping[str, Tensor], part: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
+    """As `added`, for each metric there is; scores are put behind each other."""
+    return {
+        name: _behind(whole.get(name), value) if name.startswith(SCORES) else added(whole.get(name), value, share)
+        for name, value in part.items()
+    }
+
+
+def _behind(whole: Tensor | None, part: Tensor) -> Tensor:
+    with no_grad():
+        return part if whole is None else concat([whole, part], 0)

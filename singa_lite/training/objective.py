@@ -3,47 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
-from typing import TypeVar
 
 from singa_lite.array_types import DType
-from singa_lite.autograd import add, no_grad
-from singa_lite.criterion import Criterion, received
+from singa_lite.autograd import add, no_grad, scale
+from singa_lite.checks import at_least_zero
+from singa_lite.criterion import received
 from singa_lite.errors import GraphError
 from singa_lite.loss import Loss
-from singa_lite.metric import Metric
+from singa_lite.metric import EpochMetric, Metric
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.training.batch import Shaped, as_array, by_name
+from singa_lite.training.criteria import Losses, Metrics
+from singa_lite.training.measures import SCORES, measures
 from singa_lite.training.samples import Rows
 
-Losses = Loss | Mapping[str, Loss]
-Metrics = Metric | Mapping[str, Metric]
+#: {"target": {output layer: targets}, "weight": {output layer: weights of samples}, ...}.
+Fed = Mapping[str, Mapping[str, Tensor]]
 #: One tensor, or {output layer: tensor}.
 Outputs = Tensor | dict[str, Tensor]
-#: 0-d tensors: the only metric's, or {output layer: its metric's}; None without metrics.
-MetricValues = Tensor | dict[str, Tensor] | None
-
-Given = TypeVar("Given")
 
 
 class Objective:
-    """Losses and metrics over a net's outputs. outputs: names of the output layers."""
+    """Losses and metrics over a net's outputs. outputs: names of the output layers; loss_weights: by output, else 1."""
 
-    def __init__(self, loss: Losses, metric: Metrics | None, outputs: list[str]) -> None:
+    def __init__(
+        self,
+        loss: Losses,
+        metric: Metrics | None,
+        outputs: list[str],
+        loss_weights: Mapping[str, float] | None = None,
+    ) -> None:
         self.outputs = outputs
         self.losses = _losses(loss, outputs)
-        self.metrics = {} if metric is None else _metrics(metric, outputs)
-        self._one_metric = isinstance(metric, Metric)
+        self.measures = () if metric is None else measures(metric, outputs)
+        self.loss_weights = {} if loss_weights is None else checked_loss_weights(loss_weights, outputs)
 
     @property
     def criteria(self) -> tuple[Loss | Metric, ...]:
         """All losses, then all metrics."""
-        return *self.losses.values(), *self.metrics.values()
+        return *self.losses.values(), *(measure.metric for measure in self.measures)
 
     @property
     def named_criteria(self) -> tuple[Hashable, ...]:
         """What tells objectives apart: which loss and which metric each output has, known by their identity."""
         losses = tuple((name, id(self.losses[name])) for name in self.outputs)
-        return losses, self._one_metric, tuple((name, id(metric)) for name, metric in self.metrics.items())
+        metrics = tuple((each.key, each.output, id(each.metric)) for each in self.measures)
+        return losses, metrics, tuple(self.loss_weights.items())
 
     def targets(self, y: object, shapes: Mapping[str, Shape], dtype: DType) -> dict[str, Shaped]:
         """The targets by output, checked against the outputs' batch shapes before anything runs."""
@@ -76,9 +81,8 @@ class Objective:
     def _check(self, name: str, shape: Shape, dtype: DType, given: object) -> None:
         """Let the output's loss and metric look at its targets."""
         target = received(given)
-        for criterion in (self.losses[name], self.metrics.get(name)):
-            if criterion is not None:
-                criterion.check(shape, dtype, target)
+        for criterion in (self.losses[name], *(each.metric for each in self.measures if each.output == name)):
+            criterion.check(shape, dtype, target)
 
     def target_forms(
         self, shapes: Mapping[str, Shape], dtype: DType, features_last: Collection[str] = ()
@@ -92,28 +96,42 @@ class Objective:
             for name, loss in self.losses.items()
         }
 
-    def loss(self, training: bool, out: Outputs, targets: Mapping[str, Tensor]) -> Tensor:
-        """The sum over the outputs of each loss's mean; () in the outputs' dtype."""
+    def loss(self, training: bool, out: Outputs, fed: Fed) -> Tensor:
+        """The sum over the outputs of each loss's mean, times its weight; () in the outputs' dtype.
+
+        fed: targets by output, and perhaps the samples' weights: {"target": ..., "weight": ...}.
+        """
         total: Tensor | None = None
+        weights = fed.get("weight", {})
         for name, value in self._named(out).items():
-            mean = self.losses[name].evaluate(training, value, targets[name])
+            mean = self.losses[name].evaluate(training, value, fed["target"][name], weights.get(name))
             with no_grad():
+                if name in self.loss_weights:
+                    mean = scale(mean, self.loss_weights[name])
                 total = mean if total is None else add(total, mean)
         if total is None:
             raise GraphError("wanted a net with at least one output")
         return total
 
-    def metric(self, out: Outputs, targets: Mapping[str, Tensor]) -> MetricValues:
-        """The metric's mean, or {output: mean} where metrics were given by name; None where there are none."""
-        named = self._named(out)
-        values = {name: metric.evaluate(named[name], targets[name]) for name, metric in self.metrics.items()}
-        if self._one_metric:
-            return next(iter(values.values()))
-        return values or None
+    def metric(self, out: Outputs, targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What the step gives of metrics: {key: mean}, and the scores of outputs with metrics of the whole epoch."""
+        named, values = self._named(out), dict[str, Tensor]()
+        for key, _, output, metric in self.measures:
+            if isinstance(metric, EpochMetric):
+                values[SCORES + output] = named[output].detach()
+            else:
+                values[key] = metric.evaluate(named[output], targets[output])
+        return values
 
-    def backward(self, share: float = 1.0) -> dict[str, Tensor]:
-        """The derivatives of `loss` by the outputs, times `share`: of a piece of a batch, its share of the samples."""
-        return {name: loss.scaled_backward(share) for name, loss in self.losses.items()}
+    def backward(self, share: float = 1.0, scale: Tensor | None = None) -> dict[str, Tensor]:
+        """The derivatives of `loss` by the outputs, times `share`: of a piece of a batch, its share of the samples.
+
+        scale: float64 (), multiplies them too.
+        """
+        return {
+            name: loss.scaled_backward(share * self.loss_weights.get(name, 1.0), scale)
+            for name, loss in self.losses.items()
+        }
 
     def _named(self, out: Outputs) -> dict[str, Tensor]:
         return out if isinstance(out, dict) else {self.outputs[0]: out}
@@ -139,29 +157,15 @@ def _losses(loss: Losses, outputs: list[str]) -> dict[str, Loss]:
     return losses
 
 
-def _metrics(metric: Metrics, outputs: list[str]) -> dict[str, Metric]:
-    """The metrics by output, not of every output necessarily. GraphError for a name of none, TypeError for others."""
-    given = metric if isinstance(metric, Mapping) else by_name(metric, outputs, "metrics of the net")
+def checked_loss_weights(given: object, outputs: list[str]) -> dict[str, float]:
+    """Weights of the outputs' losses. TypeError or ValueError for what are none, GraphError for a name of no output."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"loss_weights: wanted a dict {{output layer: number}}, received {given!r:.100}")
     unknown = set(given) - set(outputs)
     if unknown:
-        raise GraphError(f"metrics of the net: wanted outputs {outputs}, received {sorted(map(str, unknown))}")
-    metrics: dict[str, Metric] = {}
-    for name, each in given.items():
-        if not isinstance(each, Metric):
-            raise _refused("metric", name, each, "Metric")
-        metrics[name] = each
-    return metrics
+        raise GraphError(f"loss_weights: wanted outputs {outputs}, received {sorted(map(str, unknown))}")
+    return {name: at_least_zero(f"loss_weights of output {name!r}", number) for name, number in given.items()}
 
 
 def _refused(what: str, name: str, given: object, kind: str) -> TypeError:
     return TypeError(f"{what} of output {name!r}: wanted a {kind}, received {given!r:.100}")
-
-
-def of_kind(what: str, given: Given, kind: type[Criterion]) -> Given:
-    """`given` if it is None, of this kind, or a dict of this kind. TypeError for anything else."""
-    members = given.values() if isinstance(given, Mapping) else [given]
-    for member in members:
-        if member is not None and not isinstance(member, kind):
-            hint = f", perhaps {member.__name__}()" if isinstance(member, type) else ""
-            raise TypeError(f"{what}: wanted a {kind.__name__}{hint}, received {type(member).__name__}")
-    return given

@@ -1,13 +1,16 @@
-"""Items made ahead of the loop that uses them, in a thread."""
+"""Items made ahead of the loop that uses them, in a thread, or by several workers at a time."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import closing
 from typing import TypeVar
 
 T = TypeVar("T")
+Kept = TypeVar("Kept")
+Job = TypeVar("Job")
 
 _END = object()
 
@@ -31,3 +34,17 @@ def ahead(items: Iterable[T], count: int) -> Generator[T, None, None]:
                 del item  # before the next one is waited for
         finally:
             thread.shutdown(cancel_futures=True)
+
+
+def worked(
+    work: Callable[[Job], T], items: Iterable[tuple[Kept, Job]], workers: Executor, count: int
+) -> Generator[tuple[Kept, T], None, None]:
+    """(kept, work(job)) of each (kept, job), in their order: items are made by a thread, the work is the workers'.
+
+    count: how many are begun before they are asked for, at least 1. Errors and closing are as for `ahead`.
+    """
+    begun = ((kept, workers.submit(work, job)) for kept, job in items)
+    with closing(ahead(begun, count)) as all_begun:
+        for kept, future in all_begun:
+            yield kept, future.result()
+            del kept, future  # before the next one is waited for

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from singa_lite.array_types import Array
 from singa_lite.layer import OneOrMore
+from singa_lite.reports.history_plot import plot_history
 from singa_lite.tensor import Tensor
+from singa_lite.training.means import Mean as Mean
+from singa_lite.training.measures import Measures, Observed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class History:
-    """What `fit` saw. history: {"loss": [a number an epoch], "metric": ..., "val_loss": ..., ...}.
+    """What `fit` saw. history: {"loss": [a number an epoch], "accuracy": ..., "val_loss": ..., ...}.
+
+    A metric stands under its name, "<output>_<name>" where metrics were given by output.
 
     Further entries: "samples_per_second", and "high_water", the most bytes the device's pool had given out.
     """
@@ -27,54 +36,30 @@ class History:
                 self.history.setdefault(name, []).append(value)
 
     def __getitem__(self, name: str) -> list[OneOrMore]:
+        if name not in self.history:
+            raise KeyError(f"history: wanted one of {list(self.history)}, received {name!r}")
         return self.history[name]
+
+    def plot(self, *names: str) -> Figure:
+        """A matplotlib figure: an axis for each entry, training and validation in one, by epoch; `savefig(path)` writes
+        it, and a notebook shows it. names: entries without "val_", default all that are numbers.
+        """
+        return plot_history(self.history, names)
 
     def __repr__(self) -> str:
         last = {name: values[-1] for name, values in self.history.items()}
         return f"<History of {max(map(len, self.history.values()), default=0)} epochs, last {last}>"
 
 
-class Mean:
-    """Mean of losses and metrics over batches of different sizes; metrics may be dicts of numbers.
-
-    count: samples so far. sums: {"loss": ..., "metric <name>": ...}, each batch's mean times its samples, added up in
-    their order, on which the last bit depends.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.sums: dict[str, float] = {}
-        self.by_name = False
-        self.has_metric = False
-
-    def add(self, count: int, loss: Tensor, metric: Tensor | Mapping[str, Tensor] | None) -> None:
-        """Enter a batch's means, over `count` samples."""
-        self.count += count
-        self.has_metric = metric is not None
-        self.by_name = isinstance(metric, Mapping)
-        named = dict(metric) if isinstance(metric, Mapping) else {} if metric is None else {"": metric}
-        for name, value in [("loss", loss), *((f"metric {name}", value) for name, value in named.items())]:
-            self.sums[name] = self.sums.get(name, 0.0) + count * float(value)
-
-    def loss(self) -> float:
-        """Mean loss."""
-        return self.sums["loss"] / self.count
-
-    def metric(self) -> float | dict[str, float] | None:
-        """Mean metric: a number, {output: number}, or None."""
-        means = {n.removeprefix("metric "): s / self.count for n, s in self.sums.items() if n != "loss"}
-        if not self.has_metric:
-            return None
-        return means if self.by_name else means[""]
-
-
 class Progress:
     """How far a run of `fit` has come; another run that goes on from it comes to equal bits.
 
     samples, batch_size, shuffle: of the data, as `fit` was given them; buckets: of sequences, (length, samples of a
-    batch) of each, else none. epoch: whole epochs done; batch: batches done
-    of the next one, its validation aside; order: of its samples, int (samples,), None before it is drawn and
-    without shuffling; random: what the next order is drawn from; mean: over the batches done; seconds: that they took.
+    batch) of each, else none; batches: of an epoch, where they come ready-made, 0 where nobody knows, else None; steps:
+    batches of an epoch where `fit` was told so. epoch: whole epochs done; batch: batches done of the next one, its
+    validation aside; order: of its samples, or of ready-made batches, int (ordered,), None before it is drawn and
+    without shuffling; key: of the random numbers of this epoch's samples; place: where ready-made batches are, by their
+    own word; random: what the next order is drawn from; mean: over the batches done; seconds: that they took.
     """
 
     def __init__(
@@ -84,38 +69,71 @@ class Progress:
         shuffle: bool,
         seed: int,
         buckets: tuple[tuple[int, int], ...] = (),
+        batches: int | None = None,
+        steps: int | None = None,
     ) -> None:
         self.samples = samples
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.buckets = buckets
+        self.batches = batches
+        self.steps = steps
         self.epoch = 0
         self.batch = 0
         self.order: Array | None = None
+        self.key = 0
+        self.place: object = None
         self.random = np.random.default_rng([seed, samples])
         self.mean = Mean()
         self.seconds = 0.0
         self.history = History()
 
+    @property
+    def ordered(self) -> int:
+        """How many samples, or ready-made batches, an order is of; 0: none."""
+        return self.samples if self.batches is None else self.batches
+
+    @property
+    def total(self) -> int | None:
+        """Samples of an epoch; None where nobody knows."""
+        if self.batches is not None:
+            return None
+        return self.samples if self.steps is None or self.buckets else min(self.samples, self.steps * self.batch_size)
+
     def check_place(self) -> None:
         """ValueError unless so many batches of an epoch have so many samples."""
+        if self.batches is not None:
+            if self.mean.count < self.batch or (self.batches and self.batch > self.batches):
+                raise ValueError(f"batch {self.batch} of {self.batches}, {self.mean.count} samples")
+            return
         batches = self.samples if self.buckets else -(-self.samples // self.batch_size)
         begun = self.mean.count if self.buckets else min(self.batch * self.batch_size, self.samples)
         if self.batch > batches or (self.batch and not self.batch <= self.mean.count == begun <= self.samples):
             raise ValueError(f"batch {self.batch} of {batches}, {self.mean.count} of {self.samples} samples")
 
-    def begin_epoch(self) -> None:
-        """Draw the order of the samples, and begin the means."""
-        self.order = self.random.permutation(self.samples) if self.shuffle else None
+    def begin_epoch(self, draw: Callable[[np.random.Generator], Array | None], is_random: bool = False) -> None:
+        """Draw the order of the samples, and begin the means. is_random: whether samples need random numbers."""
+        self.order = draw(self.random) if self.shuffle else None
+        self.key = int(self.random.integers(2**63)) if is_random else 0
         self.mean, self.seconds = Mean(), 0.0
 
-    def end_batch(self, size: int, loss: Tensor, metric: Tensor | Mapping[str, Tensor] | None, seconds: float) -> None:
-        """Enter the means of a batch of so many samples, and the epoch's seconds so far."""
-        self.mean.add(size, loss, metric)
+    def end_batch(
+        self,
+        size: int,
+        loss: Tensor,
+        metric: Tensor | Mapping[str, Tensor] | None,
+        seconds: float,
+        observed: Observed | None = None,
+        measures: Measures = (),
+    ) -> None:
+        """Enter the means of a batch of so many samples, and the epoch's seconds so far. observed, measures: see
+        `Mean.add`.
+        """
+        self.mean.add(size, loss, metric, observed, measures)
         self.batch += 1
         self.seconds = seconds
 
-    def end_epoch(self, **values: OneOrMore) -> None:
+    def end_epoch(self, measures: Measures, **values: OneOrMore) -> None:
         """Enter the epoch into the history, with `values` beside its means."""
-        self.history.append(loss=self.mean.loss(), metric=self.mean.metric(), **values)
+        self.history.append(**{"loss": self.mean.loss()} | self.mean.entries(measures) | values)
         self.epoch, self.batch, self.order = self.epoch + 1, 0, None

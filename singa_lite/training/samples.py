@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from typing import Protocol, TypeAlias, TypeGuard
 
@@ -11,19 +11,22 @@ import numpy as np
 
 from singa_lite.array_types import Array
 from singa_lite.arrays import check_detached, dtype_of, host_array, is_lazy, native, numbers, on_host, sliced
+from singa_lite.data.chunks import chunk_starts
 from singa_lite.errors import ShapeError
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.tensor import Shape, Tensor, to_numpy
 from singa_lite.training.batch import Shaped, by_name, check_ids, check_input, check_value, same_counts, says_shape
+from singa_lite.training.data_set import Batch, Batches, DataSet
 from singa_lite.training.prefetch import ahead
 
 #: Most elements that are looked at in one go, so that checking a large array takes little memory.
 _LOOK = 2**20
 
+#: Before an output's name among targets: the weights of its samples.
+WEIGHT = "weight/"
+
 #: Which samples: a slice, or their numbers in any order.
 Index: TypeAlias = slice | Array
-#: One array, or {layer: array}, as the user gave them.
-Taken: TypeAlias = Shaped | dict[str, Shaped]
 
 
 class HasShape(Protocol):
@@ -55,10 +58,16 @@ class Convertible(Protocol):
 class Rows(ABC):
     """One array of a data set, by samples.
 
-    shape: samples first; dtype: NumPy's; held: whether its values are in memory, so that looking at them reads nothing.
+    shape: samples first; dtype: NumPy's; held: whether its values are in memory, so that looking at them reads nothing;
+    starts: the first sample of each chunk of a set on disk, best read whole; None: any samples are read alike.
+    is_chunked: whether it is in chunks; else it is in one piece, which may be cut anywhere.
+    one_by_one: whether samples are made one by one, as images are decoded, so that any thread or process may make some.
     """
 
     held = True
+    starts: Array | None = None
+    is_chunked = True
+    one_by_one = False
 
     def __init__(self, where: str, source: HasShape) -> None:
         self._where = where
@@ -121,6 +130,9 @@ class Lazy(Rows):
         self._array = array
         super().__init__(where, array)
         self.take(slice(0, 1))  # whether it can be read, before anything depends on it
+        self.one_by_one = getattr(array, "one_by_one", False) is True
+        self.is_chunked = getattr(array, "chunks", ()) is not None
+        self.starts = None if self.one_by_one else chunk_starts(array, self.shape)
 
     def take(self, index: Index, copy: bool = False) -> Array:
         """Only these samples are read, in rising order and each once, as HDF5 wants it; then put in the order asked."""
@@ -167,17 +179,20 @@ def _is_on_gpu(given: object) -> TypeGuard[Sliceable]:
     return not on_host(given)
 
 
-def checked_inputs(where: str, layers: LayerGraph, x: object) -> dict[str, Rows]:
+def checked_inputs(
+    where: str, layers: LayerGraph, x: object, before: Mapping[str, Callable[[str, Rows], Rows]] | None = None
+) -> dict[str, Rows]:
     """A data set's inputs by layer, checked without reading them. x: one array, or {input layer: array}.
 
-    Of ids, values in memory are looked at too.
+    Of ids, values in memory are looked at too. before: what makes samples that the net takes of those that are given.
     """
+    before = before or {}
     inputs, dtype, ids = {}, layers.dtype, layers.input_ids()
     for name, given in by_name(x, list(layers.input_shapes()), f"{where}: inputs of the net").items():
         here = f"{where}: input of layer {name!r}"
-        if says_shape(given, here):
+        if name not in before and says_shape(given, here):
             check_input(here, given, layers.fitting(name, tuple(given.shape)), dtype, ids.get(name))
-        inputs[name] = rows(here, given)
+        inputs[name] = before[name](here, rows(here, given)) if name in before else rows(here, given)
         check_input(here, inputs[name], layers.fitting(name, inputs[name].shape), dtype, ids.get(name))
         if name in ids and inputs[name].held:
             for index in inputs[name].slices_to_check(1):
@@ -199,33 +214,7 @@ def checked_targets(where: str, y: object, outputs: list[str], count: int) -> di
     return targets
 
 
-class DataSet(Protocol):
-    """What `fit` and `evaluate` go through, batch by batch.
-
-    count: samples; batch_size: of a batch, the last one aside; buckets: ((length, size), ...) of sequences in buckets,
-    whose batches have these sizes; forms: how many forms of batch there are.
-    """
-
-    count: int
-    batch_size: int
-    buckets: tuple[tuple[int, int], ...]
-    forms: int
-
-    def through(
-        self, order: Array | None = None, start: int = 0, prefetch: int = 0
-    ) -> Generator[tuple[Taken, Taken | None], None, None]:
-        """Samples and targets of each batch from number `start`, in this order of all samples or the data's.
-
-        So many batches are made ahead, in a thread, until closed.
-        """
-
-
-def count_of(taken: Taken) -> int:
-    """How many samples a batch has."""
-    return int((next(iter(taken.values())) if isinstance(taken, dict) else taken).shape[0])
-
-
-class Samples:
+class Samples(DataSet):
     """What `fit`, `evaluate` and `predict` go through. inputs, targets: by layer; targets None for `predict`.
 
     single: whether batches are one array, or dicts by layer, as the user gave them: (inputs, targets).
@@ -238,9 +227,8 @@ class Samples:
         self.targets = targets
         self.batch_size = batch_size
         self.count = next(iter(inputs.values())).shape[0]
-        self.buckets: tuple[tuple[int, int], ...] = ()
         self.forms = len({min(batch_size, self.count), self.count % batch_size} - {0})
-        self._single = single
+        self.single = single
 
     def slices(self, start: int = 0) -> Iterator[slice]:
         """The samples of each batch from number `start`, in the order of the data. The last one may be shorter."""
@@ -251,22 +239,25 @@ class Samples:
         """As `slices`, in this order of all samples, if one is given."""
         return (piece if order is None else order[piece] for piece in self.slices(start))
 
-    def batches(self, indices: Iterable[Index], prefetch: int = 0) -> Generator[tuple[Taken, Taken | None], None, None]:
-        """Samples and targets at each of the indices; so many batches are copied ahead, in a thread, until closed."""
-        return ahead((self.take(index, prefetch > 0) for index in indices), prefetch)
-
     def through(
-        self, order: Array | None = None, start: int = 0, prefetch: int = 0
-    ) -> Generator[tuple[Taken, Taken | None], None, None]:
+        self, order: Array | None = None, start: int = 0, prefetch: int = 0, epoch: int = 0, key: int = 0
+    ) -> Batches:
         """See `DataSet`."""
-        return self.batches(self.indices(order, start), prefetch)
+        return ahead((self.take(index, prefetch > 0) for index in self.indices(order, start)), prefetch)
 
-    def take(self, index: Index, copy: bool = False) -> tuple[Taken, Taken | None]:
+    def take(self, index: Index, copy: bool = False) -> Batch:
         """(samples, targets) at `index`, see `Rows.take`; targets None where there are none."""
-        x = _taken(self.inputs, index, copy, self._single[0])
-        return x, None if self.targets is None else _taken(self.targets, index, copy, self._single[1])
+        inputs = {name: found.take(index, copy) for name, found in self.inputs.items()}
+        if self.targets is None:
+            return self.given(inputs, None)
+        return self.given(inputs, {name: found.take(index, copy) for name, found in self.targets.items()})
 
-
-def _taken(named: Mapping[str, Rows], index: Index, copy: bool, single: bool) -> Taken:
-    taken = {name: found.take(index, copy) for name, found in named.items()}
-    return next(iter(taken.values())) if single else taken
+    def given(self, inputs: dict[str, Shaped], targets: dict[str, Shaped] | None) -> Batch:
+        """A batch as the net takes it, in the form in which the user gave the whole; with weights, if there are any."""
+        x = next(iter(inputs.values())) if self.single[0] else inputs
+        if targets is None:
+            return x, None
+        weights = {name.removeprefix(WEIGHT): taken for name, taken in targets.items() if name.startswith(WEIGHT)}
+        own = {name: taken for name, taken in targets.items() if not name.startswith(WEIGHT)}
+        y = next(iter(own.values())) if self.single[1] else own
+        return (x, y, weights) if weights else (x, y)

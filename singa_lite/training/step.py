@@ -33,7 +33,6 @@ from singa_lite.training.bound import (
     within_limit,
 )
 from singa_lite.training.fed_tensors import Forms
-from singa_lite.training.objective import MetricValues
 from singa_lite.training.step_functions import StepFunction, TrainStep, Values
 from singa_lite.unique import Unique
 
@@ -143,7 +142,7 @@ class Steps(Unique):
         if not self.graph:
             return values
         loss, metric = values
-        return _copy(loss), _copies(metric)
+        return _copy(loss), {name: _copy(value) for name, value in metric.items()}
 
     def past(self, kept: Kept, batch: int, length: int) -> Past:
         """What layers keep of new texts, for the steps that write them: that of the last ones, if it is long enough.
@@ -323,13 +322,6 @@ class Steps(Unique):
 def _key(step: StepFunction[object], feeds: Feeds) -> tuple[Hashable, ...]:
     """What tells recorded steps apart: what is done, by which losses, metrics and optimizer, and the batch's form."""
     return *step.key, form_of(feeds)
-
-
-def _copies(metric: MetricValues) -> MetricValues:
-    """The same values in new tensors."""
-    if isinstance(metric, dict):
-        return {name: _copy(value) for name, value in metric.items()}
-    return None if metric is None else _copy(metric)
 
 
 def _copy(value: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from singa_lite.criterion import Criterion
@@ -12,15 +12,17 @@ from singa_lite.layer_calls import nothing
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.gathering import WHOLE, Part
+from singa_lite.optimizer.loss_scale import LossScale
 from singa_lite.run import Run
 from singa_lite.tensor import Tensor
+from singa_lite.training.closing import Closing
 from singa_lite.training.micro_batches import Fed, GradientSums, added, added_metrics, cut
-from singa_lite.training.objective import MetricValues, Objective
+from singa_lite.training.objective import Objective
 from singa_lite.training.updates import updates_of
 from singa_lite.watch import Watch
 
-#: (loss, metric) of a batch.
-Values: TypeAlias = tuple[Tensor, MetricValues]
+#: (loss, {key: metric}) of a batch; see `Objective.metric`.
+Values: TypeAlias = tuple[Tensor, dict[str, Tensor]]
 Results = TypeVar("Results", covariant=True)
 
 
@@ -55,18 +57,26 @@ class StepFunction(ABC, Generic[Results]):
         """The recording is over."""
         watch.settle([], [])
 
-    def _evaluated(self, fed: Fed) -> OneOrMore:
+    def _evaluated(self, fed: Fed, output: Collection[str] = ()) -> OneOrMore:
         run = Run(self.layers.ordered(), self.layers.device, False, None)
-        return run.forward(dict(fed["input"]), ())
+        return run.forward(dict(fed["input"]), output)
 
 
 class PredictStep(StepFunction[OneOrMore]):
-    """The layers' outputs, in evaluation mode."""
+    """The layers' outputs, in evaluation mode. output: paths of layers whose outputs are wanted too."""
 
     kind = "predict"
 
+    def __init__(self, layers: LayerGraph, output: tuple[str, ...] = ()) -> None:
+        super().__init__(layers)
+        self.output = output
+
+    @property
+    def key(self) -> tuple[Hashable, ...]:
+        return self.kind, self.output
+
     def operations(self, fed: Fed) -> OneOrMore:
-        return self._evaluated(fed)
+        return self._evaluated(fed, self.output)
 
 
 class EvaluateStep(StepFunction[Values]):
@@ -85,7 +95,7 @@ class EvaluateStep(StepFunction[Values]):
 
     def operations(self, fed: Fed) -> Values:
         out = self._evaluated(fed)
-        return self.objective.loss(False, out, fed["target"]), self.objective.metric(out, fed["target"])
+        return self.objective.loss(False, out, fed), self.objective.metric(out, fed["target"])
 
 
 class TrainStep(EvaluateStep):
@@ -94,6 +104,7 @@ class TrainStep(EvaluateStep):
     freeze: layers before this one, in topological order, do not train. micro_batches: in how many pieces the batch goes
     forward and back; what each piece's gradients are of the whole batch's mean adds up, and is applied once. clip: by
     which gradients are clipped. part: which batch of a group of several it is, whose mean is applied at the last one.
+    scale: by what the loss is scaled, whose gradients are derived.
     """
 
     kind = "train"
@@ -107,6 +118,7 @@ class TrainStep(EvaluateStep):
         micro_batches: int = 1,
         clip: GlobalNorm | None = None,
         part: Part = WHOLE,
+        scale: LossScale | None = None,
     ) -> None:
         super().__init__(layers, objective)
         self.optimizer = optimizer
@@ -114,6 +126,7 @@ class TrainStep(EvaluateStep):
         self.micro_batches = micro_batches
         self.clip = clip
         self.part = part
+        self.scale = scale
         self._updating: Run | None = None
 
     @property
@@ -124,7 +137,7 @@ class TrainStep(EvaluateStep):
     @property
     def key(self) -> tuple[Hashable, ...]:
         limit = None if self.clip is None else self.clip.limit
-        return *super().key, id(self.optimizer), self.freeze, self.micro_batches, limit, self.part
+        return *super().key, id(self.optimizer), self.freeze, self.micro_batches, limit, self.part, id(self.scale)
 
     def watch(self) -> Watch:
         made_by = [self.optimizer, *self.layers.layers.values(), *self.criteria]
@@ -136,13 +149,13 @@ class TrainStep(EvaluateStep):
 
     def operations(self, fed: Fed, changing: Callable[[], object] = nothing) -> Values:
         """changing: called before the first change of a parameter or a layer's state, and perhaps again."""
-        pieces, sums = cut(fed, self.micro_batches), GradientSums()
+        pieces, sums, closing = cut(fed, self.micro_batches), GradientSums(), self._closing()
         del fed
         share = pieces[0].share
         run = self._run(changing)
         values = self._forward(run, pieces.pop(0).fed)
         if pieces:
-            values = added(None, values[0], share), added_metrics(None, values[1], share)
+            values = added(None, values[0], share), added_metrics({}, values[1], share)
         while pieces:
             for name, _, gradient in self._gradients(run, share):
                 with self.layers.device.scope(layer=name.rpartition("/")[0]):
@@ -150,8 +163,13 @@ class TrainStep(EvaluateStep):
             share, run = pieces[0].share, self._run(changing)
             loss, metric = self._forward(run, pieces.pop(0).fed)
             values = added(values[0], loss, share), added_metrics(values[1], metric, share)
-        self._update(run, share, sums, changing)
+        self._update(run, share, sums, changing, closing)
         return values
+
+    def _closing(self) -> Closing | None:
+        if self.clip is None and self.scale is None:
+            return None
+        return Closing(self.clip, self.scale, self.layers.device, self.layers.states())
 
     def _run(self, changing: Callable[[], object]) -> Run:
         layers = self.layers
@@ -159,19 +177,22 @@ class TrainStep(EvaluateStep):
 
     def _forward(self, run: Run, fed: Fed) -> Values:
         out = run.forward(dict(fed["input"]), ())
-        return self.objective.loss(True, out, fed["target"]), self.objective.metric(out, fed["target"])
+        return self.objective.loss(True, out, fed), self.objective.metric(out, fed["target"])
 
     def _gradients(self, run: Run, share: float) -> Iterator[tuple[str, Tensor, Tensor]]:
         """(name, parameter, gradient) on the walk back over a piece with this share of the batch; of a group's mean."""
-        derivatives = self.objective.backward(share / self.part.batches)
+        scale = None if self.scale is None else self.scale.scale(self.layers.device)
+        derivatives = self.objective.backward(share / self.part.batches, scale)
         walk = run.backward({name: [dy] for name, dy in derivatives.items()}, frozenset(), None)
         del derivatives
         for names, values, gradients, _ in walk:
             yield from zip(names, values, gradients, strict=True)
 
-    def _update(self, run: Run, share: float, sums: GradientSums, changing: Callable[[], object]) -> None:
+    def _update(
+        self, run: Run, share: float, sums: GradientSums, changing: Callable[[], object], closing: Closing | None
+    ) -> None:
         """Drain backward, and do with each layer's gradients in its turn what is to be done with them."""
-        updates = updates_of(self.optimizer, changing, self.part, self.clip, self.layers.device)
+        updates = updates_of(self.optimizer, changing, self.part, closing)
         self._updating = run if updates.within_walk else None
         for name, value, gradient in self._gradients(run, share):
             with self.layers.device.scope(layer=name.rpartition("/")[0]):

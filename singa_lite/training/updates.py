@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from singa_lite.device import Device, device_of
+from singa_lite.device import device_of
 from singa_lite.graph import Phase
-from singa_lite.optimizer import GlobalNorm, Optimizer
+from singa_lite.optimizer import Optimizer
 from singa_lite.optimizer.gathering import Part
 from singa_lite.optimizer.global_norm import scale_by
+from singa_lite.optimizer.loss_scale import Unscaled
 from singa_lite.tensor import Tensor
+from singa_lite.training.closing import Closing
 from singa_lite.training.micro_batches import GradientSums
 
 
@@ -54,32 +56,26 @@ class Applied(Updates):
         self.optimizer.update(name, value, gradient)
 
 
-class Clipped(Updates):
-    """All gradients are kept until their norm is known."""
+class Closed(Updates):
+    """All gradients are kept until their norm is known, and whether they are finite."""
 
-    def __init__(self, optimizer: Optimizer, changing: Callable[[], object], clip: GlobalNorm, device: Device) -> None:
+    def __init__(self, optimizer: Optimizer, changing: Callable[[], object], closing: Closing) -> None:
         super().__init__(optimizer, changing)
-        self._clip = clip
+        self._closing = closing
         self._kept = GradientSums()
         self._values: dict[str, Tensor] = {}
-        with device.scope(Phase.GRADIENT):
-            self._squares = clip.squares(device)
+        closing.begin()
 
     def take(self, name: str, value: Tensor, gradient: Tensor) -> None:
         self._values[name] = value
-        with device_of(value).scope(Phase.GRADIENT):
-            self._squares.add(self._kept.add(name, gradient))
+        self._closing.add(self._kept.add(name, gradient))
 
     def end(self) -> None:
-        device = device_of(self._squares.total)
         self._begin()
-        with device.scope(Phase.UPDATE):
-            factor = self._clip.factor(self._squares)
+        unscaled = self._closing.unscaled(self.optimizer.rate(self._closing.device))
         for name, value in self._values.items():
-            gradient = self._kept.pop(name)
-            with device.scope(Phase.UPDATE, name.rpartition("/")[0]):
-                scale_by(factor, gradient)
-                self.optimizer.update(name, value, gradient)
+            _update(self.optimizer, name, value, self._kept.pop(name), unscaled)
+        self._closing.end(unscaled.rate)
 
 
 class Gathered(Updates):
@@ -99,40 +95,41 @@ class Gathered(Updates):
         return self.optimizer.gathering.add(self.optimizer, name, value, gradient, self._part.begins)
 
 
-class GatheredAndClipped(Gathered):
-    """The mean of a group is clipped: its norm is that of the sums, which are there anyway."""
+class GatheredAndClosed(Gathered):
+    """The mean of a group is clipped, or of scaled losses: its norm is that of the sums, which are there anyway.
 
-    def __init__(
-        self, optimizer: Optimizer, changing: Callable[[], object], part: Part, clip: GlobalNorm, device: Device
-    ) -> None:
+    Sums of scaled losses are looked at by each batch, so that one that overflows moves no running average.
+    """
+
+    def __init__(self, optimizer: Optimizer, changing: Callable[[], object], part: Part, closing: Closing) -> None:
         super().__init__(optimizer, changing, part)
-        self._clip = clip
+        self._closing = closing
         self._sums: dict[str, tuple[Tensor, Tensor]] = {}
-        with device.scope(Phase.GRADIENT):
-            self._squares = clip.squares(device)
+        closing.begin()
 
     def take(self, name: str, value: Tensor, gradient: Tensor) -> None:
         total = self._added(name, value, gradient)
-        with device_of(value).scope(Phase.GRADIENT):
-            self._squares.add(total)
+        self._closing.add(total)
         self._sums[name] = value, total
 
     def end(self) -> None:
-        device = device_of(self._squares.total)
-        with device.scope(Phase.UPDATE):
-            factor = self._clip.factor(self._squares)
-        for name, (value, total) in self._sums.items():
-            with device.scope(Phase.UPDATE, name.rpartition("/")[0]):
-                scale_by(factor, total)
-                self.optimizer.update(name, value, total)
+        updates = self._part.updates
+        unscaled = self._closing.unscaled(self.optimizer.rate(self._closing.device), updates)
+        for name, (value, total) in self._sums.items() if updates else ():
+            _update(self.optimizer, name, value, total, unscaled)
+        self._closing.end(unscaled.rate, updates)
 
 
-def updates_of(
-    optimizer: Optimizer, changing: Callable[[], object], part: Part, clip: GlobalNorm | None, device: Device
-) -> Updates:
-    """What a batch of this part of a group wants. clip: None where nothing is clipped."""
+def _update(optimizer: Optimizer, name: str, value: Tensor, gradient: Tensor, unscaled: Unscaled) -> None:
+    with device_of(value).scope(Phase.UPDATE, name.rpartition("/")[0]):
+        scale_by(unscaled.factor, gradient)
+        optimizer.update(name, value, gradient, unscaled.rate)
+
+
+def updates_of(optimizer: Optimizer, changing: Callable[[], object], part: Part, closing: Closing | None) -> Updates:
+    """What a batch of this part of a group wants. closing: None where nothing is clipped or scaled."""
     if part.is_whole:
-        return Applied(optimizer, changing) if clip is None else Clipped(optimizer, changing, clip, device)
-    if clip is None or not part.updates:
+        return Applied(optimizer, changing) if closing is None else Closed(optimizer, changing, closing)
+    if closing is None or (closing.scale is None and not part.updates):
         return Gathered(optimizer, changing, part)
-    return GatheredAndClipped(optimizer, changing, part, clip, device)
+    return GatheredAndClosed(optimizer, changing, part, closing)

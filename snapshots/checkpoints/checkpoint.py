@@ -57,12 +57,29 @@ def restore(
         def last_check() -> None:
             _check_metrics(where, run, chosen)
             check(tree.step_of(snapshot))
-            _warn_of_differences(where, (run.environment, kernels), (run.settings, chosen))  # may be an error too
+            left_out = {"schedule"} if any(each.sets_rate for each in training.callbacks) else set[str]()
+            before, now = (_without(found, left_out) for found in (run.settings, chosen))
+            _warn_of_differences(where, (run.environment, kernels), (before, now))  # may be an error too
+            _go_to(where, training, run.progress)
 
         net_tree.restore(net, snapshot, optimizer=True, last_check=last_check)
     training.progress = run.progress
     net.seed = run.seed
     net.device.restore_seeds(*run.device_seeds)
+    _restore_callbacks(training, run)
+
+
+def _restore_callbacks(training: Training, run: StoredRun) -> None:
+    """Give each callback what one of its class kept, in their order."""
+    left = list(run.callbacks)
+    for callback in training.callbacks:
+        found = next((index for index, (name, _) in enumerate(left) if name == type(callback).__name__), None)
+        if found is not None:
+            callback.restore(left.pop(found)[1])
+
+
+def _without(settings: Mapping[str, str], names: set[str]) -> dict[str, str]:
+    return {name: text for name, text in settings.items() if name not in names}
 
 
 def verify(path: str | os.PathLike[str]) -> None:
@@ -74,12 +91,20 @@ def verify(path: str | os.PathLike[str]) -> None:
 
 def _check_fit(where: str, wanted: Progress, found: Progress) -> None:
     """SnapshotError for a run over other batches: it would not be the same run."""
-    for name in ("samples", "batch_size", "shuffle", "buckets"):
+    for name in ("samples", "batch_size", "shuffle", "buckets", "batches", "steps"):
         if getattr(wanted, name) != getattr(found, name):
             raise SnapshotError(
                 f"{where}: wanted a checkpoint of fit with {name} {getattr(wanted, name)}, "
                 f"received {getattr(found, name)}"
             )
+
+
+def _go_to(where: str, training: Training, progress: Progress) -> None:
+    """Let the data go on from there. SnapshotError where their place cannot be kept."""
+    try:
+        training.go_to(progress)
+    except ValueError as error:
+        raise SnapshotError(f"{where}: {error}") from error
 
 
 def _check_metrics(where: str, run: StoredRun, now: Mapping[str, str]) -> None:

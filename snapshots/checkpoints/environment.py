@@ -34,12 +34,16 @@ def settings(net: FeedForwardNet) -> dict[str, str]:
         found |= {"schedule": optimizer.schedule, "weight_decay": optimizer.weight_decay, **optimizer.settings}
         found["rules"] = optimizer.rules
     found |= {"loss": net.loss, "metric": net.metric, "freeze": net.freeze}
+    if net.loss_weights is not None:
+        found["loss_weights"] = net.loss_weights
     if net.micro_batches > 1:
         found["micro_batches"] = net.micro_batches
     if net.accumulate > 1:
         found["accumulate"] = net.accumulate
     if net.clip_global_norm is not None:
         found["clip_global_norm"] = net.clip_global_norm
+    if net.loss_scaling is not None:
+        found["loss_scaling"] = net.loss_scaling
     return {name: described(value) for name, value in found.items()}
 
 

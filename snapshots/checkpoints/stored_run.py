@@ -22,6 +22,8 @@ from singa_lite.training.progress import Mean, Progress
 PROGRESS = "training/progress"
 #: The shuffled order of this epoch's samples, uint32 or uint64 (samples,); none before it is drawn.
 ORDER = "training/order"
+#: Before the number of a metric: what it keeps of the samples of this epoch, float64.
+STATISTICS = "training/statistics/"
 #: Before the name of an entry of the history, whose numbers are int64 or float64 (epochs,); "metric/<output>" of dicts.
 HISTORY = "training/history/"
 
@@ -37,13 +39,16 @@ _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErro
 
 
 class StoredRun(NamedTuple):
-    """What a checkpoint says of its run. device_seeds: the device's seed, and how many it has given."""
+    """What a checkpoint says of its run. device_seeds: the device's seed, and how many it has given;
+    callbacks: (class, state) of those that keep any.
+    """
 
     progress: Progress
     seed: int
     device_seeds: tuple[int, int]
     environment: dict[str, str]
     settings: dict[str, str]
+    callbacks: list[tuple[str, dict[str, object]]]
 
 
 def arrays(training: Training) -> dict[str, Array]:
@@ -55,6 +60,8 @@ def arrays(training: Training) -> dict[str, Array]:
     order = training.progress.order
     if order is not None:
         found[ORDER] = order.astype(np.uint32 if order.size <= 1 << 32 else np.uint64)
+    for number, kept in enumerate(training.progress.mean.statistics.values()):
+        found[f"{STATISTICS}{number}"] = np.concatenate(kept) if len(kept) > 1 else kept[0]
     return found | history.arrays(training.progress.history, HISTORY)
 
 
@@ -66,11 +73,16 @@ def _json_of(training: Training) -> dict[str, object]:
         "batch_size": progress.batch_size,
         "shuffle": progress.shuffle,
         "buckets": progress.buckets,
+        "batches": progress.batches,
+        "steps": progress.steps,
+        "key": progress.key,
+        "place": progress.place,
         "epoch": progress.epoch,
         "batch": progress.batch,
         "seconds": progress.seconds,
-        "mean": vars(progress.mean),
+        "mean": vars(progress.mean) | {"statistics": list(progress.mean.statistics)},
         "random": progress.random.bit_generator.state,
+        "callbacks": [[type(each).__name__, state] for each in training.callbacks if (state := each.state())],
         "seed": net.seed,
         "device_seeds": net.device.seeds_given,
         "recorded": net.recorded_forms[-_MOST_RECORDED:],
@@ -99,9 +111,10 @@ def read(snapshot: Tree) -> StoredRun:
         before, chosen = (
             {str(name): str(text) for name, text in given[part].items()} for part in ("environment", "settings")
         )
+        callbacks = [(str(name), dict(state)) for name, state in given.get("callbacks", [])]
     except _WRONG as error:
         raise _damaged(snapshot, error) from error
-    return StoredRun(_progress(snapshot, given), seed, device_seeds, before, chosen)
+    return StoredRun(_progress(snapshot, given), seed, device_seeds, before, chosen, callbacks)
 
 
 def _parsed(snapshot: Tree) -> Unchecked:
@@ -121,17 +134,21 @@ def _parsed(snapshot: Tree) -> Unchecked:
 
 def _progress(snapshot: Tree, given: Unchecked) -> Progress:
     try:
+        batches = _count("batches", given.get("batches"), 0)
         progress = Progress(
-            whole("samples", given["samples"], 1),
-            whole("batch_size", given["batch_size"], 1),
+            whole("samples", given["samples"], 1 if batches is None else 0),
+            whole("batch_size", given["batch_size"], 1 if batches is None else 0),
             bool(given["shuffle"]),
             0,
             tuple((whole("length", length, 1), whole("size", size, 1)) for length, size in given.get("buckets", [])),
+            batches,
+            _count("steps", given.get("steps"), 1),
         )
+        progress.key, progress.place = whole("key", given.get("key", 0), 0), given.get("place")
         progress.epoch = whole("epoch", given["epoch"], 0)
         progress.batch = whole("batch", given["batch"], 0)
         progress.seconds = finite("seconds", given["seconds"])
-        progress.mean = _mean(given["mean"])
+        progress.mean = _mean(snapshot, given["mean"])
         progress.random.bit_generator.state = given["random"]
         progress.history = history.read(snapshot, HISTORY)
         progress.check_place()
@@ -141,16 +158,22 @@ def _progress(snapshot: Tree, given: Unchecked) -> Progress:
             progress.mean, progress.seconds = Mean(), 0.0  # the file may have those of the epoch before
     except _WRONG as error:
         raise _damaged(snapshot, error) from error
-    if progress.shuffle and (progress.batch or ORDER in snapshot.arrays):
-        progress.order = _order(snapshot, progress.samples)
+    if progress.shuffle and progress.ordered and (progress.batch or ORDER in snapshot.arrays):
+        progress.order = _order(snapshot, progress.ordered)
     return progress
 
 
-def _mean(given: Unchecked) -> Mean:
+def _count(where: str, given: Unchecked, least: int) -> int | None:
+    return None if given is None else whole(where, given, least)
+
+
+def _mean(snapshot: Tree, given: Unchecked) -> Mean:
     mean = Mean()
     mean.count = whole("count", given["count"], 0)
     mean.sums = {str(name): float(value) for name, value in given["sums"].items()}
-    mean.by_name, mean.has_metric = bool(given["by_name"]), bool(given["has_metric"])
+    mean.counts = {str(name): float(value) for name, value in given.get("counts", {}).items()}
+    for number, key in enumerate(given.get("statistics", [])):
+        mean.statistics[str(key)] = [snapshot.read(f"{STATISTICS}{number}")]
     return mean
 
 

@@ -6,13 +6,15 @@ Each format is a module or a folder beside this file; `table` has the suffixes o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from singa_lite.errors import SnapshotError
+from singa_lite.left_out import LeftOut
 from singa_lite.net import FeedForwardNet
-from singa_lite.snapshots import net_tree, weights_tree
-from singa_lite.snapshots.formats.table import Path, Save
+from singa_lite.snapshots import net_tree, parts, weights_tree
+from singa_lite.snapshots.formats.table import Path as Path
+from singa_lite.snapshots.formats.table import Save
 from singa_lite.snapshots.formats.table import of_path as of_path
 from singa_lite.snapshots.tree import Tree
 
@@ -43,16 +45,29 @@ def writer(path: Path) -> Save:
     return of_path(path).save
 
 
-def load(net: FeedForwardNet, path: Path, optimizer: bool | None = None, **options: object) -> None:
-    """Read the net, as `net_tree.restore` does. optimizer: None: if the net has one and the file has its state.
+def load(
+    net: FeedForwardNet,
+    path: Path,
+    optimizer: bool | None = None,
+    layers: Collection[str] | None = None,
+    strict: bool = True,
+    **options: object,
+) -> LeftOut:
+    """Read the net, as `net_tree.restore` does, or parts of it, as `parts.restore` does. optimizer: None: if the net
+    has one and the file has its state; ValueError if it is wanted beside parts.
 
     A file that can hold none, as `holds_optimizer` says, leaves the optimizer as it is.
     """
     of_path(path, options)  # raises for wrong arguments before the net is looked at
+    if optimizer and (layers is not None or not strict):
+        raise ValueError("load optimizer: wanted all of the net beside it, received layers= or strict=False")
     with opened(path, net_tree.of_net(net, whole_step=False), **options) as found:
+        if layers is not None or not strict:
+            return parts.restore(net, found, layers, strict)
         if optimizer is None and not holds_optimizer(path, found):
             optimizer = False
         net_tree.restore(net, found, optimizer)
+        return LeftOut()
 
 
 def holds_optimizer(path: Path, found: Tree) -> bool:

@@ -186,6 +186,29 @@ def layer(name: str, label: str, **settings: Any) -> Case:
     return Case(build)
 
 
+#: As `CHANNELS`, of channels that groups divide.
+GROUPED = {0: ((9, 6), (1037, 512)), 1: ((3, 6, 7), (5, 18, 6151)), 2: ((3, 6, 7, 2), (3, 12, 127, 129))}
+
+
+def group(name: str, trailing: int = 2, groups: int | None = None, **settings: Any) -> Case:
+    """A kernel of group normalization. groups: None for as many as channels."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        shape = GROUPED[trailing][big]
+        rows, channels = (shape[0], groups or shape[1]), shape[1:2]
+        dy, x, out = normal(rng, shape, dtype), 3 + 2 * normal(rng, shape, dtype), garbage(shape, dtype)
+        gamma, beta = normal(rng, channels, dtype), normal(rng, channels, dtype)
+        mean, inv_std = normal(rng, rows, dtype), positive(rng, rows, dtype)
+        tensors: dict[str, Tensors] = {
+            "group_norm": [x, gamma, beta, out, garbage(rows, dtype), garbage(rows, dtype)],
+            "group_norm_derivative": [dy, x, gamma, mean, inv_std, out],
+            "group_norm_gradient": [dy, x, mean, inv_std, garbage(channels, dtype), garbage(channels, dtype)],
+        }
+        return tensors[name], settings
+
+    return Case(build)
+
+
 def response(name: str, trailing: int = 2, size: int = 5) -> Case:
     """Local response normalization or its derivative."""
     settings = {"size": size, "alpha": 0.3, "beta": 0.75}
@@ -280,6 +303,36 @@ def build_clip_factor(rng: np.random.Generator, dtype: np.dtype, big: bool) -> M
     return [np.array(6.25, np.float64), garbage((), np.float64), garbage((), np.float64)], {"limit": 2.0}
 
 
+def unscaled(total: float) -> Case:
+    """total, rate, scale, and where norm, factor and applied rate go."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        given = [np.array(number, np.float64) for number in (total, 0.1, 512.0)]
+        return [*given, *(garbage((), np.float64) for _ in range(3))], {"limit": 0.002}
+
+    return Case(build)
+
+
+def next_scale(applied: float) -> Case:
+    """The applied rate, the scale, good and skipped steps."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        counts = np.array(6, np.int64), np.array(2, np.int64)
+        return [np.array(applied, np.float64), np.array(512.0, np.float64), *counts], {"interval": 7}
+
+    return Case(build)
+
+
+def taken_back(applied: float) -> Case:
+    """The applied rate, before, y."""
+
+    def build(rng: np.random.Generator, dtype: np.dtype, big: bool) -> Made:
+        tensors = [normal(rng, PARAMETERS[big], dtype) for _ in range(2)]
+        return [np.array(applied, np.float64), *tensors], {}
+
+    return Case(build)
+
+
 def scaled(factor: float) -> Case:
     """factor, y."""
 
@@ -334,6 +387,15 @@ CASES: dict[str, Case] = {
         }.items()
         for label in ROWS
     },
+    **{
+        name + label: group(name, trailing, groups, **settings)
+        for name, settings in {
+            "group_norm": {"epsilon": 1e-3},
+            "group_norm_derivative": {},
+            "group_norm_gradient": {},
+        }.items()
+        for label, trailing, groups in (("", 2, 3), (":flat", 0, 2), (":sequence", 1, 1), (":instances", 2, None))
+    },
     "lrn": response("lrn"),
     "lrn:flat": response("lrn", 0, size=9),
     "lrn:narrow": response("lrn", 1, size=1),
@@ -365,4 +427,9 @@ CASES: dict[str, Case] = {
     "clip_factor": Case(build_clip_factor),
     "scale_by": scaled(0.3),
     "scale_by:one": scaled(1.0),
+    "unscale_factor": unscaled(6.25),
+    "next_loss_scale": next_scale(0.1),
+    "next_loss_scale:skipped": next_scale(np.nan),
+    "take_back": taken_back(np.nan),
+    "take_back:kept": taken_back(0.1),
 }

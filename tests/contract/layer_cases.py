@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singa_lite import FeedForwardNet, device, layers
+from singa_lite import FeedForwardNet, autograd, device, layers
 from singa_lite.device import Device
 from singa_lite.layer import Context, Layer
 
@@ -130,6 +130,48 @@ CASES: dict[str, Case] = {
     "Conv1D:stride, pads": Case(lambda: layers.Conv1D("c", 4, 4, 2, pad=(0, 3)), SEQUENCE),
     "Conv1D:dilation": Case(lambda: layers.Conv1D("c", 5, 3, dilation=2, use_bias=False), SEQUENCE),
     "Conv1D:groups, valid": Case(lambda: layers.Conv1D("c", 6, 2, border_mode="valid", groups=2), ((4, 7),), batch=3),
+    "Conv2DTranspose": Case(lambda: layers.Conv2DTranspose("t", 4), IMAGE),
+    "Conv2DTranspose:stride": Case(lambda: layers.Conv2DTranspose("t", 4, 3, (2, 3)), IMAGE),
+    "Conv2DTranspose:valid, pair of extents, no bias": Case(
+        lambda: layers.Conv2DTranspose("t", 2, (2, 3), 2, "valid", use_bias=False), IMAGE
+    ),
+    "Conv2DTranspose:four pads, output padding": Case(
+        lambda: layers.Conv2DTranspose("t", 2, (3, 4), (3, 2), pad=(2, 0, 1, 3), output_padding=(2, 1)), IMAGE
+    ),
+    "Conv2DTranspose:groups, dilation": Case(
+        lambda: layers.Conv2DTranspose("t", 6, (3, 2), (1, 2), pad=1, dilation=(2, 1), groups=2), GROUPED, batch=3
+    ),
+    "Conv1DTranspose": Case(lambda: layers.Conv1DTranspose("t", 4), SEQUENCE),
+    "Conv1DTranspose:stride, pads, groups": Case(
+        lambda: layers.Conv1DTranspose("t", 6, 4, 3, pad=(0, 2), output_padding=1, groups=2), ((4, 5),), batch=3
+    ),
+    "DepthwiseConv2D": Case(lambda: layers.DepthwiseConv2D("c"), IMAGE),
+    "DepthwiseConv2D:two a channel": Case(
+        lambda: layers.DepthwiseConv2D("c", (3, 2), 2, pad=1, use_bias=False, depth_multiplier=2), IMAGE
+    ),
+    "SeparableConv2D": Case(lambda: layers.SeparableConv2D("c", 4, depth_multiplier=2), IMAGE, reach=1.0),
+    "ZeroPadding2D": Case(lambda: layers.ZeroPadding2D("z"), IMAGE),
+    "ZeroPadding2D:four": Case(lambda: layers.ZeroPadding2D("z", (2, 0, 1, 3)), IMAGE),
+    "Cropping2D": Case(lambda: layers.Cropping2D("c"), IMAGE),
+    "Cropping2D:four": Case(lambda: layers.Cropping2D("c", (2, 0, 1, 3)), IMAGE),
+    "GlobalMaxPooling2D": Case(lambda: layers.GlobalMaxPooling2D("p"), IMAGE),
+    "GlobalMaxPooling1D": Case(lambda: layers.GlobalMaxPooling1D("p"), SEQUENCE),
+    "GlobalAvgPooling1D": Case(lambda: layers.GlobalAvgPooling1D("p"), SEQUENCE),
+    "PReLU": Case(lambda: layers.PReLU("p"), IMAGE),
+    "PReLU:vectors": Case(lambda: layers.PReLU("p"), ((5,),), batch=3),
+    "PReLU:each element": Case(lambda: layers.PReLU("p", ()), SEQUENCE),
+    "PReLU:one for all": Case(lambda: layers.PReLU("p", (1, 2, 3)), IMAGE),
+    "SpatialDropout1D": Case(lambda: layers.SpatialDropout1D("o"), ((7, 3),), batch=5, evaluation=_same),
+    "SpatialDropout2D": Case(lambda: layers.SpatialDropout2D("o", 0.3), ((7, 2, 3),), batch=5, evaluation=_same),
+    "SpatialDropout2D:none": Case(lambda: layers.SpatialDropout2D("o", 0), IMAGE),
+    "GaussianNoise": Case(lambda: layers.GaussianNoise("n", 0.3), IMAGE, evaluation=_same),
+    "GaussianNoise:none": Case(lambda: layers.GaussianNoise("n", 0), ((5,),), batch=3),
+    "Rescaling": Case(lambda: layers.Rescaling("r", 0.7, -0.2), IMAGE),
+    "Normalization": Case(lambda: layers.Normalization("n"), IMAGE),
+    "Normalization:vectors": Case(lambda: layers.Normalization("n", [1, 2, 3, 4, 5], 2.0), ((5,),), batch=3),
+    "Lambda": Case(lambda: layers.Lambda("l", lambda x: x * x + 1), IMAGE),
+    "Lambda:two inputs": Case(lambda: layers.Lambda("l", autograd.multiply), (SEQUENCE[0], SEQUENCE[0])),
+    "Lambda:two outputs": Case(lambda: layers.Lambda("l", lambda x: [autograd.tanh(x), x]), SEQUENCE),
     "MaxPooling2D": Case(lambda: layers.MaxPooling2D("p"), IMAGE),
     "MaxPooling2D:valid": Case(lambda: layers.MaxPooling2D("p", 2, 2, "valid"), IMAGE),
     "MaxPooling2D:unequal pads": Case(lambda: layers.MaxPooling2D("p", (3, 2), 1, pad=(2, 1, 0, 1)), IMAGE),
@@ -163,6 +205,9 @@ CASES: dict[str, Case] = {
     "LayerNormalization:two axes": Case(lambda: layers.LayerNormalization("l", 2), IMAGE),
     "LayerNormalization:whole samples": Case(lambda: layers.LayerNormalization("l", 1), IMAGE),
     "LayerNormalization:vectors": Case(lambda: layers.LayerNormalization("l", epsilon=0.1), ((5,),), batch=3),
+    "GroupNormalization": Case(lambda: layers.GroupNormalization("g", 2), GROUPED, batch=3),
+    "GroupNormalization:sequences": Case(lambda: layers.GroupNormalization("g", 1, epsilon=0.1), SEQUENCE),
+    "GroupNormalization:instances": Case(lambda: layers.GroupNormalization("g", None), IMAGE),
     "LRN": Case(lambda: layers.LRN("l"), ((7, 2, 4),), batch=3),
     "LRN:vectors": Case(lambda: layers.LRN("l", 3, 0.5, 0.6, k=2.0), ((5,),), batch=3),
     "LRN:wider than the channels": Case(lambda: layers.LRN("l", 7, 2.0), IMAGE),

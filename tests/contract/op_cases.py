@@ -77,6 +77,10 @@ ACTIVATIONS = {
     "gelu_tanh": case((2, 3, 5)),
     "silu": case((2, 3, 5)),
     "softplus": case((2, 3, 5)),
+    "prelu": case((2, 3, 4, 5), (3, 1, 1)),
+    "prelu:each element": case((2, 3, 5), (3, 5)),
+    "prelu:one": case((2, 3, 5), ()),
+    "prelu:one of a sample": case((1, 3), (1, 3)),
     "softmax": case((2, 5)),
     "softmax:middle axis": case((2, 5, 3), axis=1),
     "softmax:last axis": case((2, 5, 3), axis=-1),
@@ -101,6 +105,7 @@ ARITHMETIC = {
     "divide:number": case((2, 3), b=-1.5),
     "divide:number on the left": Case(((2, 3),), low=0.5, call=lambda divide, x: divide(1.5, x)),
     "scale": case((2, 3), alpha=-1.5),
+    "scale:and shift": case((2, 3), alpha=-1.5, beta=0.5),
     "shift": case((2, 3), beta=1.5),
     "power": case((2, 3), exponent=3),
     "power:root": Case(((2, 3),), {"exponent": 0.5}, low=0.5),
@@ -145,6 +150,15 @@ CONVOLUTION = {
     "conv2d:kernel of the image's size": case((2, 3, 5, 4), (6, 3, 5, 4), (6,)),
     "conv2d:pads beyond the kernel": case((2, 3, 4, 5), (6, 3, 1, 2), (6,), pad=(2, 1, 3, 0)),
 }
+
+CONVOLUTION |= {
+    "conv2d_transpose": case((2, 3, 5, 4), (3, 6, 2, 3), (6,)),
+    "conv2d_transpose:no bias, groups": case((3, 4, 5, 6), (4, 3, 3, 2), groups=2),
+    "conv2d_transpose:all together": case(
+        (3, 4, 3, 5), (4, 2, 3, 2), (4,), stride=(2, 3), pad=(1, 2, 0, 3), dilation=(1, 2), groups=2,
+        output_padding=(1, 2),
+    ),
+}  # fmt: skip
 
 POOLING = {
     "max_pool2d": case((2, 3, 6, 5), kernel=(2, 3), stride=(2, 3)),
@@ -248,6 +262,9 @@ NORMALIZATION = {
     "layer_norm": case((2, 3, 4), (4,), (4,)),
     "layer_norm:two axes": case((2, 3, 4), (3, 4), (3, 4), epsilon=0.1),
     "layer_norm:whole tensor": case((3, 4), (3, 4), (3, 4)),
+    "group_norm": Case(((2, 6, 3, 4), (6,), (6,)), call=lambda f, x, *scale: f(x, 3, *scale)),
+    "group_norm:vectors": Case(((3, 8), (8,), (8,)), call=lambda f, x, *scale: f(x, 2, *scale, epsilon=0.1)),
+    "group_norm:instances": Case(((3, 2, 4), (2,), (2,)), call=lambda f, x, *scale: f(x, 2, *scale)),
     "lrn": case((2, 7, 3, 4)),
     "lrn:settings": case((2, 5), size=3, alpha=0.5, beta=0.6, k=2.0),
     "l2_norm": case((2, 3)),
@@ -257,10 +274,22 @@ NORMALIZATION = {
 RANDOM = {
     "dropout": Case(((2, 3, 7),), fixed=_random_state),
     "dropout:few": Case(((5, 6),), {"p": 0.2}, fixed=_random_state),
+    "spatial_dropout": Case(((5, 4, 3, 2),), fixed=_random_state),
+    "spatial_dropout:vectors": Case(((5, 6),), {"p": 0.2}, fixed=_random_state),
+    "normal": Case(
+        ((2, 5),),
+        fixed=_random_state,
+        call=lambda normal, x, state: autograd.multiply(x, normal((2, 5), state, 1.0, 0.2, "float64")),
+    ),
 }
 
 SHAPES = {
     "cast": Case(((3, 4, 5),), call=lambda cast, x: cast(cast(x, np.longdouble), np.float64)),
+    "pad": case((2, 3, 4), margins=[(1, 0), (2, 3)]),
+    "pad:all axes": case((2, 3), margins=[(1, 2), (0, 3)]),
+    "pad:by nothing": case((2, 3), margins=[]),
+    "crop": case((2, 4, 7), margins=[(1, 0), (2, 3)]),
+    "crop:all axes": case((4, 5), margins=[(1, 2), (0, 3)]),
     "reshape": case((2, 3, 4), shape=(4, -1)),
     "flatten": case((2, 3, 4)),
     "flatten:second axis": case((2, 3, 4), axis=2),

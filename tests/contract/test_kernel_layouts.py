@@ -52,6 +52,7 @@ SUMS |= {"add_squares", "huber", "batch_norm", "batch_norm_derivative", "batch_n
 SUMS |= {"batch_norm_activation", "batch_norm_activation_derivative"}
 SUMS |= {"batch_norm_add", "batch_norm_derivative_add"}
 SUMS |= {"layer_norm", "layer_norm_derivative", "layer_norm_gradient"}
+SUMS |= {"group_norm", "group_norm_derivative", "group_norm_gradient"}
 
 #: Kernels that treat each element by itself.
 BY_ELEMENTS = {name for name, roundings in ROUNDINGS.items() if 1 <= roundings <= 8} - {"clip_norm"}

@@ -32,7 +32,7 @@ CONTIGUOUS = {("matmul", "y")}
 WEIGHTS = {"weight", "dweight", "gamma", "dgamma", "beta", "dbeta"}
 
 #: Kernels whose tensors have a fixed, small size.
-NEVER_BIG = {"clip_factor", "draw_key"}
+NEVER_BIG = {"clip_factor", "draw_key", "next_loss_scale", "unscale_factor"}
 
 #: Big cases in which a fiber for each of half a million elements waits at barriers: on a GPU only.
 TOO_MANY_FIBERS = {"layer_norm_gradient:single", "layer_norm_gradient:images"}

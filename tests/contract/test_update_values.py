@@ -120,6 +120,23 @@ def test_nan_stays_where_it_is(kernels: KernelSet, name, states, settings):
 
 
 @every_own_set
+@every_update
+def test_at_a_rate_that_is_nan_nothing_changes(kernels: KernelSet, name, states, settings):
+    """And the next update of the same launch goes on from there."""
+    call = arguments(states, (5, 29))
+    scratch = np.full(kernels.scratch_bytes(name, call, settings), 0xFF, np.uint8)
+    launch = kernels.prepare(name, tuple(call), scratch, settings)
+    before = [tensor.tobytes() for tensor in (*changed(call), call[-1])]
+    call[0][2, 3], call[1][...] = NAN, NAN
+    launch()
+    assert [tensor.tobytes() for tensor in (*changed(call), call[-1])] == before
+    call[0][2, 3], call[1][...] = 1.0, 0.1
+    launch()
+    assert call[-1] == 3 and all(np.isfinite(tensor).all() for tensor in changed(call))
+    assert changed(call)[0].tobytes() != before[0]
+
+
+@every_own_set
 @pytest.mark.parametrize("hyper", [SGD, replace(SGD, dampening=0.5)], ids=["plain", "dampening"])
 def test_the_first_velocity_is_the_gradient_whatever_it_held(kernels: KernelSet, hyper):
     gradient, value, velocity = normal(3, 5), np.zeros((3, 5), np.float32), np.full((3, 5), NAN, np.float32)
@@ -219,6 +236,55 @@ def test_scaled_by_a_factor_in_memory(kernels: KernelSet, lay):
         wanted = y * np.float32(factor)
         run(kernels, "scale_by", [np.array(factor), y], {})
         np.testing.assert_array_equal(y, wanted)
+
+
+@every_own_set
+@pytest.mark.parametrize(
+    "total, limit, wanted",  # norm, factor, rate applied, of scale 4 and rate 0.1
+    [
+        (64.0, INF, (2.0, 0.25, 0.1)),
+        (64.0, 1.0, (2.0, 0.25 / 2.000001, 0.1)),
+        (64.0, 3.0, (2.0, 0.25, 0.1)),
+        (0.0, 3.0, (0.0, 0.25, 0.1)),
+        (INF, 1.0, (INF, 1.0, NAN)),
+        (NAN, INF, (NAN, 1.0, NAN)),
+    ],
+)
+def test_the_factor_of_a_scaled_loss(kernels: KernelSet, total, limit, wanted):
+    given, found = [np.array(number) for number in (total, 0.1, 4.0)], [np.array(7.0) for _ in range(3)]
+    run(kernels, "unscale_factor", [*given, *found], {"limit": limit})
+    np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+
+@every_own_set
+@pytest.mark.parametrize(
+    "applied, interval, before, wanted",  # scale, good steps, skipped ones
+    [
+        (0.1, 3, (8.0, 0, 5), (8.0, 1, 5)),
+        (0.0, 3, (8.0, 2, 5), (16.0, 0, 5)),
+        (NAN, 3, (8.0, 2, 5), (4.0, 0, 6)),
+        (NAN, 0, (8.0, 2, 5), (8.0, 0, 6)),
+        (0.1, 0, (8.0, 2, 5), (8.0, 3, 5)),
+        (0.1, 1, (2.0**126, 0, 0), (2.0**126, 0, 0)),
+        (NAN, 1, (2.0**-126, 0, 0), (2.0**-126, 0, 1)),
+    ],
+)
+def test_the_next_scale_of_a_loss(kernels: KernelSet, applied, interval, before, wanted):
+    held = [np.array(before[0]), *(np.array(count) for count in before[1:])]
+    run(kernels, "next_loss_scale", [np.array(applied), *held], {"interval": interval})
+    assert tuple(map(float, held)) == wanted
+
+
+@every_own_set
+@pytest.mark.parametrize("lay", [c_order, gaps, turned])
+def test_taken_back_only_where_the_rate_is_nan(kernels: KernelSet, lay):
+    before, y = lay(normal(5, 7)), lay(normal(5, 7, seed=4))
+    kept = y.copy()
+    run(kernels, "take_back", [np.array(0.0), before, y], {})
+    np.testing.assert_array_equal(y, kept)
+    y[0, 1] = NAN
+    run(kernels, "take_back", [np.array(NAN), before, y], {})
+    np.testing.assert_array_equal(y, before)
 
 
 @pytest.mark.parametrize("shape", [(37, 41), (5, 9001), (700, 1)])

@@ -12,7 +12,7 @@ import skips
 from kernel_case import Tensors, garbage, run
 from kernel_cases import CASES
 from kernel_sets import kernel_sets
-from singa_lite.kernels import summed, widening
+from singa_lite.kernels import cut_norm, summed, widening
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import KernelSet, specs_of
 from singa_lite.kernels.pieces import cut_arrays, pieces
@@ -96,6 +96,30 @@ def test_sums_over_samples_are_those_of_their_pieces(key, kernels, monkeypatch):
     of_pieces = kernels.scratch_bytes(name, tuple(given), settings)
     monkeypatch.setattr(summed, "SUMMED_BYTES", 2**30)
     assert of_pieces < kernels.scratch_bytes(name, tuple(given), settings), "a piece takes less"
+
+
+@SETS
+@pytest.mark.parametrize("key", [key for key in KEYS if key.split(":")[0] in cut_norm.CUT])
+@pytest.mark.parametrize("half", [NARROW, np.dtype(np.float16)], ids=str)
+def test_derivatives_of_normalisations_are_those_of_their_pieces(key, half, kernels, monkeypatch):
+    """Of one sample at a time; to a rounding of dx, which float32's own rounding may turn the other way."""
+    name, tensors, settings = built(key)
+    wanted = [None if t is None else t.copy() for t in tensors]
+    given = [t.astype(half) if t is not None and t.ndim > 1 else t for t in tensors]
+    run(kernels, name, wanted, settings)
+    monkeypatch.setattr(cut_norm, "PIECE_BYTES", 1)
+    monkeypatch.setattr(cut_norm, "LEAST_BYTES", 1)
+    specs = specs_of(given)
+    if kernels.choose(name, specs, settings).__class__ is not cut_norm.CutNorm:
+        assert kernels.takes_narrow(name, specs, settings)
+        return
+    assert len(cut_norm.pieces_of(name, specs)) == given[0].shape[0]
+    run(kernels, name, given, settings)
+    for got, right, tensor in zip(given, wanted, SIGNATURES[name].tensors, strict=True):
+        if tensor in ("dgamma", "dbeta"):
+            np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-5 * np.abs(right).max())
+        if tensor == "dx":
+            np.testing.assert_allclose(got.astype(np.float32), right, rtol=2**-7, atol=1e-4 * np.abs(right).max())
 
 
 @SETS

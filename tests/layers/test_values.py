@@ -17,7 +17,13 @@ from singa_lite.layer import Layer
 from singa_lite.layers.activation import MODES
 
 #: Files that have the values of some layers.
-BESIDE = ("test_composites.py", "test_multi_head_attention.py", "test_recurrent.py", "test_sequences.py")
+BESIDE = (
+    "test_everyday.py",
+    "test_composites.py",
+    "test_multi_head_attention.py",
+    "test_recurrent.py",
+    "test_sequences.py",
+)
 
 
 def test_every_layer_and_mode_has_its_values_here():

@@ -94,6 +94,46 @@ def matrices() -> Any:
     return keras.Sequential([Input((3, 4)), k.LayerNormalization(axis=[1, 2], **EPSILON), k.Flatten(), k.Dense(5)])
 
 
+def everyday() -> Any:
+    return keras.Sequential(
+        [
+            Input((4, 5, 2)),
+            k.Rescaling(0.5, 0.1),
+            k.Conv2DTranspose(4, (3, 2), 2),
+            k.PReLU(shared_axes=[1, 2]),
+            k.GroupNormalization(2, **EPSILON),
+            k.SpatialDropout2D(0.5),
+            k.Conv2DTranspose(3, 3, 2, padding="same"),
+            k.ZeroPadding2D(((1, 0), (2, 3))),
+            k.SeparableConv2D(6, (3, 5), padding="same", depth_multiplier=2),
+            k.PReLU(),
+            k.Cropping2D(((0, 2), (1, 0))),
+            k.DepthwiseConv2D((2, 3), use_bias=False),
+            k.GaussianNoise(0.3),
+            k.MaxPooling2D(7),
+            k.Flatten(),
+            k.PReLU(),
+            k.Dense(3),
+        ]
+    )
+
+
+def pooled() -> Any:
+    return keras.Sequential(
+        [
+            Input((5, 3)),
+            k.SpatialDropout1D(0.5),
+            k.Conv1DTranspose(4, 3, 2, use_bias=False),
+            k.GroupNormalization(-1, **EPSILON),
+            k.Conv1DTranspose(6, 2),
+            k.PReLU(shared_axes=[1]),
+            k.GlobalMaxPooling1D(),
+            k.PReLU(shared_axes=[1]),
+            k.Dense(3),
+        ]
+    )
+
+
 def branches() -> Any:
     """Layers of one class in branches of unequal depth, made and named in an order that is not Keras's own."""
     image, vector = Input((6, 4, 2)), Input((5,))
@@ -165,6 +205,7 @@ def compiled() -> Any:
 
 MODELS: list[Callable[[], Any]] = [
     dense, images, depthwise, grouped, sequences, matrices, branches, recurrent, attention, nested, halves, compiled,
+    everyday, pooled,
 ]  # fmt: skip
 
 

@@ -119,6 +119,40 @@ def branches() -> FeedForwardNet:
     return net
 
 
+def everyday() -> FeedForwardNet:
+    return net_of(
+        layers.Rescaling("half", 0.5, 0.1, input_sample_shape=(2, 4, 5)),
+        layers.Conv2DTranspose("up", 4, (3, 2), 2, "valid"),
+        layers.PReLU("slopes"),
+        layers.GroupNormalization("groups", 2),
+        layers.SpatialDropout2D("drop"),
+        layers.Conv2DTranspose("up to the double", 3, 3, 2, pad=(0, 1, 0, 1)),
+        layers.ZeroPadding2D("zeros", (1, 0, 2, 3)),
+        layers.SeparableConv2D("separable", 6, (3, 5), depth_multiplier=2),
+        layers.PReLU("each", ()),
+        layers.Cropping2D("crop", (0, 2, 1, 0)),
+        layers.DepthwiseConv2D("depthwise", (2, 3), 1, "valid", use_bias=False),
+        layers.GaussianNoise("noise", 0.3),
+        layers.MaxPooling2D("max", 7, 7, "valid"),
+        layers.Flatten("flat"),
+        layers.PReLU("of features"),
+        layers.Dense("out", 3),
+    )
+
+
+def pooled() -> FeedForwardNet:
+    return net_of(
+        layers.SpatialDropout1D("drop", input_sample_shape=(3, 5)),
+        layers.Conv1DTranspose("up", 4, 3, 2, "valid", use_bias=False),
+        layers.GroupNormalization("instances", None),
+        layers.Conv1DTranspose("more", 6, 2, 1, "valid"),
+        layers.PReLU("slopes", (2,)),
+        layers.GlobalMaxPooling1D("max"),
+        layers.PReLU("one", (1,)),
+        layers.Dense("out", 3),
+    )
+
+
 def recurrent() -> FeedForwardNet:
     return net_of(
         layers.Embedding("words", 9, 4, mask_zero=True, input_sample_shape=(7,)),
@@ -173,6 +207,7 @@ def compiled() -> FeedForwardNet:
 
 NETS: list[Callable[[], FeedForwardNet]] = [
     dense, images, depthwise, grouped, sequences, matrices, branches, recurrent, attention, nested, halves, compiled,
+    everyday, pooled,
 ]  # fmt: skip
 
 #: Keras takes matrices as we do; all others with channels last, behind the steps where there are some.

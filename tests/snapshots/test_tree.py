@@ -52,6 +52,7 @@ def test_paths_of_a_net_that_is_not_compiled():
     attributes = dict(contents.attributes)
     assert json.loads(attributes.pop("layers")) == LAYERS
     assert len(json.loads(attributes.pop("wiring"))) == len(LAYERS)
+    assert len(json.loads(attributes.pop("config"))["layers"]) == len(LAYERS)
     assert attributes == {"format": "singa_lite", "version": 2, "entries": 11}
 
 
@@ -63,6 +64,7 @@ def test_paths_of_an_optimizer():
     attributes = dict(contents.attributes)
     assert json.loads(attributes.pop("layers")) == LAYERS
     assert len(json.loads(attributes.pop("wiring"))) == len(LAYERS)
+    assert len(json.loads(attributes.pop("config"))["layers"]) == len(LAYERS)
     assert attributes == {
         "format": "singa_lite",
         "version": 2,

@@ -41,3 +41,37 @@ extern "C" __global__ void scale_by(Walk<1> walk, const double* by, T* y) {
     const C factor = C(*by);
     map(walk, [=](C& y) { y *= factor; }, both(y));
 }
+
+// Gradients were made of the loss times the scale. Where their squares are no finite number: applied is NaN, by which
+// updates do nothing.
+extern "C" __global__ void unscale_factor(
+    const double* total, const double* rate, const double* scale, double* norm, double* factor, double* applied,
+    double limit) {
+    *norm = sqrt(*total) / *scale;
+    const bool finite = *total - *total == 0.0;
+    const double wanted = limit / (*norm + 1e-6);
+    *applied = finite ? *rate : *total - *total;
+    *factor = !finite ? 1.0 : (wanted > 1.0 ? 1.0 : wanted) / *scale;
+}
+
+// Halved behind a step that was skipped, doubled behind so many in a row that were not.
+extern "C" __global__ void next_loss_scale(
+    const double* applied, double* scale, int64* good, int64* skipped, int64 interval, double least) {
+    const bool is_skipped = *applied != *applied;
+    *skipped += is_skipped;
+    *good = is_skipped ? 0 : *good + 1;
+    if (interval == 0) return;
+    if (is_skipped) {
+        const double half = *scale / 2.0;
+        *scale = half < least ? least : half;
+    } else if (*good >= interval) {
+        const double twice = *scale * 2.0;
+        *scale = twice > 1.0 / least ? 1.0 / least : twice;
+        *good = 0;
+    }
+}
+
+extern "C" __global__ void take_back(Walk<2> walk, const double* applied, const T* before, T* y) {
+    if (*applied == *applied) return;
+    map(walk, [=](C& y, C before) { y = before; }, both(y), in(before));
+}

@@ -8,6 +8,7 @@ import numpy as np
 
 from singa_lite.kernels.cuda_kernels.long_layer_norm import normalize_long_rows, propagate_long_rows
 from singa_lite.kernels.cuda_kernels.plane import (
+    Plane,
     along,
     computed,
     neighbours,
@@ -71,6 +72,21 @@ def layer_norm_gradient(
     vectors = walk(dgamma.shape, (along(features, dy), dgamma, dbeta))
     if types is None or found is None or vectors is None:
         return None
+    return sum_rows(dy, x, mean, inv_std, dgamma, dbeta, types, found, vectors)
+
+
+def sum_rows(
+    dy: TensorSpec,
+    x: TensorSpec,
+    mean: TensorSpec,
+    inv_std: TensorSpec,
+    dgamma: TensorSpec,
+    dbeta: TensorSpec,
+    types: Types,
+    found: Plane,
+    vectors: Struct,
+) -> Routine:
+    """The gradients' two steps. found: dy, x, mean and inv_std, summed; vectors: dy of one sum, dgamma, dbeta."""
     routine = Routine()
     partial = [partial_results(routine, found, computed(x)) for _ in range(2)]
     first: tuple[Argument, ...] = found.struct, dy, x, mean, inv_std, *partial

@@ -29,6 +29,7 @@ __device__ __forceinline__ void projections_of_slab(const Plane<3>& plane, const
                                                     const S* gamma, const S* mean, C* sums, C* products, C* memory) {
     const int V = L::COUNT;
     const Part part = part_of(plane);
+    const int64 step = inner(plane.kept, 2);
     C sum[V] = {}, product[V] = {};
     if (part.held) {
         int64 base[3];
@@ -46,9 +47,9 @@ __device__ __forceinline__ void projections_of_slab(const Plane<3>& plane, const
             locate<L>(plane.summed, feature, base, at);
             load<L>(dy + at[0], inner(plane.kept, 0), g);
             load<L>(x + at[1], inner(plane.kept, 1), v);
-            const C slope = C(gamma[at[2]]);
 #pragma unroll
             for (int j = 0; j < V; ++j) {
+                const C slope = C(gamma[at[2] + j * step]); // one for all rows, or of groups of channels
                 sum[j] = fma(g[j], slope, sum[j]);
                 product[j] = fma(g[j] * slope, v[j] - average[j], product[j]);
             }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -24,6 +24,13 @@ from singa_lite.strides import ordered_strides
 
 FILE = "long_layer_norm.cu"
 
+#: How an operand is looked at: (rows..., *features), or what broadcasts to that; the same bytes as it has.
+View = Callable[[TensorSpec], TensorSpec]
+
+
+def _as_it_is(spec: TensorSpec) -> TensorSpec:
+    return spec
+
 
 def normalize_long_rows(
     x: TensorSpec,
@@ -34,12 +41,13 @@ def normalize_long_rows(
     inv_std: TensorSpec,
     epsilon: float,
     types: Types,
+    view: View = _as_it_is,
 ) -> Routine | None:
-    """layer_norm."""
-    axes = range(mean.ndim)
-    found = plane(axes, [x])
-    rows = walk(mean.shape, (along(axes, x), mean, inv_std))
-    elements = walk(x.shape, (y, x, gamma, beta, *_spread(x, mean, inv_std)))
+    """layer_norm, of x, y, gamma and beta as `view` shows them."""
+    axes, whole = range(mean.ndim), view(x)
+    found = plane(axes, [whole])
+    rows = walk(mean.shape, (along(axes, whole), mean, inv_std))
+    elements = walk(whole.shape, (view(y), whole, view(gamma), view(beta), *_spread(whole, mean, inv_std)))
     if found is None or rows is None or elements is None:
         return None
     routine = Routine()
@@ -59,14 +67,18 @@ def propagate_long_rows(
     inv_std: TensorSpec,
     dx: TensorSpec,
     types: Types,
+    view: View = _as_it_is,
 ) -> Routine | None:
-    """layer_norm_derivative. Rows' offsets and slopes are kept in scratch, in C order."""
-    axes, features = range(mean.ndim), range(mean.ndim, x.ndim)
+    """layer_norm_derivative, of dy, x, gamma and dx as `view` shows them.
+
+    Rows' offsets and slopes are kept in scratch, in C order.
+    """
+    axes, (top, whole, scale) = range(mean.ndim), map(view, (dy, x, gamma))
     average = _dense(mean.shape, computed(x))
-    found = plane(axes, (dy, x, spread(gamma, features, x.shape)))
-    means = walk(mean.shape, (along(axes, dy), mean))
-    rows = walk(mean.shape, (along(axes, dy), inv_std, average, average))
-    elements = walk(x.shape, (dx, dy, x, gamma, *_spread(x, mean, inv_std, average, average)))
+    found = plane(axes, (top, whole, _over(scale, whole.shape)))
+    means = walk(mean.shape, (along(axes, top), mean))
+    rows = walk(mean.shape, (along(axes, top), inv_std, average, average))
+    elements = walk(whole.shape, (view(dx), top, whole, scale, *_spread(whole, mean, inv_std, average, average)))
     if found is None or means is None or rows is None or elements is None:
         return None
     routine = Routine()
@@ -83,6 +95,11 @@ def propagate_long_rows(
 def _spread(x: TensorSpec, *vectors: TensorSpec) -> list[TensorSpec]:
     """The specs of vectors of rows, broadcast to x."""
     return [spread(spec, range(spec.ndim), x.shape) for spec in vectors]
+
+
+def _over(spec: TensorSpec, shape: Sequence[int]) -> TensorSpec:
+    """The spec broadcast to a shape, whose last axes it has."""
+    return spread(spec, range(len(shape) - spec.ndim, len(shape)), shape)
 
 
 def _dense(shape: Sequence[int], dtype: DType) -> TensorSpec:

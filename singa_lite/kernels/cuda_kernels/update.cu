@@ -13,6 +13,8 @@ struct Step {
 extern "C" __global__ void begin_update(
     const double* rate, int64* count, Step* step, double lr_mult, double decoupled_decay, double beta_1,
     double beta_2) {
+    step->rate = C(*rate);
+    if (*rate != *rate) return; // NaN: no update, which does not count
     const int64 t = *count + 1;
     const double lr = *rate * lr_mult;
     step->rate = C(lr / (1.0 - pow(beta_1, (double)t)));
@@ -28,6 +30,7 @@ __device__ inline C decayed(C g, C value, C decay) { return decay == C(0) ? g : 
 extern "C" __global__ void sgd_plain(
     Walk<2> walk, const T* gradient, const Step* step, T* value, double weight_decay) {
     const Step s = *step;
+    if (s.rate != s.rate) return;
     const C decay = C(weight_decay);
     map(walk, [=](C& value, C g) { value -= s.rate * decayed(g, value, decay); }, both(value), in(gradient));
 }
@@ -37,6 +40,7 @@ extern "C" __global__ void sgd_momentum(
     Walk<3> walk, const T* gradient, const Step* step, T* value, T* velocity, double weight_decay, double momentum,
     double dampening, int nesterov) {
     const Step s = *step;
+    if (s.rate != s.rate) return;
     const C decay = C(weight_decay), inertia = C(momentum), share = C(1.0 - dampening);
     map(
         walk,
@@ -52,6 +56,7 @@ extern "C" __global__ void rms_prop(
     Walk<3> walk, const T* gradient, const Step* step, T* value, T* square_average, double weight_decay, double rho,
     double epsilon) {
     const Step s = *step;
+    if (s.rate != s.rate) return;
     const C decay = C(weight_decay), kept = C(rho), share = C(1.0 - rho), least = C(epsilon);
     map(
         walk,
@@ -66,6 +71,7 @@ extern "C" __global__ void rms_prop(
 extern "C" __global__ void ada_grad(
     Walk<3> walk, const T* gradient, const Step* step, T* value, T* square_sum, double weight_decay, double epsilon) {
     const Step s = *step;
+    if (s.rate != s.rate) return;
     const C decay = C(weight_decay), least = C(epsilon);
     map(
         walk,
@@ -81,6 +87,7 @@ extern "C" __global__ void adam(
     Walk<4> walk, const T* gradient, const Step* step, T* value, T* first_moment, T* second_moment, double weight_decay,
     double beta_1, double beta_2, double epsilon) {
     const Step s = *step;
+    if (s.rate != s.rate) return;
     const C decay = C(weight_decay), least = C(epsilon);
     const C kept_1 = C(beta_1), share_1 = C(1.0 - beta_1), kept_2 = C(beta_2), share_2 = C(1.0 - beta_2);
     map(

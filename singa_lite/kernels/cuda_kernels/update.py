@@ -19,6 +19,8 @@ FILE = "update.cu"
 STEP = (4,), "float64"
 #: Most sums of squares, for every block adds them up.
 MOST_SUMS = 1024
+#: Of a loss: the smallest normal number of float32.
+LEAST_SCALE = 2.0**-126
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,38 @@ def scale_by(factor: TensorSpec, y: TensorSpec) -> Routine | None:
     if elements is None or y.dtype.name not in FLOATS:
         return None
     return Routine().launch("clip_norm.cu", "scale_by", elements, factor, y, types={"T": y.dtype}, grid=_blocks(y))
+
+
+def unscale_factor(
+    total: TensorSpec,
+    rate: TensorSpec,
+    scale: TensorSpec,
+    norm: TensorSpec,
+    factor: TensorSpec,
+    applied: TensorSpec,
+    *,
+    limit: float,
+) -> Routine | None:
+    """One thread."""
+    values, types = (total, rate, scale, norm, factor, applied, np.float64(limit)), {"T": total.dtype}
+    return Routine().launch("clip_norm.cu", "unscale_factor", *values, types=types, grid=1, block=1)
+
+
+def next_loss_scale(
+    applied: TensorSpec, scale: TensorSpec, good: TensorSpec, skipped: TensorSpec, *, interval: int
+) -> Routine | None:
+    """One thread."""
+    values = applied, scale, good, skipped, np.int64(interval), np.float64(LEAST_SCALE)
+    return Routine().launch("clip_norm.cu", "next_loss_scale", *values, types={"T": scale.dtype}, grid=1, block=1)
+
+
+def take_back(applied: TensorSpec, before: TensorSpec, y: TensorSpec) -> Routine | None:
+    """Each thread looks at the rate first."""
+    elements = walk(y.shape, (y, before))
+    if elements is None or y.dtype.name not in FLOATS:
+        return None
+    values = elements, applied, before, y
+    return Routine().launch("clip_norm.cu", "take_back", *values, types={"T": y.dtype}, grid=_blocks(y))
 
 
 def _updated(

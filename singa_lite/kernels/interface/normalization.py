@@ -6,6 +6,7 @@ from singa_lite.kernels.interface.signature import Facts, Read, Update, Write, k
 
 # Batch normalisation: x, y, dy, dx (n, c, ...); the rest (c,). Statistics over all axes but axis 1, m values each.
 # Layer normalisation: x, y, dy, dx (rows..., *shape); gamma, beta (*shape); mean, inv_std (rows...).
+# Group normalisation: x, y, dy, dx (n, c, ...); gamma, beta (c,); mean, inv_std (n, groups).
 # NaN or an infinity among what a statistic is of makes all that is computed of it NaN or infinite, and nothing else: of
 # one channel, or one row. The variance of a channel of equal numbers is 0, and its y is beta.
 
@@ -73,6 +74,24 @@ def layer_norm_derivative(dy: Read, x: Read, gamma: Read, mean: Read, inv_std: R
 @kernel()
 def layer_norm_gradient(dy: Read, x: Read, mean: Read, inv_std: Read, dgamma: Write, dbeta: Write) -> None:
     """dgamma = sum over rows of dy * xhat; dbeta = sum over rows of dy."""
+
+
+@kernel(Facts(by_samples=("x", "y", "mean", "inv_std")), y="x")
+def group_norm(x: Read, gamma: Read, beta: Read, y: Write, mean: Write, inv_std: Write, *, epsilon: float) -> None:
+    """y = gamma * (x - mean) / sqrt(var + epsilon) + beta, statistics of each group of channels of each sample.
+
+    x, y: (n, c, ...); gamma, beta: (c,); mean, inv_std: (n, groups), groups dividing c (arXiv 1803.08494).
+    """
+
+
+@kernel(Facts(by_samples=("dy", "x", "mean", "inv_std", "dx")), dx="dy")
+def group_norm_derivative(dy: Read, x: Read, gamma: Read, mean: Read, inv_std: Read, dx: Write) -> None:
+    """dx = inv_std * (g - mean(g) - xhat * mean(g * xhat)), g = dy * gamma, means of each group of each sample."""
+
+
+@kernel()
+def group_norm_gradient(dy: Read, x: Read, mean: Read, inv_std: Read, dgamma: Write, dbeta: Write) -> None:
+    """dgamma = sum over all but the channels of dy * xhat; dbeta = sum over all but the channels of dy."""
 
 
 @kernel(Facts(by_samples=("x", "y", "inv_rms")), y="x")

@@ -9,9 +9,10 @@ from singa_lite.kernels.interface.signature import Facts, Read, Update, Write, k
 BY_ELEMENTS = Facts(by_elements=True)
 
 # gradient, value and all state of an element-wise kind: one shape. rate: float64 (), the learning rate, read anew
-# at each run. count: int64 (), updates of this parameter so far; the kernel adds one first and calls the result t.
-# lr = rate * lr_mult. g = gradient + weight_decay * value, but for decoupled decay. With weight_decay = 0 the value is
-# no part of g, so that an infinite one stays infinite. NaN stays in the element that it came in.
+# at each run; where it is NaN nothing is changed, the count neither. count: int64 (), updates of this parameter so far;
+# the kernel adds one first and calls the result t. lr = rate * lr_mult. g = gradient + weight_decay * value, but for
+# decoupled decay. With weight_decay = 0 the value is no part of g, so that an infinite one stays infinite. NaN of a
+# gradient stays in the element that it came in.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,3 +142,33 @@ def clip_factor(total: Read, norm: Write, factor: Write, *, limit: float) -> Non
 @kernel(BY_ELEMENTS)
 def scale_by(factor: Read, y: Update) -> None:
     """y *= factor, rounded to float32 first unless y is float64; where the factor is 1 y stays as it is."""
+
+
+# The derivative of the loss times a scale, so that small ones are no zeros in float16 (Micikevicius and others, "Mixed
+# precision training", arXiv 1710.03740), and steps skipped whose gradients are not finite, as by torch.amp.GradScaler.
+# scale, rate, applied, norm, factor: float64 (). good, skipped: int64 ().
+
+
+@kernel()
+def unscale_factor(
+    total: Read, rate: Read, scale: Read, norm: Write, factor: Write, applied: Write, *, limit: float
+) -> None:
+    """norm = sqrt(total) / scale; factor = min(1, limit / (norm + 1e-6)) / scale; applied = rate.
+
+    total: of the squares of gradients times the scale. Where it is no finite number applied is NaN, by which updates
+    change nothing, and the factor is 1. limit: as of `clip_factor`; infinite: factor = 1 / scale.
+    """
+
+
+@kernel()
+def next_loss_scale(applied: Read, scale: Update, good: Update, skipped: Update, *, interval: int) -> None:
+    """Behind a step: the scale of the next one, by whether this one was skipped (applied is NaN).
+
+    Skipped: skipped += 1, good = 0, scale / 2. Else good += 1; where that is the interval scale * 2 and good = 0.
+    interval 0: the scale stays. It stays from 2**-126 to 2**126, so that float32 holds it and what it is divided by.
+    """
+
+
+@kernel()
+def take_back(applied: Read, before: Read, y: Update) -> None:
+    """y = before, where applied is NaN. Equal shapes and dtypes."""

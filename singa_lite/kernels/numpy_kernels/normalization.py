@@ -131,7 +131,7 @@ def batch_norm_derivative(
     """The two sums, then dx from them."""
     buffer, centred, sums, (offset, slope, scale) = carve(scratch, *_batch_derivative_buffers(dy))
     _sum_channels(dy, x, mean, inv_std, dgamma, dbeta, buffer, sums)
-    _average(sums, inv_std, x.size // max(1, mean.size), offset, slope)
+    averages(sums, inv_std, x.size // max(1, mean.size), offset, slope)
     np.multiply(gamma, inv_std, out=scale)
     mean, offset, slope, scale = (_per_channel(vector, x) for vector in (mean, offset, slope, scale))
     propagate(dy, x, mean, offset, slope, scale, dx, centred)
@@ -157,7 +157,7 @@ def _sum_channels(
     np.copyto(dgamma, sum_product, casting="same_kind")
 
 
-def _average(sums: Array, inv_std: Array, count: int, offset: Array, slope: Array) -> None:
+def averages(sums: Array, inv_std: Array, count: int, offset: Array, slope: Array) -> None:
     """offset = mean of g, slope = inv_std * mean of g * xhat. sums: the sums of both, overwritten."""
     np.divide(sums[0], max(1, count), out=offset)
     np.multiply(sums[1], inv_std, out=sums[1])
@@ -210,7 +210,7 @@ def layer_norm_derivative(
         total = sums[:2, : means.size].reshape(2, *means.shape)
         np.multiply(dy[rows], gamma, out=g)
         sum_gradients(g, piece, (means, inv_stds), (total[0], total[1]), buffer, sums[2])
-        _average(total, inv_stds, count, offset, slope)
+        averages(total, inv_stds, count, offset, slope)
         propagate(g, piece, means, offset, slope, inv_stds, g, centred)
 
 

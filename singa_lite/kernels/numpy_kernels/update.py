@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import sqrt
+from math import inf, isfinite, isnan, nan, sqrt
 
 import numpy as np
 
@@ -20,6 +20,8 @@ _ONE = Temporaries(floats=1)
 _WIDE = 4096
 #: Slices whose squares are added up at a time.
 _SLICES = 256
+#: Of a loss: the smallest normal number of float32.
+_LEAST_SCALE = 2.0**-126
 
 
 @scratch(scratch_bytes)
@@ -27,6 +29,8 @@ def sgd(
     gradient: Array, rate: Array, value: Array, velocity: Array | None, count: Array, *, hyper: SgdHyper, scratch: Bytes
 ) -> None:
     """torch.optim.SGD's step."""
+    if isnan(rate):
+        return
     is_first, lr = _count_up(count) == 1, float(rate) * hyper.lr_mult
     kept = () if velocity is None else (Kept(velocity),)
     for piece, target, *state, decayed, temporary in opened(scratch, int(count), gradient, value, *kept):
@@ -57,6 +61,8 @@ def rms_prop(
     scratch: Bytes,
 ) -> None:
     """torch.optim.RMSprop's step, alpha called rho."""
+    if isnan(rate):
+        return
     t, kept = _count_up(count), Kept(square_average, squares=True)
     for piece, target, average, decayed, temporary in opened(scratch, t, gradient, value, kept):
         g = _decayed(piece, target, hyper.weight_decay, decayed)
@@ -70,6 +76,8 @@ def ada_grad(
     gradient: Array, rate: Array, value: Array, square_sum: Array, count: Array, *, hyper: AdaGradHyper, scratch: Bytes
 ) -> None:
     """torch.optim.Adagrad's step."""
+    if isnan(rate):
+        return
     t, kept = _count_up(count), Kept(square_sum, squares=True)
     for piece, target, total, decayed, temporary in opened(scratch, t, gradient, value, kept):
         g = _decayed(piece, target, hyper.weight_decay, decayed)
@@ -90,6 +98,8 @@ def adam(
     scratch: Bytes,
 ) -> None:
     """torch.optim.Adam's step, or AdamW's if decoupled."""
+    if isnan(rate):
+        return
     t, lr = _count_up(count), float(rate) * hyper.lr_mult
     shrink = 1 - lr * hyper.weight_decay if hyper.decoupled else 1.0
     kept = Kept(first_moment), Kept(second_moment, squares=True)
@@ -186,6 +196,37 @@ def scale_by(factor: Array, y: Array) -> None:
     if factor != 1:
         number = np.float64(factor) if y.dtype == np.float64 else np.float32(factor)
         np.multiply(y, number, out=y, casting="same_kind")
+
+
+def unscale_factor(
+    total: Array, rate: Array, scale: Array, norm: Array, factor: Array, applied: Array, *, limit: float
+) -> None:
+    """On the numbers."""
+    norm[...] = sqrt(total) / scale
+    is_finite = isfinite(total)
+    applied[...] = rate if is_finite else nan
+    clip = 1.0 if limit == inf or not is_finite else min(1.0, limit / (float(norm) + 1e-6))
+    factor[...] = clip / float(scale) if is_finite else 1.0
+
+
+def next_loss_scale(applied: Array, scale: Array, good: Array, skipped: Array, *, interval: int) -> None:
+    """As torch.amp.GradScaler's update, within bounds."""
+    if isnan(applied):
+        skipped += 1
+        good[...] = 0
+        if interval:
+            scale[...] = max(_LEAST_SCALE, float(scale) / 2)
+        return
+    good += 1
+    if interval and good >= interval:
+        scale[...] = min(1 / _LEAST_SCALE, float(scale) * 2)
+        good[...] = 0
+
+
+def take_back(applied: Array, before: Array, y: Array) -> None:
+    """Costs no way through memory but where it is needed."""
+    if isnan(applied):
+        np.copyto(y, before)
 
 
 def _squares_buffer(y: Shaped) -> BufferSpec:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
+
 from singa_lite.array_types import Array
 from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpecs, Turns
 from singa_lite.kernels.onednn_kernels.library import load
@@ -17,7 +19,8 @@ class OneDNNSet(WideningSet):
         """By the library, where it has fast code for it."""
         from singa_lite.kernels.onednn_kernels import bfloat16, reorders
 
-        made = reorders.converted(source, target) if bfloat16.converts() else None
+        halves = np.dtype(np.float16) in (source.dtype, target.dtype)
+        made = reorders.converted(source, target) if bfloat16.converts() and not halves else None
         return made or super().converted(source, target)
 
     def turns(self) -> Turns:

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from singa_lite.array_types import Array
+from singa_lite.kernels import workers
 from singa_lite.kernels.kernel_set import Launch, TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms, layouts
+from singa_lite.kernels.onednn_kernels import algorithms, layouts, memories, one_thread
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.primitive import PostOp
@@ -25,8 +26,9 @@ from singa_lite.strides import ordered_strides
 _ROWS, _CAUSAL_ROWS, _SHORT = 256, 128, 1024
 #: Keys of a tile, forward, and backward, which has two matrices of scores and transposed products, slower of more keys.
 _KEYS, _KEYS_BACK = 512, 256
-#: Scores of a tile are of as many heads as give so many rows, and elements of their keys that are copied at most.
-_TOGETHER, _COPIED = 1024, 1 << 19
+#: Scores of a tile are of as many heads as give so many rows, fewer where each of several threads has tiles of its own,
+#: and elements of their keys that are copied at most.
+_TOGETHER, _TOGETHER_SHARED, _COPIED = 1024, 512, 1 << 19
 
 _EXP: PostOp = ("eltwise", algorithms.EXP, 0.0, 0.0)
 _INTO: PostOp = ("sum", 1.0, 0, 0)
@@ -122,31 +124,37 @@ class _Wanted(NamedTuple):
 
 
 class _Tiled(Step[Arrays]):
-    """All tiles, in one step. buffers: its own temporaries."""
+    """All tiles, in one step. buffers: its own temporaries, of each slot that pieces are done in."""
 
-    def __init__(self, wanted: _Wanted, tiles: Tiling, work: Work, specs: BufferSpecs) -> None:
+    def __init__(self, wanted: _Wanted, tiles: Tiling, work: Work, specs: BufferSpecs, slots: int) -> None:
         self.wanted, self.tiles, self.work = wanted, tiles, work
-        self.buffers = {name: work.temporary(shape, dtype) for name, (shape, dtype) in specs.items()}
+        self.buffers = [
+            {name: work.temporary(shape, dtype) for name, (shape, dtype) in specs.items()} for _ in range(slots)
+        ]
         sizing = _Arithmetic(work, sizing=True)
-        nowhere = {name: _nowhere(temporary) for name, temporary in self.buffers.items()}
+        nowhere = {name: _nowhere(temporary) for name, temporary in self.buffers[0].items()}
         drop = None if wanted.key is None else Drop(np.zeros(3, np.uint64), wanted.p)
         mask = None if wanted.mask is None else np.zeros(0)
         wanted.direction(tiles, Call({}, mask, drop, wanted.scale, nowhere), sizing)
-        self._most = sizing.most
-
-    @property
-    def scratch_bytes(self) -> int:
-        """Of the primitive that needs most."""
-        return self._most
+        #: What primitives work in, of each slot.
+        self.spaces = [work.temporary(sizing.most) for _ in range(slots)]
 
     def bind(self, binding: Arrays) -> Launch:
         """The call over these arrays."""
+        passes = [self._slot(binding, slot) for slot in range(len(self.buffers))]
+        if len(passes) == 1:
+            return passes[0]
+        return workers.sharing(self.tiles.pieces, [one_thread.working(one.work) for one in passes])
+
+    def _slot(self, binding: Arrays, slot: int) -> Forward | Backward:
+        """What does pieces over these arrays in this slot, maybe while others do."""
         wanted = self.wanted
         tensors = {name: binding.array(spec) for name, spec in wanted.tensors.items()}
         drop = None if wanted.key is None else Drop(binding.array(wanted.key), wanted.p)
-        buffers = {name: binding.array(temporary) for name, temporary in self.buffers.items()}
+        buffers = {name: binding.array(temporary) for name, temporary in self.buffers[slot].items()}
         call = Call(tensors, binding[wanted.mask], drop, wanted.scale, buffers)
-        return wanted.direction(self.tiles, call, _Arithmetic(self.work, binding.workspace))
+        with memories.current().of_slot(slot):
+            return wanted.direction(self.tiles, call, _Arithmetic(self.work, binding.array(self.spaces[slot])))
 
 
 def _nowhere(temporary: Temporary) -> Array:
@@ -158,7 +166,8 @@ def _nowhere(temporary: Temporary) -> Array:
 def _tiling(q: TensorSpec, k: TensorSpec, causal: bool, keys: int) -> Tiling:
     """Large enough that a tile's calls are few beside its work: the fastest of some, on one core with AVX2."""
     rows = _CAUSAL_ROWS if causal and k.shape[1] <= _SHORT else _ROWS
-    together = min(_TOGETHER // rows, max(_COPIED // (k.shape[1] * k.shape[3]), 1))
+    scores = _TOGETHER if one_thread.slots() == 1 else _TOGETHER_SHARED
+    together = min(max(scores // rows, 1), max(_COPIED // (k.shape[1] * k.shape[3]), 1))
     return tiling(q, k, causal, together, rows, keys)
 
 
@@ -167,9 +176,11 @@ def _routine(wanted: _Wanted, causal: bool) -> Routine | None:
     if not layouts.are_floats(*tensors.values()):
         return None
     tiles = _tiling(tensors["q"], tensors["k"], causal, _KEYS if wanted.direction is Forward else _KEYS_BACK)
-    work = Work(tiles.together * tiles.share * tiles.row_step * tiles.key_step)
+    is_small = tiles.samples * tiles.heads * tiles.rows * tiles.keys <= one_thread.SMALL
+    slots = 1 if is_small else min(one_thread.slots(), tiles.pieces)
+    work = Work(0 if slots > 1 else tiles.together * tiles.share * tiles.row_step * tiles.key_step)
     buffers = tiles.forward_buffers if wanted.direction is Forward else tiles.backward_buffers
-    work.steps.append(_Tiled(wanted, tiles, work, buffers(wanted.mask is not None, wanted.key is not None)))
+    work.steps.append(_Tiled(wanted, tiles, work, buffers(wanted.mask is not None, wanted.key is not None), slots))
     return work
 
 

@@ -79,6 +79,7 @@ class Memories(Unique):
         self._kinds: dict[tuple[PrimitiveDesc, int], _Kind] = {}
         self._shared: dict[tuple[_Kind, bool, int], Handle] = {}
         self._calls: dict[tuple[PrimitiveDesc, tuple[int, ...]], Launch] = {}
+        self._slots: dict[int, Memories] = {}
 
     def binding(self) -> AbstractContextManager[None]:
         """Launches bound inside use these objects, the first of them some of their own."""
@@ -94,6 +95,10 @@ class Memories(Unique):
         finally:
             _current.reset(token)
             self._kinds.clear()
+
+    def of_slot(self, slot: int) -> AbstractContextManager[None]:
+        """Launches bound inside may run beside those of other slots of one call (`workers`): they share no objects."""
+        return self.more() if slot == 0 else self._slots.setdefault(slot, Memories(0)).more()
 
     def launch(self, executions: Sequence[Execution], rounds: int = 1) -> Launch:
         """What does the executions one after the other, in as many rounds as each moved argument has addresses.

@@ -9,6 +9,7 @@ from functools import cache
 
 from singa_lite.kernels.kernel_set import Launch
 from singa_lite.kernels.onednn_kernels.library import load
+from singa_lite.kernels.workers import Work
 
 #: Elements up to which one thread is as fast as several: waking and awaiting the others takes microseconds, and
 #: milliseconds where they share their cores with other busy processes.
@@ -18,6 +19,12 @@ SMALL = 1 << 17
 def count() -> int:
     """Threads that OpenMP would use now; 1 where the library uses other threads."""
     return _openmp()[0]()
+
+
+@cache
+def slots() -> int:
+    """Threads that may share a call: `count` when first asked, as planning and binding must get the same answer."""
+    return count()
 
 
 @contextmanager
@@ -48,6 +55,16 @@ def running(launch: Launch) -> Launch:
             launch()
         finally:
             put(before)
+
+    return run
+
+
+def working(work: Work) -> Work:
+    """What does pieces of a call in a slot, its primitives on the thread that it is done by."""
+
+    def run(pieces: Iterator[int]) -> None:
+        with making():
+            work(pieces)
 
     return run
 

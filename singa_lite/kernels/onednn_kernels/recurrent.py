@@ -6,15 +6,16 @@ matrices without gaps; others are copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from singa_lite.array_types import Array
+from singa_lite.kernels import workers
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import Launch, TensorSpec
-from singa_lite.kernels.onednn_kernels import algorithms, layouts, memories, memory_descs
+from singa_lite.kernels.onednn_kernels import algorithms, layouts, memories, memory_descs, one_thread
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
@@ -42,6 +43,11 @@ _A_STEP = 16
 _ALGORITHMS = {"sigmoid": algorithms.LOGISTIC, "tanh": algorithms.TANH, "relu": algorithms.RELU}
 _INTO: p.PostOp = ("sum", 1.0, 0, 0)
 
+#: Samples of a part that a worker does, at least: of fewer, reading the weight takes longer than what is shared.
+_LEAST_ROWS = 8
+#: Tensors whose first axis is the sample's, and those that have none. In all others it is the second, behind time.
+_BY_SAMPLE, _OF_NO_SAMPLE = ("hidden0", "cell0", "mask"), ("weight", "bias")
+
 StepCall = Callable[[int], object]
 
 
@@ -52,12 +58,13 @@ class _NoFastCode(Exception):
 @dataclass
 class _Arithmetic:
     """`Arithmetic`, by primitives. binding: None where only sizes are asked for: the bytes of temporaries, in the order
-    in which they are wanted, and `most` of a workspace.
+    in which they are wanted, and `most` of a workspace, which is `space`.
     """
 
     work: Work
     temporaries: list[Temporary] = field(default_factory=list)
     binding: Arrays | None = None
+    space: Array | None = None
     most: int = 0
     _taken: int = 0
 
@@ -141,7 +148,7 @@ class _Arithmetic:
 
     def _bound(self, made: Primitive, arrays: dict[int, Array]) -> Launch:
         self.most = max(self.most, made.scratch_bytes)
-        return _nothing if self.binding is None else made.bind(arrays, self.binding.workspace)
+        return _nothing if self.binding is None else made.bind(arrays, self.space)
 
     def _each(self, made: Primitive, rounds: Sequence[dict[int, Array]]) -> StepCall:
         self.most = max(self.most, made.scratch_bytes)
@@ -149,7 +156,7 @@ class _Arithmetic:
             return _skip
         addresses = {number: [p.address_of(each[number]) for each in rounds] for number in rounds[0]}
         moved = {number: found for number, found in addresses.items() if len(set(found)) > 1}
-        return memories.of_rounds(made.execution(rounds[0], self.binding.workspace, moved))
+        return memories.of_rounds(made.execution(rounds[0], self.space, moved))
 
 
 def _is_dense(array: Array) -> bool:
@@ -183,31 +190,69 @@ def _nowhere(form: TensorSpec | Temporary) -> Array:
     return np.lib.stride_tricks.as_strided(np.empty(1, form.dtype), form.shape, own)
 
 
-class _AllSteps(Step[Arrays]):
-    """A pass over time, in one step of the routine."""
+class _Part:
+    """A pass over time of some rows, samples of the batch, with temporaries of its own: no row depends on another."""
 
-    def __init__(
-        self, kind: type[Pass], work: Work, tensors: dict[str, TensorSpec | None], settings: dict[str, object]
-    ) -> None:
-        self.kind, self.work, self.tensors, self.settings = kind, work, tensors, settings
+    def __init__(self, steps: _AllSteps, index: int, rows: slice) -> None:
+        self.steps, self.index, self.rows = steps, index, rows
+        work, tensors = steps.work, steps.tensors
         gates, weight = _gates(tensors), (0, 0) if tensors["weight"] is None else tensors["weight"].shape
-        specs = kind.buffers(weight, gates.shape[1], gates.dtype, tensors["mask"] is not None)
+        count, masked = rows.stop - rows.start, tensors["mask"] is not None
+        specs = steps.kind.buffers(weight, count, gates.dtype, masked)
         self.buffers = {name: work.temporary(shape, dtype) for name, (shape, dtype) in specs.items()}
         sizing = _Arithmetic(work)
         nowhere = {name: None if spec is None else _nowhere(spec) for name, spec in tensors.items()}
-        kind(Call(nowhere, settings, {name: _nowhere(t) for name, t in self.buffers.items()}), sizing)
-        self.temporaries, self._most = sizing.temporaries, sizing.most
+        self._made(nowhere, {name: _nowhere(t) for name, t in self.buffers.items()}, sizing)
+        self.temporaries, self.space = sizing.temporaries, work.temporary(sizing.most)
 
-    @property
-    def scratch_bytes(self) -> int:
-        """Of the primitive that needs most."""
-        return self._most
+    def bind(self, binding: Arrays) -> Pass:
+        """The pass over these arrays."""
+        tensors = {name: binding[spec] for name, spec in self.steps.tensors.items()}
+        buffers = {name: binding.array(temporary) for name, temporary in self.buffers.items()}
+        with memories.current().of_slot(self.index):
+            space = binding.array(self.space)
+            return self._made(tensors, buffers, _Arithmetic(self.steps.work, self.temporaries, binding, space))
+
+    def _made(self, tensors: Mapping[str, Array | None], buffers: dict[str, Array], arithmetic: _Arithmetic) -> Pass:
+        last = bool(self.steps.settings.get("last"))
+        own = {name: _rows(name, array, self.rows, last) for name, array in tensors.items()}
+        return self.steps.kind(Call(own, self.steps.settings, buffers), arithmetic)
+
+
+class _AllSteps(Step[Arrays]):
+    """A pass over time, in one step of the routine, in so many parts of about as many rows."""
+
+    def __init__(
+        self,
+        kind: type[Pass],
+        work: Work,
+        tensors: dict[str, TensorSpec | None],
+        settings: dict[str, object],
+        parts: int,
+    ) -> None:
+        self.kind, self.work, self.tensors, self.settings = kind, work, tensors, settings
+        n = _gates(tensors).shape[1]
+        ends = [n * part // parts for part in range(parts + 1)]
+        self.parts = [_Part(self, index, slice(*ends[index : index + 2])) for index in range(parts)]
 
     def bind(self, binding: Arrays) -> Launch:
-        """The pass over these arrays."""
-        tensors = {name: binding[spec] for name, spec in self.tensors.items()}
-        buffers = {name: binding.array(temporary) for name, temporary in self.buffers.items()}
-        return self.kind(Call(tensors, self.settings, buffers), _Arithmetic(self.work, self.temporaries, binding))
+        """The parts over these arrays, beside one another."""
+        passes = [part.bind(binding) for part in self.parts]
+        if len(passes) == 1:
+            return passes[0]
+
+        def work(pieces: Iterator[int]) -> None:
+            for piece in pieces:
+                passes[piece]()
+
+        return workers.sharing(len(passes), [one_thread.working(work)] * len(passes))
+
+
+def _rows(name: str, array: Array | None, rows: slice, last: bool) -> Array | None:
+    """These rows of a tensor of the call; what belongs to no sample whole. last: dy is of the last step alone."""
+    if array is None or name in _OF_NO_SAMPLE:
+        return array
+    return array[rows] if name in _BY_SAMPLE or (name == "dy" and last) else array[:, rows]
 
 
 def _gates(tensors: dict[str, TensorSpec | None]) -> TensorSpec:
@@ -226,9 +271,11 @@ def _routine(kind: type[Pass], name: str, specs: Sequence[TensorSpec | None], **
     (_, n, width), weight = _gates(tensors).shape, tensors["weight"]
     if weight is None or min(weight.strides) <= 0 or weight.strides[1] != weight.dtype.itemsize:
         return None
-    work = Work(n * width * weight.shape[0] // _A_STEP)
+    size = n * width * weight.shape[0] // _A_STEP
+    parts = max(min(one_thread.slots(), n // _LEAST_ROWS), 1) if size > one_thread.SMALL else 1
+    work = Work(0 if parts > 1 else size)
     try:
-        work.steps.append(_AllSteps(kind, work, tensors, settings))
+        work.steps.append(_AllSteps(kind, work, tensors, settings, parts))
     except _NoFastCode:
         return None
     return work

@@ -6,6 +6,9 @@ decay is never stored: where it is wanted it is made again, or the decay's share
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import isnan
+
 import numpy as np
 
 from singa_lite.array_types import Array
@@ -15,6 +18,7 @@ from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import layouts
 from singa_lite.kernels.onednn_kernels.line import AddOld, Binary, Eltwise, Line, Link, Steps
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
+from singa_lite.kernels.routine import Temporary
 
 _SQUARE, _ADDED = Eltwise(a.SQUARE), AddOld(1.0)
 
@@ -37,8 +41,11 @@ def sgd(
         return None
     line = Line(value.size)
     numbers = step, share, decay, ahead = line.numbers(4)
+    is_done = line.temporary((1,), "bool")
 
-    def begin(rate: Array, count: Array, velocity: Array | None, *numbers: Array) -> None:
+    def begin(rate: Array, count: Array, velocity: Array | None, is_done: Array, *numbers: Array) -> None:
+        if not _begins(rate, is_done):
+            return
         is_first, lr = _count_up(count) == 1, float(rate) * hyper.lr_mult
         if is_first and velocity is not None:
             velocity.fill(0)
@@ -53,8 +60,8 @@ def sgd(
         if velocity is not None:
             steps.chain(value, velocity, _times(ahead if hyper.nesterov else step), _ADDED)
 
-    line.call(begin, rate, count, velocity, *numbers)
-    return line.each(add)
+    line.call(begin, rate, count, velocity, is_done, *numbers)
+    return _each_if(line, is_done, add)
 
 
 def rms_prop(
@@ -98,8 +105,11 @@ def _scaled_by_squares(
         return None
     line = Line(value.size)
     numbers = step, decay, decay_step, correction = line.numbers(4)
+    is_done = line.temporary((1,), "bool")
 
-    def begin(rate: Array, count: Array, *numbers: Array) -> None:
+    def begin(rate: Array, count: Array, is_done: Array, *numbers: Array) -> None:
+        if not _begins(rate, is_done):
+            return
         _count_up(count)
         lr = float(rate) * hyper.lr_mult
         _write(numbers, -lr, hyper.weight_decay, -lr * hyper.weight_decay, 1.0)
@@ -111,8 +121,8 @@ def _scaled_by_squares(
             _add_ratio(steps, value, decay_step, value, square, correction, hyper.epsilon)
         _add_ratio(steps, value, step, gradient, square, correction, hyper.epsilon)
 
-    line.call(begin, rate, count, *numbers)
-    return line.each(add)
+    line.call(begin, rate, count, is_done, *numbers)
+    return _each_if(line, is_done, add)
 
 
 def adam(
@@ -130,8 +140,11 @@ def adam(
         return None
     line = Line(value.size)
     numbers = step, correction, share, decay, kept = line.numbers(5)
+    is_done = line.temporary((1,), "bool")
 
-    def begin(rate: Array, count: Array, *numbers: Array) -> None:
+    def begin(rate: Array, count: Array, is_done: Array, *numbers: Array) -> None:
+        if not _begins(rate, is_done):
+            return
         t, lr = _count_up(count), float(rate) * hyper.lr_mult
         top, bottom = 1 - hyper.beta_1**t, 1 - hyper.beta_2**t
         _write(numbers, -lr / top, 1 / bottom, 1 - hyper.beta_1, hyper.coupled_decay, 1 - lr * hyper.weight_decay)
@@ -145,8 +158,8 @@ def adam(
             steps.chain(value, value, _times(kept))
         _add_ratio(steps, value, step, first_moment, second_moment, correction, hyper.epsilon)
 
-    line.call(begin, rate, count, *numbers)
-    return line.each(add)
+    line.call(begin, rate, count, is_done, *numbers)
+    return _each_if(line, is_done, add)
 
 
 def add_scaled(x: TensorSpec, y: TensorSpec, *, alpha: float) -> Routine | None:
@@ -164,6 +177,18 @@ def clip_elements(y: TensorSpec, *, threshold: float) -> Routine | None:
     if not layouts.are_alike(y):
         return None
     return Line(y.size).each(lambda steps: steps.clip(y, y, -threshold, threshold))
+
+
+def _begins(rate: Array, is_done: Array) -> bool:
+    """Whether there is an update at all, which the steps behind are told."""
+    is_done[0] = not isnan(rate)
+    return bool(is_done[0])
+
+
+def _each_if(line: Line, is_done: Temporary, add: Callable[[Steps], None]) -> Line:
+    with line.only_if(is_done, likely=True):
+        line.each(add)
+    return line
 
 
 def _count_up(count: Array) -> int:

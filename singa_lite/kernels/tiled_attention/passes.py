@@ -7,7 +7,7 @@ number is linear in the lengths, as the buffers are.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar
@@ -104,13 +104,18 @@ class Passes(ABC, Generic[Tile]):
 
     def __call__(self) -> None:
         """The whole call."""
+        self.work(iter(range(self.tiling.pieces)))
+
+    def work(self, pieces: Iterator[int]) -> None:
+        """These pieces of the call: each is a sample's group of key heads, and depends on no other."""
+        groups = self.tiling.groups
         with np.errstate(all="ignore"):
             if self.tiling.causal:
                 self._draw_band()
-            for sample in range(self.tiling.samples):
+            for piece in pieces:
+                sample, index = divmod(piece, len(groups))
                 self._hide(sample)
-                for group in self.tiling.groups:
-                    self.group(sample, group)
+                self.group(sample, groups[index])
 
     def group(self, sample: int, group: slice) -> None:
         """All rows of these key heads."""

@@ -64,6 +64,11 @@ class Tiling:
         """The key heads that are done at a time."""
         return [slice(at, at + self.together) for at in range(0, self.kv_heads, self.together)]
 
+    @property
+    def pieces(self) -> int:
+        """Groups of key heads of all samples: nothing is summed up over them."""
+        return self.samples * len(self.groups)
+
     def tiles(self, block: slice) -> list[slice]:
         """The keys of each tile of these rows."""
         end = min(block.stop, self.keys) if self.causal else self.keys

@@ -21,7 +21,7 @@ from singa_lite.snapshots.tree import ArraySpec
 from singa_lite.tensor import Shape
 
 #: Keras's classes with weights, by their names in a file.
-_KINDS = {snake_case(kind): kind for kind in (*VARIABLES, "DepthwiseConv1D", "DepthwiseConv2D")}
+_KINDS = {snake_case(kind): kind for kind in (*VARIABLES, "DepthwiseConv1D")}
 
 #: Keras's classes, by the same names, that may reorder features.
 _REORDERING = ("flatten", "permute", "reshape")

@@ -20,23 +20,38 @@ CLASSES = {
     "BatchNormalization": "BatchNormalization",
     "Concat": "Concatenate",
     "Conv1D": "Conv1D",
+    "Conv1DTranspose": "Conv1DTranspose",
     "Conv2D": "Conv2D",
+    "Conv2DTranspose": "Conv2DTranspose",
+    "Cropping2D": "Cropping2D",
     "Dense": "Dense",
+    "DepthwiseConv2D": "DepthwiseConv2D",
     "Dropout": "Dropout",
     "Dummy": "Identity",
     "Embedding": "Embedding",
     "Flatten": "Flatten",
+    "GaussianNoise": "GaussianNoise",
+    "GlobalAvgPooling1D": "GlobalAveragePooling1D",
     "GlobalAvgPooling2D": "GlobalAveragePooling2D",
+    "GlobalMaxPooling1D": "GlobalMaxPooling1D",
+    "GlobalMaxPooling2D": "GlobalMaxPooling2D",
+    "GroupNormalization": "GroupNormalization",
     "L2Norm": "UnitNormalization",
+    "Lambda": "Lambda",
     "LayerNormalization": "LayerNormalization",
     "MaxPooling1D": "MaxPooling1D",
     "MaxPooling2D": "MaxPooling2D",
     "Merge": "Add",
     "Multiply": "Multiply",
+    "PReLU": "PReLU",
     "RMSNormalization": "RMSNormalization",
+    "Rescaling": "Rescaling",
     "Reshape": "Reshape",
     "Softmax": "Softmax",
+    "SpatialDropout1D": "SpatialDropout1D",
+    "SpatialDropout2D": "SpatialDropout2D",
     "Upsampling2D": "UpSampling2D",
+    "ZeroPadding2D": "ZeroPadding2D",
 }
 
 #: {our class: paths of its arrays in Keras's order}; {} is the layer.
@@ -45,17 +60,27 @@ _SCALE = ("parameters/{}/gamma", "parameters/{}/beta")
 VARIABLES = {
     "BatchNormalization": (*_SCALE, "state/{}/running_mean", "state/{}/running_var"),
     "Conv1D": _KERNEL,
+    "Conv1DTranspose": _KERNEL,
     "Conv2D": _KERNEL,
+    "Conv2DTranspose": _KERNEL,
     "Dense": _KERNEL,
+    "DepthwiseConv2D": _KERNEL,
     "Embedding": _KERNEL[:1],
+    "GroupNormalization": _SCALE,
     "LayerNormalization": _SCALE,
+    "PReLU": ("parameters/{}/alpha",),
     "RMSNormalization": _SCALE[:1],
 }
+
+#: Classes whose arrays may have the axes of a sample.
+_SHAPED = ("LayerNormalization", "PReLU")
 
 #: {Keras's class: axes of our weight in Keras's order}, after the reshape to `Layout.split`.
 _KERNELS = {
     "Conv1D": (2, 1, 0),  # (out, in, width) -> (width, in, out)
+    "Conv1DTranspose": (2, 1, 0),  # (in, out, width) -> (width, out, in)
     "Conv2D": (2, 3, 1, 0),
+    "Conv2DTranspose": (2, 3, 1, 0),
     "DepthwiseConv1D": (2, 0, 1),  # (in, out of each, width) -> (width, in, out of each)
     "DepthwiseConv2D": (2, 3, 0, 1),
 }
@@ -84,22 +109,27 @@ def snake_case(name: str) -> str:
 def kernel(kind: str, shape: Shape, channels: int) -> Layout:
     """The layout of a convolution's weight. kind: Keras's class; shape: ours; channels: of the input."""
     out, per_group, *window = shape
-    if kind.endswith("1D"):
+    if "1D" in kind:
         window = window[1:]
     split = (channels, out // channels, *window) if kind.startswith("Depthwise") else (out, per_group, *window)
     return Layout(shape, split, _KERNELS[kind])
 
 
-def _is_kernel(kind: str, shape: Shape, sample: Shape) -> bool:
-    """Whether a convolution of this class in Keras can have a weight of this shape, ours, on such samples."""
-    if len(shape) != 4 or (kind.endswith("1D") and shape[2] != 1):
+def _is_kernel(kind: str, shape: Shape, sample: Shape, channels: int) -> bool:
+    """Whether a convolution of this class in Keras can have a weight of this shape, ours, on such samples.
+
+    channels: of its output.
+    """
+    if len(shape) != 4 or ("1D" in kind and shape[2] != 1):
         return False
+    if kind.endswith("Transpose"):
+        return shape[:2] == (sample[0], channels)  # Keras's have no groups
     return not kind.startswith("Depthwise") or (shape[1] == 1 and shape[0] % sample[0] == 0)
 
 
 def _has_axes(kind: str, name: str, shape: Shape) -> bool:
     """Whether an array of this name, which is no convolution's weight, can have so many axes."""
-    if kind == "LayerNormalization":
+    if kind in _SHAPED:
         return len(shape) > 0
     return len(shape) == (2 if name == "weight" else 1)
 
@@ -111,16 +141,19 @@ def layout(kind: str, info: LayerInfo, order: Order, path: str, shape: Shape) ->
     """
     sample, name = info.inputs[0], path.rpartition("/")[2]
     convolves = kind in _KERNELS and name == "weight"
-    if not sample or not (_is_kernel(kind, shape, sample) if convolves else _has_axes(kind, name, shape)):
+    fits = _is_kernel(kind, shape, sample, info.outputs[0][0]) if convolves and sample else _has_axes(kind, name, shape)
+    if not sample or not fits:
         raise ValueError(f"the shape {shape} of {path!r}, on samples of {sample}")
     if convolves:
         return kernel(kind, shape, sample[0])
-    if kind == "LayerNormalization" and len(shape) > 1 and shape == sample and order == (sample,):
+    whole = len(shape) > 1 and (shape == sample or (kind == "PReLU" and len(shape) == len(sample)))
+    if kind in _SHAPED and whole and order == (sample,):
         return Layout(shape, shape, (*range(1, len(shape)), 0))  # over a whole image
-    by_feature = (kind == "Dense" and name == "weight") or (kind.endswith("Normalization") and len(sample) == 1)
+    by_feature = kind == "PReLU" or kind.endswith("Normalization")
+    by_feature = (kind == "Dense" and name == "weight") or (by_feature and len(sample) == 1 and shape != (1,))
     if not by_feature or is_plain(order):
         return same(shape)
-    if order is None:
+    if order is None or kind == "GroupNormalization":  # whose groups would be of other features
         raise ValueError(f"the order of the features that reach it is not known in Keras, wanted for {path!r}")
     if shape[:1] != (sum(map(prod, order)),):
         raise ValueError(f"the shape {shape} of {path!r}")
@@ -133,7 +166,7 @@ def guessed(kind: str, name: str, stored: Shape) -> Layout:
     ValueError where the layout depends on the net.
     """
     if kind not in _KERNELS or name != "weight":
-        if kind == "LayerNormalization" and len(stored) > 1:
+        if kind in _SHAPED and len(stored) > 1:
             raise ValueError("the order of its axes is not known")
         if not _has_axes(kind, name, stored):
             raise ValueError(f"the shape {stored} of {name!r}")
@@ -142,6 +175,6 @@ def guessed(kind: str, name: str, stored: Shape) -> Layout:
     if len(stored) != len(axes):
         raise ValueError(f"the shape {stored} of {name!r}")
     split = tuple(stored[axis] for axis in np.argsort(axes))
-    window = split[2:] if kind.endswith("2D") else (1, *split[2:])
+    window = split[2:] if "2D" in kind else (1, *split[2:])
     first = (split[0] * split[1], 1) if kind.startswith("Depthwise") else split[:2]
     return Layout((*first, *window), split, axes)

@@ -18,13 +18,18 @@ _PIECES, _ALL_PIECES = 1024, 1 << 16
 
 #: Layers that keep the order of features.
 _KEEPING = {"Activation", "BatchNormalization", "Dropout", "Dummy", "Flatten", "L2Norm", "LayerNormalization"}
-_KEEPING |= {"RMSNormalization", "Reshape", "Softmax", "Split"}
+_KEEPING |= {"RMSNormalization", "Reshape", "Softmax", "Split", "GaussianNoise", "GroupNormalization", "Normalization"}
+_KEEPING |= {"PReLU", "Rescaling", "SpatialDropout1D", "SpatialDropout2D"}
+
+#: Layers whose output has an order of its own, whatever reaches them.
+_RENEWING = {"Dense", *(f"Global{kind}Pooling{axes}D" for kind in ("Avg", "Max") for axes in (1, 2))}
 
 #: Layers over samples (time, features), which both have alike.
 _FEATURES_LAST = {"Bidirectional", "GRU", "LSTM", "MultiHeadAttention", "SimpleRNN", "TimeDistributed"}
 
 #: Layers that take a sample of two axes as (channels, length).
-_SEQUENCES = {"AvgPooling1D", "BatchNormalization", "Conv1D", "MaxPooling1D"}
+_SEQUENCES = {"AvgPooling1D", "BatchNormalization", "Conv1D", "Conv1DTranspose", "GlobalAvgPooling1D"}
+_SEQUENCES |= {"GlobalMaxPooling1D", "MaxPooling1D", "SpatialDropout1D"}
 
 
 def input_orders(net: Mapping[str, LayerInfo]) -> dict[str, Order]:
@@ -99,7 +104,7 @@ def _entering(shape: Shape, axes: int) -> Order:
 
 def _passed(info: LayerInfo, given: Sequence[Order], most: int) -> Order:
     """The order of what leaves a layer in one axis; () if it is plain. most: pieces that a new one may have."""
-    if info.kind in ("Dense", "GlobalAvgPooling2D") or all(map(is_plain, given)):
+    if info.kind in _RENEWING or all(map(is_plain, given)):
         return ()
     known = [order for order in given if order is not None]
     if len(known) < len(given):

@@ -38,6 +38,8 @@ class Described(NamedTuple):
             return "bidirectional", list(self._both_directions(info, order))
         if info.kind == "TimeDistributed" and len(info.held) == 1:
             return "time_distributed", list(self._steps(info, order))
+        if info.kind == "SeparableConv2D" and len(info.held) == 2:
+            return "separable_conv2d", [Part("", info.last_name, tuple(self._separable(info)))]
         if info.kind == "Sequential":
             return "sequential", list(self._chain(info, order, axes))
         kind, variables = self._variables(info, order)
@@ -59,6 +61,14 @@ class Described(NamedTuple):
         there = [path for path in paths if path in owned]
         layouts = [layout(kind, info, order, path, owned[path].shape) for path in there]
         return snake_case(kind), tuple(map(Variable, there, layouts, range(len(there))))
+
+    def _separable(self, info: LayerInfo) -> Iterator[Variable]:
+        """Both weights and the bias, side by side."""
+        number = 0
+        for kind, layer in zip(("DepthwiseConv2D", "Conv2D"), chained(info, info.inputs).values(), strict=True):
+            for path, spec in sorted(self.owned.get(layer.name, {}).items(), reverse=True):  # the weight first
+                yield Variable(path, layout(kind, layer, (layer.inputs[0],), path, spec.shape), number)
+                number += 1
 
     def _both_directions(self, info: LayerInfo, order: Order) -> Iterator[Part]:
         yield Part("", info.last_name)

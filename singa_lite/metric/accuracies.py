@@ -1,15 +1,11 @@
-"""Metrics: what share of the predictions is right, one value a sample, and the mean over the batch."""
+"""What share of the predictions is right: among classes, among labels, of yes or no."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
 from singa_lite import autograd
-from singa_lite.array_types import DType
+from singa_lite.array_types import Array, DType
 from singa_lite.checks import finite, whole
-from singa_lite.contexts import in_own_context
 from singa_lite.criterion import (
-    Criterion,
     Target,
     check_classes,
     check_labels,
@@ -20,30 +16,9 @@ from singa_lite.criterion import (
     class_axis,
 )
 from singa_lite.errors import ShapeError
+from singa_lite.metric.base import Metric
 from singa_lite.ops.cross_entropy import by_rows
 from singa_lite.tensor import Shape, Tensor
-
-
-class Metric(Criterion, ABC):
-    """Base of all metrics. A subclass gives `compute`, and `check_target` if not any target will do."""
-
-    @abstractmethod
-    def compute(self, x: Tensor, target: Tensor) -> Tensor:
-        """One value a sample, (n,), of scores x (n, ...) and a target that `check` let through."""
-
-    @in_own_context
-    def forward(self, x: Tensor, y: object) -> Tensor:
-        """One value a sample, (n,), in x's dtype. y: Tensor, NumPy, or anything that holds an array.
-
-        Raises as `check` does. No derivative passes through.
-        """
-        target = self._beside(x, y)
-        with autograd.no_grad():
-            return self._check_values(x, self.compute(x.detach(), target))
-
-    def evaluate(self, x: Tensor, y: object) -> Tensor:
-        """The mean of forward's values, shape (). Raises as `check` does."""
-        return autograd.reduce_mean(self.forward(x, y))
 
 
 class _AmongTopK(Metric):
@@ -88,11 +63,17 @@ class TopKAccuracy(_AmongTopK):
         super().__init__(k)
         self.axis = checked_class_axis(self._name, axis)
         self.ignore_index = checked_id(f"{self._name} ignore_index", ignore_index)
+        if type(self) is TopKAccuracy:
+            self.name = f"top_{self.k}_accuracy"
 
     @property
     def of_whole_batch(self) -> bool:
         """By how many positions of the whole batch each value is divided."""
         return self.ignore_index is not None
+
+    def count(self, target: Array) -> float:
+        """How many positions count, with an id that does not; else the samples."""
+        return len(target) if self.ignore_index is None else int((target != self.ignore_index).sum())
 
     def compute(self, x: Tensor, target: Tensor) -> Tensor:
         axis = class_axis(self._name, self.axis, x.shape, target.shape)
@@ -122,39 +103,6 @@ class Accuracy(TopKAccuracy):
 
     def __init__(self, axis: int | None = None, *, ignore_index: int | None = None) -> None:
         super().__init__(1, axis, ignore_index=ignore_index)
-
-
-class Perplexity(Metric):
-    """e to the mean cross entropy of softmax(x): among so many classes that are equally likely one would choose.
-
-    `forward` gives the cross entropies, `evaluate` the perplexity of a batch; over several batches the mean of theirs.
-    y: integer class ids; axis, ignore_index: as of the loss SoftmaxCrossEntropy.
-    """
-
-    def __init__(self, axis: int | None = None, *, ignore_index: int | None = None) -> None:
-        self.axis = checked_class_axis(self._name, axis)
-        self.ignore_index = checked_id(f"{self._name} ignore_index", ignore_index)
-
-    @property
-    def of_whole_batch(self) -> bool:
-        """The mean of powers is no power of the mean."""
-        return True
-
-    def compute(self, x: Tensor, target: Tensor) -> Tensor:
-        axis = class_axis(self._name, self.axis, x.shape, target.shape)
-        return autograd.softmax_cross_entropy_values(x, target, axis, self.ignore_index)
-
-    def evaluate(self, x: Tensor, y: object) -> Tensor:
-        """e to the mean of forward's values, shape (). Raises as `check` does."""
-        with autograd.no_grad():
-            return autograd.exp(super().evaluate(x, y))
-
-    def check_target(self, x_shape: Shape, dtype: DType, target: Target) -> None:
-        """Raise unless it holds class ids."""
-        axis = class_axis(self._name, self.axis, x_shape, target.shape)
-        check_classes(self._name, x_shape, "BinaryAccuracy", axis)
-        if not check_labels(self._name, x_shape, target, axis, self.ignore_index):
-            raise ShapeError(f"{self._name}: wanted class ids, received rows of weights {target.shape}")
 
 
 class BinaryAccuracy(Metric):

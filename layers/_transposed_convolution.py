@@ -1,0 +1,74 @@
+"""Base of the transposed convolution layers: all but the number of axes."""
+
+from __future__ import annotations
+
+from singa_lite import autograd, initializer
+from singa_lite.layer import InputShape
+from singa_lite.ops.transposed_convolution import extra_extents, transposed_extents
+from singa_lite.tensor import Shape, Tensor
+
+from ._checks import where
+from ._convolution import Convolution
+from ._windows import Extents, as_image, as_images, as_samples
+
+
+class TransposedConvolution(Convolution):
+    """What a convolution hands back for its input, forwards. A subclass names the `axes`."""
+
+    def __init__(
+        self,
+        name: str,
+        nb_kernels: int,
+        kernel: Extents = 3,
+        stride: Extents = 1,
+        border_mode: str = "same",
+        pad: Extents | None = None,
+        use_bias: bool = True,
+        *,
+        output_padding: Extents | None = None,
+        groups: int = 1,
+        dilation: Extents = 1,
+        weight_init: initializer.Spec = "glorot_uniform",
+        bias_init: initializer.Spec = 0.0,
+        input_sample_shape: InputShape | None = None,
+    ) -> None:
+        super().__init__(
+            name,
+            nb_kernels,
+            kernel,
+            stride,
+            border_mode,
+            pad,
+            use_bias,
+            groups=groups,
+            dilation=dilation,
+            weight_init=weight_init,
+            bias_init=bias_init,
+            input_sample_shape=input_sample_shape,
+        )
+        rows, columns = self.window.stride
+        self.output_padding = (rows - 1, columns - 1) if border_mode == "same" and pad is None else (0, 0)
+        if output_padding is not None:
+            self.output_padding = extra_extents(where(self), output_padding, self.window.stride, len(self.axes) - 1)
+
+    def setup(self, *shapes: Shape) -> Shape:
+        """(channels, *extents) -> (nb_kernels, *extents of the image that a convolution would make it of)."""
+        channels, *extents = self.grouped_input(shapes)
+        height, width = as_image(extents)
+        counts = transposed_extents(where(self), self.window, (height, width), self.output_padding)
+        self.add_parameters((channels, self.nb_kernels // self.groups), channels)
+        return (self.nb_kernels, *counts[2 - len(extents) :])
+
+    def forward(self, training: bool, x: Tensor) -> Tensor:
+        """x (n, channels, *extents) -> (n, nb_kernels, *extents)."""
+        y = autograd.conv2d_transpose(
+            as_images(x),
+            self.parameters["weight"],
+            self.parameters["bias"] if self.use_bias else None,
+            stride=self.window.stride,
+            pad=self.window.pad,
+            dilation=self.window.dilation,
+            groups=self.groups,
+            output_padding=self.output_padding,
+        )
+        return as_samples(y, before=x)

@@ -1,0 +1,16 @@
+"""Callbacks of `fit`: what is called on its way. A subclass of `Callback` is one of your own.
+
+Give `Checkpoint` last: what stands before it is in its checkpoints, and goes on from them with `fit(resume=)`.
+"""
+
+from singa_lite.callbacks.csv_logger import CSVLogger as CSVLogger
+from singa_lite.callbacks.early_stopping import EarlyStopping as EarlyStopping
+from singa_lite.callbacks.functions import LambdaCallback as LambdaCallback
+from singa_lite.callbacks.limits import TerminateOnNaN as TerminateOnNaN
+from singa_lite.callbacks.limits import TimeLimit as TimeLimit
+from singa_lite.callbacks.plateau import ReduceLROnPlateau as ReduceLROnPlateau
+from singa_lite.callbacks.tensorboard import TensorBoard as TensorBoard
+from singa_lite.fit import Callback as Callback
+from singa_lite.fit import StopTraining as StopTraining
+from singa_lite.fit import Training as Training
+from singa_lite.snapshots import Checkpoint as Checkpoint

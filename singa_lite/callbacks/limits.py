@@ -1,0 +1,42 @@
+"""Callbacks that end a training: when its loss is no number any more, and when its time is over."""
+
+from __future__ import annotations
+
+import time
+from math import isfinite
+
+from singa_lite.checks import above_zero
+from singa_lite.fit import Callback, StopTraining, Training
+from singa_lite.notice import warn
+
+
+class TerminateOnNaN(Callback):
+    """Ends the training, with a warning, after the first batch whose loss is NaN or infinite."""
+
+    def on_batch(self, training: Training) -> None:
+        """StopTraining if the loss is not finite."""
+        loss = 0.0 if training.loss is None else float(training.loss)
+        if not isfinite(loss):
+            progress = training.progress
+            warn(f"fit was ended: loss {loss} at batch {progress.batch - 1} of epoch {progress.epoch}, from 0")
+            raise StopTraining
+
+
+class TimeLimit(Callback):
+    """Ends the training after the batch at which so many seconds have passed since this call of `fit` began.
+
+    seconds: above 0. The validation is not interrupted. With a `Checkpoint` behind it, `fit(resume="auto")` goes on.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = above_zero("TimeLimit seconds", seconds)
+        self._begun = 0.0
+
+    def on_start(self, training: Training) -> None:
+        """Time begins."""
+        self._begun = time.monotonic()
+
+    def on_batch(self, training: Training) -> None:
+        """StopTraining if it is over."""
+        if time.monotonic() - self._begun >= self.seconds:
+            raise StopTraining

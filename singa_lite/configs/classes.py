@@ -1,0 +1,45 @@
+"""Names of classes in a configuration: ours by their module, a user's own by what the reader says they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import isabstract
+from types import ModuleType
+
+from singa_lite import initializer, layers, loss, metric, optimizer, regularizer, schedule
+from singa_lite.errors import ConfigError
+
+#: Whose public classes are known by "<module>.<class>".
+_MODULES: Mapping[str, ModuleType] = {
+    "layers": layers,
+    "loss": loss,
+    "metric": metric,
+    "optimizer": optimizer,
+    "initializer": initializer,
+    "regularizer": regularizer,
+    "schedule": schedule,
+}
+
+
+def name_of(kind: type) -> str:
+    """ "layers.Dense" for one of ours, the class's own name for others."""
+    for module, holder in _MODULES.items():
+        if getattr(holder, kind.__name__, None) is kind:
+            return f"{module}.{kind.__name__}"
+    return kind.__qualname__
+
+
+def class_of(name: object, custom: Mapping[str, type]) -> type:
+    """The class of that name. custom: a user's own classes by name.
+
+    ConfigError for one that is unknown: no class is looked for by what a file says alone.
+    """
+    if isinstance(name, str):
+        module, _, short = name.rpartition(".")
+        found = custom.get(name, getattr(_MODULES.get(module), short, None) if module in _MODULES else None)
+        if isinstance(found, type) and not isabstract(found):
+            return found
+    raise ConfigError(
+        f"config: wanted a class of singa_lite, or one of custom={sorted(custom)}, received {name!r:.100}; "
+        "custom={'" + f"{name!s:.60}" + "': <the class>} says which it is"
+    )

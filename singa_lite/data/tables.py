@@ -1,0 +1,113 @@
+"""Tables of numbers on disk, CSV and Parquet, read by blocks of rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from singa_lite.array_types import Array, DType
+from singa_lite.data.blocks import Blocks, CsvBlocks, ParquetBlocks
+from singa_lite.data.paired import Paired
+from singa_lite.errors import DataError
+
+FilePath: TypeAlias = str | os.PathLike[str]
+
+
+class Columns:
+    """Columns of a table as one array (rows, columns), or (rows,) of one, of which `[]` reads the rows asked for.
+
+    starts: the first row of each block, which is read whole.
+    """
+
+    def __init__(self, blocks: Blocks, names: list[str], single: bool, dtype: DType) -> None:
+        self.names = names
+        self.dtype = dtype
+        self.starts = blocks.starts
+        self.shape = (blocks.count,) if single else (blocks.count, len(names))
+        self._blocks = blocks
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: slice | Array) -> Array:
+        numbers = np.arange(self.shape[0])[index]
+        made = np.empty((len(numbers), *self.shape[1:]), self.dtype)
+        which = np.searchsorted(self.starts, numbers, side="right") - 1
+        for block in np.unique(which).tolist():
+            here = which == block
+            rows = numbers[here] - self.starts[block]
+            read = self._blocks.read(block, self.names)
+            if self.dtype.kind == "i" and any(each.dtype.kind == "f" for each in read):
+                raise DataError(
+                    f"{self._blocks.path}: columns {self.names}: wanted integers, as in the first rows, received "
+                    f"others behind row {self.starts[block]}"
+                )
+            made[here] = read[0][rows] if len(self.shape) == 1 else np.stack([each[rows] for each in read], axis=1)
+        return made
+
+
+class Table(Paired):
+    """What `csv` and `parquet` make. features, targets: names of the columns that `x` and `y` have."""
+
+    x: Columns
+    y: Columns
+
+    def __init__(self, x: Columns, y: Columns) -> None:
+        super().__init__(x, y, len(x))
+        self.features, self.targets = x.names, y.names
+
+
+def csv(
+    path: FilePath,
+    target: str | Sequence[str],
+    *,
+    features: Sequence[str] | None = None,
+    dtype: str = "float32",
+    separator: str = ",",
+) -> Table:
+    """A CSV file with a line of names first, for `net.fit(data.csv("t.csv", target="price"))`, whatever its size.
+
+    One reading finds where lines begin; then blocks of 1 MiB are read as batches ask for them, shuffled within windows.
+    target: the column of the targets, or several; features: those of the samples, by default all others, in the file's
+    order. dtype: of samples, and of targets that are no integers; integer targets, such as class ids, are int64. Needs
+    pandas, extra `data`.
+
+    KeyError for a column that is not there, with those that are. DataError, when they are read, for what is no number,
+    for missing values, and for quoted text with line ends in it.
+    """
+    return _table("csv", CsvBlocks(path, separator), target, features, dtype)
+
+
+def parquet(
+    path: FilePath, target: str | Sequence[str], *, features: Sequence[str] | None = None, dtype: str = "float32"
+) -> Table:
+    """A Parquet file, for `net.fit(data.parquet("t.parquet", target="price"))`: read by row groups and columns.
+
+    target, features, dtype: as for `csv`. TypeError for columns without numbers, DataError for missing values. Needs
+    pyarrow, extra `data`.
+    """
+    return _table("parquet", ParquetBlocks(path), target, features, dtype)
+
+
+def _table(
+    where: str, blocks: Blocks, target: str | Sequence[str], features: Sequence[str] | None, dtype: str
+) -> Table:
+    single = isinstance(target, str)
+    targets = [target] if isinstance(target, str) else _names(f"{where} target", target)
+    wanted = _names(f"{where} features", features) if features is not None else blocks.without(targets)
+    blocks.check([*targets, *wanted])
+    numbers = np.dtype(dtype)
+    own = np.result_type(*blocks.dtypes(targets))
+    return Table(
+        Columns(blocks, wanted, False, numbers),
+        Columns(blocks, targets, single, np.dtype(np.int64) if own.kind in "iub" else numbers),
+    )
+
+
+def _names(where: str, given: object) -> list[str]:
+    if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+        raise TypeError(f"{where}: wanted a list of names of columns, received {given!r:.100}")
+    return [str(name) for name in given]

@@ -1,0 +1,153 @@
+"""Random changes of images, for `net.fit(transform=)`: each a function transform(image, random).
+
+image: (channels, height, width), uint8 from 0 to 255, or floats from 0 to 1. The result has the image's dtype. random:
+a `numpy.random.Generator`, of which `fit` gives each sample its own in each epoch. Any function of this form serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import cos, pi, sin
+from typing import TypeAlias
+
+import numpy as np
+
+from singa_lite.array_types import Array
+from singa_lite.arrays import kind
+from singa_lite.checks import at_least_zero, flag, share, whole
+from singa_lite.errors import ShapeError
+
+Transform: TypeAlias = "Callable[[Array, np.random.Generator], Array]"  # text, as numpy.random takes time to import
+
+#: Shares of red, green and blue in grey, ITU-R BT.601.
+_GREY = np.array([0.299, 0.587, 0.114])
+
+
+class Compose:
+    """Several transforms, one behind the other, over the same random numbers."""
+
+    def __init__(self, transforms: Sequence[Transform]) -> None:
+        for each in transforms:
+            if not callable(each) or isinstance(each, type):
+                raise TypeError(f"Compose: wanted functions transform(image, random), received {kind(each)}")
+        self._transforms = tuple(transforms)
+
+    def __call__(self, image: Array, random: np.random.Generator) -> Array:
+        for transform in self._transforms:
+            image = transform(image, random)
+        return image
+
+
+class RandomFlip:
+    """Mirrors an image with probability 1/2: left and right (horizontal), top and bottom (vertical), each by itself."""
+
+    def __init__(self, horizontal: bool = True, vertical: bool = False) -> None:
+        self._axes = [
+            axis
+            for axis, wanted in (
+                (-1, flag("RandomFlip horizontal", horizontal)),
+                (-2, flag("RandomFlip vertical", vertical)),
+            )
+            if wanted
+        ]
+
+    def __call__(self, image: Array, random: np.random.Generator) -> Array:
+        for axis in self._axes:
+            if random.random() < 0.5:
+                image = np.flip(image, axis)
+        return image
+
+
+class RandomCrop:
+    """Cuts a piece of this size out of an image, anywhere. padding: of zeros on each side beforehand, in pixels.
+
+    size: (height, width), or one number for both. ShapeError for an image that is smaller.
+    """
+
+    def __init__(self, size: int | tuple[int, int], padding: int = 0) -> None:
+        height, width = size if isinstance(size, tuple | list) and len(size) == 2 else (size, size)
+        self._size = whole("RandomCrop size", height, 1), whole("RandomCrop size", width, 1)
+        self._padding = whole("RandomCrop padding", padding, 0)
+
+    def __call__(self, image: Array, random: np.random.Generator) -> Array:
+        padded = np.pad(image, ((0, 0), *[(self._padding, self._padding)] * 2)) if self._padding else image
+        free = [most - size for most, size in zip(padded.shape[-2:], self._size, strict=True)]
+        if min(free) < 0:
+            raise ShapeError(f"RandomCrop: wanted an image of at least {self._size}, received {padded.shape}")
+        top, left = (int(random.integers(each + 1)) for each in free)
+        return padded[..., top : top + self._size[0], left : left + self._size[1]]
+
+
+class RandomRotation:
+    """Turns an image about its centre by up to so many degrees either way, bilinear; zeros where it gives nothing."""
+
+    def __init__(self, degrees: float) -> None:
+        self._most = at_least_zero("RandomRotation degrees", degrees) * pi / 180
+
+    def __call__(self, image: Array, random: np.random.Generator) -> Array:
+        angle = random.uniform(-self._most, self._most)
+        height, width = image.shape[-2:]
+        y, x = np.mgrid[:height, :width].astype(np.float64)
+        y -= (height - 1) / 2
+        x -= (width - 1) / 2
+        rows = cos(angle) * y + sin(angle) * x + (height - 1) / 2
+        columns = cos(angle) * x - sin(angle) * y + (width - 1) / 2
+        return _like(_bilinear(image, rows, columns), image)
+
+
+class RandomColor:
+    """Changes brightness, contrast and saturation, each by a factor of 1 - amount to 1 + amount, in this order.
+
+    As torchvision's ColorJitter blends: with black, with the mean of the grey image, and with the grey image.
+    Saturation is that of images of three channels: red, green, blue.
+    """
+
+    def __init__(self, brightness: float = 0.0, contrast: float = 0.0, saturation: float = 0.0) -> None:
+        self._brightness = share("RandomColor brightness", brightness)
+        self._contrast = share("RandomColor contrast", contrast)
+        self._saturation = share("RandomColor saturation", saturation)
+
+    def __call__(self, image: Array, random: np.random.Generator) -> Array:
+        most = 255.0 if image.dtype.kind == "u" else 1.0
+        made = image.astype(np.float32)
+        made = np.clip(made * _factor(random, self._brightness), 0, most)
+        made = _blend(made, _grey(made).mean(), _factor(random, self._contrast), most)
+        if self._saturation:
+            if len(image) != 3:
+                raise ShapeError(f"RandomColor saturation: wanted an image of 3 channels, received {image.shape}")
+            made = _blend(made, _grey(made), _factor(random, self._saturation), most)
+        return _like(made, image)
+
+
+def _factor(random: np.random.Generator, amount: float) -> float:
+    return random.uniform(1 - amount, 1 + amount) if amount else 1.0
+
+
+def _grey(image: Array) -> Array:
+    """(height, width): of three channels by their shares, else their mean."""
+    grey: Array = np.tensordot(_GREY, image, 1) if len(image) == 3 else image.mean(axis=0)
+    return grey
+
+
+def _blend(image: Array, other: Array | float, factor: float, most: float) -> Array:
+    blended: Array = np.clip(factor * image + (1 - factor) * other, 0, most)
+    return blended
+
+
+def _like(made: Array, image: Array) -> Array:
+    """In the image's dtype; integers are rounded."""
+    return (np.rint(made) if image.dtype.kind in "iu" else made).astype(image.dtype)
+
+
+def _bilinear(image: Array, rows: Array, columns: Array) -> Array:
+    """The image's values between pixels, zeros outside. rows, columns: float (height, width)."""
+    height, width = image.shape[-2:]
+    top, left = np.floor(rows).astype(int), np.floor(columns).astype(int)
+    down, right = rows - top, columns - left
+    padded = np.pad(image, ((0, 0), (1, 1), (1, 1)))
+    y = [np.clip(top + 1 + step, 0, height + 1) for step in (0, 1)]
+    x = [np.clip(left + 1 + step, 0, width + 1) for step in (0, 1)]
+    above = padded[:, y[0], x[0]] * (1 - right) + padded[:, y[0], x[1]] * right
+    below = padded[:, y[1], x[0]] * (1 - right) + padded[:, y[1], x[1]] * right
+    between: Array = above * (1 - down) + below * down
+    return between

@@ -1,0 +1,62 @@
+"""Metric: one value a sample, and the mean over the batch, as a part of the step."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+
+from singa_lite import autograd
+from singa_lite.array_types import Array
+from singa_lite.contexts import in_own_context
+from singa_lite.criterion import Criterion
+from singa_lite.tensor import Tensor
+
+
+class Metric(Criterion, ABC):
+    """Base of all metrics. A subclass gives `compute`, and `check_target` if not any target will do.
+
+    name: in the history of `fit`, "accuracy" and "val_accuracy"; a subclass has its own by its class's name, and both
+    a class and an object may say another.
+    """
+
+    name: str = "metric"
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        if "name" not in vars(cls):
+            cls.name = snake_case(cls.__name__)
+
+    @abstractmethod
+    def compute(self, x: Tensor, target: Tensor) -> Tensor:
+        """One value a sample, (n,), of scores x (n, ...) and a target that `check` let through."""
+
+    @in_own_context
+    def forward(self, x: Tensor, y: object) -> Tensor:
+        """One value a sample, (n,), in x's dtype. y: Tensor, NumPy, or anything that holds an array.
+
+        Raises as `check` does. No derivative passes through.
+        """
+        target = self._beside(x, y)
+        with autograd.no_grad():
+            return self._check_values(x, self.compute(x.detach(), target))
+
+    def evaluate(self, x: Tensor, y: object) -> Tensor:
+        """The mean of forward's values, shape (). Raises as `check` does."""
+        return autograd.reduce_mean(self.forward(x, y))
+
+    def count(self, target: Array) -> float:
+        """What a batch's value counts as in the mean over an epoch: by its samples, or by its positions that count."""
+        return len(target)
+
+    def before_mean(self, value: float) -> float:
+        """What of a batch's value is averaged over an epoch."""
+        return value
+
+    def after_mean(self, mean: float) -> float:
+        """An epoch's value, of the mean of what `before_mean` gives."""
+        return mean
+
+
+def snake_case(name: str) -> str:
+    """ "TopKAccuracy" as "top_k_accuracy", "AUC" as "auc"."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name.strip("_")).lower()

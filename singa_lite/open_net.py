@@ -1,0 +1,24 @@
+"""load: a net out of a file that `net.save` wrote, without the script that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+
+from singa_lite.net import FeedForwardNet
+from singa_lite.tensor import DeviceSpec
+
+
+def load(
+    path: str | PathLike[str], device: DeviceSpec = None, *, custom: Mapping[str, type] | None = None
+) -> FeedForwardNet:
+    """The net that `net.save(path)` wrote: its layers, values, and the optimizer with its state, if it was compiled.
+
+    device: where it is to live, default `device.default()`. custom: {name: class} of the user's own layers, losses and
+    metrics. SnapshotError for a file without a configuration: of another program, of weights alone, or of a net that
+    has none, such as one with a function in a layer; make that net by its script, and call its `load`. ConfigError for
+    a class that is not in custom.
+    """
+    from singa_lite.snapshots import whole_net
+
+    return whole_net.load(path, device, custom=custom)

@@ -1,0 +1,45 @@
+"""Group normalisation: channels of a sample, group by group."""
+
+from __future__ import annotations
+
+from singa_lite.checks import finite_above_zero, whole
+from singa_lite.errors import ShapeError
+from singa_lite.ops.op import Op
+from singa_lite.tensor import Tensor
+
+
+class GroupNorm(Op):
+    """Normalises each group of channels of each sample by its own statistics."""
+
+    def __init__(self, groups: int, epsilon: float) -> None:
+        self.groups, self.epsilon = groups, epsilon
+
+    def forward(self, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+        if x.ndim < 2 or gamma.shape != x.shape[1:2] or beta.shape != gamma.shape or x.shape[1] % self.groups:
+            raise ShapeError(
+                f"group_norm: wanted x (n, c, ...), gamma and beta (c,), and {self.groups} groups dividing c, received "
+                f"{x.shape}, {gamma.shape} and {beta.shape}"
+            )
+        y = self.empty_like(x)
+        mean, inv_std = (self.device.empty((x.shape[0], self.groups), x.dtype) for _ in range(2))
+        self.device.run("group_norm", x, gamma, beta, y, mean, inv_std, epsilon=self.epsilon)
+        self.save(x, gamma, mean, inv_std)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        x, gamma, mean, inv_std = map(self.kept, range(4))
+        if index == 0:
+            dx = self.empty_like(dys[0])
+            self.device.run("group_norm_derivative", dys[0], x, gamma, mean, inv_std, dx)
+            return dx
+        self.made = {1: self.empty_like(gamma), 2: self.empty_like(gamma)}
+        self.device.run("group_norm_gradient", dys[0], x, mean, inv_std, self.made[1], self.made[2])
+        return self.made.pop(index)
+
+
+def group_norm(x: Tensor, groups: int, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) -> Tensor:
+    """gamma * (x - mean) / sqrt(var + epsilon) + beta, mean and biased variance of each group of c / groups channels of
+    each sample (Wu and He, arXiv 1803.08494). x: (n, c, ...); gamma, beta: (c,); groups divides c.
+    """
+    groups = whole("group_norm groups", groups, 1)
+    return GroupNorm(groups, finite_above_zero("group_norm epsilon", epsilon))(x, gamma, beta)

@@ -1,0 +1,47 @@
+"""NetClassifier: a net behind scikit-learn's interface of classifiers."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from singa_lite import loss
+from singa_lite.array_types import Array
+from singa_lite.sklearn.estimator import NetEstimator, checked_weights
+
+
+class NetClassifier(ClassifierMixin, NetEstimator):
+    """A classifier by a net, trained with softmax cross entropy. Parameters: see `NetEstimator`.
+
+        Pipeline([("scale", StandardScaler()), ("net", NetClassifier(hidden=(64, 32), random_state=0))]).fit(X, y)
+
+    X: (n, features), or (n, ...) for a net whose `build` takes such samples. y: (n,) of any labels. classes_: which
+    there are; the net has a score for each.
+    """
+
+    def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
+        """Make a new net and train it. sample_weight: (n,), at least 0; one of 2 counts as two equal samples."""
+        samples, labels = validate_data(self, X, y, dtype=self._dtypes, allow_nd=True)
+        check_classification_targets(labels)
+        self.classes_, ids = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"NetClassifier: wanted at least 2 classes, received one class, {self.classes_[0]!r}")
+        weights = checked_weights(sample_weight, samples)
+        return self._train(samples, ids, len(self.classes_), loss.SoftmaxCrossEntropy(), weights)
+
+    def predict_proba(self, X: object) -> Array:
+        """Probabilities (n, classes), float64, in the order of `classes_`."""
+        scores = self._scores(X).astype(np.float64)
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        shares: Array = powers / powers.sum(axis=1, keepdims=True)
+        return shares
+
+    def predict(self, X: object) -> Array:
+        """The likeliest class of each sample (n,)."""
+        scores = self._scores(X)
+        found: Array = self.classes_[scores.argmax(axis=1)]
+        return found

@@ -1,0 +1,134 @@
+"""What a classifier and a regressor share: their parameters, the net that they make, and how it is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from typing import Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from singa_lite import optimizer as optimizers
+from singa_lite.array_types import Array
+from singa_lite.fit import Callback, History
+from singa_lite.loss import Loss
+from singa_lite.net import FeedForwardNet
+from singa_lite.optimizer import Optimizer
+from singa_lite.sklearn.default_net import perceptron
+from singa_lite.tensor import DeviceSpec, Shape
+
+#: Makes the layers of a net for samples of this shape and so many scores, and adds them to the net that it is given.
+Build = Callable[[FeedForwardNet, Shape, int], object]
+
+
+class NetEstimator(BaseEstimator):
+    """Base of the estimators. Parameters are kept as they are given, as scikit-learn wants it, and checked by `fit`.
+
+    build: build(net, sample_shape, outputs) adds layers to a net, the first with `input_sample_shape=sample_shape`, the
+    last with that many scores; None: dense layers of the widths `hidden`, with ReLU between them. A function of a
+    module, for pickles. optimizer: an Optimizer, of which each `fit` takes a copy; None: Adam(lr). batch_size: at most
+    so many samples. memory_budget, precision: as `FeedForwardNet.compile` takes them. dtype: of the net;
+    None: that of the samples if they are float32, which is quicker, else float64.
+    random_state: of initial values and the order of samples.
+
+    net_: the trained net. history_: of its training. n_features_in_, feature_names_in_: as everywhere.
+    """
+
+    def __init__(
+        self,
+        build: Build | None = None,
+        *,
+        hidden: Sequence[int] = (100,),
+        optimizer: Optimizer | None = None,
+        lr: float = 0.005,
+        batch_size: int = 200,
+        epochs: int = 100,
+        callbacks: Iterable[Callback] = (),
+        memory_budget: int | str | None = None,
+        precision: str = "float32",
+        device: DeviceSpec = None,
+        dtype: str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.build = build
+        self.hidden = hidden
+        self.optimizer = optimizer
+        self.lr = lr
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.callbacks = callbacks
+        self.memory_budget = memory_budget
+        self.precision = precision
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def _dtypes(self) -> list[str]:
+        """The dtypes that samples may keep, that of others first."""
+        return ["float64", "float32"] if self.dtype is None else [self.dtype]
+
+    def _train(self, X: Array, y: Array, outputs: int, loss: Loss, sample_weight: Array | None) -> Self:
+        """A new net, trained on checked samples and targets."""
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        net = FeedForwardNet(loss, device=self.device, dtype=X.dtype, seed=seed)
+        self._add_layers(net, X.shape[1:], outputs)
+        chosen = optimizers.Adam(self.lr) if self.optimizer is None else deepcopy(self.optimizer)
+        net.compile(chosen, memory_budget=self.memory_budget, precision=self.precision)
+        self.history_ = self._fitted(net, X, y, sample_weight)
+        self.net_ = net
+        return self
+
+    def _add_layers(self, net: FeedForwardNet, shape: Shape, outputs: int) -> None:
+        if self.build is None:
+            for layer in perceptron(shape, outputs, self.hidden):
+                net.add(layer)
+        else:
+            self.build(net, shape, outputs)
+        found = [net.output_shapes(name)[0] for name in net.output_names()]
+        if found != [(outputs,)]:
+            raise ValueError(
+                f"{type(self).__name__} build: wanted a net with one output of {outputs} scores, received {found}"
+            )
+
+    def _fitted(self, net: FeedForwardNet, X: Array, y: Array, sample_weight: Array | None) -> History:
+        size = min(self.batch_size, len(X))
+        return net.fit(
+            X,
+            y,
+            batch_size=size,
+            epochs=self.epochs,
+            shuffle=size < len(X),
+            verbose=self.verbose,
+            callbacks=self.callbacks,
+            sample_weight=None if sample_weight is None else _shares(sample_weight),
+        )
+
+    def _samples(self, X: object) -> Array:
+        """Samples as the net takes them. NotFittedError before `fit`, ValueError for others than it was fitted on."""
+        check_is_fitted(self)
+        found: Array = validate_data(self, X, dtype=self.net_.dtype, allow_nd=True, reset=False)
+        return found
+
+    def _scores(self, X: object) -> Array:
+        samples = self._samples(X)
+        return np.asarray(self.net_.predict(samples))
+
+
+def checked_weights(given: object, X: Array) -> Array | None:
+    """One weight a sample; None where all count alike."""
+    if given is None:
+        return None
+    found: Array = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
+    return found
+
+
+def _shares(weights: Array) -> Array:
+    """Weights whose mean is 1, so that a sample of weight 2 counts as two do."""
+    shares: Array = weights * (len(weights) / weights.sum())
+    return shares

@@ -1,0 +1,40 @@
+"""NetRegressor: a net behind scikit-learn's interface of regressors."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import validate_data
+
+from singa_lite import loss
+from singa_lite.array_types import Array
+from singa_lite.sklearn.estimator import NetEstimator, checked_weights
+
+
+class NetRegressor(RegressorMixin, NetEstimator):
+    """A regressor by a net, trained with half the squared error. Parameters: see `NetEstimator`.
+
+    X: (n, features), or (n, ...) for a net whose `build` takes such samples. y: (n,) or (n, outputs) of numbers.
+    """
+
+    def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
+        """Make a new net and train it. sample_weight: (n,), at least 0; one of 2 counts as two equal samples."""
+        samples, targets = validate_data(
+            self, X, y, dtype=self._dtypes, allow_nd=True, multi_output=True, y_numeric=True
+        )
+        self._is_column = targets.ndim == 1
+        wanted = targets.reshape(len(targets), -1).astype(samples.dtype)
+        weights = checked_weights(sample_weight, samples)
+        return self._train(samples, wanted, wanted.shape[1], loss.SquaredError(), weights)
+
+    def predict(self, X: object) -> Array:
+        """Values (n,) or (n, outputs), as y was."""
+        found = self._scores(X)
+        return found[:, 0] if self._is_column else found
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

@@ -1,0 +1,109 @@
+"""Measures: which metric looks at which output, under which name, and what an epoch's value is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from singa_lite.array_types import Array
+from singa_lite.criterion import received
+from singa_lite.errors import GraphError
+from singa_lite.metric import EpochMetric, Metric
+from singa_lite.tensor import Tensor, from_numpy, to_numpy
+from singa_lite.training.batch import by_name
+
+#: Before an output's name in what a step gives: its scores.
+SCORES = "scores/"
+
+
+class Measure(NamedTuple):
+    """A metric of an output. key: in what `train_one_batch` returns, "" of an only metric; entry: in the history."""
+
+    key: str
+    entry: str
+    output: str
+    metric: Metric
+
+
+Measures: TypeAlias = tuple[Measure, ...]
+
+
+class Observed(NamedTuple):
+    """What an epoch's values take of a batch.
+
+    counts: {key: what a mean counts as}; statistics: {key: of an EpochMetric}.
+    """
+
+    counts: dict[str, float]
+    statistics: dict[str, Array]
+
+
+def measures(given: object, outputs: list[str]) -> Measures:
+    """The metrics, of one output or {output: ...} of some; each one metric or a list of them, objects of its own.
+
+    GraphError for a name of no output, TypeError for what is no metric, ValueError for two of one name.
+    """
+    by_output = given if isinstance(given, Mapping) else by_name(given, outputs, "metrics of the net")
+    unknown = set(by_output) - set(outputs)
+    if unknown:
+        raise GraphError(f"metrics of the net: wanted outputs {outputs}, received {sorted(map(str, unknown))}")
+    named = isinstance(given, Mapping)
+    found = [measure for output, several in by_output.items() for measure in _of_output(output, several, named)]
+    entries = [measure.entry for measure in found]
+    twice = sorted({entry for entry in entries if entries.count(entry) > 1})
+    if twice:
+        raise ValueError(
+            f"metrics of the net: wanted each name once, received several {twice}; an object's name can be set, as by "
+            f"metric.name = {twice[0] + '_2'!r}"
+        )
+    return tuple(found)
+
+
+def _of_output(output: str, given: object, named: bool) -> Iterable[Measure]:
+    for each in given if isinstance(given, list | tuple) else [given]:
+        if not isinstance(each, Metric):
+            raise TypeError(f"metric of output {output!r}: wanted a Metric, received {each!r:.100}")
+        entry = f"{output}_{each.name}" if named else each.name
+        key = "" if not named else output
+        yield Measure(entry if isinstance(given, list | tuple) else key, entry, output, each)
+
+
+def public(values: Mapping[str, Tensor]) -> Tensor | dict[str, Tensor] | None:
+    """The metrics' values as users get them: of an only metric its value, of none None."""
+    return values[""] if "" in values else dict(values) or None
+
+
+def observe(
+    every: Measures, values: Mapping[str, Tensor], targets: Mapping[str, object]
+) -> tuple[dict[str, Tensor], Observed | None]:
+    """The metrics' values of a batch by key, and what an epoch's values take of it; None: samples and values alone.
+
+    values: what the step gave; targets: as it was fed with.
+    """
+    if not any(_looks(measure.metric) for measure in every):
+        return dict(values), None
+    host = {name: _on_host(target) for name, target in targets.items()}
+    scores = {name: to_numpy(value) for name, value in values.items() if name.startswith(SCORES)}
+    found, observed = dict[str, Tensor](), Observed({}, {})
+    for key, _, output, metric in every:
+        if isinstance(metric, EpochMetric):
+            statistics = metric.statistics(scores[SCORES + output], host[output])
+            observed.statistics[key] = statistics
+            value = np.asarray(metric.result(statistics), np.float64)
+            found[key] = from_numpy(value, values[SCORES + output].device)
+        else:
+            found[key] = values[key]
+            observed.counts[key] = metric.count(host[output])
+    return found, observed
+
+
+def _looks(metric: Metric) -> bool:
+    """Whether an epoch's value takes more than a batch's and its samples."""
+    return isinstance(metric, EpochMetric) or metric.of_whole_batch
+
+
+def _on_host(target: object) -> Array:
+    given = received(target)
+    return to_numpy(given) if isinstance(given, Tensor) else given

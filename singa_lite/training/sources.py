@@ -1,0 +1,119 @@
+"""The data of `fit`, `evaluate` and `predict`: arrays, sets on disk, loaders, with or without work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from singa_lite.checks import whole
+from singa_lite.data import Bucketed, Paired
+from singa_lite.layer_graph import LayerGraph
+from singa_lite.sizes import memory_size
+from singa_lite.training import checked
+from singa_lite.training.batch_sources import check_is_no_dataset, gives_batches
+from singa_lite.training.data_set import Batch, DataSet
+from singa_lite.training.loaded_samples import LoadedSamples, Loading
+from singa_lite.training.objective import Objective
+from singa_lite.training.samples import Rows, Samples
+from singa_lite.training.streams import Stream
+from singa_lite.training.transformed import Transformed, checked_transforms, stored
+from singa_lite.training.windows import USUAL_WINDOW
+from singa_lite.training.workers import checked_workers
+
+
+def checked_loading(where: str, workers: object, shuffle_window: object) -> Loading:
+    """Options of how batches are made, checked."""
+    window = USUAL_WINDOW if shuffle_window is None else memory_size(f"{where} shuffle_window", shuffle_window)
+    return Loading(checked_workers(f"{where} workers", workers), window)
+
+
+def data_set(
+    where: str,
+    layers: LayerGraph,
+    objective: Objective,
+    x: object,
+    y: object,
+    batch_size: int | None,
+    loading: Loading,
+    *,
+    transform: object = None,
+    steps: tuple[str, object] = ("steps", None),
+) -> DataSet:
+    """The data of `fit` or `evaluate`, checked as far as they can be before the first batch.
+
+    x: arrays with y; or alone: `Paired`, `Bucketed`, or what gives batches. transform: of samples, see `fit`. steps:
+    the option's name, and batches of an epoch or None.
+    """
+    limit = None if steps[1] is None else whole(f"{where} {steps[0]}", steps[1], 1)  # type: ignore[arg-type]
+    if isinstance(x, Paired):
+        _refuse(where, "data that have their targets", y=y)
+        given = x
+        x, y = given.x, given.y
+    elif y is None and gives_batches(x):
+        _refuse(where, "batches that come ready-made", batch_size=batch_size, transform=transform)
+        check_is_no_dataset(where, x)
+        return Stream(where, x, partial(_checked_batch, where, layers, objective), limit, loading)
+    before = transforms_of(f"{where} transform", layers, transform)
+    found = checked.data(where, layers, objective, x, y, batch_size, before)
+    if isinstance(found, Samples):
+        found = loaded(where, found, loading)
+    elif isinstance(x, Bucketed):
+        loading.workers_for(where, False, "data in buckets")
+        _refuse(where, "data in buckets", transform=transform)
+    return _limited(where, found, steps[0], limit)
+
+
+def data_to_predict(layers: LayerGraph, x: object, batch_size: int, loading: Loading) -> DataSet:
+    """The data of `predict`, which have no targets, or whose targets are left aside."""
+    if isinstance(x, Paired):
+        x = x.x
+    elif gives_batches(x):
+        check_is_no_dataset("predict", x)
+        return Stream("predict", x, partial(_checked_inputs, layers), None, loading, wants_targets=False)
+    return loaded("predict", checked.data_to_predict(layers, x, batch_size), loading)
+
+
+def transforms_of(where: str, layers: LayerGraph, given: object) -> dict[str, Callable[[str, Rows], Rows]]:
+    """What makes transformed samples of those that are given, by input."""
+    named = checked_transforms(where, given, list(layers.input_shapes()))
+    return {name: partial(Transformed, transform=transform) for name, transform in named.items()}
+
+
+def loaded(where: str, samples: Samples, loading: Loading) -> Samples:
+    """The same samples, with what their batches take of work. ValueError for workers without work."""
+    every = [*samples.inputs.values(), *(samples.targets or {}).values()]
+    read = [stored(rows) for rows in every]
+    if any(rows.starts is not None or rows.one_by_one for rows in read) or read != every or loading.workers:
+        return LoadedSamples(where, samples, loading)
+    return samples
+
+
+def _limited(where: str, data: DataSet, name: str, steps: int | None) -> DataSet:
+    """The data, of which an epoch takes so many batches. ValueError for more than there are."""
+    data.steps = steps
+    if steps is not None and not data.buckets and steps > -(-data.count // data.batch_size):
+        raise ValueError(
+            f"{where} {name}: wanted at most the {-(-data.count // data.batch_size)} batches that there are, received "
+            f"{steps}"
+        )
+    return data
+
+
+def _checked_batch(
+    where: str, layers: LayerGraph, objective: Objective, x: object, y: object, sample_weight: object
+) -> Batch:
+    feeds = checked.inputs_and_targets(layers, objective, x, y, where, sample_weight)
+    if "weight" in feeds:
+        return feeds["input"], feeds["target"], feeds["weight"]
+    return feeds["input"], feeds["target"]
+
+
+def _checked_inputs(layers: LayerGraph, x: object, y: object, sample_weight: object) -> Batch:
+    return checked.inputs(layers, x)["input"], None
+
+
+def _refuse(where: str, beside: str, **options: object) -> None:
+    """ValueError for an option that these data have no use for."""
+    for name, given in options.items():
+        if given is not None:
+            raise ValueError(f"{where} {name}: wanted none beside {beside}, received {given!r:.100}")

@@ -1,0 +1,62 @@
+"""Parts of a snapshot into a net: some layers alone, or all that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from singa_lite.errors import SnapshotError
+from singa_lite.left_out import LeftOut
+from singa_lite.net import FeedForwardNet
+from singa_lite.snapshots.net_tree import of_layers
+from singa_lite.snapshots.tree import ArraySpec, Tree, check_format
+
+
+def restore(net: FeedForwardNet, snapshot: Tree, layers: Collection[str] | None, strict: bool) -> LeftOut:
+    """Put a file's values of parameters and state into the net's tensors; the optimizer stays as it is.
+
+    layers: paths of those that are read, with what is in them; None: all. strict: SnapshotError for a tensor of these
+    that is missing or has another shape or dtype; the file may hold more where layers are named. All that is read is
+    read once before the net changes. Forgets an unfinished step.
+    """
+    check_format(snapshot)
+    tensors = {path: t for path, t in of_layers(net).items() if layers is None or _is_within(path, layers)}
+    found = _compared(snapshot, {path: ArraySpec(t.shape, t.dtype) for path, t in tensors.items()})
+    if strict:
+        _check(snapshot, found, layers is None)
+    fitting = [path for path in tensors if path not in (*found.missing, *found.differing)]
+    for path in fitting:
+        snapshot.read(path)
+    net.begin_restore()
+    for path in fitting:
+        tensors[path].copy_from_numpy(snapshot.read(path))
+    net.discard_step()
+    return LeftOut(*(tuple(path.partition("/")[2] for path in paths) for paths in found))
+
+
+def _is_within(path: str, layers: Collection[str]) -> bool:
+    name = path.partition("/")[2]
+    return any(name.startswith(f"{layer}/") for layer in layers)
+
+
+def _compared(snapshot: Tree, wanted: dict[str, ArraySpec]) -> LeftOut:
+    """By whole paths of the tree."""
+    there = {path: ArraySpec(lazy.shape, lazy.dtype) for path, lazy in snapshot.arrays.items()}
+    values = [path for path in there if path.startswith(("parameters/", "state/"))]
+    return LeftOut(
+        tuple(path for path in wanted if path not in there),
+        tuple(path for path in wanted if path in there and there[path] != wanted[path]),
+        tuple(path for path in values if path not in wanted),
+    )
+
+
+def _check(snapshot: Tree, found: LeftOut, whole: bool) -> None:
+    """SnapshotError for the first entry that does not fit. whole: whether the file may hold nothing else."""
+    for path in found.missing:
+        raise SnapshotError(f"{snapshot.path}: wanted an entry {path!r}, received none of that name")
+    for path in found.differing:
+        spec = snapshot.arrays[path]
+        raise SnapshotError(
+            f"{snapshot.path}: entry {path!r}: wanted shape and dtype of the net's, received {spec.shape} {spec.dtype}"
+        )
+    if whole and found.unused:
+        raise SnapshotError(f"{snapshot.path}: received an entry {found.unused[0]!r}, for which there is no place")

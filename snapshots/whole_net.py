@@ -1,0 +1,74 @@
+"""Nets out of files and pickles: made by the configuration that stands beside the values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+
+from singa_lite.array_types import Array
+from singa_lite.configs import config_of as config_of
+from singa_lite.configs import net_of as net_of
+from singa_lite.configs.values import AsItIs, Plain
+from singa_lite.errors import SnapshotError
+from singa_lite.net import FeedForwardNet
+from singa_lite.snapshots import formats, net_tree
+from singa_lite.snapshots.formats import Path
+from singa_lite.snapshots.manifest import Attribute
+from singa_lite.snapshots.tree import LazyArray, Tree
+from singa_lite.tensor import DeviceSpec
+
+
+def load(path: Path, device: DeviceSpec = None, *, custom: Mapping[str, type] | None = None) -> FeedForwardNet:
+    """The net that `net.save(path)` wrote, with its values, compiled with its optimizer and its state.
+
+    device: where it is to live; custom: {name: class} of the user's own layers, losses and metrics. SnapshotError for a
+    file without a configuration: one of another program, of weights alone, of a net that has none (the message says
+    why), or of an earlier version; make the net by its script then, and call net.load(path). ConfigError for a class
+    that is not in custom.
+    """
+    with formats.opened(path) as found:
+        text, reason = found.attributes.get("config"), found.attributes.get("config_missing")
+    if not isinstance(text, str):
+        why = f", as it was written of a net without one: {reason}" if isinstance(reason, str) else ""
+        raise SnapshotError(f"{path!s}: wanted a snapshot with the net's configuration, received one without{why}")
+    net = net_of(_parsed(path, text), device, custom)
+    net.load(path)
+    return net
+
+
+def _parsed(path: Path, text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SnapshotError(f"{path!s}: attribute 'config': {error}") from None
+
+
+def pickled(net: FeedForwardNet) -> tuple[object, ...]:
+    """What `pickle` keeps of a net: its configuration, with the user's own objects as they are, and all its arrays.
+
+    SnapshotError after an unfinished step.
+    """
+    tree = net_tree.of_net(net)
+    arrays = {path: lazy.fetch() for path, lazy in tree.arrays.items()}
+    classes: dict[str, type] = {}
+    config = config_of(net, _as_it_is, classes)
+    return _unpickled, (config, classes, arrays, dict(tree.attributes))
+
+
+def _as_it_is(_: str, value: object) -> Plain:
+    return AsItIs(value)
+
+
+def _unpickled(
+    config: object, classes: Mapping[str, type], arrays: Mapping[str, Array], attributes: Mapping[str, Attribute]
+) -> FeedForwardNet:
+    """The net again, on the default device."""
+    net = net_of(config, None, classes)
+    lazy = {path: LazyArray(array.shape, array.dtype, partial(_same, array)) for path, array in arrays.items()}
+    net_tree.restore(net, Tree(lazy, dict(attributes), "pickle"), None)
+    return net
+
+
+def _same(array: Array) -> Array:
+    return array

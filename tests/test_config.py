@@ -1,0 +1,317 @@
+"""Nets written down and made again: configurations, whole files, pickles."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+
+import singa_lite
+from layer_cases import CASES
+from singa_lite import (
+    FeedForwardNet,
+    Layer,
+    autograd,
+    initializer,
+    layers,
+    loss,
+    metric,
+    optimizer,
+    regularizer,
+    schedule,
+)
+from singa_lite.errors import ConfigError, SnapshotError
+
+x = np.random.default_rng(0).uniform(-1, 1, (6, 3, 8, 7)).astype(np.float32)
+y = np.array([0, 3, 1, 2, 3, 0])
+
+
+def a_net(dtype="float32") -> FeedForwardNet:
+    """Layers with options, shared parameters, layers within layers, two ways that meet again."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), dtype=dtype, seed=7)
+    start = net.add(layers.Conv2D("conv", 4, (3, 2), 2, pad=(1, 0), input_sample_shape=(3, 8, 7)))
+    norm = net.add(layers.BatchNormalization("norm", momentum=0.2))
+    other = net.add(layers.Dropout("drop", 0.3), start)
+    net.add(layers.Concat("both", 1), [norm, other])
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dense("wide", 6, weight_init=initializer.Uniform(-0.5, 0.25)))
+    net.add(layers.Residual("around", [layers.Dense("in", 6, bias_init=0.1), layers.Activation("gelu", "gelu")]))
+    net.add(layers.Dense("again", 6)).share_parameters  # noqa: B018
+    net.add(layers.Dense("scores", 4, weight_init="he_normal"))
+    return net
+
+
+def an_optimizer() -> optimizer.Optimizer:
+    """With a schedule, and rules by name."""
+    made = optimizer.SGD(schedule.Step(0.1, [3, 5], 0.5), momentum=0.9, regularizer=regularizer.L2Regularizer(0.01))
+    made.register("*/bias", lr_mult=2.0, decay_mult=0.0)
+    made.register("scores/*", constraint=regularizer.NormConstraint(3.0))
+    return made
+
+
+def again(net: FeedForwardNet, **options) -> FeedForwardNet:
+    """Through JSON's text."""
+    return FeedForwardNet.from_config(json.loads(json.dumps(net.config())), **options)
+
+
+def values(net: FeedForwardNet) -> dict[str, np.ndarray]:
+    held = {**net.parameters(), **net.states()}
+    return {name: np.asarray(held[name]) for name in held}
+
+
+def same(one, other) -> None:
+    ours, theirs = values(one), values(other)
+    assert list(ours) == list(theirs)
+    for name in ours:
+        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+
+
+@pytest.mark.parametrize("key", [key for key in CASES if not key.startswith(("TiedDense", "Lambda"))])
+def test_every_layer_is_made_again(key):
+    case = CASES[key]
+    net = FeedForwardNet(dtype="float64" if key == "Net" else "float32", seed=3)
+    layer = case.make()
+    ids = layer.input_ids is not None or "PaddingMask" in key
+    if len(case.shapes) == 1:
+        layer.input_sample_shapes = [case.shapes[0]]
+        net.add(layer)
+    else:
+        fed = [net.add(layers.Dummy(f"in{n}", shape), []) for n, shape in enumerate(case.shapes)]
+        net.add(layer, fed)
+    made = again(net)
+    same(net, made)
+    given = {name: _batch(shape, ids).astype(int if ids else net.dtype) for name, shape in net.input_shapes().items()}
+    for one, two in zip(_outputs(net, given), _outputs(made, given), strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert made.config() == net.config()
+
+
+def _batch(shape, ids):
+    numbers = np.random.default_rng(1)
+    return numbers.integers(0, 4, (2, *shape)) if ids else numbers.uniform(-1, 1, (2, *shape)).astype(np.float32)
+
+
+def _outputs(net, given):
+    found = net.forward(False, given)
+    found = list(found.values()) if isinstance(found, dict) else [found]
+    return [np.asarray(t) for entry in found for t in (entry if isinstance(entry, list) else [entry])]
+
+
+def test_a_net_that_was_made_again_trains_to_equal_bits():
+    net = a_net()
+    net.compile(an_optimizer(), memory_budget="64 MiB", clip_global_norm=2.0, accumulate=2)
+    made = again(net)
+    same(net, made)
+    for _ in range(8):
+        assert float(net.train_one_batch(x, y)[0]) == float(made.train_one_batch(x, y)[0])
+    same(net, made)
+    assert (made.clip_global_norm, made.accumulate, made.optimizer.lr) == (2.0, 2, net.optimizer.lr)
+
+
+def test_what_was_changed_after_construction_is_kept():
+    net = a_net()
+    net.layers["drop"].p = 0.1
+    net.layers["scores"].parameters["bias"].stores_grad = False
+    net.compile(optimizer.SGD(0.1, momentum=0.9))
+    net.optimizer.settings["momentum"] = 0.5
+    net.optimizer.lr = 0.02
+    made = again(net)
+    assert made.layers["drop"].p == 0.1
+    assert not made.layers["scores"].parameters["bias"].stores_grad
+    assert made.optimizer.settings == net.optimizer.settings
+    assert made.optimizer.lr == 0.02
+
+
+def test_parameters_that_are_shared_are_shared_again():
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=1)
+    net.add(layers.Embedding("ids", 9, 4, input_sample_shape=(5,)))
+    first = net.add(layers.Dense("first", 4))
+    net.add(layers.Dense("second", 4).share_parameters(first))
+    net.add(layers.TiedDense("head", net.layers["ids"]))
+    made = again(net)
+    assert made.param_names() == net.param_names() == ["ids/weight", "first/weight", "first/bias"]
+    same(net, made)
+
+
+def test_a_source_that_is_named_before_it_is_added_stays_so():
+    net = FeedForwardNet(seed=1)
+    net.add(layers.Activation("late"), "early")
+    net.add(layers.Dense("early", 3, input_sample_shape=(2,)), [])
+    made = again(net)
+    assert list(made.layers) == ["late", "early"]
+    same(net, made)
+
+
+def test_a_file_opens_without_the_script(tmp_path):
+    net = a_net()
+    net.compile(an_optimizer())
+    net.train_one_batch(x, y)
+    for suffix in (".h5", ".npz", ".safetensors"):
+        net.save(tmp_path / f"net{suffix}")
+        made = singa_lite.load(tmp_path / f"net{suffix}")
+        same(net, made)
+        assert made.optimizer.step == 1
+    assert float(net.train_one_batch(x, y)[0]) == float(made.train_one_batch(x, y)[0])
+    same(net, made)
+
+
+class Twice(Layer):
+    """x times a number that the user gives."""
+
+    def __init__(self, name, factor=2.0, function=None, *, input_sample_shape=None):
+        super().__init__(name, input_sample_shape=input_sample_shape)
+        self.factor = factor
+        self.function = function
+
+    def setup(self, shape):
+        return shape
+
+    def forward(self, training, x):
+        return x * self.factor if self.function is None else self.function(x)
+
+
+def of_own_layer(**options) -> FeedForwardNet:
+    net = FeedForwardNet(seed=2)
+    net.add(Twice("twice", 3.0, input_sample_shape=(2,), **options))
+    net.add(layers.Dense("d", 3))
+    return net
+
+
+def test_own_classes_are_named_by_whoever_opens_the_file(tmp_path):
+    net = of_own_layer()
+    net.save(tmp_path / "net.h5")
+    made = singa_lite.load(tmp_path / "net.h5", custom={"Twice": Twice})
+    assert made.layers["twice"].factor == 3.0
+    same(net, made)
+    with pytest.raises(ConfigError, match=r"received 'Twice'; custom=\{'Twice'"):
+        singa_lite.load(tmp_path / "net.h5")
+    with pytest.raises(ConfigError, match="'Twice'"):
+        again(net)
+
+
+def test_what_cannot_be_written_down_is_named(tmp_path):
+    net = of_own_layer(function=autograd.relu)
+    with pytest.raises(ConfigError, match=r"layer 'twice': function: .*received <function relu"):
+        net.config()
+    net.save(tmp_path / "net.h5")  # values can be kept all the same
+    net.load(tmp_path / "net.h5")
+    with pytest.raises(SnapshotError, match=r"without, as it was written of a net without one: .*layer 'twice'"):
+        singa_lite.load(tmp_path / "net.h5", custom={"Twice": Twice})
+
+
+def test_a_function_of_a_layer_is_named():
+    net = FeedForwardNet()
+    net.add(layers.Lambda("l", lambda x: x + x, input_sample_shape=(2,)))
+    with pytest.raises(ConfigError, match="layer 'l': function"):
+        net.config()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda held: held.update(format="else"), "what net.config"),
+        (lambda held: held.update(version=99), "version 1 to 1, received 99"),
+        (lambda held: held.update(layers=[]), "list of layers"),
+        (lambda held: held.update(dtype=3), "'dtype'"),
+        (lambda held: held.update(seed="one"), "'seed'"),
+        (lambda held: held["layers"][0].update({"class": "os.system"}), "received 'os.system'"),
+        (lambda held: held["layers"][0].update({"class": "layers.numpy"}), "received 'layers.numpy'"),
+        (lambda held: held["layers"][0].update(arguments=5), "arguments"),
+        (lambda held: held["layers"][0].update(sources=[["a"]]), "sources"),
+        (lambda held: held["layers"][1]["arguments"].update(momentum={"strange": 1}), "strange"),
+        (lambda held: held.update(compiled=[1]), "how the net was compiled"),
+    ],
+)
+def test_what_is_no_configuration_is_refused(change, words):
+    held = json.loads(json.dumps(a_net().config()))
+    change(held)
+    with pytest.raises(ConfigError, match=words):
+        FeedForwardNet.from_config(held)
+
+
+def test_a_file_of_weights_alone_says_so(tmp_path):
+    a_net().save(tmp_path / "w.safetensors", weights_only=True)
+    with pytest.raises(SnapshotError, match="configuration"):
+        singa_lite.load(tmp_path / "w.safetensors")
+
+
+@pytest.mark.parametrize("way", ["pickle", "joblib"])
+def test_a_pickled_net_goes_on_to_equal_bits(way, tmp_path):
+    net = a_net()
+    net.compile(an_optimizer())
+    net.train_one_batch(x, y)
+    if way == "pickle":
+        made = pickle.loads(pickle.dumps(net))
+    else:
+        joblib.dump(net, tmp_path / "net.joblib")
+        made = joblib.load(tmp_path / "net.joblib")
+    same(net, made)
+    assert float(net.train_one_batch(x, y)[0]) == float(made.train_one_batch(x, y)[0])
+    same(net, made)
+
+
+def test_a_pickle_keeps_what_json_cannot():
+    net = of_own_layer(function=autograd.relu)
+    made = pickle.loads(pickle.dumps(net))
+    assert made.layers["twice"].function is autograd.relu
+    same(net, made)
+
+
+def test_a_copied_net_can_still_be_written_down():
+    net = a_net()
+    net.compile(an_optimizer())
+    assert copy.deepcopy(net).config() == net.config()
+
+
+def test_outputs_of_inner_layers_over_all_samples():
+    net = a_net()
+    whole = net.predict(x, batch_size=4, output=["flat", "around/in"])
+    assert list(whole) == ["flat", "around/in", "scores"] or set(whole) == {"flat", "around/in", "scores"}
+    inner = net.forward(False, x, output=["flat", "around/in"])
+    for name in whole:
+        np.testing.assert_allclose(np.asarray(whole[name]), np.asarray(inner[name]), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(np.asarray(net.predict(x, 4)), np.asarray(whole["scores"]))
+    with pytest.raises(singa_lite.GraphError, match=r"predict output: .*'flut'"):
+        net.predict(x, output=["flut"])
+
+
+def test_some_layers_of_a_file(tmp_path):
+    net, other = a_net(), a_net()
+    for parameter in net.param_values():
+        parameter.copy_from_numpy(np.full(parameter.shape, 0.5, np.float32))
+    net.save(tmp_path / "net.h5")
+    before = values(other)
+    left = other.load(tmp_path / "net.h5", layers=["conv", "around/in"])
+    assert (left.missing, left.differing) == ((), ())
+    assert "scores/weight" in left.unused
+    for name, value in values(other).items():
+        taken = name.startswith(("conv/", "around/in/"))
+        np.testing.assert_array_equal(value, 0.5 if taken else before[name], err_msg=name)
+    with pytest.raises(singa_lite.GraphError, match="load layers"):
+        other.load(tmp_path / "net.h5", layers=["nowhere"])
+
+
+def test_what_fits_of_a_file(tmp_path):
+    net = FeedForwardNet(seed=0)
+    net.add(layers.Dense("body", 5, input_sample_shape=(3,)))
+    net.add(layers.Dense("old", 2))
+    net.save(tmp_path / "net.npz")
+    other = FeedForwardNet(seed=1)
+    other.add(layers.Dense("body", 5, input_sample_shape=(3,)))
+    other.add(layers.BatchNormalization("norm"))
+    other.add(layers.Dense("old", 4))
+    with pytest.raises(SnapshotError):
+        other.load(tmp_path / "net.npz")
+    left = other.load(tmp_path / "net.npz", strict=False)
+    assert "norm/gamma" in left.missing
+    assert left.differing == ("old/weight", "old/bias")
+    assert left.unused == ()
+    np.testing.assert_array_equal(values(other)["body/weight"], values(net)["body/weight"])
+    with pytest.raises(ValueError, match="load optimizer"):
+        other.load(tmp_path / "net.npz", True, strict=False)
+    with pytest.raises(SnapshotError, match="norm/gamma"):
+        other.load(tmp_path / "net.npz", layers=["norm"])

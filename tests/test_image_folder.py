@@ -1,0 +1,124 @@
+"""Images in folders by class: pixels, classes, workers, and files that are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import skips
+from data_nets import classifier
+from nets import state_of
+from singa_lite import data
+from singa_lite.errors import DataError
+
+RANDOM = np.random.default_rng(8)
+COUNTS = {"ants": 5, "bees": 7, "cats": 4}
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """A folder of small images, 6 rows of 9 pixels, one of them in a folder below its class."""
+    image = skips.library("PIL.Image")
+    for name, count in COUNTS.items():
+        (tmp_path / name / "more").mkdir(parents=True)
+        for number in range(count):
+            pixels = RANDOM.integers(0, 255, (6, 9, 3), dtype=np.uint8)
+            folder = tmp_path / name / ("more" if number == 1 else ".")
+            image.fromarray(pixels).save(folder / f"{number}.png")
+    (tmp_path / "ants" / ".hidden").write_text("left by a system")
+    return tmp_path
+
+
+def test_images_are_read_as_they_are_by_class(pictures):
+    image = skips.library("PIL.Image")
+    found = data.image_folder(pictures, (6, 9))
+    assert found.classes == tuple(COUNTS) and len(found) == 16
+    assert found.y.tolist() == [0] * 5 + [1] * 7 + [2] * 4
+    assert found.x.shape == (16, 3, 6, 9) and found.x.dtype == np.uint8
+    assert found.files[-1].endswith("cats/more/1.png")
+    for number in (0, 6, 15):
+        wanted = np.asarray(image.open(found.files[number])).transpose(2, 0, 1)
+        assert np.array_equal(found.x[number : number + 1][0], wanted)
+    grey = data.image_folder(pictures, 4, channels=1).x[np.array([1, 3])]
+    assert grey.shape == (2, 1, 4, 4)
+    assert not np.array_equal(grey, data.image_folder(pictures, 4, channels=1, crop=True).x[np.array([1, 3])])
+
+
+def test_training_is_the_same_to_the_bit_with_workers(pictures):
+    found = data.image_folder(pictures, (6, 9))
+
+    def small(image: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        return data.transforms.RandomFlip()(image, random).astype("f") / 512
+
+    states = []
+    for options in ({}, {"workers": 2}, {"prefetch": 2}):
+        net = classifier((3, 6, 9))
+        net.fit(found, batch_size=5, epochs=2, transform=small, verbose=False, **options)
+        states.append(state_of(net))
+    arrays = classifier((3, 6, 9))
+    arrays.fit(found.x[:], found.y, 5, epochs=2, transform=small, verbose=False)
+    assert states[0] == states[1] == states[2] == state_of(arrays)
+
+
+def test_parts_have_all_images_once(pictures):
+    found = data.image_folder(pictures, 4)
+    most, rest = found.split(0.25, seed=3)
+    assert len(rest) == 4 and sorted(most.files + rest.files) == sorted(found.files)
+    assert [found.classes[label] in file for label, file in zip(rest.y, rest.files, strict=True)] == [True] * 4
+    with pytest.raises(ValueError, match="wanted both parts to have images"):
+        found.split(0.01)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_broken_image_is_named_and_the_net_is_as_before_its_batch(pictures, workers):
+    whole = (pictures / "bees" / "3.png").read_bytes()
+    found = data.image_folder(pictures, (6, 9))
+    number = next(at for at, file in enumerate(found.files) if file.endswith("bees/3.png"))
+
+    def small(image: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        return image.astype("f") / 512
+
+    for content in (whole[:60], b"no image", b""):
+        (pictures / "bees" / "3.png").write_bytes(content)
+        net, before = classifier((3, 6, 9)), classifier((3, 6, 9))
+        before.fit(found.x[:number], found.y[:number], number, shuffle=False, transform=small, verbose=False)
+        options: Any = {"batch_size": number, "shuffle": False, "transform": small, "workers": workers}
+        with pytest.raises(DataError, match=rf"bees/3\.png: sample {number}: wanted an image, received "):
+            net.fit(found, verbose=False, **options)
+        assert state_of(net) == state_of(before)
+
+
+def test_what_is_no_folder_of_images(pictures):
+    image = skips.library("PIL.Image")
+    with pytest.raises(NotADirectoryError, match="wanted a folder"):
+        data.image_folder(pictures / "dogs", 4)
+    with pytest.raises(ValueError, match="wanted a subfolder for each class"):
+        data.image_folder(pictures / "ants" / "more", 4)
+    for size in ("4", (4,), 0, 2.5):
+        with pytest.raises((TypeError, ValueError), match="image_folder size: wanted"):
+            data.image_folder(pictures, size)
+    with pytest.raises(ValueError, match="wanted 1 or 3, received 2"):
+        data.image_folder(pictures, 4, channels=2)
+    image.fromarray(np.zeros((2, 2), np.int32)).save(pictures / "ants" / "deep.tiff")
+    with pytest.raises(DataError, match="wanted 8 bits a channel, received Pillow's mode 'I'"):
+        data.image_folder(pictures, 4).x[:]
+    (pictures / "ants" / "notes.txt").write_text("x")
+    with pytest.raises(ValueError, match=r"notes\.txt: wanted an image"):
+        data.image_folder(pictures, 4)
+    (pictures / "ants" / "notes.txt").unlink()
+    image.new("RGB", (2, 2)).save(pictures / "beside.png")
+    with pytest.raises(ValueError, match=r"beside\.png: wanted images in a subfolder"):
+        data.image_folder(pictures, 4)
+    (pictures / "beside.png").unlink()
+    (pictures / "dogs").mkdir()
+    with pytest.raises(ValueError, match="dogs: wanted at least one image"):
+        data.image_folder(pictures, 4)
+
+
+def test_without_pillow_the_extra_is_named(pictures, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "PIL", None)
+    with pytest.raises(ImportError, match=r"image_folder: wanted PIL, which pip install 'singa-lite\[data\]' brings"):
+        data.image_folder(pictures, 4)

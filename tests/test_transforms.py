@@ -1,0 +1,200 @@
+"""Samples changed on their way: the same whoever changes them, new ones each epoch, and errors with their number."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_nets import COUNT, X, Y, classifier
+from nets import state_of
+from singa_lite import GraphError, ShapeError, data
+from singa_lite.data import transforms
+from singa_lite.errors import DataError
+from singa_lite.training.transformed import random_of
+
+
+def noisy(sample: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """A function of a module, which processes can import."""
+    return sample + random.standard_normal(sample.shape).astype("f")
+
+
+def dying(sample: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Ends its process where it is no main one."""
+    if threading.main_thread() and os.environ.get("SINGA_LITE_TEST_PARENT") != str(os.getpid()):
+        os._exit(3)
+    return sample
+
+
+def fitted(**options: Any) -> Any:
+    net = classifier()
+    net.fit(X, Y, 8, epochs=2, verbose=False, **options)
+    return state_of(net)
+
+
+@pytest.mark.parametrize("options", [{"workers": 3}, {"prefetch": 2}, {"workers": 1, "prefetch": 1}])
+def test_it_is_the_same_to_the_bit_whoever_does_it(options):
+    assert fitted(transform=noisy, **options) == fitted(transform={"flat": noisy})
+
+
+def test_processes_give_the_same_bits():
+    assert fitted(transform=noisy, workers=data.Processes(2)) == fitted(transform=noisy)
+
+
+def test_each_sample_has_other_numbers_in_each_epoch_and_its_own_ones_whenever_asked():
+    seen: list[tuple[bytes, float]] = []
+
+    def note(sample: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        seen.append((sample.tobytes(), random.random()))
+        return sample
+
+    classifier().fit(X, Y, 8, epochs=2, transform=note, verbose=False)
+    drawn = [number for _, number in seen[1:]]  # the first sample is tried before
+    assert len(seen) == 1 + 2 * COUNT and len(set(drawn)) == 2 * COUNT
+    assert random_of(3, 5).random() == random_of(3, 5).random() != random_of(3, 6).random()
+    assert random_of(3, 5).random() != random_of(4, 5).random()
+
+
+def test_a_transform_may_change_the_shape_and_not_the_users_array():
+    def halved(sample: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        sample *= 2
+        return sample[::2]
+
+    before = X.copy()
+    net = classifier((3,))
+    net.fit(X, Y, 8, transform=halved, validation_data=(X[:, ::2], Y), shuffle=False, verbose=False)
+    assert np.array_equal(X, before)
+
+
+class Failing:
+    """Fails at one sample."""
+
+    def __init__(self, made: Any) -> None:
+        self.made = made
+
+    def __call__(self, sample: np.ndarray, random: np.random.Generator) -> Any:
+        return self.made(sample) if np.array_equal(sample, X[20]) else sample
+
+
+def divided(sample: np.ndarray) -> Any:
+    """Raises."""
+    return 1 // 0
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (divided, "transform of sample 20: wanted an array, received ZeroDivisionError"),
+        (lambda sample: sample[1:], r"sample 20: wanted \(5,\) float32, as of sample 0, received \(4,\) float32"),
+        (lambda sample: sample.astype("d"), r"sample 20: .* received \(5,\) float64"),
+    ],
+)
+def test_an_error_names_its_sample(made, words, workers):
+    net, two = classifier(), classifier()
+    for first in (0, 8):
+        two.train_one_batch(X[first : first + 8], Y[first : first + 8])
+    with pytest.raises(DataError, match=words):
+        net.fit(X, Y, 8, shuffle=False, transform=Failing(made), workers=workers, verbose=False)
+    assert state_of(net) == state_of(two)
+
+
+def test_an_error_in_a_process_names_its_sample_too():
+    with pytest.raises(DataError, match="transform of sample 20: wanted an array, received ZeroDivisionError"):
+        classifier().fit(X, Y, transform=Failing(divided), workers=data.Processes(1), verbose=False)
+
+
+def test_a_process_that_dies(monkeypatch):
+    monkeypatch.setenv("SINGA_LITE_TEST_PARENT", str(os.getpid()))
+    net = classifier()
+    before = state_of(net)
+    with pytest.raises(DataError, match=r"wanted Processes\(1\) to make all batches, received none from one that died"):
+        net.fit(X, Y, transform=dying, workers=data.Processes(1), verbose=False)
+    assert state_of(net) == before
+
+
+@pytest.mark.parametrize(
+    ("transform", "options", "error", "words"),
+    [
+        (3, {}, TypeError, "fit transform: wanted a function transform.sample, random., received an int"),
+        ({"x": noisy}, {}, GraphError, r"fit transform: wanted some of the inputs \['flat'\], received \['x'\]"),
+        (lambda sample: sample, {}, DataError, "transform of sample 0: wanted an array, received TypeError"),
+        (lambda sample, random: None, {}, TypeError, "transform of sample 0: wanted an array"),
+        (lambda sample, random: sample[:4], {}, ShapeError, r"samples \(5,\).*received \(37, 4\)"),
+        (lambda sample, random: sample, {"workers": data.Processes(1)}, TypeError, "can be pickled"),
+    ],
+)
+def test_transforms_that_are_refused_change_nothing(transform, options, error, words):
+    net = classifier()
+    before = state_of(net)
+    with pytest.raises(error, match=words):
+        net.fit(X, Y, transform=transform, verbose=False, **options)
+    assert state_of(net) == before
+
+
+# --- those that come with it --------------------------------------------------------------------------------
+
+IMAGE = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
+
+
+class Fixed:
+    """Stands for a generator: random() and uniform() give this, integers() the last number."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+
+    def random(self) -> float:
+        return self.share
+
+    def uniform(self, low: float, high: float) -> float:
+        return low + self.share * (high - low)
+
+    def integers(self, stop: int) -> int:
+        return stop - 1
+
+
+def test_flips():
+    both = transforms.RandomFlip(vertical=True)
+    assert np.array_equal(both(IMAGE, Fixed(0.4)), IMAGE[:, ::-1, ::-1])
+    assert np.array_equal(both(IMAGE, Fixed(0.5)), IMAGE)
+    assert np.array_equal(transforms.RandomFlip()(IMAGE, Fixed(0.0)), IMAGE[:, :, ::-1])
+
+
+def test_crops():
+    assert np.array_equal(transforms.RandomCrop((2, 3))(IMAGE, Fixed(0)), IMAGE[:, 1:, 1:])
+    padded = transforms.RandomCrop(3, padding=1)(IMAGE, Fixed(0))
+    assert padded.shape == (2, 3, 3) and not padded[:, 2].any() and np.array_equal(padded[:, :2, :2], IMAGE[:, 1:, 2:])
+    with pytest.raises(ShapeError, match=r"of at least \(4, 4\), received \(2, 3, 4\)"):
+        transforms.RandomCrop(4)(IMAGE, Fixed(0))
+
+
+def test_turns():
+    square = np.arange(2 * 25, dtype=np.float32).reshape(2, 5, 5)
+    turned = transforms.RandomRotation(90)(square, Fixed(1.0))
+    back = transforms.RandomRotation(90)(square, Fixed(0.0))
+    np.testing.assert_allclose(turned, np.rot90(square, 1, (1, 2)), atol=1e-5)
+    np.testing.assert_allclose(back, np.rot90(square, -1, (1, 2)), atol=1e-5)
+    assert np.array_equal(transforms.RandomRotation(30)(IMAGE, Fixed(0.5)), IMAGE)
+    corners = transforms.RandomRotation(45)(np.ones((1, 7, 7), "f"), Fixed(1.0))[0]
+    assert corners[0, 0] == 0 and corners[3, 3] == 1
+
+
+def test_colours_by_hand():
+    image = np.array([[[100]], [[50]], [[200]]], np.uint8)  # grey: 29.9 + 29.35 + 22.8 = 82.05
+    assert transforms.RandomColor(brightness=0.5)(image, Fixed(1.0)).ravel().tolist() == [150, 75, 255]
+    assert transforms.RandomColor(contrast=0.5)(image, Fixed(0.0)).ravel().tolist() == [91, 66, 141]
+    assert transforms.RandomColor(saturation=1.0)(image, Fixed(0.0)).ravel().tolist() == [82, 82, 82]
+    floats = transforms.RandomColor(brightness=1.0)(np.full((1, 1, 2), 0.8, "f"), Fixed(1.0))
+    assert floats.dtype == np.float32 and floats.tolist() == [[[1.0, 1.0]]]
+    with pytest.raises(ShapeError, match="3 channels"):
+        transforms.RandomColor(saturation=0.1)(IMAGE, Fixed(0.0))
+
+
+def test_several_one_behind_the_other():
+    both = transforms.Compose([transforms.RandomCrop((3, 3)), transforms.RandomFlip()])
+    assert np.array_equal(both(IMAGE, Fixed(0.0)), IMAGE[:, :, :0:-1])
+    with pytest.raises(TypeError, match="wanted functions"):
+        transforms.Compose([transforms.RandomFlip])
