@@ -65,7 +65,9 @@ def fitted(where: str, rows: Rows, loss: Loss, scores: Shape, dtype: DType, feat
     shape; dtype: the net's; features_last: whether its features lie along the last axis.
     """
     found = dtype_of(rows)
-    if found is None or found.kind not in KINDS or not isinstance(rows.take(slice(0, 1)), np.ndarray):
+    if found is None or found.kind not in KINDS:
+        return rows
+    if rows.held and not isinstance(rows.take(slice(0, 1)), np.ndarray):  # a GPU's; nothing is read from a disk
         return rows
     (count, *given), to = rows.shape, found
     usual = loss.target_form_behind((count, *scores), dtype, features_last)
