@@ -8,12 +8,15 @@ from singa_lite import autograd
 from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
-from ._checks import flag, input_axes, where
+from ._checks import flag, input_axes, is_int, where
 from ._windows import Extents, as_images, as_samples, output_extents, window
 
 
 class Pooling(Layer):
-    """Pooling over images, or over sequences as images of height 1. A subclass names the `axes`."""
+    """Pooling over images, or over sequences as images of height 1. A subclass names the `axes`.
+
+    border_mode: None is "same", or "valid" where a kernel is even, for which there is no "same".
+    """
 
     axes: ClassVar[tuple[str, ...]]
 
@@ -22,13 +25,17 @@ class Pooling(Layer):
         name: str,
         kernel: Extents = 3,
         stride: Extents = 2,
-        border_mode: str = "same",
+        border_mode: str | None = None,
         pad: Extents | None = None,
         *,
         input_sample_shape: InputShape | None = None,
     ) -> None:
         super().__init__(name, input_sample_shape=input_sample_shape)
-        self.window = window(self, len(self.axes) - 1, kernel, stride, border_mode, pad)
+        extents = kernel if isinstance(kernel, tuple | list) else (kernel,)
+        even = any(extent % 2 == 0 for extent in extents if is_int(extent))
+        usual = "valid" if even and pad is None else "same"
+        mode = usual if border_mode is None else border_mode
+        self.window = window(self, len(self.axes) - 1, kernel, stride, mode, pad)
         self.window.check_pads(where(self))
 
     def setup(self, *shapes: Shape) -> Shape:
@@ -58,7 +65,7 @@ class AvgPooling(Pooling):
         name: str,
         kernel: Extents = 3,
         stride: Extents = 2,
-        border_mode: str = "same",
+        border_mode: str | None = None,
         pad: Extents | None = None,
         *,
         count_pad: bool = True,

@@ -25,6 +25,9 @@ from singa_lite.step_device import StepDevice
 from singa_lite.tensor import Block
 from singa_lite.unique import Unique
 
+#: Launches that are bound before what they were built from is let go of.
+MOST_BUILT = 128
+
 _TAKEN = (
     "running a recorded step: wanted its memory for this thread alone, received a step of the same net or graph that "
     "another thread is running; give each thread a net and a device of its own: device.new_cpu()"
@@ -216,13 +219,18 @@ class Executable(Unique):
             return replay
 
     def launches(self) -> list[Launch]:
-        """The launches in order, one an instruction."""
-        placed = self.placed
+        """The launches in order, one an instruction.
+
+        Where they are many, what they are built from is let go of on the way, so that they lie close together.
+        """
+        placed, launches = self.placed, list[Launch]()
         transfers = BoundTransfers(placed.host_offsets, self.arena.host, partial(self._array, placed))
-        return [
-            self._launch(placed, instruction) if instruction.transfer is None else transfers.launch(instruction)
-            for instruction in placed.planned.instructions
-        ]
+        for instruction in placed.planned.instructions:
+            if len(launches) % MOST_BUILT == 0 and self._count > MOST_BUILT:
+                self.arena.device.kernels.forget()
+            bound = self._launch(placed, instruction) if instruction.transfer is None else transfers.launch(instruction)
+            launches.append(bound)
+        return launches
 
     def release(self) -> None:
         """Forget the launches, and with them the bytes; the next run binds anew."""

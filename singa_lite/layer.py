@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 from singa_lite import layer_calls, names
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
+from singa_lite.layer_names import free_name, name_may_be_left_out
 from singa_lite.layer_tensors import Context as Context
 from singa_lite.layer_tensors import LayerTensors
 from singa_lite.past import LayerPast
@@ -37,8 +38,9 @@ class Layer(LayerTensors):
     A layer may hold others: `add_layer` in `__init__` or `setup`, `set_up` in `setup`, and `run` in `forward`.
 
     name: unique in its net or in the layer that holds it, one that every snapshot format can hold (`names`); it stays
-    as it is. input_sample_shape: the sample shape of the input, for a layer that has no source to take it from (a list
-    of shapes for several inputs).
+    as it is. Left out, Dense(10), the layer is called by its class where it is added:
+    dense, dense_1, ... input_sample_shape: the sample shape of the input, for a layer that has no source to take it
+    from (a list of shapes for several inputs).
 
     gives: "softmax" or "sigmoid" if the output is that of something, for losses that would take it a second time.
     keeps_values: whether the output has the input's elements, no others, under whatever shape.
@@ -72,6 +74,12 @@ class Layer(LayerTensors):
     #: The kind of tensor as which a batch that feeds the layer is held: "image" is as convolutions read it, "" C order.
     feed_layout: ClassVar[str] = ""
 
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            setattr(cls, "__init__", name_may_be_left_out(vars(cls)["__init__"]))  # noqa: B010, mypy wants it so
+
+    @name_may_be_left_out
     def __init__(self, name: str, *, input_sample_shape: InputShape | None = None) -> None:
         super().__init__(name)
         instead = self.misnomers.get(name.lower().rstrip("_0123456789"))
@@ -121,12 +129,19 @@ class Layer(LayerTensors):
             raise GraphError(
                 f"{where}({layer.name!r}): wanted the call in __init__() or setup(), received it afterwards"
             )
+        layer.take_free_name(self._taken())
         self._check_free(f"{where}({layer.name!r})", layer.name)
         self._layers[layer.name] = layer
         layer._holder = self
         if self.context is not None:
             self._made_in_setup.append(layer.name)
         return layer
+
+    def take_free_name(self, taken: Collection[str]) -> None:
+        """Called where the layer is added: a name that is not taken, if it was given none."""
+        name = free_name(self, taken)
+        if name is not None:
+            self._name = name
 
     def add_copies(self, layers: Sequence[Layer]) -> None:
         """For `setup`: hold copies of layers of a net, set up as these are, over the very bytes of their parameters and

@@ -52,6 +52,7 @@ class LayerGraph:
         as before.
         """
         check_new("add", layer)
+        layer.take_free_name(self._layers)
         awaited = self._topology.is_named(layer.name)
         self._topology.add(layer.name, self._sources(src))
         self._layers[layer.name] = layer

@@ -15,6 +15,7 @@ import pytest
 import skips
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, GraphError, ShapeError, autograd, device, layers, loss, metric, optimizer, tensor
+from singa_lite.training.batch_sources import gives_batches
 
 RNG = np.random.default_rng(12)
 X = RNG.standard_normal((6, 5)).astype("f")
@@ -406,10 +407,14 @@ def undisturbed(graph: bool) -> dict[str, Any]:
 
 
 def with_samples(make: Callable[[], Any]) -> list[Callable[[FeedForwardNet], Any]]:
-    """Every call that takes samples, with these."""
+    """Every call that takes samples, with these; `predict` takes what gives batches, unless targets are beside it."""
+
+    def predict(net: FeedForwardNet) -> Any:
+        return net.predict(make())
+
     return [
         *(lambda net, call=call: call(net, make(), Y) for call in CALLS.values()),
-        lambda net: net.predict(make()),
+        *([] if gives_batches(make()) else [predict]),
         lambda net: net.predict_one_batch(make()),
         lambda net: net.forward(True, make()),
         lambda net: net.forward(False, make()),

@@ -50,7 +50,7 @@ FLOORS = (
     ("autograd",),
     ("criterion", "data", "initializer", "regularizer", "sample_shape", "schedule", "topology"),
     ("past",),
-    ("layer_calls", "layer_tensors"),
+    ("layer_calls", "layer_names", "layer_tensors"),
     ("continued_calls", "layer", "loss", "metric", "optimizer"),
     ("freezing", "layer_walk", "lengths"),
     ("run",),

@@ -43,6 +43,15 @@ def huber(x: np.ndarray, t: np.ndarray) -> np.ndarray:
     return mean_of_samples(np.where(r <= 0.7, r**2 / 2, 0.7 * (r - 0.35)))
 
 
+def cosine(x: np.ndarray, t: np.ndarray) -> np.ndarray:
+    return mean_of_samples(-(x * t).sum(-1) / np.sqrt((x**2).sum(-1) * (t**2).sum(-1)))
+
+
+def divergence(x: np.ndarray, t: np.ndarray) -> np.ndarray:
+    p = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    return mean_of_samples((t * np.log(np.where(t > 0, t, 1) / p)).sum(1))
+
+
 class Quartic(loss.Loss):
     """A loss of a user's own: the mean over a sample of (x - target)**4, out of operations."""
 
@@ -62,6 +71,7 @@ def scores(*shape: int) -> np.ndarray:
 
 
 MULTI_HOT = np.array([[1, 0, 1, 0], [0, 0, 0, 1], [1, 1, 1, 1]])
+PROBABILITIES = np.array([[0.25, 0.0, 0.5, 0.25], [0.0, 0.0, 0.0, 1.0], [0.1, 0.2, 0.3, 0.4]])
 CASES = {
     "ids": Case(loss.SoftmaxCrossEntropy, scores(5, 3), np.array([2, 0, 1, 1, 2]), softmax_by_ids),
     "multi-hot": Case(loss.SoftmaxCrossEntropy, scores(3, 4), MULTI_HOT, softmax_by_rows),
@@ -73,6 +83,19 @@ CASES = {
     "sigmoid": Case(loss.SigmoidCrossEntropy, scores(3, 2, 4), RNG.uniform(0, 1, (3, 2, 4)), sigmoid),
     "squared error": Case(loss.SquaredError, scores(3, 2, 4), scores(3, 2, 4), lambda x, t: (x - t) ** 2 / 2),
     "huber": Case(lambda: loss.Huber(0.7), scores(3, 5), scores(3, 5), huber),
+    "mean squared error": Case(loss.MeanSquaredError, scores(3, 2, 4), scores(3, 2, 4), lambda x, t: (x - t) ** 2),
+    "mean absolute error": Case(loss.MeanAbsoluteError, scores(3, 2, 4), scores(3, 2, 4), lambda x, t: np.abs(x - t)),
+    "cosine": Case(loss.CosineSimilarity, scores(3, 2, 4), scores(3, 2, 4), cosine),
+    "hinge": Case(
+        loss.Hinge,
+        scores(3, 2, 4),
+        RNG.choice([-1.0, 1.0], (3, 2, 4)),
+        lambda x, t: mean_of_samples(np.maximum(0, 1 - x * t)),
+    ),
+    "divergence": Case(loss.KLDivergence, scores(3, 4), PROBABILITIES, divergence),
+    "spatial divergence": Case(
+        loss.KLDivergence, scores(2, 3, 5), RNG.dirichlet([1, 2, 3], (2, 5)).swapaxes(1, 2), divergence
+    ),
     "one's own": Case(Quartic, scores(3, 5), scores(3, 5), lambda x, t: ((x - t) ** 4).mean(axis=1)),
 }
 IDS = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -305,6 +328,9 @@ BAD = {
     "sigmoid NaN": (SIGMOID, (4, 3), rows_with((3, 1), np.nan), ValueError, r"received nan at \[3, 1\]"),
     "squared shape": (loss.SquaredError(), (4, 3), np.zeros(4), ShapeError, r"shape \(4, 3\), received \(4,\)"),
     "squared dtype": (loss.SquaredError(), (4, 3), np.zeros((4, 3), int), TypeError, "received int64; convert"),
+    "hinge 0": (loss.Hinge(), (4, 3), np.zeros((4, 3)), ValueError, r"-1 or 1.*received 0\.0 at \[0, 0\]"),
+    "divergence sum": (loss.KLDivergence(), (4, 3), np.full((4, 3), 0.5), ValueError, r"sum of 1.*received 1\.5"),
+    "cosine of numbers": (loss.CosineSimilarity(), (4,), np.zeros(4), ShapeError, r"received \(4,\)"),
     "huber shape": (loss.Huber(), (4, 3), np.zeros((4, 1)), ShapeError, r"received \(4, 1\)"),
     "one's own": (Quartic(), (4, 3), np.zeros((5, 3)), ShapeError, "Quartic: wanted 4 targets"),
 }  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 
 from misuse import assert_options_are_checked, assert_refused, row
 from singa_lite import (
+    callbacks,
     DeviceError,
     device,
     initializer,
@@ -36,6 +37,12 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "Exponential": (schedule.Exponential, {"base": 1, "decay_steps": 3, "decay_rate": 0.5}),
     "CosineWithWarmup": (schedule.CosineWithWarmup, {"base": 1, "total_steps": 5}),
     "Huber": (loss.Huber, {}),
+    "F1": (metric.F1, {}),
+    "EarlyStopping": (callbacks.EarlyStopping, {}),
+    "ReduceLROnPlateau": (callbacks.ReduceLROnPlateau, {}),
+    "CSVLogger": (callbacks.CSVLogger, {"path": "log.csv"}),
+    "TensorBoard": (callbacks.TensorBoard, {"folder": "log"}),
+    "TimeLimit": (callbacks.TimeLimit, {"seconds": 1}),
     "TopKAccuracy": (metric.TopKAccuracy, {}),
     "Precision": (metric.Precision, {"top_k": 1}),
     "Recall": (metric.Recall, {"top_k": 1}),

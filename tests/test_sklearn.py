@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from unittest import SkipTest
 
 import numpy as np
 import pytest
@@ -17,9 +18,12 @@ from singa_lite import layers, optimizer
 from singa_lite.sklearn import NetClassifier, NetRegressor
 
 
-@parametrize_with_checks([NetClassifier(), NetRegressor()])
+@parametrize_with_checks([NetClassifier(epochs=25, lr=0.02), NetRegressor(epochs=25, lr=0.02)])
 def test_sklearns_own_checks(estimator, check):
-    check(estimator)
+    try:
+        check(estimator)
+    except SkipTest as reason:
+        pytest.skip(f"{reason}: scikit-learn looks at it after pip install array-api-strict")
 
 
 def convolution(net, shape, outputs):
@@ -33,7 +37,7 @@ def convolution(net, shape, outputs):
 
 def test_a_convolutional_net_in_a_pipeline_reads_digits():
     x, y = load_digits(return_X_y=True)
-    made = make_pipeline(StandardScaler(), NetClassifier(convolution, epochs=8, lr=0.01, random_state=0))
+    made = make_pipeline(StandardScaler(), NetClassifier(convolution, epochs=12, lr=0.01, random_state=0))
     assert cross_val_score(made, x, y, cv=2).mean() > 0.9
 
 

@@ -13,7 +13,7 @@ from singa_lite.fit import Callback, Training
 
 
 class CSVLogger(Callback):
-    """Writes each epoch's numbers as a row of a CSV file, with the epoch, counted from 0, first; whole after each epoch.
+    """Writes each epoch's numbers as a row of a CSV file, with the epoch, counted from 0, first.
 
     append: behind the rows that are there, of the same columns; else the file begins anew, but for the rows of epochs
     before a checkpoint that the training goes on from. OSError where it cannot be written, ValueError for a file of

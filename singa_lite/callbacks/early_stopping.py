@@ -77,8 +77,8 @@ class EarlyStopping(Watching):
                 value.copy_from_numpy(copies[name])
         else:
             warn(
-                f"EarlyStopping restore_best: the best epoch, {self.best_epoch}, was before the checkpoint that this run "
-                f"went on from; Checkpoint(..., monitor={self.monitor!r}, mode={self.mode!r}) behind it keeps it"
+                f"EarlyStopping restore_best: the best epoch, {self.best_epoch}, was before the checkpoint that this "
+                f"run went on from; Checkpoint(..., monitor={self.monitor!r}, mode={self.mode!r}) behind it keeps it"
             )
 
     def _checkpoint(self, training: Training) -> Checkpoint | None:

@@ -14,8 +14,8 @@ _MORE_IS_BETTER = ("accuracy", "auc", "f1", "r2", "precision", "recall")
 class Watching(Callback):
     """Base of the callbacks that wait for an entry of the history to become better.
 
-    monitor: such as "val_loss"; mode: "min", "max", or "auto", which is "max" for accuracies, auc, f1, r2, precision and
-    recall; min_delta: by how much a value must be better than the best so far to count. A NaN is never better.
+    monitor: such as "val_loss"; mode: "min", "max", or "auto", which is "max" for accuracies, auc, f1, r2, precision
+    and recall; min_delta: by how much a value must be better than the best so far to count. A NaN is never better.
     best: the best value; waited: epochs since. What it knows is kept in checkpoints.
     """
 

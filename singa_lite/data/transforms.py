@@ -17,7 +17,7 @@ from singa_lite.arrays import kind
 from singa_lite.checks import at_least_zero, flag, share, whole
 from singa_lite.errors import ShapeError
 
-Transform: TypeAlias = Callable[[Array, np.random.Generator], Array]
+Transform: TypeAlias = "Callable[[Array, np.random.Generator], Array]"  # text, as numpy.random takes time to import
 
 #: Shares of red, green and blue in grey, ITU-R BT.601.
 _GREY = np.array([0.299, 0.587, 0.114])

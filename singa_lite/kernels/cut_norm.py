@@ -1,4 +1,4 @@
-"""The derivative of batch normalisation over 16 bits, by pieces of the batch: converted as a whole, it would be the peak.
+"""The derivative of batch normalisation over 16 bits, by pieces of the batch: converted whole, it would be the peak.
 
     sums:   dgamma, dbeta += those of dy[0:2], x[0:2];  of dy[2:4], x[2:4];  ...
     then:   dx[0:2] = gamma * inv_std * (dy - dbeta / m - xhat * dgamma / m)  (+ other[0:2]);  ...
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from math import prod
 from typing import NamedTuple, Protocol
 
@@ -82,7 +83,7 @@ def pieces_of(name: str, specs: TensorSpecs) -> list[slice]:
         return []
     number = min(shape[0], -(-whole // PIECE_BYTES))
     ends = [shape[0] * at // number for at in range(number + 1)]
-    return [slice(start, stop) for start, stop in zip(ends, ends[1:], strict=False)]
+    return [slice(start, stop) for start, stop in pairwise(ends)]
 
 
 class CutNorm:
@@ -208,6 +209,6 @@ def _vector_bytes(channels: int) -> int:
 def _vectors(scratch: Array, channels: int) -> tuple[_Vectors, Array]:
     """The vectors at the beginning of the scratch, and what lies behind them."""
     each = _buffer_bytes((channels,))
-    wide = [np.ndarray((channels,), _WIDE, scratch, each * at) for at in range(5)]
+    dgamma, dbeta, scale, shift, zeros = (np.ndarray((channels,), _WIDE, scratch, each * at) for at in range(5))
     sums = np.ndarray((2, channels), np.float64, scratch, 5 * each)
-    return _Vectors(*wide, sums), scratch[_vector_bytes(channels) :]
+    return _Vectors(dgamma, dbeta, scale, shift, zeros, sums), scratch[_vector_bytes(channels) :]

@@ -1,7 +1,7 @@
 """Workers: threads of this process that share the pieces of one kernel call with the thread that makes it.
 
-A call is cut into pieces, and has slots: places to work in, each with buffers of its own. Whoever comes with a slot takes
-one piece after the other until none is left:
+A call is cut into pieces, and has slots: places to work in, each with buffers of its own. Who has a slot takes one
+piece after the other until none is left:
 
     caller    slot 0   | piece 0 | piece 2 | piece 3 | waits for whoever is still inside |
     worker    slot 1      | piece 1 |      piece 4      |
@@ -12,8 +12,8 @@ process yet. So nothing waits for a worker to begin, and which one does a piece 
 Pieces should take some 100 microseconds and more, and what is between two calls of a library little: Python runs in one
 thread at a time, and a thread that waits for it is woken in tens of microseconds.
 
-An interrupt reaches the main thread alone. Whatever leaves `share`, pieces that nobody began are dropped, and those that a
-worker began are awaited, so that none writes to memory that is another's by then.
+An interrupt reaches the main thread alone. Whatever leaves `share`, pieces that nobody began are dropped, and those
+that a worker began are awaited, so that none writes to memory that is another's by then.
 """
 
 from __future__ import annotations

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from singa_lite.array_types import Array
 from singa_lite.layer import OneOrMore
+from singa_lite.reports.history_plot import plot_history
 from singa_lite.tensor import Tensor
 from singa_lite.training.means import Mean as Mean
 from singa_lite.training.measures import Measures, Observed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class History:
@@ -34,6 +39,12 @@ class History:
         if name not in self.history:
             raise KeyError(f"history: wanted one of {list(self.history)}, received {name!r}")
         return self.history[name]
+
+    def plot(self, *names: str) -> Figure:
+        """A matplotlib figure: an axis for each entry, training and validation in one, by epoch; `savefig(path)` writes
+        it, and a notebook shows it. names: entries without "val_", default all that are numbers.
+        """
+        return plot_history(self.history, names)
 
     def __repr__(self) -> str:
         last = {name: values[-1] for name, values in self.history.items()}

@@ -14,7 +14,7 @@ from singa_lite.tensor import Shape
 from singa_lite.training.samples import Index, Rows
 
 #: transform(sample, random): another sample.
-Transform: TypeAlias = Callable[[Array, np.random.Generator], object]
+Transform: TypeAlias = "Callable[[Array, np.random.Generator], object]"  # text: numpy.random takes time to import
 
 
 def random_of(key: int, sample: int) -> np.random.Generator:

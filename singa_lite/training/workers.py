@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 import signal
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 from typing import Generic, TypeVar, cast
 
 from singa_lite.checks import is_int, whole
@@ -35,7 +34,7 @@ class Crew(Generic[Job, Made]):
         self._where = where
         self._work = work
         self._workers = workers
-        self._processes: ProcessPoolExecutor | None = None
+        self._processes: Executor | None = None
 
     def through(self, items: Iterable[tuple[Kept, Job]], prefetch: int) -> Generator[tuple[Kept, Made], None, None]:
         """(kept, work(job)) of each (kept, job), in their order; `prefetch` ahead, with workers one more than these.
@@ -80,11 +79,14 @@ class Crew(Generic[Job, Made]):
             ) from error
 
 
-def _started(where: str, count: int, work: object) -> ProcessPoolExecutor:
+def _started(where: str, count: int, work: object) -> Executor:
     """Processes that know what to do. They are not forked: threads and open HDF5 files would be halfway there.
 
     TypeError for what cannot be pickled.
     """
+    import multiprocessing  # here, as few scripts need it
+    from concurrent.futures import ProcessPoolExecutor
+
     try:
         text = pickle.dumps(work)
     except Exception as error:  # PicklingError, AttributeError, TypeError, or its own

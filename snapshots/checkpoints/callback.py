@@ -24,11 +24,11 @@ class Checkpoint(Callback):
     folder: of this run alone, made if it is not there. every_steps, every_minutes: when to write; with neither at the
     end of each epoch. In any case at the end of the training, and at SIGTERM and Ctrl-C: after the step that is under
     way the process then leaves, by SystemExit(143) or KeyboardInterrupt. A second Ctrl-C interrupts at once.
-    keep: how many of the newest stay. monitor: an entry of the history, such as "val_loss", or "val_accuracy", or
-    "val_scores_accuracy" of an output's: where an epoch's is the smallest of this history (mode "min"; "max": the largest), its checkpoint
-    stays as best.h5. background: write in a thread, from a copy of the net on the host, which takes as many bytes as
-    the net; one that is due while another is being written comes after it. Errors in the thread are raised at the
-    next step or at the end.
+    keep: how many of the newest stay. monitor: an entry of the history, such as "val_loss", "val_accuracy", or
+    "val_scores_accuracy" of an output's: where an epoch's is the smallest of this history (mode "min"; "max": the
+    largest), its checkpoint stays as best.h5. background: write in a thread, from a copy of the net on the host, which
+    takes as many bytes as the net; one that is due while another is being written comes after it. Errors in the thread
+    are raised at the next step or at the end.
     """
 
     def __init__(

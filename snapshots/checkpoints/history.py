@@ -35,7 +35,7 @@ def _numbers(name: str, values: Sequence[object]) -> Array:
     """The values as bool, int64 or float64."""
     try:
         array = np.asarray(values)
-        if array.ndim >= 1 and array.dtype.kind in _KEPT_AS:
+        if array.ndim in (1, 3) and array.dtype.kind in _KEPT_AS:
             return array.astype(_KEPT_AS[array.dtype.kind])
     except ValueError:  # lists of unequal lengths
         pass
@@ -48,7 +48,7 @@ def read(snapshot: Tree, at: str) -> History:
     for path, (shape, dtype) in snapshot.specs.items():
         if not path.startswith(at):
             continue
-        if not shape or dtype not in _KEPT_AS.values():
+        if len(shape) not in (1, 3) or dtype not in _KEPT_AS.values():
             raise SnapshotError(f"{snapshot.path}: entry {path!r}: wanted numbers an epoch, received {shape} {dtype}")
         values = snapshot.read(path)
         _enter(made, path.removeprefix(at), values.tolist() if values.ndim == 1 else list(values))

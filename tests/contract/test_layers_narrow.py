@@ -40,6 +40,9 @@ def net_of(case: Case, precision: str) -> FeedForwardNet:
     layer = case.make() if case.placed is None else case.placed("float32", net.device)
     inputs = (layers.Activation(f"in{at}", "tanh", input_sample_shape=shape) for at, shape in enumerate(case.shapes))
     net.add(layer, [net.add(each, []) for each in inputs])
+    for state in layer.states.values():
+        if np.isnan(tensor.to_numpy(state)).any():  # which is to be taken from data
+            state.copy_from_numpy(np.full(state.shape, 1.5, state.dtype))
     for at, _ in enumerate(layer.output_sample_shapes):
         flat = net.add(layers.Flatten(f"flat{at}", 1), layer)
         ends.append(net.add(layers.Dense(f"scores{at}", 4), flat))

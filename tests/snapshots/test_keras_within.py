@@ -156,6 +156,9 @@ def test_layers_are_found_by_their_names(path):
         ([layers.Conv1D("c", 4, 1), layers.MultiHeadAttention("a", 3)], r"order of the features"),
         ([layers.Conv1D("c", 4, 1), layers.TimeDistributed("a", layers.Dense("d", 2))], r"order of the features"),
         ([layers.Sequential("a", [layers.Conv1D("c", 4, 1), layers.GRU("g", 2)])], r"order of the features"),
+        ([layers.Conv1DTranspose("a", 6, groups=2)], r"layer 'a' \(Conv1DTranspose\) .*the shape \(4, 3, 1, 3\)"),
+        ([layers.Conv1D("c", 4, 1), layers.Flatten("f"), layers.GroupNormalization("a", 4)], r"order of the features"),
+        ([layers.Normalization("a", 1, 2)], r"layer 'a' \(Normalization\) .*state/a/mean"),
     ],
 )
 def test_layers_without_a_form_in_keras(made: list[Layer], wanted, path):

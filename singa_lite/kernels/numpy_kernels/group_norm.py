@@ -1,4 +1,8 @@
-"""Group normalisation: layer normalisation's passes over images whose channels are split into groups."""
+"""Group normalisation: sums of each channel of a sample, merged to those of its groups, and passes channel by channel.
+
+A statistic of a group would stand beside few channels, and NumPy's innermost loop be as short as a group where channels
+lie innermost; one number for each channel makes it as long as there are channels.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +11,41 @@ from math import prod
 import numpy as np
 
 from singa_lite.array_types import Array
-from singa_lite.kernels.numpy_kernels.boxes import shaped
 from singa_lite.kernels.numpy_kernels.normalization import averages
-from singa_lite.kernels.numpy_kernels.rows import per_row, piece_buffer, row_blocks, row_buffers
+from singa_lite.kernels.numpy_kernels.rows import piece_buffer
 from singa_lite.kernels.numpy_kernels.scratch import BufferSpec, Bytes, Shaped, bytes_for, carve, scratch
 from singa_lite.kernels.numpy_kernels.standardize import invert_std, propagate, standardize, sum_gradients
 from singa_lite.kernels.numpy_kernels.sums import moments
 
 
-def _split(x: Array, groups: int) -> Array:
-    """A view (n, groups, c / groups, ...) of (n, c, ...)."""
-    n, channels, *extents = x.shape
-    return x.reshape(n, groups, channels // groups, *extents)
+def _vectors(x: Shaped, sums: int, numbers: int) -> list[BufferSpec]:
+    """So many float64 sums of each channel of one sample, and so many numbers in x's dtype."""
+    return [((sums, x.shape[1]), np.float64), ((numbers, x.shape[1]), x.dtype)]
 
 
-def _by_channel(vector: Array, groups: int, x: Array) -> Array:
-    """A view (1, groups, c / groups, 1, ...) of (c,), for x of as many axes."""
-    return vector.reshape(1, groups, -1, *(1,) * (x.ndim - 3))
+def _per_channel(vector: Array, x: Array) -> Array:
+    """A view (1, c, 1, ...) of (c,)."""
+    return vector[(None, ..., *(None,) * (x.ndim - 2))]
 
 
-def _norm_buffers(x: Shaped, mean: Shaped) -> list[BufferSpec]:
-    return [piece_buffer(x, np.float64), *row_buffers(x, mean, 3)]
+def _spread(numbers: Array, vector: Array, x: Array) -> Array:
+    """One number of each group for each of its channels: in `vector` (c,), given as a view (1, c, 1, ...)."""
+    np.copyto(vector.reshape(len(numbers), -1), numbers[:, None], casting="same_kind")
+    return _per_channel(vector, x)
 
 
-@scratch(lambda x, gamma, beta, y, mean, inv_std, **_: bytes_for(*_norm_buffers(x, mean)))
+def _merge(average: Array, variance: Array, spare: Array, groups: int) -> tuple[Array, Array]:
+    """(mean, variance) of groups from those of their channels, which are overwritten (Chan and others, 1979)."""
+    apart, squares, mean = average.reshape(groups, -1), variance.reshape(groups, -1), spare[:groups]
+    each = apart.shape[1]
+    np.divide(np.add.reduce(apart, 1, out=mean), each, out=mean)
+    np.subtract(apart, mean[:, None], out=apart)
+    np.add(squares, np.multiply(apart, apart, out=apart), out=squares)
+    total = average[:groups]
+    return mean, np.divide(np.add.reduce(squares, 1, out=total), each, out=total)
+
+
+@scratch(lambda x, gamma, beta, y, mean, inv_std, **_: bytes_for(piece_buffer(x, np.float64), *_vectors(x, 3, 2)))
 def group_norm(
     x: Array,
     gamma: Array,
@@ -42,58 +57,57 @@ def group_norm(
     epsilon: float,
     scratch: Bytes,
 ) -> None:
-    """Statistics and y, a few groups at a time."""
-    buffer, sums, _ = carve(scratch, *_norm_buffers(x, mean))
-    groups = mean.shape[1]
-    x, y = _split(x, groups), _split(y, groups)
-    gamma, beta = _by_channel(gamma, groups, x), _by_channel(beta, groups, x)
-    for rows in row_blocks(x, mean):
-        means, inv_stds = per_row(mean[rows], x), per_row(inv_std[rows], x)
-        total, variance = (shaped(each, means.shape) for each in sums[:2])
-        moments(x[rows], total, variance, buffer, sums[2])
-        np.copyto(means, total, casting="same_kind")
-        np.copyto(inv_stds, invert_std(variance, epsilon), casting="same_kind")
-        standardize(x[rows], means, [inv_stds, gamma[:, rows[1]]], beta[:, rows[1]], y[rows])
+    """Statistics and y, sample by sample."""
+    buffer, sums, numbers = carve(scratch, piece_buffer(x, np.float64), *_vectors(x, 3, 2))
+    average, variance, spare = sums
+    scale, shift = _per_channel(gamma, x), _per_channel(beta, x)
+    for number, means in enumerate(mean):
+        sample, inv_stds = x[number : number + 1], inv_std[number]
+        moments(sample, _per_channel(average, x), _per_channel(variance, x), buffer, spare)
+        own_mean, own_variance = _merge(average, variance, spare, len(means))
+        np.copyto(means, own_mean, casting="same_kind")
+        np.copyto(inv_stds, invert_std(own_variance, epsilon), casting="same_kind")
+        centre, factor = (_spread(each, vector, x) for each, vector in zip((means, inv_stds), numbers, strict=True))
+        standardize(sample, centre, [factor, scale], shift, y[number : number + 1])
 
 
-def _derivative_buffers(dy: Shaped, mean: Shaped) -> list[BufferSpec]:
-    return [piece_buffer(dy, np.float64), piece_buffer(dy, dy.dtype), *row_buffers(dy, mean, 3, 2)]
+def _derivative_buffers(x: Shaped) -> list[BufferSpec]:
+    return [piece_buffer(x, np.float64), piece_buffer(x, x.dtype), *_vectors(x, 5, 6)]
 
 
-@scratch(lambda dy, x, gamma, mean, *_: bytes_for(*_derivative_buffers(dy, mean)))
+@scratch(lambda dy, x, *_: bytes_for(*_derivative_buffers(x)))
 def group_norm_derivative(
     dy: Array, x: Array, gamma: Array, mean: Array, inv_std: Array, dx: Array, *, scratch: Bytes
 ) -> None:
-    """A few groups at a time; dx holds g until it is written."""
-    buffer, centred, sums, vectors = carve(scratch, *_derivative_buffers(dy, mean))
+    """Sample by sample; dx holds g until it is written."""
+    buffer, centred, sums, numbers = carve(scratch, *_derivative_buffers(x))
     groups = mean.shape[1]
-    dy, x, dx = (_split(each, groups) for each in (dy, x, dx))
-    gamma, count = _by_channel(gamma, groups, x), prod(x.shape[2:])
-    for rows in row_blocks(x, mean):
-        piece, g = x[rows], dx[rows]
-        means, inv_stds = per_row(mean[rows], x), per_row(inv_std[rows], x)
-        offset, slope = (shaped(vector, means.shape) for vector in vectors)
-        total = sums[:2, : means.size].reshape(2, *means.shape)
-        np.multiply(dy[rows], gamma[:, rows[1]], out=g)
-        sum_gradients(g, piece, (means, inv_stds), (total[0], total[1]), buffer, sums[2])
-        averages(total, inv_stds, count, offset, slope)
-        propagate(g, piece, means, offset, slope, inv_stds, g, centred)
+    count, scale = prod(x.shape[1:]) // groups, _per_channel(gamma, x)
+    offsets, slopes, totals = numbers[4, :groups], numbers[5, :groups], sums[3:, :groups]
+    for number, (means, inv_stds) in enumerate(zip(mean, inv_std, strict=True)):
+        sample, g = x[number : number + 1], dx[number : number + 1]
+        np.multiply(dy[number : number + 1], scale, out=g)
+        statistics = _spread(means, numbers[0], x), _spread(inv_stds, numbers[1], x)
+        sum_gradients(g, sample, statistics, (_per_channel(sums[0], x), _per_channel(sums[1], x)), buffer, sums[2])
+        np.add.reduce(sums[:2].reshape(2, groups, -1), 2, out=totals)
+        averages(totals, inv_stds, count, offsets, slopes)
+        offset, slope = _spread(offsets, numbers[2], x), _spread(slopes, numbers[3], x)
+        propagate(g, sample, statistics[0], offset, slope, statistics[1], g, centred)
 
 
-def _gradient_buffers(dy: Shaped, dgamma: Shaped) -> list[BufferSpec]:
-    return [piece_buffer(dy, np.float64), ((3, dgamma.size), np.float64)]
-
-
-@scratch(lambda dy, x, mean, inv_std, dgamma, dbeta: bytes_for(*_gradient_buffers(dy, dgamma)))
+@scratch(lambda dy, x, *_: bytes_for(piece_buffer(dy, np.float64), *_vectors(x, 5, 2)))
 def group_norm_gradient(
     dy: Array, x: Array, mean: Array, inv_std: Array, dgamma: Array, dbeta: Array, *, scratch: Bytes
 ) -> None:
-    """Both sums over all but the channels."""
-    buffer, sums = carve(scratch, *_gradient_buffers(dy, dgamma))
-    groups = mean.shape[1]
-    dy, x = _split(dy, groups), _split(x, groups)
-    sum_dy, sum_product = (_by_channel(shaped(total, dgamma.shape), groups, x) for total in sums[:2])
-    statistics = per_row(mean, x), per_row(inv_std, x)
-    sum_gradients(dy, x, statistics, (sum_dy, sum_product), buffer, sums[2])
-    np.copyto(dbeta, sum_dy.reshape(-1), casting="same_kind")
-    np.copyto(dgamma, sum_product.reshape(-1), casting="same_kind")
+    """Both sums over all but the channels, sample by sample."""
+    buffer, sums, numbers = carve(scratch, piece_buffer(dy, np.float64), *_vectors(x, 5, 2))
+    own, totals = sums[:2], sums[3:]
+    totals.fill(0)
+    for number, (means, inv_stds) in enumerate(zip(mean, inv_std, strict=True)):
+        statistics = _spread(means, numbers[0], x), _spread(inv_stds, numbers[1], x)
+        targets = _per_channel(own[0], x), _per_channel(own[1], x)
+        one = slice(number, number + 1)
+        sum_gradients(dy[one], x[one], statistics, targets, buffer, sums[2])
+        np.add(totals, own, out=totals)
+    np.copyto(dbeta, totals[0], casting="same_kind")
+    np.copyto(dgamma, totals[1], casting="same_kind")

@@ -1,0 +1,132 @@
+"""Metrics over whole epochs, by scikit-learn; lists and names; micro-batches, budgets and devices alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import skips
+from singa_lite import FeedForwardNet, layers, metric, optimizer, tensor
+from singa_lite.errors import GraphError, ShapeError
+
+RNG = np.random.default_rng(8)
+X = RNG.normal(0, 1, (23, 5)).astype(np.float32)
+IDS = RNG.integers(0, 3, 23)
+
+
+def made(given, outputs=3, loss="softmax_cross_entropy", **options) -> FeedForwardNet:
+    net = FeedForwardNet(loss, given, seed=2)
+    net.add(layers.Dense("hidden", 6, input_sample_shape=(5,)))
+    net.add(layers.Dense("scores", outputs))
+    net.compile(optimizer.SGD(0.1, momentum=0.9), **options)
+    return net
+
+
+def over_batches(given, scores, target, size=4):
+    """What fit makes of it: statistics of batches of unequal sizes, put together."""
+    kept = None
+    for start in range(0, len(scores), size):
+        more = given.statistics(scores[start : start + size], target[start : start + size])
+        join = (lambda a, b: np.concatenate([a, b])) if given.gathers else given.joined
+        kept = more if kept is None else join(kept, more)
+    return given.result(kept)
+
+
+def test_area_under_the_curve():
+    library = skips.library("sklearn.metrics")
+    labels = RNG.integers(0, 2, 23).astype(np.float32)
+    for scores in (RNG.normal(0, 1, 23), RNG.integers(0, 4, 23), np.zeros(23)):  # ties: some, all
+        assert over_batches(metric.AUC(), scores, labels) == pytest.approx(library.roc_auc_score(labels, scores))
+    assert np.isnan(over_batches(metric.AUC(), np.arange(4.0), np.ones(4)))
+    two = RNG.normal(0, 1, (23, 2))
+    wanted = library.roc_auc_score(labels, two[:, 1] - two[:, 0])
+    assert over_batches(metric.AUC(), two, labels.astype(int)) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("average", ["macro", "micro"])
+def test_f1(average):
+    library = skips.library("sklearn.metrics")
+    scores = RNG.normal(0, 1, (23, 5))
+    ids = RNG.integers(0, 4, 23)  # class 4 is predicted, never the target
+    wanted = library.f1_score(ids, scores.argmax(1), average=average)
+    assert over_batches(metric.F1(average), scores, ids) == pytest.approx(wanted)
+    assert over_batches(metric.F1(average), scores, np.eye(5)[ids]) == pytest.approx(wanted)
+    yes = RNG.integers(0, 2, (23, 1)).astype(float)
+    said = library.f1_score(yes.ravel(), scores[:, 0] > 0.3)
+    assert over_batches(metric.F1(average, 0.3), scores[:, :1], yes) == pytest.approx(said)
+
+
+def test_determination_and_confusion():
+    library = skips.library("sklearn.metrics")
+    target = RNG.normal(1e4, 1, (23, 2))  # far from 0, where a difference of sums would be all rounding
+    scores = target + RNG.normal(0, 0.5, (23, 2))
+    assert over_batches(metric.R2(), scores, target) == pytest.approx(library.r2_score(target, scores), rel=1e-9)
+    assert over_batches(metric.R2(), np.ones((4, 1)), np.ones((4, 1))) == 1.0
+    assert over_batches(metric.R2(), np.zeros((4, 1)), np.ones((4, 1))) == 0.0
+    scores = RNG.normal(0, 1, (23, 3))
+    wanted = library.confusion_matrix(IDS, scores.argmax(1), labels=range(3))
+    np.testing.assert_array_equal(over_batches(metric.ConfusionMatrix(), scores, IDS), wanted)
+
+
+MODES = [{}, {"graph": False}, {"micro_batches": 3}, {"memory_budget": "1 MiB"}, {"precision": "bfloat16"}]
+
+
+@pytest.mark.parametrize("options", MODES, ids=str)
+def test_evaluate_is_exact_over_all_samples_in_every_mode(options):
+    library = skips.library("sklearn.metrics")
+    perplexity = [] if "micro_batches" in options else ["perplexity"]  # of whole batches alone
+    net = made(["accuracy", "f1", metric.ConfusionMatrix(), *perplexity], **options)
+    history = net.fit(X, IDS, 4, 2, validation_data=(X, IDS), verbose=False)
+    _, found = net.evaluate(X, IDS, 4)
+    scores = np.asarray(net.predict(X))
+    wanted = library.confusion_matrix(IDS, scores.argmax(1), labels=range(3))
+    np.testing.assert_array_equal(found["confusion_matrix"], wanted)
+    assert history["val_f1"][-1] == found["f1"]
+    np.testing.assert_array_equal(history["val_confusion_matrix"][-1], wanted)
+    _, batch = net.train_one_batch(X, IDS)
+    assert batch["f1"].shape == () and batch["confusion_matrix"].shape == (3, 3)
+    assert found["f1"] == pytest.approx(library.f1_score(IDS, scores.argmax(1), average="macro"))
+    if not perplexity:
+        return
+    logs = scores - np.log(np.exp(scores.astype(float)).sum(1, keepdims=True))
+    assert found["perplexity"] == pytest.approx(np.exp(-logs[np.arange(23), IDS].mean()), rel=1e-5)
+
+
+def test_metrics_by_output_stand_under_both_names():
+    net = FeedForwardNet({"a": "mse", "b": "softmax_cross_entropy"}, {"a": ["mae", "r2"], "b": "accuracy"}, seed=1)
+    start = net.add(layers.Dense("start", 4, input_sample_shape=(5,)))
+    net.add(layers.Dense("a", 2), start)
+    net.add(layers.Dense("b", 3), start)
+    net.compile(optimizer.SGD(0.01))
+    y = {"a": X[:, :2], "b": IDS}
+    history = net.fit(X, y, 10, 1, verbose=False)
+    assert {"a_mean_absolute_error", "a_r2", "b_accuracy"} < history.history.keys()
+    assert net.train_one_batch(X, y)[1].keys() == {"a_mean_absolute_error", "a_r2", "b"}
+
+
+def test_positions_that_do_not_count_weigh_nothing():
+    net = FeedForwardNet("softmax_cross_entropy", [metric.Accuracy(axis=-1, ignore_index=-1)], seed=2)
+    net.add(layers.Dense("scores", 3, input_sample_shape=(5, 4)))
+    net.loss.ignore_index, net.loss.axis = -1, -1
+    net.compile(optimizer.SGD(0.1))
+    x, ids = RNG.normal(0, 1, (7, 5, 4)).astype(np.float32), RNG.integers(0, 3, (7, 5))
+    ids[2:, 1:] = -1
+    right = np.asarray(net.predict(x)).argmax(-1) == ids
+    assert net.evaluate(x, ids, 2)[1]["accuracy"] == pytest.approx(right[ids >= 0].mean())
+
+
+def test_bad_ones_are_refused():
+    with pytest.raises(ValueError, match=r"each name once.*'accuracy'.*metric.name ="):
+        made(["accuracy", metric.Accuracy()])
+    with pytest.raises(GraphError, match="wanted outputs"):
+        made({"nothing": "accuracy"})
+    with pytest.raises(TypeError, match="wanted a Metric, perhaps AUC"):
+        made([metric.AUC])
+    with pytest.raises(ValueError, match="F1 average: wanted one of 'macro', 'micro'"):
+        metric.F1("weighted")
+    with pytest.raises(ShapeError, match="AUC: wanted one score a sample"):
+        made("auc").train_one_batch(X, IDS)
+    with pytest.raises(ValueError, match="AUC: wanted 0 or 1"):
+        made("auc", 1, "sigmoid_cross_entropy").train_one_batch(X, np.full((23, 1), 0.5, np.float32))
+    with pytest.raises(TypeError, match="one value of all samples"):
+        metric.R2().forward(tensor.from_numpy(X), X)
