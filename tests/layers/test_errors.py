@@ -39,8 +39,11 @@ BAD_WINDOWS: list[tuple[dict[str, Any], str]] = [
     ({"stride": (1, -1)}, r"stride .* received \(1, -1\)"),
     ({"border_mode": "full"}, r"border_mode 'same' or 'valid', received 'full'"),
     ({"border_mode": "full", "pad": 1}, r"border_mode 'same' or 'valid', received 'full'"),
-    ({"kernel": 4}, r"odd kernel for border_mode 'same', received 4; use border_mode='valid' or pad="),
-    ({"kernel": (3, 2)}, r"odd kernel .* received \(3, 2\)"),
+    (
+        {"kernel": 4, "border_mode": "same"},
+        r"odd kernel for border_mode 'same', received 4; use border_mode='valid' or pad=",
+    ),
+    ({"kernel": (3, 2), "border_mode": "same"}, r"odd kernel .* received \(3, 2\)"),
     ({"pad": -1}, r"pad to be an integer or \(height, width\) or \(top, bottom, left, right\).* received -1"),
     ({"pad": 0.5}, r"pad .* received 0\.5"),
     ({"pad": (1, 1, 1)}, r"pad .* received \(1, 1, 1\)"),
@@ -49,7 +52,7 @@ BAD_WINDOWS: list[tuple[dict[str, Any], str]] = [
 BAD_ALONG: list[tuple[dict[str, Any], str]] = [
     ({"kernel": (3, 3)}, r"kernel to be an integer, at least 1, received \(3, 3\)"),
     ({"stride": 0}, r"stride to be an integer, at least 1, received 0"),
-    ({"kernel": 2}, r"odd kernel for border_mode 'same'"),
+    ({"kernel": 2, "border_mode": "same"}, r"odd kernel for border_mode 'same'"),
     ({"pad": (1, 1, 1, 1)}, r"pad to be an integer or \(left, right\), at least 0, received \(1, 1, 1, 1\)"),
     ({"pad": (-1, 1)}, r"pad .* received \(-1, 1\)"),
 ]
@@ -207,7 +210,7 @@ def test_layers_of_one_input_refuse_other_numbers(make, shapes):
 @pytest.mark.parametrize("name", ["", "a/b", 3, "half \ud800 a letter"])
 def test_names(name: Any):
     with pytest.raises(ValueError, match="layer name: wanted"):
-        layers.Dense(name, 2)
+        layers.Dense(name=name, num_output=2)
 
 
 @pytest.mark.parametrize("option", ["weight_init", "bias_init"])
