@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array as flat_array
 from collections.abc import Sequence
 from os import PathLike
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -18,6 +18,9 @@ KINDS = "biuf"
 _NUMBERS = (bool, int, float, np.generic)
 #: Memory that NumPy can read, by DLPack's numbers: the CPU's, and the CPU's that is pinned for CUDA.
 _HOST = (1, 3)
+
+
+Kept = TypeVar("Kept")
 
 
 @runtime_checkable
@@ -53,6 +56,20 @@ def numbers(where: str, given: object) -> Array:
 def native(array: Array) -> Array:
     """The array itself, or a copy if its bytes are in another order than this machine's."""
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def may_convert(given: object) -> bool:
+    """Whether it says that it is of real numbers, in the host's memory or on disk."""
+    dtype = dtype_of(given)
+    return on_host(given) and dtype is not None and dtype.kind in KINDS
+
+
+def converted(given: Kept, dtype: DType | None) -> Kept | Array:
+    """The same values in this dtype, if one is given; what is no NumPy array as it is."""
+    if dtype is None or not isinstance(given, np.ndarray) or given.dtype == dtype:
+        return given
+    made: Array = given.astype(dtype)
+    return made
 
 
 def dtype_of(given: object) -> DType | None:

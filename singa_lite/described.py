@@ -36,7 +36,7 @@ class Described:
 
     def __new__(cls, *args: object, **named: object) -> Self:
         made = super().__new__(cls)
-        made._given = Arguments(_bound(cls.__init__, args, named))
+        object.__setattr__(made, "_given", Arguments(_bound(cls.__init__, args, named)))  # frozen or not
         return made
 
     def __init__(self) -> None:

@@ -38,8 +38,9 @@ class Layer(LayerTensors):
     A layer may hold others: `add_layer` in `__init__` or `setup`, `set_up` in `setup`, and `run` in `forward`.
 
     name: unique in its net or in the layer that holds it, one that every snapshot format can hold (`names`); it stays
-    as it is. Left out, Dense(10), the layer is called by its class where it is added: dense, dense_1, ... input_sample_shape: the sample shape of the input, for a layer that has no source to take it from (a list
-    of shapes for several inputs).
+    as it is. Left out, Dense(10), the layer is called by its class where it is added:
+    dense, dense_1, ... input_sample_shape: the sample shape of the input, for a layer that has no source to take it
+    from (a list of shapes for several inputs).
 
     gives: "softmax" or "sigmoid" if the output is that of something, for losses that would take it a second time.
     keeps_values: whether the output has the input's elements, no others, under whatever shape.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from singa_lite import FeedForwardNet, layers, loss, metric
+from singa_lite import FeedForwardNet, layers, loss, metric, optimizer
 
 
 def small() -> FeedForwardNet:
@@ -94,3 +94,83 @@ def test_a_word_of_another_framework_names_the_one_here(make, wanted):
 def test_an_activation_by_its_name_alone_stays_refused():
     with pytest.raises(ValueError, match="mode"):
         layers.Activation("tanh")
+
+
+RANDOM = np.random.default_rng(3)
+IMAGES = RANDOM.integers(0, 256, (11, 2, 6, 5))
+IDS = np.arange(11) % 3
+
+
+def fitted(x, y, **options) -> list[np.ndarray]:
+    net = small()
+    net.compile(optimizer.SGD(lr=0.001))
+    net.fit(x, y, batch_size=4, verbose=False, **options)
+    assert net.evaluate(x, y)[0] == net.evaluate(IMAGES.astype("f"), IDS)[0]
+    return [np.asarray(value) for value in net.param_values()]
+
+
+WANTED = IMAGES.astype("f"), IDS
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float64", "list"])
+def test_samples_of_any_real_dtype_are_converted_batch_by_batch(dtype):
+    x = IMAGES.tolist() if dtype == "list" else IMAGES.astype(dtype)
+    for value, wanted in zip(fitted(x, IDS, validation_data=(x, IDS)), fitted(*WANTED), strict=True):
+        np.testing.assert_array_equal(value, wanted)
+    np.testing.assert_array_equal(small().predict(x, 4), small().predict(IMAGES.astype("f"), 4))
+
+
+@pytest.mark.parametrize("y", [IDS[:, None], IDS.astype("f"), IDS.astype("d")[:, None], IDS.tolist()])
+def test_class_ids_in_other_forms_are_taken(y):
+    for value, wanted in zip(fitted(IMAGES, y), fitted(*WANTED), strict=True):
+        np.testing.assert_array_equal(value, wanted)
+
+
+def test_batches_of_another_dtype_from_an_iterable_are_converted():
+    net = small()
+    net.compile(optimizer.SGD(lr=0.001))
+    batches = [(IMAGES[:4].astype("uint8"), IDS[:4]), (IMAGES[4:8].tolist(), IDS[4:8])]
+    net.fit(iter(batches), steps_per_epoch=2, shuffle=False, verbose=False)
+    by_hand = small()
+    by_hand.compile(optimizer.SGD(lr=0.001))
+    for x, y in batches:
+        by_hand.train_one_batch(np.asarray(x, "f"), y)
+    for value, wanted in zip(net.param_values(), by_hand.param_values(), strict=True):
+        np.testing.assert_array_equal(value, wanted)
+
+
+def test_targets_of_a_regression_are_converted():
+    net = FeedForwardNet(loss.SquaredError(), seed=2)
+    net.add(layers.Dense(2, input_sample_shape=(3,)))
+    for y in (np.ones((5, 2)), np.ones((5, 2), "int8"), np.ones((5, 2), bool)):
+        found, _ = net.evaluate(np.zeros((5, 3)), y)  # the bias is 0, half a square is 1 / 2
+        assert found == 0.5
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "kind", "wanted"),
+    [
+        (IMAGES, np.where(np.arange(11) == 7, 1.5, IDS), ValueError, r"received 1.5 at \[7\]"),
+        (IMAGES, np.where(np.arange(11) == 6, np.nan, IDS), ValueError, r"received nan at \[6\]"),
+        (IMAGES, np.where(np.arange(11) == 5, 3.0, IDS), ValueError, r"received 3 at \[5\]"),
+        (IMAGES.astype(object), IDS, TypeError, "object"),
+        (IMAGES.astype(complex), IDS, TypeError, "complex"),
+        (IMAGES.astype(str), IDS, TypeError, "<U"),
+        (IMAGES.astype("M8[s]"), IDS, TypeError, "datetime"),
+    ],
+)
+def test_what_cannot_be_converted_is_refused_before_the_first_step(x, y, kind, wanted):
+    net = small()
+    net.compile(optimizer.SGD(lr=0.001))
+    for given in ({"x": x, "y": y}, {"x": IMAGES, "y": IDS, "validation_data": (x, y)}):
+        with pytest.raises(kind, match=wanted):
+            net.fit(**given, verbose=False)
+    for value, before in zip(net.param_values(), small().param_values(), strict=True):
+        np.testing.assert_array_equal(value, before)
+
+
+def test_one_batch_wants_the_nets_dtype_and_says_which_call_converts():
+    net = small()
+    net.compile(optimizer.SGD(lr=0.001))
+    with pytest.raises(TypeError, match=r"float32, received uint8.*fit\(\)"):
+        net.train_one_batch(IMAGES.astype("uint8"), IDS)

@@ -8,7 +8,7 @@ from typing import TypeGuard
 import numpy as np
 
 from singa_lite.array_types import DType
-from singa_lite.arrays import check_detached, dtype_of, host_array, is_plain, on_host, says_form
+from singa_lite.arrays import check_detached, dtype_of, host_array, is_plain, may_convert, on_host, says_form
 from singa_lite.criterion import readable
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
@@ -63,10 +63,13 @@ def check_value(where: str, given: Tensor) -> None:
         raise GraphError(f"{where}: wanted a tensor with a value, received {given!r}, which was recorded and never run")
 
 
-def check_input(where: str, given: Shaped, sample_shape: Shape, dtype: DType, ids: int | None = None) -> None:
+def check_input(
+    where: str, given: Shaped, sample_shape: Shape, dtype: DType, ids: int | None = None, converts: bool = False
+) -> None:
     """ShapeError or TypeError unless `given` is a batch of at least one sample of this shape and dtype.
 
-    ids: how many there are, for a batch of ids: any integer dtype will do then.
+    ids: how many there are, for a batch of ids: any integer dtype will do then. converts: whether real numbers of
+    another dtype will do as well, as each batch of them is converted.
     """
     shape = tuple(given.shape)
     if shape[1:] != sample_shape or not shape:
@@ -82,9 +85,10 @@ def check_input(where: str, given: Shaped, sample_shape: Shape, dtype: DType, id
                 f"{where}: wanted ids, integers from 0 to {ids - 1}, received {given.dtype}; convert them first, as "
                 "x.astype('int64') does"
             )
-    elif given.dtype != dtype and found != dtype:
+    elif given.dtype != dtype and found != dtype and not (converts and may_convert(given)):
         raise TypeError(
             f"{where}: wanted {dtype}, received {given.dtype}; convert it first, as x.astype({str(dtype)!r}) does"
+            + ("" if converts else "; fit(), evaluate() and predict() convert batch by batch")
         )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+from singa_lite.array_types import DType
 from singa_lite.checks import is_int, whole
 from singa_lite.data import Bucketed
 from singa_lite.errors import GraphError
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.tensor import Tensor, as_tensor
-from singa_lite.training import batch, bucketed_samples, samples, weights
+from singa_lite.training import batch, bucketed_samples, conversion, samples, weights
 from singa_lite.training.data_set import DataSet
 from singa_lite.training.objective import Objective
 from singa_lite.training.samples import Rows, Samples
@@ -94,14 +95,24 @@ def data(
     targets = samples.checked_targets(where, y, objective.outputs, count)
     fed = {name: rows.shape for name, rows in arrays.items()}
     shapes = {name: layers.output_shape(name, fed) for name in targets}
+    for name, found in targets.items():
+        here, last = f"{where}: target of layer {name!r}", layers.features_last(name)
+        targets[name] = conversion.fitted(here, found, objective.losses[name], shapes[name], layers.dtype, last)
     objective.check_data(targets, shapes, layers.dtype, batch_size)
-    return Samples(arrays, targets, batch_size, (not isinstance(x, Mapping), not isinstance(y, Mapping)))
+    single = not isinstance(x, Mapping), not isinstance(y, Mapping)
+    return Samples(arrays, targets, batch_size, single, _dtypes(layers))
 
 
 def data_to_predict(layers: LayerGraph, x: object, batch_size: int) -> Samples:
     """The data of `predict`, which have no targets."""
     arrays = samples.checked_inputs("predict", layers, x)
-    return Samples(arrays, None, whole("predict batch_size", batch_size, 1), (not isinstance(x, Mapping), True))
+    size = whole("predict batch_size", batch_size, 1)
+    return Samples(arrays, None, size, (not isinstance(x, Mapping), True), _dtypes(layers))
+
+
+def _dtypes(layers: LayerGraph) -> dict[str, DType]:
+    """What batches are converted to, by input; ids stay as they are."""
+    return dict.fromkeys(layers.input_shapes().keys() - layers.input_ids().keys(), layers.dtype)
 
 
 def batch_size(where: str, given: object) -> int:

@@ -52,7 +52,7 @@ class LoadedSamples(Samples):
     is_loaded = True
 
     def __init__(self, where: str, plain: Samples, loading: Loading) -> None:
-        super().__init__(plain.inputs, plain.targets, plain.batch_size, plain.single)
+        super().__init__(plain.inputs, plain.targets, plain.batch_size, plain.single, plain.dtypes)
         making = Making(self.inputs)
         kind = "samples that are neither transformed nor made one by one"
         workers = loading.workers_for(where, bool(making.names), kind)

@@ -9,8 +9,8 @@ from typing import Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
-from singa_lite.array_types import Array
-from singa_lite.arrays import check_detached, dtype_of, host_array, is_lazy, native, numbers, on_host, sliced
+from singa_lite.array_types import Array, DType
+from singa_lite.arrays import check_detached, converted, dtype_of, host_array, is_lazy, native, numbers, on_host, sliced
 from singa_lite.data.chunks import chunk_starts
 from singa_lite.errors import ShapeError
 from singa_lite.layer_graph import LayerGraph
@@ -191,9 +191,9 @@ def checked_inputs(
     for name, given in by_name(x, list(layers.input_shapes()), f"{where}: inputs of the net").items():
         here = f"{where}: input of layer {name!r}"
         if name not in before and says_shape(given, here):
-            check_input(here, given, layers.fitting(name, tuple(given.shape)), dtype, ids.get(name))
+            check_input(here, given, layers.fitting(name, tuple(given.shape)), dtype, ids.get(name), True)
         inputs[name] = before[name](here, rows(here, given)) if name in before else rows(here, given)
-        check_input(here, inputs[name], layers.fitting(name, inputs[name].shape), dtype, ids.get(name))
+        check_input(here, inputs[name], layers.fitting(name, inputs[name].shape), dtype, ids.get(name), True)
         if name in ids and inputs[name].held:
             for index in inputs[name].slices_to_check(1):
                 check_ids(here, inputs[name].take(index), ids[name], index.start)
@@ -217,11 +217,17 @@ def checked_targets(where: str, y: object, outputs: list[str], count: int) -> di
 class Samples(DataSet):
     """What `fit`, `evaluate` and `predict` go through. inputs, targets: by layer; targets None for `predict`.
 
-    single: whether batches are one array, or dicts by layer, as the user gave them: (inputs, targets).
+    single: whether batches are one array, or dicts by layer, as the user gave them: (inputs, targets). dtypes: of
+    inputs, to which each batch is converted; without one it stays as it is.
     """
 
     def __init__(
-        self, inputs: dict[str, Rows], targets: dict[str, Rows] | None, batch_size: int, single: tuple[bool, bool]
+        self,
+        inputs: dict[str, Rows],
+        targets: dict[str, Rows] | None,
+        batch_size: int,
+        single: tuple[bool, bool],
+        dtypes: Mapping[str, DType],
     ) -> None:
         self.inputs = inputs
         self.targets = targets
@@ -229,6 +235,7 @@ class Samples(DataSet):
         self.count = next(iter(inputs.values())).shape[0]
         self.forms = len({min(batch_size, self.count), self.count % batch_size} - {0})
         self.single = single
+        self.dtypes = dtypes
 
     def slices(self, start: int = 0) -> Iterator[slice]:
         """The samples of each batch from number `start`, in the order of the data. The last one may be shorter."""
@@ -254,6 +261,7 @@ class Samples(DataSet):
 
     def given(self, inputs: dict[str, Shaped], targets: dict[str, Shaped] | None) -> Batch:
         """A batch as the net takes it, in the form in which the user gave the whole; with weights, if there are any."""
+        inputs = {name: converted(taken, self.dtypes.get(name)) for name, taken in inputs.items()}
         x = next(iter(inputs.values())) if self.single[0] else inputs
         if targets is None:
             return x, None

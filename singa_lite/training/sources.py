@@ -9,7 +9,7 @@ from singa_lite.checks import whole
 from singa_lite.data import Bucketed, Paired
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.sizes import memory_size
-from singa_lite.training import checked
+from singa_lite.training import checked, conversion
 from singa_lite.training.batch_sources import check_is_no_dataset, gives_batches
 from singa_lite.training.data_set import Batch, DataSet
 from singa_lite.training.loaded_samples import LoadedSamples, Loading
@@ -102,14 +102,14 @@ def _limited(where: str, data: DataSet, name: str, steps: int | None) -> DataSet
 def _checked_batch(
     where: str, layers: LayerGraph, objective: Objective, x: object, y: object, sample_weight: object
 ) -> Batch:
-    feeds = checked.inputs_and_targets(layers, objective, x, y, where, sample_weight)
+    feeds = checked.inputs_and_targets(layers, objective, conversion.inputs(layers, x), y, where, sample_weight)
     if "weight" in feeds:
         return feeds["input"], feeds["target"], feeds["weight"]
     return feeds["input"], feeds["target"]
 
 
 def _checked_inputs(layers: LayerGraph, x: object, y: object, sample_weight: object) -> Batch:
-    return checked.inputs(layers, x)["input"], None
+    return checked.inputs(layers, conversion.inputs(layers, x))["input"], None
 
 
 def _refuse(where: str, beside: str, **options: object) -> None:

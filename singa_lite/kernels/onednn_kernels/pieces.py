@@ -15,19 +15,5 @@ def even(count: int, most: int) -> int:
     Equal pieces, if these are at most half as many again; else as long as can be, and a shorter one at the end.
     """
     fewest = -(-count // most)
-    pieces = _divisor(count, fewest, fewest + fewest // 2)
-    return count // pieces if pieces else most
-
-
-def even_part(count: int, parts: int) -> int:
-    """How long a part is, of which at most so many make `count` things.
-
-    Equal parts, if these are at most a quarter longer; else as short as can be, and a shorter one at the end.
-    """
-    shortest = -(-count // parts)
-    return _divisor(count, shortest, shortest + shortest // 4) or shortest
-
-
-def _divisor(count: int, least: int, most: int) -> int:
-    """The smallest number from one to the other that divides the count; 0 if there is none."""
-    return next((n for n in range(least, most + 1) if count % n == 0), 0)
+    equal = (count // pieces for pieces in range(fewest, fewest + fewest // 2 + 1) if count % pieces == 0)
+    return next(equal, most)

@@ -1,9 +1,9 @@
 """Running sums of activations: pieces are added up element by element, then parts of the sum, then lines of a part.
 
     tensor:  | piece | piece | piece | ...      many pieces become a sum as long as one of them, at most 2**18 elements;
-    piece:   | part | part |  ...  | part |     its parts, at most 7, become one, and
-    part:    | line | line |  ...  | line |     the lines of that, at most 7, become one:
-    line:    a 30th to a 49th of a piece, few enough numbers to be added up in float64
+    piece:   | part | part |  ...  | part |     its 7 parts become one, and
+    part:    | line | line |  ...  | line |     the 7 lines of that become one:
+    line:    a 49th of a piece, few enough numbers to be added up in float64
 
 Each pass goes through memory from the front to the back, which is as fast as memory is, and what it adds to is small
 enough to stay in the caches. The sums of single channels, which would jump through memory, are left to the end.
@@ -18,7 +18,7 @@ from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.columns import Columns
-from singa_lite.kernels.onednn_kernels.pieces import even, even_part
+from singa_lite.kernels.onednn_kernels.pieces import even
 from singa_lite.kernels.onednn_kernels.pitched import SCRATCH, Span
 from singa_lite.kernels.onednn_kernels.primitive import PostOp, Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView
@@ -48,10 +48,10 @@ class RunningSums:
     def __init__(self, columns: Columns) -> None:
         self._columns, self._work = columns, columns.work
         units = even(columns.pixels // columns.unit, max(1, _PIECE // (columns.channels * columns.unit)))
-        units_of_part = even_part(units, _PARTS)
+        units_of_part = -(-units // _PARTS)
         self.piece = units * columns.unit
         self.part = units_of_part * columns.unit
-        self.line = even_part(units_of_part, _PARTS) * columns.unit
+        self.line = -(-units_of_part // _PARTS) * columns.unit
         #: By algorithms, post-ops and the descriptors. These have no hash: they are told apart by `id`, and kept.
         self._made: dict[Hashable, tuple[Primitive, tuple[p.MemoryDesc, ...]]] = {}
 
