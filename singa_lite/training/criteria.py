@@ -20,37 +20,37 @@ Metrics: TypeAlias = Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[
 def losses_of(given: object) -> Losses | None:
     """The loss, or those by output; names become objects. TypeError for anything else, ValueError for unknown names."""
     if isinstance(given, Mapping):
-        return {name: _loss(each) for name, each in given.items()}
-    return None if given is None else _loss(given)
+        return {name: _loss(each, f"loss of output {name!r}") for name, each in given.items()}
+    return None if given is None else _loss(given, "loss")
 
 
 def metrics_of(given: object) -> Metrics | None:
     """The metric, a list of them, or these by output; names become objects. TypeError or ValueError as of losses."""
     if isinstance(given, Mapping):
-        return {name: _metrics(each) for name, each in given.items()}
-    return None if given is None else _metrics(given)
+        return {name: _metrics(each, f"metric of output {name!r}") for name, each in given.items()}
+    return None if given is None else _metrics(given, "metric")
 
 
-def _loss(given: object) -> Loss:
+def _loss(given: object, where: str) -> Loss:
     if isinstance(given, str):
         return losses.get(given)
     if not isinstance(given, Loss):
-        raise _refused("loss", "Loss", given)
+        raise _refused(where, "Loss", given)
     return given
 
 
-def _metrics(given: object) -> Metric | list[Metric]:
-    return [_metric(each) for each in given] if isinstance(given, list | tuple) else _metric(given)
+def _metrics(given: object, where: str) -> Metric | list[Metric]:
+    return [_metric(each, where) for each in given] if isinstance(given, list | tuple) else _metric(given, where)
 
 
-def _metric(given: object) -> Metric:
+def _metric(given: object, where: str) -> Metric:
     if isinstance(given, str):
         return metrics.get(given)
     if not isinstance(given, Metric):
-        raise _refused("metric", "Metric", given)
+        raise _refused(where, "Metric", given)
     return given
 
 
-def _refused(what: str, kind: str, given: object) -> TypeError:
+def _refused(where: str, kind: str, given: object) -> TypeError:
     hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
-    return TypeError(f"{what}: wanted a {kind}{hint}, received {type(given).__name__}")
+    return TypeError(f"{where}: wanted a {kind}{hint}, received {type(given).__name__}")
