@@ -11,11 +11,15 @@ from singa_lite.net import FeedForwardNet
 from singa_lite.optimizer import Optimizer
 from singa_lite.optimizer.rules import Rule
 
+#: Options of `compile` that go by the machine: a file is the same whatever its net was trained within.
+_OF_THE_MACHINE = ("memory_budget", "offload", "budget_profile")
+
 
 def compiled_form(net: FeedForwardNet, writer: Writer) -> Plain:
     """The optimizer and the options of `compile`; None for a net that is not compiled."""
     if net.optimizer is None:
         return None
+    options = {name: value for name, value in net.compiled_as.items() if name not in _OF_THE_MACHINE}
     return {
         "optimizer": _optimizer_form(net.optimizer, writer.at("optimizer")),
         "options": writer.write(net.compiled_as),
