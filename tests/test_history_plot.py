@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 import skips
+from singa_lite.fit import History
 
 skips.library("matplotlib")
-
-from singa_lite.fit import History
 
 
 def a_history() -> History:

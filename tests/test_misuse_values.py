@@ -9,8 +9,8 @@ import pytest
 
 from misuse import assert_options_are_checked, assert_refused, row
 from singa_lite import (
-    callbacks,
     DeviceError,
+    callbacks,
     device,
     initializer,
     layers,

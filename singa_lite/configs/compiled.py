@@ -22,7 +22,7 @@ def compiled_form(net: FeedForwardNet, writer: Writer) -> Plain:
     options = {name: value for name, value in net.compiled_as.items() if name not in _OF_THE_MACHINE}
     return {
         "optimizer": _optimizer_form(net.optimizer, writer.at("optimizer")),
-        "options": writer.write(net.compiled_as),
+        "options": writer.write(options),
     }
 
 

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-import numpy as np
 import pytest
 
 from singa_lite.kernels import workers
