@@ -61,6 +61,7 @@ FLOORS = (
     ("training",),
     ("compile_checks", "generation", "mixed_precision", "walked_net"),
     ("planned_net",),
+    ("batch_net",),
     ("fit",),
     ("net",),
     ("layers",),

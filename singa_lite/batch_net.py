@@ -1,0 +1,246 @@
+"""BatchNet: how a net is told to train, and what it does with one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from os import PathLike
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from singa_lite import compile_checks
+from singa_lite.budget_error import BudgetError
+from singa_lite.checks import flag, names, whole
+from singa_lite.errors import GraphError
+from singa_lite.layer import OneOrMore
+from singa_lite.layer_walk import LayerGradients as LayerGradients
+from singa_lite.mixed_precision import storage_by
+from singa_lite.optimizer import GlobalNorm, Optimizer
+from singa_lite.optimizer.loss_scale import checked as loss_scale_of
+from singa_lite.planned_net import PlannedNet
+from singa_lite.tensor import DeviceSpec, Tensor
+from singa_lite.training import checked, gradients
+from singa_lite.training.criteria import GivenLosses, GivenMetrics, losses_of, metrics_of
+from singa_lite.training.measures import Measures, Observed, observe, public
+from singa_lite.training.micro_batches import checked_count
+from singa_lite.training.objective import Objective
+from singa_lite.training.step import Steps
+from singa_lite.training.step_functions import EvaluateStep, PredictStep
+
+
+class BatchNet(PlannedNet):
+    """A net that is compiled and does one batch at a time: trains on it, evaluates it, or predicts. Base of
+    `FeedForwardNet`, which says what loss, metric, device, dtype and seed are.
+
+    compiled_as: the options that `compile` was given last. observed: what metrics over an epoch take of the last batch.
+    """
+
+    def __init__(
+        self,
+        loss: GivenLosses | None = None,
+        metric: GivenMetrics | None = None,
+        device: DeviceSpec = None,
+        *,
+        dtype: DTypeLike = np.float32,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(loss, metric, device, dtype, seed)
+        self._seen_batch = False
+        self.observed: Observed | None = None
+        self.compiled_as: dict[str, object] = {}
+
+    def compile(
+        self,
+        optimizer: Optimizer,
+        loss: GivenLosses | None = None,
+        metric: GivenMetrics | None = None,
+        *,
+        loss_weights: Mapping[str, float] | None = None,
+        graph: bool = True,
+        fuse: bool = True,
+        freeze: str | None = None,
+        memory_budget: int | str | None = None,
+        micro_batches: int = 1,
+        state_dtype: str | None = None,
+        offload: str | PathLike[str] | None = None,
+        budget_profile: bool = False,
+        precision: str = "float32",
+        float32_layers: Collection[str] = (),
+        clip_global_norm: float | None = None,
+        accumulate: int = 1,
+        loss_scale: str | float | None = None,
+    ) -> None:
+        """Say how to train. loss, metric: in the place of those given to the constructor. loss_weights: {output layer:
+        what its loss is multiplied by in the sum over the outputs}, else 1.
+
+        graph: record a step for each shape of batch, plan its memory into one arena, and replay it; else do each
+        operation at once, with equal results, bit for bit. A change of what is trained (`freeze`, `stores_grad`) or
+        of an option of a layer, a loss or the optimizer is followed: the step is recorded anew. fuse: let a recorded
+        step apply activations within the operations before them, and make and apply large gradients by tiles, so that
+        they never exist whole; results then agree to rounding. freeze: layers before this one are not trained.
+
+        memory_budget: bytes that training may take in all, a number or text such as "1 GiB": parameters, state, batch,
+        outputs, the arena and what the pool adds, of each recorded step. Values are dropped and computed again where
+        they are needed, for the least time that is found; results are equal, bit for bit. None: as many as it takes,
+        within the device's limit if it has one. PlanError at the first batch, or of `plan_batch`, names the least
+        total that was found, where the budget is below it. ValueError for a budget above the device's limit.
+
+        offload: a second means to keep the budget, only where it is asked for: values of the forward part are also
+        copied out of the arena and back before backward reads them, whatever takes less time; results stay equal, bit
+        for bit. On a GPU "host": pinned memory of the host, beside computing. On a CPU a folder, for a temporary file
+        that has no name: seldom worth it, see docs/budget.md. No budget counts these bytes, `plan.host_bytes` says how
+        many. OSError for a folder in which no file can be made, and at the first batch where its disk is full.
+
+        budget_profile: choose what is computed again by the seconds that each call takes here, in the place of a rule:
+        where a step does not fit as it is, each different call is measured by itself, over bytes of its own within the
+        budget, before its plan is made; results do not change. A plan then depends on what was measured, which is kept
+        until the next `compile`. For a CPU. ValueError without a budget or a device's limit, and without graph.
+
+        micro_batches: in how many pieces each batch goes forward and back, as equal as can be; their gradients are
+        added and applied once, so that activations are those of a piece, while the sums of all gradients live through
+        the step. Equal to the whole batch's step to rounding, but for dropout's numbers; GraphError for layers that
+        work on a batch's statistics. state_dtype: how the optimizer's state is kept, see `Optimizer.keep_state_as`:
+        "bfloat16" or "int8", which change results; None: in the parameters' dtype.
+
+        precision: "bfloat16" or "float16" stores activations and their derivatives in 16 bits, in recorded
+        steps alone: sums are in float32, and so are parameters, gradients, the optimizer's state, statistics, losses,
+        metrics, outputs, and what the layers named in float32_layers give and take. ValueError where the net has
+        another dtype than float32. loss_scale: multiply the loss's derivative, and divide gradients by as much before
+        they are clipped and applied; a step whose gradients are not finite changes nothing but this scale. "dynamic",
+        as torch.amp.GradScaler: 65,536, halved behind such a step and doubled behind 2,000 others in a row; a number
+        stays. None: "dynamic" in float16, else nothing is scaled and no step skipped. See docs/precision.md.
+
+        clip_global_norm: multiply all gradients by min(1, clip_global_norm / (norm + 1e-6)), where norm is that of all
+        of them together, as torch.nn.utils.clip_grad_norm_ does, before constraints, regularizers and weight decay.
+        `gradient_norm` has the norm. All gradients then live until the last one is made. accumulate: update by the mean
+        of so many batches, at the last of them; until then parameters stay as they are. SGD's momentum takes the sum
+        in, other optimizers want a tensor as large as each parameter; steps and schedules count updates. See
+        docs/clipping_and_accumulation.md.
+        """
+        given = {name: value for name, value in locals().items() if name not in ("self", "optimizer", "loss", "metric")}
+        compile_checks.check_optimizer(optimizer)
+        graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
+        self._check_names("compile", [freeze])
+        losses = self.loss if loss is None else losses_of(loss)
+        metrics = self.metric if metric is None else metrics_of(metric)
+        objective = None if losses is None else Objective(losses, metrics, self.output_names(), loss_weights)
+        compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
+        criteria = () if objective is None else objective.criteria
+        pieces = checked_count(self.ordered(), micro_batches, freeze, criteria)
+        compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
+        clip = None if clip_global_norm is None else GlobalNorm(clip_global_norm, "compile clip_global_norm")
+        batches = whole("compile accumulate", accumulate, 1)
+        scale = loss_scale_of(loss_scale, precision, self.dtype)
+        budget = compile_checks.budget(memory_budget, graph, self.device)
+        bound = self.device.pool.limit if graph and budget is None else budget
+        where = compile_checks.offload_of(offload, bound, self.device)
+        profiled = compile_checks.profile(budget_profile, graph, bound, self.device)
+        narrow = storage_by(precision, float32_layers, graph, [node.layer for node in self.ordered()], self.device)
+        steps = Steps(self, graph, fuse, budget, optimizer, where, profiled, narrow)
+        optimizer.serve(self)
+        optimizer.gather(batches, clip is not None or scale is not None)
+        optimizer.keep_state_as(state_dtype)
+        self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
+        self.loss, self.metric, self.freeze, self.micro_batches = losses, metrics, freeze, pieces
+        self.loss_weights = None if loss_weights is None else dict(loss_weights)
+        self._clip, self._scale, self.compiled_as = clip, scale, given
+        self._trainer.steps, self.optimizer = steps, optimizer
+
+    def train_one_batch(
+        self, x: object, y: object, sample_weight: object = None, class_weight: object = None
+    ) -> tuple[Tensor, OneOrMore]:
+        """One step: forward, loss, and an update of each layer as soon as its gradients are there.
+
+        x: a batch, or {input layer: batch}; y: targets, or {output layer: targets}; NumPy, CuPy, DLPack or Tensor, in
+        any byte order and layout, or an open HDF5 set.
+        sample_weight: (n,), what each sample's loss is multiplied by; class_weight: {class id: the same for its
+        samples}; either also {output layer: ...}. The loss is then sum(weight * loss) / n, as of Keras; metrics are not
+        weighted.
+        Returns (loss, metric), 0-d tensors from before the update; the metric is None if the net has none, a dict by
+        name or by output where several were given.
+        Input that does not fit is refused before anything changes.
+        """
+        return self._steps.exclusively(self._train_one_batch, x, y, sample_weight, class_weight)
+
+    def _train_one_batch(
+        self, x: object, y: object, sample_weight: object, class_weight: object
+    ) -> tuple[Tensor, OneOrMore]:
+        self._trainer.check_whole("train_one_batch")
+        optimizer = self._optimizer("train_one_batch")
+        optimizer.check_serves(self)
+        objective, feeds = self._batch(x, y, "train_one_batch", sample_weight, class_weight)
+        step = self._train_step(objective, optimizer, optimizer.gathering.part)
+        self._trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
+        try:
+            loss, values = self._trainer.train(step, feeds)
+        except BudgetError as error:
+            raise self._with_remedies(error, checked.count(feeds)) from None
+        return loss, self._observed(objective, values, feeds)
+
+    def _observed(self, objective: Objective, values: dict[str, Tensor], feeds: checked.CheckedFeeds) -> OneOrMore:
+        """The metrics' values of a batch; what an epoch's take of it is kept."""
+        values, self.observed = observe(objective.measures, values, feeds["target"])
+        return public(values)
+
+    @property
+    def measures(self) -> Measures:
+        """The metrics, each with its output and its name in the history."""
+        return self._objective().measures
+
+    def _optimizer(self, where: str) -> Optimizer:
+        if self.optimizer is None:
+            raise GraphError(f"{where}: wanted an optimizer, call compile(optimizer) first")
+        return self.optimizer
+
+    def _batch(
+        self, x: object, y: object, where: str = "", sample_weight: object = None, class_weight: object = None
+    ) -> tuple[Objective, checked.CheckedFeeds]:
+        """The net's objective, and a batch, its targets and weights by layer, checked."""
+        objective = self._objective()
+        feeds = checked.inputs_and_targets(self, objective, x, y, where, sample_weight, class_weight)
+        if not self._seen_batch:
+            checked.warn_of_nan(feeds)
+            self._seen_batch = True
+        return objective, feeds
+
+    def gradients(self, x: object, y: object) -> dict[str, Tensor]:
+        """All parameters' gradients of the loss's mean over a batch, by name.
+
+        Parameters stay as they are; running statistics and random state move, as in any training forward.
+        All of them are in memory at once: for training, `train_one_batch` needs one layer's at a time.
+        """
+        objective, feeds = self._batch(x, y)
+        self._trainer.check_whole("gradients")
+        self._check_names("gradients with freeze", [self.freeze])
+        return gradients.of_batch(self, objective, feeds, self.freeze, self._trainer.open_forward)
+
+    def evaluate_one_batch(
+        self, x: object, y: object, sample_weight: object = None, class_weight: object = None
+    ) -> tuple[Tensor, OneOrMore]:
+        """(loss, metric) of one batch, as 0-d tensors, without training. Weights: as for `train_one_batch`."""
+        return self._steps.exclusively(self._evaluate_one_batch, x, y, sample_weight, class_weight)
+
+    def _evaluate_one_batch(
+        self, x: object, y: object, sample_weight: object, class_weight: object
+    ) -> tuple[Tensor, OneOrMore]:
+        objective, feeds = self._batch(x, y, "evaluate_one_batch", sample_weight, class_weight)
+        loss, values = self._steps.own(self._steps.do(EvaluateStep(self, objective), feeds))
+        return loss, self._observed(objective, values, feeds)
+
+    def predict_one_batch(self, x: object, output: Collection[str] = ()) -> OneOrMore:
+        """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call.
+
+        output: as for `predict`.
+        """
+        step = PredictStep(self, self._wanted("predict_one_batch", output))
+        return self._steps.exclusively(lambda: self._steps.do(step, checked.inputs(self, x)))
+
+    def _wanted(self, where: str, output: Collection[str]) -> tuple[str, ...]:
+        """Paths of layers whose outputs are wanted. GraphError for a name that is none, or of several outputs."""
+        wanted = tuple(names(f"{where} output", output))
+        self._check_names(f"{where} output", wanted)
+        for path in wanted:
+            shapes = self.all_layers()[path].output_sample_shapes
+            if len(shapes) > 1:
+                raise GraphError(f"{where} output: wanted layers of one output, received {path!r} with {len(shapes)}")
+        return wanted
