@@ -82,14 +82,6 @@ class Kernel(Protocol):
 
 
 @runtime_checkable
-class Keeping(Protocol):
-    """A kernel that keeps what it built for calls to come."""
-
-    def forget(self) -> None:
-        """Let go of it."""
-
-
-@runtime_checkable
 class Naming(Protocol):
     """A kernel that says in which of several ways it does a call."""
 
@@ -218,8 +210,9 @@ class KernelSet:
     def forget(self) -> None:
         """Let go of what was built for calls to come, here and further down. Launches keep what they need."""
         for kernel in self.kernels.values():
-            if isinstance(kernel, Keeping):
-                kernel.forget()
+            forget: Callable[[], None] | None = getattr(kernel, "forget", None)  # of those that keep something
+            if forget is not None:
+                forget()
         if self.fallback is not None:
             self.fallback.forget()
 
