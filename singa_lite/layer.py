@@ -335,6 +335,8 @@ class Layer(LayerTensors):
             self.output_sample_shape = checked_output(self.path, self.setup(*shapes))
             self._check_held()
             self._check_shared()
+            if not self.trainable:
+                self.trainable = False  # for what `setup` has made
         except BaseException:
             self.reset()
             raise

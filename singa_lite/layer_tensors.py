@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from singa_lite import initializer, names
 from singa_lite.array_types import DType
+from singa_lite.checks import flag
 from singa_lite.described import Described
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
@@ -46,6 +47,25 @@ class LayerTensors(Described):
         self._parameters: dict[str, Tensor] = {}
         self._states: dict[str, Tensor] = {}
         self.context: Context | None = None
+        vars(self)["trainable"] = True
+
+    @property
+    def trainable(self) -> bool:
+        """Whether the layer's parameters train, those of layers within it too: `stores_grad` of each, which setting it
+        sets, before or after the layer is in a net, and whether a step was recorded or not; compile's optimizer needs
+        nothing for it. A parameter that layers share is one. Unlike layers before `compile(freeze=)`, it runs as in
+        training all the same: it drops out, and its statistics move.
+        """
+        return bool(vars(self)["trainable"])
+
+    @trainable.setter
+    def trainable(self, given: bool) -> None:
+        wanted = flag(f"layer {self.path!r}: trainable", given)
+        vars(self)["trainable"] = wanted
+        for tensor in self._parameters.values():
+            tensor.stores_grad = wanted
+        for layer in self._within():
+            layer.trainable = wanted
 
     @property
     def name(self) -> str:

@@ -20,7 +20,7 @@ from singa_lite.layer import OneOrMore
 from singa_lite.layer_rows import layer_rows
 from singa_lite.layer_walk import LayerGradients as LayerGradients
 from singa_lite.left_out import LeftOut
-from singa_lite.reports import summary
+from singa_lite.reports import net_text, summary
 from singa_lite.reports.summary import LayerRow
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training import checked, evaluation, fit, sources, splitting, weights
@@ -237,11 +237,20 @@ class FeedForwardNet(BatchNet, Unique):
         return list(layer_rows(self.ordered()))
 
     def summary(self) -> str:
-        """Print a table of the layers with shapes, parameters and bytes; returns its text."""
+        """Print a table of the layers with shapes, parameters and bytes; returns its text, which a notebook does not
+        show again.
+        """
         state_bytes = sum(tensor.nbytes for tensor in self.states().values())
         text = summary.table(self.layer_rows(), state_bytes)
         print(text)
-        return text
+        return net_text.Printed(text)
+
+    def __repr__(self) -> str:
+        layers = list(self.layers.values())
+        sizes = {id(p): p.size() for layer in layers for p in layer.parameters.values()}
+        criteria = "" if self.optimizer is None else net_text.kinds(self.optimizer, self.loss, self.metric)
+        device, names = self.device.name, [layer.name for layer in layers]
+        return net_text.brief(type(self).__name__, device, names, str(self.dtype), sizes.values(), criteria)
 
     def config(self) -> dict[str, object]:
         """The net written down as plain values, which JSON can hold: layers, wiring, loss, metric, optimizer and the

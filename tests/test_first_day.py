@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from singa_lite import FeedForwardNet, layers, loss, metric, optimizer
+from singa_lite import FeedForwardNet, autograd, callbacks, device, layers, loss, metric, optimizer, tensor
+from singa_lite.errors import GraphError, ShapeError
 
 
 def small() -> FeedForwardNet:
@@ -174,3 +175,175 @@ def test_one_batch_wants_the_nets_dtype_and_says_which_call_converts():
     net.compile(optimizer.SGD(lr=0.001))
     with pytest.raises(TypeError, match=r"float32, received uint8.*fit\(\)"):
         net.train_one_batch(IMAGES.astype("uint8"), IDS)
+
+
+def test_a_net_says_what_it_is_compiled_or_not_and_whole_or_not():
+    net = small()
+    assert repr(FeedForwardNet()).splitlines()[0] == "<FeedForwardNet of 0 layers on cpu"
+    layers_there = ", ".join(net.layers)
+    assert repr(net) == (
+        f"<FeedForwardNet of 7 layers on cpu: {layers_there}\n {4 * 2 * 9 + 4 + 7 * 24 + 7 + 7 * 3 + 3} parameters of "
+        "float32\n not compiled>"
+    )
+    net.compile(optimizer.SGD(lr=0.1), metric=["accuracy", metric.TopKAccuracy(2)])
+    assert repr(net).splitlines()[-1] == " compiled with SGD, SoftmaxCrossEntropy, Accuracy, TopKAccuracy>"
+    waiting = FeedForwardNet()
+    waiting.add(layers.Dense("behind", 2), src="missing")
+    assert "behind" in repr(waiting) and "0 parameters" in repr(waiting)
+
+
+def test_a_summary_is_shown_once_and_is_its_text(capsys):
+    text = small().summary()
+    assert capsys.readouterr().out == f"{text}\n" and text.startswith("┌")
+    assert repr(text) == "" and text._ipython_display_() is None and capsys.readouterr().out == ""
+
+
+def test_what_predict_gives_is_read_as_an_array():
+    net = small()
+    given = net.predict(WANTED[0])
+    wanted = np.asarray(given)
+    assert len(given) == 11 and given.shape == (11, 3)
+    for index in (0, -1, slice(2, 5), (slice(None), 1), (3, 2), [1, 4], wanted[:, 0] > 0, (..., None)):
+        np.testing.assert_array_equal(given[index], wanted[index])
+    np.testing.assert_array_equal(given.argmax(1), wanted.argmax(1))
+    np.testing.assert_array_equal(np.stack(list(given)), wanted)
+    np.testing.assert_array_equal(given.round(2), wanted.round(2))
+    assert given.tolist() == wanted.tolist() and given.argmin() == wanted.argmin()
+    for name in ("mean", "sum", "min", "max"):
+        np.testing.assert_array_equal(getattr(given, name)(0), getattr(wanted, name)(0))
+        assert getattr(given, name)() == getattr(wanted, name)()
+
+
+def test_a_tensor_is_compared_with_numbers_and_arrays_by_elements():
+    t, a = tensor.from_numpy(np.array([1.0, 2.0, 3.0], "f")), np.array([3.0, 2.0, 1.0], "f")
+    other = tensor.from_numpy(a)
+    for found, wanted in [
+        (t == 2, [0, 1, 0]),
+        (2 == t, [0, 1, 0]),  # noqa: SIM300, the number stands before it
+        (t != a, [1, 0, 1]),
+        (a == t, [0, 1, 0]),
+        (t == [1, 2, 4], [1, 1, 0]),
+        (t < 2, [1, 0, 0]),
+        (a <= t, [0, 1, 1]),
+        (t > other, [0, 0, 1]),
+        (t >= other, [0, 1, 1]),
+    ]:
+        assert isinstance(found, np.ndarray) and found.dtype == bool and found.tolist() == list(map(bool, wanted))
+    assert t == t and t != other and t in [other, t] and {t: 1, other: 2}[other] == 2
+    assert t != "text" and t is not None and len({t, other}) == 2
+
+
+def test_a_number_of_a_tensor_is_read_as_a_number():
+    net = small()
+    net.compile(optimizer.SGD(lr=0.1))
+    value, accuracy = net.train_one_batch(*WANTED)
+    assert f"{value:.3f}" == f"{float(value):.3f}" and value > 0 and bool(accuracy < 2) and round(value, 2) < 99
+    assert not tensor.zeros(()) and tensor.ones((1, 1)) and int(tensor.ones(())) == 1
+    for wrong in (len, list, iter):
+        with pytest.raises(TypeError, match="an axis"):
+            wrong(value)
+    with pytest.raises(ShapeError, match=r"one element, received shape \(2, 3\)"):
+        bool(tensor.ones((2, 3)))
+    with pytest.raises(TypeError, match="copy_from_numpy"):
+        tensor.ones((2,))[0] = 1
+
+
+def test_reading_what_stands_on_a_tape_is_refused():
+    weight = small().parameters()["dense/weight"]
+    for read in (lambda t: t[0], lambda t: t.mean(), lambda t: next(iter(t)), lambda t: t.max(0)):
+        with pytest.raises(GraphError, match="detach"):
+            read(autograd.relu(weight))
+        np.testing.assert_array_equal(read(weight.detach()), read(np.asarray(weight)))
+
+
+def test_a_tensor_that_is_only_recorded_has_no_values_yet():
+    host, given = device.default(), tensor.ones((3,))
+    with host.recording():
+        with pytest.raises(GraphError, match="recording"):
+            given[0]
+        with pytest.raises(GraphError, match="recording"):
+            _ = given == 1
+
+
+def held() -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=5)
+    net.add(layers.Flatten(input_sample_shape=(2, 6, 5)))
+    net.add(layers.Sequential([layers.Dense(5), layers.Activation(mode="tanh"), layers.Dense(4)]))
+    net.add(layers.Dense(3))
+    return net
+
+
+def moved(net: FeedForwardNet) -> set[str]:
+    before = {name: np.asarray(value) for name, value in net.parameters().items()}
+    net.train_one_batch(WANTED[0] / 255, WANTED[1])
+    return {name for name, value in net.parameters().items() if (np.asarray(value) != before[name]).any()}
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_a_layer_that_is_not_trainable_stays_as_it_is_from_now_on(graph, capsys):
+    net = held()
+    net.compile(optimizer.SGD(lr=0.1), graph=graph)
+    names = set(net.param_names())
+    inner = {name for name in names if name.startswith("sequential/")}
+    assert moved(net) == names
+    net.layers["sequential"].trainable = False
+    assert moved(net) == names - inner
+    assert "sequential (Sequential), not trained" in net.summary()
+    net.layers["sequential"].layers["dense_1"].trainable = True
+    assert moved(net) == names - {"sequential/dense/weight", "sequential/dense/bias"}
+    net.layers["sequential"].trainable = True
+    assert moved(net) == names and "not trained" not in net.summary()
+
+
+def test_a_layer_may_be_made_untrainable_before_it_is_added_and_a_configuration_keeps_it():
+    net, block = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=5), layers.TransformerBlock(heads=2)
+    block.trainable = False
+    net.add(layers.Dense(4, input_sample_shape=(3, 2)))
+    net.add(block)
+    assert not any(p.stores_grad for p in block.param_values()) and len(block.param_values()) > 4
+    assert all(p.stores_grad for p in net.layers["dense"].param_values())
+    made = FeedForwardNet.from_config(net.config())
+    assert not any(p.stores_grad for p in made.layers["transformer_block"].param_values())
+    with pytest.raises(TypeError, match="trainable: wanted True or False"):
+        block.trainable = "no"
+
+
+def orders(times: int, epochs: int) -> list[list[int]]:
+    """Of each epoch, the samples in the order in which a dataset was asked for them."""
+    net, seen = held(), []
+    net.compile(optimizer.SGD(lr=0.01))
+
+    class Noting(callbacks.Callback):
+        def on_batch(self, training):
+            if training.progress.batch == 1:
+                seen.append(training.progress.order.tolist())
+
+    for _ in range(times):
+        net.fit(*WANTED, batch_size=4, epochs=epochs, verbose=False, callbacks=Noting())
+    return seen
+
+
+def test_fit_in_a_loop_shuffles_anew_and_the_same_in_each_run_of_the_script():
+    looped, straight = orders(3, 1), orders(1, 3)
+    assert len({tuple(order) for order in looped}) == 3 and all(sorted(order) == list(range(11)) for order in looped)
+    assert orders(3, 1) == looped and looped[0] == straight[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "wanted"),
+    [
+        ("on_epoch_end", r"on_epoch\(training\) in the place of on_epoch_end"),
+        ("on_train_begin", r"on_start\(training\)"),
+        ("on_train_end", r"on_end\(training, error\)"),
+        ("on_train_batch_end", r"on_batch\(training\)"),
+        ("on_epoch_begin", "on_epoch of the one before"),
+    ],
+)
+@pytest.mark.parametrize("base", [callbacks.Callback, object])
+def test_a_callback_with_a_method_of_keras_is_told_the_one_here(method, wanted, base):
+    kind = type("Theirs", (base,), {method: lambda self, *args: None})
+    net = held()
+    net.compile(optimizer.SGD(lr=0.01))
+    with pytest.raises(TypeError, match=wanted):
+        net.fit(*WANTED, batch_size=4, verbose=False, callbacks=[kind()])
+    assert net.optimizer.step == 0

@@ -11,8 +11,9 @@ _HEAD = ("layer (kind)", "input from", "output shape", "parameters", "bytes")
 class LayerRow(NamedTuple):
     """A layer. sources: the names of what feeds it, empty for an input; shapes: one output sample shape each.
 
-    parameters, nbytes: how many numbers it trains and their bytes, without those that another layer owns, with those of
-    the layers that it holds. depth: how many layers it lies within; its sources are that layer's affair.
+    parameters, nbytes: how many numbers it has to train and their bytes, without those that another layer owns, with
+    those of the layers that it holds. depth: how many layers it lies within; its sources are that layer's affair.
+    trains: whether any of its parameters does, if it has some.
     """
 
     name: str
@@ -22,6 +23,7 @@ class LayerRow(NamedTuple):
     parameters: int
     nbytes: int
     depth: int = 0
+    trains: bool = True
 
 
 def table(layers: Sequence[LayerRow], state_bytes: int) -> str:
@@ -39,7 +41,7 @@ def _cells(layer: LayerRow) -> tuple[str, ...]:
     sources = "" if layer.depth else ", ".join(layer.sources) or "input"
     shapes = ", ".join(map(str, layer.shapes))
     return (
-        f"{'  ' * layer.depth}{layer.name} ({layer.kind})",
+        f"{'  ' * layer.depth}{layer.name} ({layer.kind}){'' if layer.trains else ', not trained'}",
         sources,
         shapes,
         f"{layer.parameters:,}",

@@ -15,6 +15,7 @@ from singa_lite.checks import whole
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.strides import memory_order
 from singa_lite.tensor.geometry import Shape, check_within, checked_dtype, checked_shape, contiguous_strides
+from singa_lite.tensor.reading import Readable
 from singa_lite.unique import Unique
 
 
@@ -89,7 +90,7 @@ class Block(Unique):
             give()
 
 
-class Tensor(Unique):
+class Tensor(Readable):
     """An n-dimensional array over a Block.
 
     shape: tuple of int; dtype: NumPy dtype; strides and offset: bytes, as in NumPy, multiples of an element's. A view

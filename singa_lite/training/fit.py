@@ -21,6 +21,7 @@ from singa_lite.tensor import Tensor
 from singa_lite.training.batch_sources import gives_batches
 from singa_lite.training.data_set import DataSet, count_of
 from singa_lite.training.evaluation import Evaluable, evaluate
+from singa_lite.training.given_callbacks import check_methods
 from singa_lite.training.means import texts
 from singa_lite.training.progress import History as History
 from singa_lite.training.progress import Progress
@@ -106,8 +107,9 @@ class Training:
         self.callbacks = _checked_callbacks(callbacks)
         shuffled = flag("fit shuffle", shuffle)
         check_epochs(data, validation, self.epochs, shuffled)
+        step = 0 if net.optimizer is None else net.optimizer.step  # another order where `fit` is called again
         self.progress = Progress(
-            data.count, data.batch_size, shuffled, net.seed, data.buckets, data.batches, data.steps
+            data.count, data.batch_size, shuffled, net.seed, data.buckets, data.batches, data.steps, step
         )
         self.progress.epoch = initial_epoch
         self.waiting = Waiting(data.is_loaded)
@@ -283,11 +285,12 @@ def pair(where: str, given: object) -> tuple[object, object]:
 def _checked_callbacks(given: object) -> tuple[Callback, ...]:
     """The callbacks of a list, or one alone."""
     if isinstance(given, Callback):
-        return (given,)
+        given = (given,)
     if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
         raise TypeError(f"fit callbacks: wanted a list of objects of class Callback, received {kind(given)}")
     callbacks = tuple(given)
     for callback in callbacks:
+        check_methods(callback)
         if not isinstance(callback, Callback):
             raise TypeError(f"fit callbacks: wanted objects of class Callback, received {kind(callback)}")
     return callbacks

@@ -55,11 +55,12 @@ class Progress:
     """How far a run of `fit` has come; another run that goes on from it comes to equal bits.
 
     samples, batch_size, shuffle: of the data, as `fit` was given them; buckets: of sequences, (length, samples of a
-    batch) of each, else none; batches: of an epoch, where they come ready-made, 0 where nobody knows, else None; steps:
-    batches of an epoch where `fit` was told so. epoch: whole epochs done; batch: batches done of the next one, its
-    validation aside; order: of its samples, or of ready-made batches, int (ordered,), None before it is drawn and
-    without shuffling; key: of the random numbers of this epoch's samples; place: where ready-made batches are, by their
-    own word; random: what the next order is drawn from; mean: over the batches done; seconds: that they took.
+    batch) of each, else none; batches: of an epoch, where they come ready-made, 0 where nobody knows, else None;
+    steps: batches of an epoch where `fit` was told so; begun: updates before this run, by which its orders differ.
+    epoch: whole epochs done; batch: batches done of the next one, its validation aside; order: of its samples, or
+    of ready-made batches, int (ordered,), None before it is drawn and without shuffling; key: of the random numbers
+    of this epoch's samples; place: where ready-made batches are, by their own word; random: what the next order is
+    drawn from; mean: over the batches done; seconds: that they took.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Progress:
         buckets: tuple[tuple[int, int], ...] = (),
         batches: int | None = None,
         steps: int | None = None,
+        begun: int = 0,
     ) -> None:
         self.samples = samples
         self.batch_size = batch_size
@@ -83,7 +85,7 @@ class Progress:
         self.order: Array | None = None
         self.key = 0
         self.place: object = None
-        self.random = np.random.default_rng([seed, samples])
+        self.random = np.random.default_rng([seed, samples, begun] if begun else [seed, samples])
         self.mean = Mean()
         self.seconds = 0.0
         self.history = History()

@@ -1,0 +1,32 @@
+"""What `fit` takes among its callbacks by the names of methods that Keras has, and what they are called here."""
+
+from __future__ import annotations
+
+#: {method of Keras's callbacks: the one that is called here}.
+_HERE: dict[str, str] = {
+    "on_train_begin": "on_start",
+    "on_train_batch_end": "on_batch",
+    "on_batch_end": "on_batch",
+    "on_test_batch_end": "on_validation_batch",
+    "on_epoch_end": "on_epoch",
+    "on_train_end": "on_end",
+}
+#: Those that have none: {method: what to use}.
+_NONE: dict[str, str] = {
+    "on_epoch_begin": "on_epoch of the one before, or on_start",
+    "on_train_batch_begin": "on_batch of the one before",
+    "on_batch_begin": "on_batch of the one before",
+    "on_test_begin": "on_validation_batch",
+    "on_test_end": "on_epoch",
+}
+
+
+def check_methods(callback: object) -> None:
+    """TypeError for a method of Keras's, which nothing here would ever call: it names those that are called."""
+    for name, here in (_HERE | _NONE).items():
+        if callable(getattr(callback, name, None)):
+            wanted = f"{here}(training, error)" if here == "on_end" else f"{here}(training)" if name in _HERE else here
+            raise TypeError(
+                f"fit callbacks: wanted {wanted} in the place of {name}, which nothing calls, received "
+                f"{type(callback).__name__} with it"
+            )
