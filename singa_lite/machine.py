@@ -30,14 +30,21 @@ def clear_free_lists() -> None:
     """Free the tuples, lists and dicts that Python keeps for calls to come, each of which keeps a MiB around it in use.
 
     A collection of garbage does that at its end. Here it finds nothing to look through: all objects are set aside.
+    Nothing from the first time on that somebody else has set objects aside, who would find them among the others again.
     """
-    if gc.get_freeze_count():  # set aside by somebody else, who would find them among the others again
+    if _others_freeze:
+        return
+    if gc.get_freeze_count():
+        _others_freeze.append(True)  # counting them each time would take longer than a small plan
         return
     gc.freeze()
     try:
         gc.collect()
     finally:
         gc.unfreeze()
+
+
+_others_freeze: list[bool] = []
 
 
 @cache

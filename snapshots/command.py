@@ -127,12 +127,16 @@ def differences(first: str, second: str) -> Iterator[Difference]:
         yield from (Difference(name, "only in the second") for name in b.arrays if name not in a.arrays)
 
 
+#: What is said of configurations, which are long.
+_CONFIGURED = "layers with other options, or compiled otherwise"
+
+
 def _of_attributes(a: Tree, b: Tree, both_keep: bool) -> Iterator[Difference]:
     """both_keep: whether an attribute of one alone is a difference."""
     for name in {**a.attributes, **b.attributes}:
         found = [repr(tree.attributes[name]) for tree in (a, b) if name in tree.attributes]
         if len(found) == 2 and a.attributes[name] != b.attributes[name]:
-            yield Difference(f"attribute {name}", ", ".join(found))
+            yield Difference(f"attribute {name}", _CONFIGURED if name == "config" else ", ".join(found))
         elif len(found) == 1 and both_keep:
             which = "first" if name in a.attributes else "second"
             yield Difference(f"attribute {name}", f"{found[0]}, only in the {which}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import Any
 
 import numpy as np
@@ -11,22 +10,11 @@ import pytest
 
 from data_nets import COUNT, X, Y, classifier
 from nets import state_of
+from sample_changes import Failing, divided, dying, noisy
 from singa_lite import GraphError, ShapeError, data
 from singa_lite.data import transforms
 from singa_lite.errors import DataError
 from singa_lite.training.transformed import random_of
-
-
-def noisy(sample: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """A function of a module, which processes can import."""
-    return sample + random.standard_normal(sample.shape).astype("f")
-
-
-def dying(sample: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Ends its process where it is no main one."""
-    if threading.main_thread() and os.environ.get("SINGA_LITE_TEST_PARENT") != str(os.getpid()):
-        os._exit(3)
-    return sample
 
 
 def fitted(**options: Any) -> Any:
@@ -67,21 +55,6 @@ def test_a_transform_may_change_the_shape_and_not_the_users_array():
     net = classifier((3,))
     net.fit(X, Y, 8, transform=halved, validation_data=(X[:, ::2], Y), shuffle=False, verbose=False)
     assert np.array_equal(X, before)
-
-
-class Failing:
-    """Fails at one sample."""
-
-    def __init__(self, made: Any) -> None:
-        self.made = made
-
-    def __call__(self, sample: np.ndarray, random: np.random.Generator) -> Any:
-        return self.made(sample) if np.array_equal(sample, X[20]) else sample
-
-
-def divided(sample: np.ndarray) -> Any:
-    """Raises."""
-    return 1 // 0
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -159,7 +159,7 @@ def _narrow(name: str, specs: TensorSpecs) -> dict[int, TensorSpec]:
     """{place: spec} of the operands of a call that are widened."""
     given = {at: spec for at, spec in enumerate(specs) if spec is not None}
     mixes = any(spec.dtype == _WIDE for spec in given.values()) and name not in _CASTS
-    halves = mixes or SIGNATURES[name].family in _ROUNDING
+    halves = mixes or (name in SIGNATURES and SIGNATURES[name].family in _ROUNDING)
     return {at: s for at, s in given.items() if s.dtype.name == NARROW or (halves and s.dtype.name == _HALF)}
 
 

@@ -107,6 +107,7 @@ def test_diff_tells_attributes_that_one_file_alone_has(tmp_path, capsys, first, 
     make_net("SGD").save(tmp_path / f"compiled{second}")
     status, lines, _ = said(capsys, "diff", tmp_path / f"plain{first}", tmp_path / f"compiled{second}")
     wanted = ["attribute optimizer: 'SGD', only in the second", "attribute step: 0, only in the second"]
+    wanted = ["attribute config: layers with other options, or compiled otherwise", *wanted]
     assert (status, lines) == (1, wanted)
     status, lines, _ = said(capsys, "diff", tmp_path / f"compiled{second}", tmp_path / f"plain{first}")
     assert (status, lines) == (1, [line.replace("second", "first") for line in wanted])
