@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from singa_lite import autograd
 from singa_lite.checks import real
-from singa_lite.errors import GraphError, ShapeError
+from singa_lite.errors import ShapeError
 from singa_lite.layer import InputShape, Layer
 from singa_lite.tensor import Shape, Tensor
 
@@ -42,8 +42,8 @@ class Normalization(Layer):
     shape (channels,), (channels, 1) or (channels, 1, 1).
 
     mean, variance: a number or one for each channel, variances of at least 0; or neither, and `adapt` takes them from
-    data. A variance of 0 counts as 1, as of a feature that is always the same. Until the numbers are known, from `adapt`
-    or a snapshot, they are NaN, and `forward` is a GraphError.
+    data. A variance of 0 counts as 1, as of a feature that is always the same. Until the numbers are known, as from a
+    snapshot, they are NaN, and so is all that comes of them.
     """
 
     def __init__(
@@ -101,19 +101,8 @@ class Normalization(Layer):
         return shape
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
-        """x (n, channels, ...) -> the same shape. GraphError before mean and variance are known."""
-        if self.mean is None:
-            self._check_known()
+        """x (n, channels, ...) -> the same shape."""
         return autograd.divide(autograd.subtract(x, self.states["mean"]), self.states["std"])
-
-    def _check_known(self) -> None:
-        """GraphError unless a snapshot has brought the numbers, which nothing but the state knows then."""
-        state = self.states["mean"]
-        if np.isnan(state.device.copy_out_fixed(state)).any():
-            raise GraphError(
-                f"{where(self)}: wanted mean and variance before the first batch, received neither: call adapt(data), "
-                "or load a snapshot that has them"
-            )
 
     def _fill(self) -> None:
         """Put the numbers into the state."""

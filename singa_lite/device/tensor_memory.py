@@ -153,10 +153,6 @@ class TensorMemory(Unique, ABC):
         self._check_readable(tensor)
         return self.runtime.read(self.array(tensor))
 
-    def copy_out_fixed(self, tensor: Tensor) -> Array:
-        """As `copy_out`, also while recording: of a tensor that the host has filled and no operation writes to."""
-        return self.runtime.read(self.array(tensor))
-
     def _check_readable(self, tensor: Tensor) -> None:
         """GraphError while recording: host code runs once, so what it makes of a value would be frozen."""
         if self._steps.here_alone("reading a tensor").graph is not None:
