@@ -101,6 +101,13 @@ def test_char_gpt_learns_and_writes_within_its_plan(tmp_path):
     assert (tmp_path / "char_gpt.safetensors").stat().st_size > 1_000_000
 
 
+def test_the_autoencoder_learns_within_kibibytes(tmp_path):
+    text = run("gallery/autoencoder.py", tmp_path, "--epochs", "4")
+    assert number(r"([\d.]+) KiB for a step", text) < 2048
+    assert number(r"of the variance: ([\d.]+)%", text) >= 20
+    assert number(r"principal components ([\d.]+)%", text) == 66
+
+
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Any:
     """examples/python_text.py."""
