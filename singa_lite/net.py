@@ -202,7 +202,7 @@ class FeedForwardNet(BatchNet, Unique):
         """
         self._optimizer("fit")
         objective = self._objective()
-        begun = fit.checked_initial_epoch(initial_epoch, resume)
+        begun = fit.checked_initial_epoch(initial_epoch, epochs, resume)
         classes = weights.class_weights("fit", class_weight, objective.outputs)
         given = splitting.split(x, y, sample_weight, validation_data, validation_split)
         loading = sources.checked_loading("fit", workers, shuffle_window)
@@ -220,6 +220,10 @@ class FeedForwardNet(BatchNet, Unique):
             beside = loading._replace(is_strict=False)
             validation = sources.data_set(where, self, objective, *pair, size, beside, steps=steps)
             weights.weigh(where, validation, objective.outputs, self.dtype, given.validation_weight)
+        elif validation_steps is not None:
+            raise ValueError(
+                f"fit validation_steps: wanted validation_data beside it, received {validation_steps!r} alone"
+            )
         self._steps.check_forms("fit", data.forms + (0 if validation is None else validation.forms))
         training = fit.Training(
             self, data, validation, epochs, shuffle, verbose, callbacks, prefetch, classes or None, begun

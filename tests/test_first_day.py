@@ -347,3 +347,19 @@ def test_a_callback_with_a_method_of_keras_is_told_the_one_here(method, wanted, 
     with pytest.raises(TypeError, match=wanted):
         net.fit(*WANTED, batch_size=4, verbose=False, callbacks=[kind()])
     assert net.optimizer.step == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"epochs": 3, "initial_epoch": 4}, "fit initial_epoch: wanted at most epochs=3"),
+        ({"validation_steps": 2}, "fit validation_steps: wanted validation_data beside it"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(options, words):
+    net = FeedForwardNet(loss.SquaredError(), seed=0)
+    net.add(layers.Dense(2, input_sample_shape=(3,)))
+    net.compile(optimizer.SGD(0.1))
+    with pytest.raises(ValueError, match=words):
+        net.fit(np.zeros((4, 3), "f"), np.zeros((4, 2), "f"), verbose=False, **options)
+    assert net.optimizer.step == 0

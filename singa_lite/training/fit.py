@@ -260,9 +260,13 @@ def check_epochs(data: DataSet, validation: DataSet | None, epochs: int, shuffle
             )
 
 
-def checked_initial_epoch(given: int, resume: object) -> int:
-    """How many epochs count as done. ValueError for more than none beside `resume`, which knows it."""
+def checked_initial_epoch(given: int, epochs: int, resume: object) -> int:
+    """How many epochs count as done. ValueError for more than `epochs`, and for any beside `resume`."""
     count = whole("fit initial_epoch", given, 0)
+    if count > whole("fit epochs", epochs, 0):
+        raise ValueError(
+            f"fit initial_epoch: wanted at most epochs={epochs}, which counts those before, received {count}"
+        )
     if count and resume is not None:
         raise ValueError(f"fit initial_epoch: wanted none beside resume, whose checkpoint says it, received {count}")
     return count
