@@ -140,7 +140,9 @@ class Gru(_Recurrent):
     def gradient(self, index: int, dgates: Tensor) -> Tensor:
         """By the weight or the bias: those of r and z, and beside them that of n."""
         h, shape = self.kept(0).shape[0], self.kept(0).shape
-        both, of_n = piece(dgates, 2, 0, 2 * h), self.dproducts or piece(dgates, 2, 2 * h, 3 * h)
+        both, of_n = piece(dgates, 2, 0, 2 * h), self.dproducts
+        if of_n is None:
+            of_n = piece(dgates, 2, 2 * h, 3 * h)
         if index == 2:
             sums = [bias_gradient(self, part, 2) for part in (both, of_n)]
             return side_by_side(self, sums, shape[1:], 0)
