@@ -356,6 +356,15 @@ def test_nets_on_devices_of_their_own_train_at_once(name, graph):
 
 
 @pytest.mark.usefixtures("hasty_threads")
+def test_what_threads_share_of_the_kernels_may_be_made_and_let_go_of_by_all_of_them():
+    works = [lambda: trained(device.new_cpu(kernels="onednn"), steps=2)] * 3
+    first = at_once(works)
+    for _ in range(10):
+        assert at_once(works) == first  # nothing that one of them still executes has gone with another one's plan
+    assert first[0] == first[1] == first[2]
+
+
+@pytest.mark.usefixtures("hasty_threads")
 @pytest.mark.parametrize("name", SETS)
 def test_operations_on_tensors_of_their_own_may_be_done_at_once_on_one_device(name):
     on = device.new_cpu(kernels=name)

@@ -68,11 +68,12 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
             return self._answers[key]
         except KeyError:
             pass
-        if self._packed and not self._unpacked:
-            self._unpacked.update(loads(self._packed))
-        digest = _digest(key) if self._unpacked else b""
-        if digest in self._unpacked:
-            found = self._unpacked[digest]
+        unpacked = self._unpacked  # by this name, as another thread's plan may be over meanwhile: see `pack`
+        if self._packed and not unpacked:
+            unpacked = self._unpacked = loads(self._packed)
+        digest = _digest(key) if unpacked else b""
+        if digest in unpacked:
+            found = unpacked[digest]
         else:
             built = self._routine(specs, settings)
             found = None if built is None else (built[1].scratch_bytes, built[1].variant)
@@ -83,15 +84,18 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
     def pack(self) -> None:
         """Keep the answers as one object between plans. They are thousands of small ones, made while planning fills the
         memory, each of which would keep a page of it in use.
+
+        Nets of other threads ask the same kernels at the same time: tables are left to them as they are and replaced by
+        new ones, never gone through or emptied. What they learn meanwhile may be lost, and is asked for again.
         """
-        if not self._answers:
+        answers, self._answers = self._answers, {}
+        self._unpacked = {}
+        if not answers:
             return
         known = loads(self._packed) if self._packed else {}
-        known.update((_digest(key), answer) for key, answer in self._answers.items())
+        known.update((_digest(key), answer) for key, answer in answers.copy().items())
         _drop_oldest(known, MOST_ANSWERS)
         self._packed = dumps(known)
-        self._answers.clear()
-        self._unpacked.clear()
 
     def prepare(
         self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings

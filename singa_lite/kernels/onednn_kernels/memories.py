@@ -230,7 +230,7 @@ def _call(execution: Execution, memories: Sequence[Handle]) -> Launch:
     # Pointers as ctypes wants them: what it has to convert at each call takes as long as the call itself.
     pointers = primitive.pointer, library.stream
     launch = partial(library.primitive_execute, *pointers, len(numbers), c.cast(arguments, c.c_void_p))
-    launch.keep = execution.primitive, arguments, *memories  # type: ignore[attr-defined]
+    launch.keep = execution.primitive, primitive, arguments, *memories  # type: ignore[attr-defined]
     return launch
 
 

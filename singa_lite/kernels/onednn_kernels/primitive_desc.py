@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes as c
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import TypeAlias
 from weakref import WeakValueDictionary
@@ -27,6 +28,9 @@ class PrimitiveDesc(Unique):
     Equal primitives have one between them, as a net asks for the same thing in many layers and in every form of batch.
     It goes with the last of them. make: makes the descriptor, which takes 20 to 40 KiB, of these arguments, among them
     descriptors of memory; hints: further descriptors that it is made from; post_ops: what is done with the result.
+
+    Threads share it. What one of them makes, another may make at the same time or let go of: whoever uses a handle has
+    it under a name of its own, and one who keeps its pointer keeps the handle.
     """
 
     __slots__ = ("__weakref__", "_arguments", "_hints", "_made", "_post_ops", "_primitive", "make", "scratch_bytes")
@@ -42,16 +46,18 @@ class PrimitiveDesc(Unique):
         self.make, self._arguments, self._hints, self._post_ops = make, arguments, hints, tuple(post_ops)
         self._made: Handle | None = None
         self._primitive: Handle | None = None
-        self.scratch_bytes: int = library.desc_bytes(library.query_md(self.handle, f.SCRATCHPAD_DESC, 0))
+        made = self.handle
+        self.scratch_bytes: int = library.desc_bytes(library.query_md(made, f.SCRATCHPAD_DESC, 0))
 
     @property
     def handle(self) -> Handle:
         """The descriptor; made once more where it was let go of."""
-        if self._made is None:
+        made = self._made
+        if made is None:
             attributes = _attributes(self._post_ops)
             hints = (hint.handle for hint in self._hints)
-            self._made = Handle("primitive_desc", self.make((*self._arguments, *hints, attributes)))
-        return self._made
+            made = self._made = Handle("primitive_desc", self.make((*self._arguments, *hints, attributes)))
+        return made
 
     @property
     def primitive(self) -> Handle:
@@ -59,37 +65,43 @@ class PrimitiveDesc(Unique):
 
         It has a copy of its descriptor, so that the one it is made from and the hints are not needed any more.
         """
-        if self._primitive is None:
-            self._primitive = Handle("primitive", load().make("primitive_create", self.handle))
+        made = self._primitive
+        if made is None:
+            made = self._primitive = Handle("primitive", load().make("primitive_create", self.handle))
             self.let_go()
             for hint in self._hints:
                 hint.let_go()
-        return self._primitive
+        return made
 
     def let_go(self) -> None:
         """Keep no descriptor, until it is wanted again."""
         self._made = None
 
-    @property
-    def _queried(self) -> object:
-        """What knows of the descriptor."""
-        if self._primitive is None:
-            return self.handle
-        own = c.c_void_p()
-        load().primitive_get_primitive_desc(self._primitive, c.byref(own))
-        return own
+    @contextmanager
+    def _queried(self) -> Iterator[object]:
+        """What knows of the descriptor, which lives at least as long as the block."""
+        primitive = self._primitive
+        if primitive is None:
+            made = self.handle
+            yield made
+        else:
+            own = c.c_void_p()
+            load().primitive_get_primitive_desc(primitive, c.byref(own))
+            yield own
 
     @property
     def implementation(self) -> str:
         """The library's name for the code that runs."""
         name = c.c_char_p()
-        load().query(self._queried, f.IMPLEMENTATION, 0, c.byref(name))
-        return (name.value or b"").decode()
+        with self._queried() as queried:
+            load().query(queried, f.IMPLEMENTATION, 0, c.byref(name))
+            return (name.value or b"").decode()
 
     def memory_desc(self, argument: int) -> MemoryDesc:
         """The descriptor that an argument of the execution must have."""
         library = load()
-        made = library.make("memory_desc_clone", library.query_md(self._queried, f.ARGUMENT_DESC, argument))
+        with self._queried() as queried:
+            made = library.make("memory_desc_clone", library.query_md(queried, f.ARGUMENT_DESC, argument))
         return MemoryDesc(made, Handle("memory_desc", made))
 
 
