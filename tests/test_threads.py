@@ -356,8 +356,9 @@ def test_nets_on_devices_of_their_own_train_at_once(name, graph):
 
 
 @pytest.mark.usefixtures("hasty_threads")
-def test_what_threads_share_of_the_kernels_may_be_made_and_let_go_of_by_all_of_them():
-    works = [lambda: trained(device.new_cpu(kernels="onednn"), steps=2)] * 3
+@pytest.mark.parametrize("name", SETS)
+def test_what_threads_share_of_the_kernels_may_be_made_and_let_go_of_by_all_of_them(name):
+    works = [lambda: trained(device.new_cpu(kernels=name), steps=2)] * 3
     first = at_once(works)
     for _ in range(10):
         assert at_once(works) == first  # nothing that one of them still executes has gone with another one's plan
