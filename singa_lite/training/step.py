@@ -103,8 +103,8 @@ class Steps(Unique):
         recorded = self._found(step, feeds)
         if recorded is None:
             recorded = self._record(step, feeds)  # which begins the optimizer's step
-        elif step.part.updates:
-            step.optimizer.begin_step()
+        else:
+            step.begin()
         recorded.graph.prepare()
         self._trained = recorded
         changing()

@@ -96,8 +96,9 @@ class Trainer(Unique):
     def train(self, step: TrainStep, feeds: Feeds) -> Values:
         """One batch: forward, loss, and each layer's update as soon as its gradients are there; (loss, metric)."""
         _under_way.set(self)
-        block = step.optimizer.one_step()
-        self._step, self._left_at = step, LEFT_WITHIN
+        block = step.one_step()
+        self._step = step
+        self._mark(step, LEFT_WITHIN)
         try:
             with block:
                 results = self.steps.train(step, feeds, self.readers.begin(), block.keep)
@@ -106,13 +107,20 @@ class Trainer(Unique):
             self.readers.end(give_up=False)  # also of a step that ended before its pause
             if block.is_whole:
                 self._forget_step()
+                self._mark(step, "")
         return self.steps.own(results)
+
+    def _mark(self, step: TrainStep, where: str) -> None:
+        """Note where the step was left, also of other nets that it trains."""
+        self._left_at = where
+        for other in step.beside:
+            other.left_at = where
 
     @in_own_context
     def look(self, step: TrainStep, forms: Forms, ask: Callable[[Graph], Seen], budget: int | None = None) -> Seen:
         """As `Steps.look`; the count of steps stays as it is."""
         _under_way.set(self)
-        block = step.optimizer.one_step()
+        block = step.one_step()
         self._step, self._left_at = step, LEFT_PLANNING
         try:
             with block:  # never kept
