@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from singa_lite.backward_pass import BackwardPass, one_like
-from singa_lite.device import device_of
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.ops import operators
 from singa_lite.ops.activation import elu as elu

@@ -226,8 +226,8 @@ class BatchNet(PlannedNet):
         for name, given in weights.items():
             if given is not None and self._own is not None:
                 raise ValueError(
-                    f"{where} {name}: wanted none beside compile(step=), as the step weighs its own losses; give weights "
-                    "as one of its targets, y={...}"
+                    f"{where} {name}: wanted none beside compile(step=), as the step weighs its losses; give weights as "
+                    "one of its targets, y={...}"
                 )
 
     def gradients(self, x: object, y: object) -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from numpy.typing import DTypeLike
 
@@ -26,7 +26,7 @@ from singa_lite.training.criteria import GivenLosses, GivenMetrics, losses_of, m
 from singa_lite.training.dry_runs import DryRuns
 from singa_lite.training.micro_batches import checked_count
 from singa_lite.training.objective import Objective
-from singa_lite.training.own_step import OwnFunction, OwnStep
+from singa_lite.training.own_step import STEP_RANDOM, OwnFunction, OwnStep
 from singa_lite.training.remedies import remedies
 from singa_lite.training.step import OWN
 from singa_lite.training.step_call import Member
@@ -60,7 +60,7 @@ class PlannedNet(WalkedNet):
         self._clip: GlobalNorm | None = None
         self._scale: LossScale | None = None
         self._own: OwnFunction | None = None
-        self._beside: dict[str, PlannedNet] = {}
+        self._beside: Mapping[str, PlannedNet] = {}
 
     @property
     def knows_measures(self) -> bool:
@@ -103,6 +103,26 @@ class PlannedNet(WalkedNet):
     def skipped_steps(self) -> Tensor:
         """How many updates were left out, as gradients were not finite: int64 (). GraphError where none is scaled."""
         return self._copied(self._scaling("skipped_steps")["skipped_steps"])
+
+    def step_state(self) -> dict[str, Tensor]:
+        """What lasts of a step of the user's own, by name: its random state; none of the built-in step."""
+        return {} if self._own is None else {STEP_RANDOM: self._own.random}
+
+    @property
+    def own_step(self) -> Callable[..., object] | None:
+        """The function that `compile(step=)` was given; None: the built-in step."""
+        return None if self._own is None else self._own.function
+
+    def note_measures(self, names: Iterable[str]) -> None:
+        """What a step of the user's own gives beside its loss, as a checkpoint of its run says."""
+        found = list(names)
+        if self._own is not None and found:
+            self._own.objective.note(found, True)
+
+    @property
+    def nets_of_step(self) -> Mapping[str, PlannedNet]:
+        """The other nets that `compile(step=, nets=)` trains, by name."""
+        return dict(self._beside)
 
     def scaling_state(self) -> dict[str, Tensor]:
         """What lasts of the loss's scale, by name; none where no loss is scaled."""
@@ -249,7 +269,7 @@ class PlannedNet(WalkedNet):
         return Objective(self.loss, self.metric, self.output_names(), self.loss_weights)
 
     def _members(self, optimizer: Optimizer) -> list[Member]:
-        """The nets that a step of the user's own trains, itself first. GraphError for one that cannot be trained now."""
+        """The nets that a step of the user's own trains, itself first. GraphError for one that cannot be."""
         members = [Member("", self, optimizer, self._clip, self._trainer)]
         for name, net in self._beside.items():
             if net.optimizer is None:

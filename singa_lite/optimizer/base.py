@@ -224,7 +224,7 @@ class Optimizer(Described):
         self._begun = True
 
     def update_again(self) -> None:
-        """Further updates of the same parameters are of the step that has begun: its rate is theirs, and it counts once.
+        """Further updates of the same parameters are of the step that has begun, at its rate; it counts once.
 
         What a rule counts by itself, as Adam's bias correction does, counts each update.
         """

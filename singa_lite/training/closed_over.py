@@ -26,7 +26,7 @@ def owner(function: Callable[..., object]) -> list[object]:
 def _values(function: object, seen: set[int]) -> Iterator[tuple[str, str]]:
     plain = function.__func__ if isinstance(function, MethodType) else function
     if not isinstance(plain, FunctionType):
-        plain = getattr(type(plain), "__call__", None)
+        plain = vars(type(plain)).get("__call__")
     if not isinstance(plain, FunctionType) or id(plain) in seen:
         return
     seen.add(id(plain))

@@ -12,9 +12,8 @@ from singa_lite.contexts import in_own_context
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.layer_calls import nothing
-from singa_lite.layer_graph import LayerGraph
 from singa_lite.optimizer.one_step import StepOfAll
-from singa_lite.tensor import Tensor, from_numpy
+from singa_lite.tensor import from_numpy
 from singa_lite.training.closed_over import closed_over, owner
 from singa_lite.training.micro_batches import Fed
 from singa_lite.training.step_call import Member, StepCall, under_way
@@ -22,6 +21,10 @@ from singa_lite.training.step_functions import EvaluateStep, Marked, TrainStep, 
 from singa_lite.training.step_objective import StepObjective
 from singa_lite.training.step_values import values_of
 from singa_lite.watch import Watch
+
+
+#: The name of its random state in snapshots.
+STEP_RANDOM = "step_random"
 
 
 class OwnFunction:
