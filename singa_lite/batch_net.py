@@ -226,7 +226,7 @@ class BatchNet(PlannedNet):
         for name, given in weights.items():
             if given is not None and self._own is not None:
                 raise ValueError(
-                    f"{where} {name}: wanted none beside compile(step=), as the step weighs its losses; give weights as "
+                    f"{where} {name}: wanted none beside compile(step=), as the step weighs its losses; give them as "
                     "one of its targets, y={...}"
                 )
 

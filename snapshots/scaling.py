@@ -1,4 +1,4 @@
-"""What a snapshot has of steps: the scale of a loss, `compile(loss_scale=)`, and the random state of `compile(step=)`."""
+"""What a snapshot has of steps: the scale of a loss, `loss_scale=`, and the random state of `compile(step=)`."""
 
 from __future__ import annotations
 

@@ -22,7 +22,6 @@ from singa_lite.training.step_objective import StepObjective
 from singa_lite.training.step_values import values_of
 from singa_lite.watch import Watch
 
-
 #: The name of its random state in snapshots.
 STEP_RANDOM = "step_random"
 

@@ -42,7 +42,7 @@ def tensors(net: FeedForwardNet) -> dict[str, Tensor]:
 
 
 def restore(net: FeedForwardNet, snapshot: Tree, last_check: Callable[[], object]) -> None:
-    """Put what a checkpoint holds into the net and the others; as `net_tree.restore`, nothing changes unless all fit."""
+    """Put what a checkpoint holds into the net and the others; nothing changes unless all of them fit."""
     others = _others(net)
     found = {path.removeprefix(_NETS).partition("/")[0] for path in snapshot.arrays if path.startswith(_NETS)}
     if found != set(others):
