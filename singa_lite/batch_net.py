@@ -33,7 +33,8 @@ class BatchNet(PlannedNet):
     """A net that is compiled and does one batch at a time: trains on it, evaluates it, or predicts. Base of
     `FeedForwardNet`, which says what loss, metric, device, dtype and seed are.
 
-    compiled_as: the options that `compile` was given last. observed: what metrics over an epoch take of the last batch.
+    compiled_as: the options that `compile` was given last, of which on_nan is one. observed: what metrics over an epoch
+    take of the last batch.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class BatchNet(PlannedNet):
         super().__init__(loss, metric, device, dtype, seed)
         self._seen_batch = False
         self.observed: Observed | None = None
-        self._on_nan: str | None = None
+        self.on_nan: str | None = None
         self._bad_losses = 0
         self.compiled_as: dict[str, object] = {}
 
@@ -124,9 +125,10 @@ class BatchNet(PlannedNet):
         on_nan: what a loss that is NaN or infinite does. "raise": NonFiniteError, which names the first layer whose
         output is not finite, or the input, target or parameter that is not; on a CPU parameters stay as they were
         before that step, on a GPU the update has been applied; until `discard_step` or `load` the net counts as
-        unfinished, and is not saved. "warn": a warning with the same words, once, and training goes on. "fit": as
-        "raise", but in `fit` alone, which reads each loss anyway, so that `train_one_batch` by hand never waits for a
-        GPU. None: nothing. Where loss_scale skips such a step, the fourth in a row is told. See docs/everyday.md.
+        unfinished, and is not saved. "warn": a warning with the same words, one for several in a row, and training
+        goes on. "fit": as "raise", but in `fit` alone, which reads each loss anyway, so that `train_one_batch` by hand
+        never waits for a GPU. None: nothing. Where loss_scale skips such a step, the fourth in a row is told. A
+        `Checkpoint` refuses parameters that are not finite, unless it is None. See docs/everyday.md.
         """
         given = {name: value for name, value in locals().items() if name not in ("self", "optimizer", "loss", "metric")}
         compile_checks.check_optimizer(optimizer)
@@ -155,7 +157,7 @@ class BatchNet(PlannedNet):
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
         self.loss, self.metric, self.freeze, self.micro_batches = losses, metrics, freeze, pieces
         self.loss_weights = None if loss_weights is None else dict(loss_weights)
-        self._clip, self._scale, self.compiled_as, self._on_nan = clip, scale, given, found_nan
+        self._clip, self._scale, self.compiled_as, self.on_nan = clip, scale, given, found_nan
         self._trainer.steps, self.optimizer = steps, optimizer
 
     def train_one_batch(
@@ -183,13 +185,13 @@ class BatchNet(PlannedNet):
         objective, feeds = self._batch(x, y, "train_one_batch", sample_weight, class_weight)
         step = self._train_step(objective, optimizer, optimizer.gathering.part)
         self._trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
-        look = LossLook(step, feeds, self._on_nan, optimizer.step, self._bad_losses)
+        look = LossLook(step, feeds, self.on_nan, optimizer.step, self._bad_losses)
         step.look = look if look.wanted else None
         try:
             loss, values = self._trainer.train(step, feeds)
         except BudgetError as error:
             raise self._with_remedies(error, checked.count(feeds)) from None
-        self._on_nan, self._bad_losses = None if look.warned else self._on_nan, look.bad
+        self._bad_losses = look.bad
         return loss, self._observed(objective, values, feeds)
 
     def _observed(self, objective: Objective, values: dict[str, Tensor], feeds: checked.CheckedFeeds) -> OneOrMore:

@@ -46,14 +46,12 @@ def look_in_fit(wanted: bool) -> None:
 class LossLook:
     """Looks at the loss of one training step.
 
-    on_nan: as for `compile`. wanted: whether the loss is to be looked at; warned: whether a warning was given. step,
-    feeds: what is done with which batch; number: steps before it. bad: losses that were not finite in a row, this one
-    among them once it was looked at.
+    on_nan: as for `compile`. wanted: whether the loss is to be looked at. step, feeds: what is done with which batch;
+    number: steps before it. bad: losses that were not finite in a row, this one among them once it was looked at.
     """
 
     def __init__(self, step: TrainStep, feeds: Feeds, on_nan: str | None, number: int, bad: int) -> None:
         self.wanted = on_nan in ("raise", "warn") or (on_nan == "fit" and _in_fit.get())
-        self.warned = False
         self.bad = bad
         self._step, self._layers, self._feeds = step, step.layers, feeds
         self._warns, self._number = on_nan == "warn", number
@@ -62,13 +60,13 @@ class LossLook:
         """NonFiniteError, or a warning, unless it is finite. updated: whether parameters may have moved since."""
         value = float(loss)
         self.bad = 0 if np.isfinite(value) else self.bad + 1
-        if not self.bad or (self._step.scale is not None and self.bad <= SKIPPED):
+        skipped = 0 if self._step.scale is None else SKIPPED
+        if self.bad <= skipped or (self._warns and self.bad > skipped + 1):
             return
         found = self._found(updated)
         text = f"loss of step {self._number}, from 0: wanted a finite number, received {value}: {found}"
         if self._warns:
-            self.warned = True
-            warn(f"{text}. Further ones are not told")
+            warn(f"{text}. Those behind it are not told until one is finite again")
             return
         state = "as the step's update left them" if updated else "as they were before the step"
         raise NonFiniteError(
@@ -92,7 +90,7 @@ class LossLook:
     def _layer(self) -> str:
         looking = _Looking(freezing((node.layer for node in self._layers.ordered()), self._step.freeze).frozen)
         try:
-            with _states_kept(self._layers):
+            with _states_kept(self._layers), np.errstate(all="ignore"):
                 fed = fed_tensors.filled(self._layers, self._feeds)
                 for piece in cut(fed, self._step.micro_batches):
                     run = Run(self._layers.ordered(), self._layers.device, False, None, calls=looking)
