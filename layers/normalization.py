@@ -42,8 +42,8 @@ class Normalization(Layer):
     shape (channels,), (channels, 1) or (channels, 1, 1).
 
     mean, variance: a number or one for each channel, variances of at least 0; or neither, and `adapt` takes them from
-    data. A variance of 0 counts as 1, as of a feature that is always the same. Until the numbers are known, by `adapt` or
-    a snapshot, they are NaN, and a net refuses batches.
+    data. A variance of 0 counts as 1, as of a feature that is always the same. Until `adapt` or a snapshot brings the
+    numbers they are NaN, and a net refuses batches.
     """
 
     def __init__(
