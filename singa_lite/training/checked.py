@@ -44,7 +44,7 @@ def inputs_and_targets(
     targets = objective.targets(y, wanted, layers.dtype)
     feeds["target"] = targets
     if sample_weight is not None or class_weight is not None:
-        found = weights.of_batch(where, objective.outputs, targets, layers.dtype, sample_weight, class_weight)
+        found = weights.of_batch(where, layers, objective, targets, sample_weight, class_weight)
         feeds["weight"] = dict(found)
     return feeds
 
