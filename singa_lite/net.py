@@ -115,9 +115,10 @@ class FeedForwardNet(BatchNet, Unique):
         loading, ahead = sources.checked_loading("evaluate", workers, None), whole("evaluate prefetch", prefetch, 0)
         objective = self._objective()
         self._refuse_weights("evaluate", sample_weight=sample_weight, class_weight=class_weight)
-        weights.class_weights("evaluate", class_weight, objective.outputs)
+        weights.class_weights("evaluate", class_weight, self, objective.outputs)
         data = sources.data_set("evaluate", self, objective, x, y, batch_size, loading, steps=("steps", steps))
         weights.weigh("evaluate", data, objective.outputs, self.dtype, sample_weight)
+        weights.check_classes("evaluate", data, self, objective, class_weight)
         with closing(data):
             mean = evaluation.evaluate(self, data, prefetch=ahead, class_weight=class_weight)
         return mean.loss(), mean.metric(objective.measures)
@@ -218,7 +219,7 @@ class FeedForwardNet(BatchNet, Unique):
         objective = self._objective()
         self._refuse_weights("fit", sample_weight=sample_weight, class_weight=class_weight)
         begun = fit.checked_initial_epoch(initial_epoch, epochs, resume)
-        classes = weights.class_weights("fit", class_weight, objective.outputs)
+        classes = weights.class_weights("fit", class_weight, self, objective.outputs)
         given = splitting.split(x, y, sample_weight, validation_data, validation_split)
         loading = sources.checked_loading("fit", workers, shuffle_window)
         steps = ("steps_per_epoch", steps_per_epoch)
@@ -226,6 +227,7 @@ class FeedForwardNet(BatchNet, Unique):
             "fit", self, objective, given.x, given.y, batch_size, loading, transform=transform, steps=steps
         )
         weights.weigh("fit", data, objective.outputs, self.dtype, given.sample_weight)
+        weights.check_classes("fit", data, self, objective, class_weight)
         validation = None
         if given.validation is not None:
             pair = fit.pair("fit validation_data", given.validation)
