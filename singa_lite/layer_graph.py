@@ -76,6 +76,21 @@ class LayerGraph:
             layer.check_usable()
         self._usable = True
 
+    def adopt(
+        self,
+        layers: Mapping[str, Layer],
+        sources: Mapping[str, tuple[Source, ...]],
+        shapes: Mapping[str, Shape],
+    ) -> None:
+        """For a net without layers: take those of another one as they are, which has set them up. sources: of each;
+        shapes: sample shapes of inputs, where layers of sources become inputs.
+        """
+        self._layers, self._topology.sources = dict(layers), dict(sources)
+        for name, shape in shapes.items():
+            layers[name].input_sample_shapes = [shape]
+        self._nodes = self._lengths = None
+        self._usable = False
+
     def _sources(self, src: LayerLike | Sequence[LayerLike] | None) -> tuple[Source, ...]:
         if src is None:
             return (Source(next(reversed(self._layers))),) if self._layers else ()

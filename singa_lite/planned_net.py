@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike
 from singa_lite.batch_plan import BatchPlanner
 from singa_lite.budget_error import BudgetError
 from singa_lite.checks import at_least_zero, flag, whole
+from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.freezing import freezing
 from singa_lite.generation import generation_plan
@@ -107,6 +108,12 @@ class PlannedNet(WalkedNet):
     def step_state(self) -> dict[str, Tensor]:
         """What lasts of a step of the user's own, by name: its random state; none of the built-in step."""
         return {} if self._own is None else {STEP_RANDOM: self._own.random}
+
+    def training_to_device(self, to: Device) -> None:
+        """Move the optimizer's state, and the random state of a step of the user's own."""
+        super().training_to_device(to)
+        if self._own is not None:
+            self._own.to_device(to)
 
     @property
     def own_step(self) -> Callable[..., object] | None:

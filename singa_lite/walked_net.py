@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from numpy.typing import DTypeLike
 
 from singa_lite.checks import flag, names
+from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.graph import Pause
 from singa_lite.layer import OneOrMore
@@ -32,6 +33,11 @@ class WalkedNet(LayerGraph):
         super().__init__(device, dtype, seed)
         self.optimizer: Optimizer | None = None
         self._trainer = Trainer(Steps(self, graph=False))
+
+    @property
+    def trainer(self) -> Trainer:
+        """What does the net's steps."""
+        return self._trainer
 
     @property
     def _steps(self) -> Steps:
@@ -116,6 +122,11 @@ class WalkedNet(LayerGraph):
         if self.optimizer is not None:
             self.optimizer.end_step()
         self._trainer.discard()
+
+    def training_to_device(self, to: Device) -> None:
+        """Move what training has beside the layers: the optimizer's state."""
+        if self.optimizer is not None:
+            self.optimizer.to_device(to)
 
     def begin_restore(self) -> None:
         """A snapshot is being put into the net: until `discard_step` the net counts as unfinished."""
