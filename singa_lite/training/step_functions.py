@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from singa_lite.criterion import Criterion
+from singa_lite.graph import Graph
 from singa_lite.layer import OneOrMore
 from singa_lite.layer_calls import nothing
 from singa_lite.layer_graph import LayerGraph
@@ -57,6 +58,9 @@ class StepFunction(ABC, Generic[Results]):
     def settle(self, watch: Watch) -> None:
         """The recording is over."""
         watch.settle([], [])
+
+    def check_record(self, graph: Graph, fed: Fed) -> None:
+        """GraphError where a replay would not do what the step does."""
 
     def _evaluated(self, fed: Fed, output: Collection[str] = ()) -> OneOrMore:
         run = Run(self.layers.ordered(), self.layers.device, False, None)
