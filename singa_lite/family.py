@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from singa_lite import compile_checks
 from singa_lite.device import Device
 from singa_lite.layer import Layer
+from singa_lite.planned_net import PlannedNet
 from singa_lite.training.readers import Readers
 from singa_lite.training.trainer import Trainer
-from singa_lite.walked_net import WalkedNet
 
 
 class Family:
@@ -21,7 +21,7 @@ class Family:
     """
 
     def __init__(self) -> None:
-        self._nets: list[weakref.ref[WalkedNet]] = []
+        self._nets: list[weakref.ref[PlannedNet]] = []
         self._readers: Readers | None = None
 
     def __deepcopy__(self, memo: dict[int, object]) -> Family:
@@ -30,7 +30,7 @@ class Family:
         memo[id(self)] = made
         return made
 
-    def join(self, net: WalkedNet, trainer: Trainer) -> None:
+    def join(self, net: PlannedNet, trainer: Trainer) -> None:
         """trainer: the net's."""
         if self._readers is None:
             self._readers = trainer.readers
@@ -38,7 +38,7 @@ class Family:
         self._nets = [ref for ref in self._nets if ref() is not None]
         self._nets.append(weakref.ref(net))
 
-    def nets(self) -> list[WalkedNet]:
+    def nets(self) -> list[PlannedNet]:
         """Those that are still there, in the order of joining."""
         return [net for net in (ref() for ref in self._nets) if net is not None]
 
@@ -46,7 +46,7 @@ class Family:
         return [net.trainer for net in self.nets()]
 
 
-def move(nets: Sequence[WalkedNet], to: Device) -> None:
+def move(nets: Sequence[PlannedNet], to: Device) -> None:
     """Move the parameters, state and optimizer's state of nets. All of them are checked before one of them changes."""
     for net in nets:
         _check(net, to)
@@ -57,14 +57,16 @@ def move(nets: Sequence[WalkedNet], to: Device) -> None:
     for layer in layers.values():
         layer.to_device(to)
     for net in nets:
-        net.training_to_device(to)
+        if net.optimizer is not None:
+            net.optimizer.to_device(to)
+        net.move_step(to)
         net.device = to
         net.trainer.steps = net.trainer.steps.anew()
     for net in nets:
         net.trainer.forget()
 
 
-def _check(net: WalkedNet, to: Device) -> None:
+def _check(net: PlannedNet, to: Device) -> None:
     """GraphError after an unfinished step, and the errors of `compile` where its options are not for that device."""
     net.trainer.check_whole("to_device")
     steps = net.trainer.steps

@@ -68,14 +68,6 @@ class LayerGraph:
         self._usable = False
         return layer
 
-    def check_usable(self) -> None:
-        """GraphError for a layer that somebody must bring values to before the first batch. Not while recording."""
-        if self._usable or self.device.graph is not None:
-            return
-        for layer in self.all_layers().values():
-            layer.check_usable()
-        self._usable = True
-
     def adopt(
         self,
         layers: Mapping[str, Layer],
@@ -89,7 +81,14 @@ class LayerGraph:
         for name, shape in shapes.items():
             layers[name].input_sample_shapes = [shape]
         self._nodes = self._lengths = None
-        self._usable = False
+
+    def check_usable(self) -> None:
+        """GraphError for a layer that somebody must bring values to before the first batch. Not while recording."""
+        if self._usable or self.device.graph is not None:
+            return
+        for layer in self.all_layers().values():
+            layer.check_usable()
+        self._usable = True
 
     def _sources(self, src: LayerLike | Sequence[LayerLike] | None) -> tuple[Source, ...]:
         if src is None:

@@ -68,6 +68,11 @@ class PlannedNet(WalkedNet):
         """Whether it is known what numbers a step gives; a step of the user's own says it when it is first done."""
         return self._own is None or self._own.objective.is_known
 
+    def move_step(self, to: Device) -> None:
+        """The random state of a step of one's own goes to another device."""
+        if self._own is not None:
+            self._own.to_device(to)
+
     @property
     def clip_global_norm(self) -> float | None:
         """The most that the norm of all gradients may be; None: whatever it is."""
@@ -108,12 +113,6 @@ class PlannedNet(WalkedNet):
     def step_state(self) -> dict[str, Tensor]:
         """What lasts of a step of the user's own, by name: its random state; none of the built-in step."""
         return {} if self._own is None else {STEP_RANDOM: self._own.random}
-
-    def training_to_device(self, to: Device) -> None:
-        """Move the optimizer's state, and the random state of a step of the user's own."""
-        super().training_to_device(to)
-        if self._own is not None:
-            self._own.to_device(to)
 
     @property
     def own_step(self) -> Callable[..., object] | None:

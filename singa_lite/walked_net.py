@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterator
 from numpy.typing import DTypeLike
 
 from singa_lite.checks import flag, names
-from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.graph import Pause
 from singa_lite.layer import OneOrMore
@@ -122,11 +121,6 @@ class WalkedNet(LayerGraph):
         if self.optimizer is not None:
             self.optimizer.end_step()
         self._trainer.discard()
-
-    def training_to_device(self, to: Device) -> None:
-        """Move what training has beside the layers: the optimizer's state."""
-        if self.optimizer is not None:
-            self.optimizer.to_device(to)
 
     def begin_restore(self) -> None:
         """A snapshot is being put into the net: until `discard_step` the net counts as unfinished."""
