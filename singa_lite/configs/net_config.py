@@ -53,11 +53,22 @@ def config_of(
     held |= {"loss": writer.at("loss").write(net.loss), "metric": writer.at("metric").write(net.metric)}
     reader = Reader(known, lambda path: net.all_layers()[path], lambda config: net_of(config, net.device, known))
     forms: list[Plain] = []
-    for name in net.layers:
+    for name, layer in net.layers.items():
+        _check_owners(layer, paths)
         own = {id(inner) for inner in nodes[name].layer.with_sublayers()}
         here = writer.at(f"layer {name!r}")._replace(reference=_outside(paths, own))
         forms.append(form_of(nodes[name], here, reader))
     return held | {"layers": forms, "compiled": compiled_form(net, writer.at("compile"))}
+
+
+def _check_owners(layer: Layer, paths: Mapping[int, str]) -> None:
+    """ConfigError where the layer's parameters are those of one that is not in the net, as in a submodel."""
+    for owner in layer.owners():
+        if id(owner) not in paths:
+            raise ConfigError(
+                f"config: layer {layer.name!r}: wanted the layer whose parameters it uses in the same net, received "
+                f"{owner.name!r} of another"
+            )
 
 
 def _outside(paths: Mapping[int, str], own: set[int]) -> Callable[[Layer], str | None]:
