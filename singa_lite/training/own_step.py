@@ -14,7 +14,7 @@ from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
 from singa_lite.layer_calls import nothing
 from singa_lite.optimizer.one_step import StepOfAll
-from singa_lite.tensor import from_numpy
+from singa_lite.tensor import Tensor, from_numpy
 from singa_lite.training.closed_over import closed_over, owner
 from singa_lite.training.micro_batches import Fed
 from singa_lite.training.same_twice import check_same
@@ -91,6 +91,9 @@ class OwnStep(TrainStep):
     def kept(self) -> tuple[object, ...]:
         return self.function, *(member.layers for member in self.members)
 
+    def moved_values(self) -> list[Tensor]:
+        return [value for member in self.members for value in member.layers.param_values()]
+
     def one_step(self) -> StepOfAll:
         return StepOfAll([member.optimizer for member in self.members])
 
@@ -114,7 +117,10 @@ class OwnStep(TrainStep):
 
     def operations(self, fed: Fed, changing: Callable[[], object] = nothing) -> Values:
         self.begin()
-        return self.function.call(self.members, fed, True, changing)
+        values = self.function.call(self.members, fed, True, changing)
+        if self.look is not None and self.layers.device.graph is None:
+            self.look(values[0], True)
+        return values
 
     def check_record(self, graph: Graph, fed: Fed) -> None:
         self.function.check(graph, self.members, fed, True)

@@ -125,7 +125,7 @@ class Steps(Unique):
             updated = False
 
         if pause is None and not self.layers.device.runtime.link.beside:
-            pause = Pause([value.block for value in self.layers.param_values()], before, made=loss.block)
+            pause = Pause([value.block for value in step.moved_values()], before, made=loss.block)
         graph.run(pause=pause)
         if updated:
             look(loss, True)

@@ -153,6 +153,10 @@ class TrainStep(EvaluateStep):
         """What else is left half done where the step is: other nets that it trains."""
         return ()
 
+    def moved_values(self) -> list[Tensor]:
+        """All parameters that it may move."""
+        return self.layers.param_values()
+
     def one_step(self) -> OneStep | StepOfAll:
         """A `with` block around the step, which does not count if the block fails before it is kept."""
         return self.optimizer.one_step()
