@@ -8,11 +8,11 @@ from os import PathLike
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite import compile_checks
+from singa_lite import compile_checks, freezing
 from singa_lite.budget_error import BudgetError
 from singa_lite.checks import flag, names, whole
 from singa_lite.errors import GraphError
-from singa_lite.layer import OneOrMore
+from singa_lite.layer import Layer, OneOrMore
 from singa_lite.layer_walk import LayerGradients as LayerGradients
 from singa_lite.mixed_precision import storage_by
 from singa_lite.optimizer import GlobalNorm, Optimizer
@@ -64,7 +64,7 @@ class BatchNet(PlannedNet):
         loss_weights: Mapping[str, float] | None = None,
         graph: bool = True,
         fuse: bool = True,
-        freeze: str | None = None,
+        freeze: str | Collection[str | Layer] | None = None,
         memory_budget: int | str | None = None,
         micro_batches: int = 1,
         state_dtype: str | None = None,
@@ -86,7 +86,10 @@ class BatchNet(PlannedNet):
         operation at once, with equal results, bit for bit. A change of what is trained (`freeze`, `stores_grad`) or
         of an option of a layer, a loss or the optimizer is followed: the step is recorded anew. fuse: let a recorded
         step apply activations within the operations before them, and make and apply large gradients by tiles, so that
-        they never exist whole; results then agree to rounding. freeze: layers before this one are not trained.
+        they never exist whole; results then agree to rounding. freeze: the name of a layer: all
+        before it are not trained; or a list or set of layers or names: these very ones are not, with all that is in
+        them. Frozen layers run as in evaluation. `layer.trainable = False` stops its parameters too, at any time, but
+        it runs as in training.
 
         memory_budget: bytes that training may take in all, a number or text such as "1 GiB": parameters, state, batch,
         outputs, the arena and what the pool adds, of each recorded step. Values are dropped and computed again where
@@ -143,13 +146,13 @@ class BatchNet(PlannedNet):
         given = {name: value for name, value in given.items() if name not in ("step", "nets") or value is not None}
         beside = compile_checks.own_step(self, given, loss or self.loss, metric or self.metric)
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
-        self._check_names("compile", [freeze])
+        frozen = freezing.checked("compile freeze", freeze, self.all_layers() if self.layers else {})
         losses = self.loss if loss is None else losses_of(loss)
         metrics = self.metric if metric is None else metrics_of(metric)
         objective = None if losses is None else Objective(losses, metrics, self.output_names(), loss_weights)
-        compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
+        compile_checks.check(self.ordered(), objective, optimizer, frozen, self.dtype)
         criteria = () if objective is None else objective.criteria
-        pieces = checked_count(self.ordered(), micro_batches, freeze, criteria)
+        pieces = checked_count(self.ordered(), micro_batches, frozen, criteria)
         compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
         clip = None if clip_global_norm is None else GlobalNorm(clip_global_norm, "compile clip_global_norm")
         batches = whole("compile accumulate", accumulate, 1)
@@ -166,9 +169,9 @@ class BatchNet(PlannedNet):
         optimizer.gather(batches, clip is not None or scale is not None)
         optimizer.keep_state_as(state_dtype)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
-        self.loss, self.metric, self.freeze, self.micro_batches = losses, metrics, freeze, pieces
+        self.loss, self.metric, self.freeze, self.micro_batches = losses, metrics, frozen, pieces
         self.loss_weights = None if loss_weights is None else dict(loss_weights)
-        self._clip, self._scale, self.compiled_as, self.on_nan = clip, scale, given, found_nan
+        self._clip, self._scale, self.compiled_as, self.on_nan = clip, scale, given | {"freeze": frozen}, found_nan
         if own is not None and step is not None:
             own.function, own.objective = step, StepObjective()
         self._own, self._beside = own, beside
@@ -256,7 +259,7 @@ class BatchNet(PlannedNet):
             raise GraphError("gradients: wanted a net with a loss, received one whose step is its own, compile(step=)")
         objective, feeds = self._batch(x, y)
         self._trainer.check_whole("gradients")
-        self._check_names("gradients with freeze", [self.freeze])
+        self._check_names("gradients with freeze", freezing.names_in(self.freeze))
         return gradients.of_batch(self, objective, feeds, self.freeze, self._trainer.open_forward)
 
     def evaluate_one_batch(

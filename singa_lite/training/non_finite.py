@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -88,7 +88,8 @@ class LossLook:
         return cause + self._layer()
 
     def _layer(self) -> str:
-        looking = _Looking(freezing((node.layer for node in self._layers.ordered()), self._step.freeze).frozen)
+        found = freezing((node.layer for node in self._layers.ordered()), self._step.freeze)
+        looking = _Looking(found.passing | found.frozen.keys())
         try:
             with _states_kept(self._layers), np.errstate(all="ignore"):
                 fed = fed_tensors.filled(self._layers, self._feeds)
@@ -112,7 +113,7 @@ class _Found(Exception):
 class _Looking(LayerCalls):
     """Calls layers as a training step does, but for the tape, and ends at the first whose output is not finite."""
 
-    def __init__(self, frozen: Mapping[str, object]) -> None:
+    def __init__(self, frozen: Collection[str]) -> None:
         super().__init__(False, frozen)
 
     def forward(self, layer: Callee, training: bool, inputs: list[Tensor]) -> object:

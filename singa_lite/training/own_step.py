@@ -11,11 +11,13 @@ from singa_lite.autograd import no_grad
 from singa_lite.contexts import in_own_context
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
+from singa_lite.graph import Graph
 from singa_lite.layer_calls import nothing
 from singa_lite.optimizer.one_step import StepOfAll
 from singa_lite.tensor import from_numpy
 from singa_lite.training.closed_over import closed_over, owner
 from singa_lite.training.micro_batches import Fed
+from singa_lite.training.same_twice import check_same
 from singa_lite.training.step_call import Member, StepCall, under_way
 from singa_lite.training.step_functions import EvaluateStep, Marked, TrainStep, Values
 from singa_lite.training.step_objective import StepObjective
@@ -56,6 +58,16 @@ class OwnFunction:
             )
         self.objective.note([*values[1]], training)
         return values
+
+    def check(self, graph: Graph, members: Sequence[Member], fed: Fed, training: bool) -> None:
+        """GraphError unless another call does what was recorded."""
+        device = members[0].layers.device
+        with device.recording() as again:
+            self.call(members, fed, training, nothing)
+        try:
+            check_same(graph, again, device)
+        finally:
+            again.let_go()
 
 
 class OwnStep(TrainStep):
@@ -104,6 +116,9 @@ class OwnStep(TrainStep):
         self.begin()
         return self.function.call(self.members, fed, True, changing)
 
+    def check_record(self, graph: Graph, fed: Fed) -> None:
+        self.function.check(graph, self.members, fed, True)
+
 
 class OwnEvaluation(EvaluateStep):
     """The same function, where nothing is updated and no tape is kept."""
@@ -129,3 +144,7 @@ class OwnEvaluation(EvaluateStep):
     def operations(self, fed: Fed) -> Values:
         with no_grad():
             return self.function.call(self.members, fed, False, nothing)
+
+    def check_record(self, graph: Graph, fed: Fed) -> None:
+        with no_grad():
+            self.function.check(graph, self.members, fed, False)

@@ -253,6 +253,7 @@ class Steps(Unique):
         recorded.put_in(feeds)  # before recording, which looks at the targets' values
         with device.recording(self.arena, self.fuse) as recorded.graph:
             recorded.results = step.operations(tensors)
+        step.check_record(recorded.graph, tensors)
         recorded.graph.check_inputs = feed.check
         step.settle(watch)
         recorded.graph.narrow = self.narrow

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from singa_lite.criterion import Criterion
+from singa_lite.freezing import Freeze
+from singa_lite.graph import Graph
 from singa_lite.layer import OneOrMore
 from singa_lite.layer_calls import nothing
 from singa_lite.layer_graph import LayerGraph
@@ -58,6 +60,9 @@ class StepFunction(ABC, Generic[Results]):
         """The recording is over."""
         watch.settle([], [])
 
+    def check_record(self, graph: Graph, fed: Fed) -> None:
+        """GraphError where a replay would not do what the step does."""
+
     def _evaluated(self, fed: Fed, output: Collection[str] = ()) -> OneOrMore:
         run = Run(self.layers.ordered(), self.layers.device, False, None)
         return run.forward(dict(fed["input"]), output)
@@ -108,7 +113,7 @@ class Marked(Protocol):
 class TrainStep(EvaluateStep):
     """Forward, loss, and each layer's update as soon as its gradients are there; (loss, metric) from before it.
 
-    freeze: layers before this one, in topological order, do not train. micro_batches: in how many pieces the batch goes
+    freeze: which layers do not train, see `Freeze`. micro_batches: in how many pieces the batch goes
     forward and back; what each piece's gradients are of the whole batch's mean adds up, and is applied once. clip: by
     which gradients are clipped. part: which batch of a group of several it is, whose mean is applied at the last one.
     scale: by what the loss is scaled, whose gradients are derived. look: called with each step's loss, and whether
@@ -122,7 +127,7 @@ class TrainStep(EvaluateStep):
         layers: LayerGraph,
         objective: Objective,
         optimizer: Optimizer,
-        freeze: str | None,
+        freeze: Freeze,
         micro_batches: int = 1,
         clip: GlobalNorm | None = None,
         part: Part = WHOLE,
