@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from os import PathLike
 
 import numpy as np
@@ -25,8 +25,10 @@ from singa_lite.training.measures import Measures, Observed, observe, public
 from singa_lite.training.micro_batches import checked_count
 from singa_lite.training.non_finite import LossLook
 from singa_lite.training.objective import Objective
+from singa_lite.training.own_step import OwnEvaluation, OwnFunction
 from singa_lite.training.step import Steps
 from singa_lite.training.step_functions import EvaluateStep, PredictStep
+from singa_lite.training.step_objective import StepObjective
 
 
 class BatchNet(PlannedNet):
@@ -73,6 +75,8 @@ class BatchNet(PlannedNet):
         clip_global_norm: float | None = None,
         accumulate: int = 1,
         loss_scale: str | float | None = None,
+        step: Callable[..., object] | None = None,
+        nets: Mapping[str, BatchNet] | None = None,
         on_nan: str | None = "fit",
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor. loss_weights: {output layer:
@@ -125,6 +129,10 @@ class BatchNet(PlannedNet):
         in, other optimizers want a tensor as large as each parameter; steps and schedules count updates. See
         docs/clipping_and_accumulation.md.
 
+        step: a training step of your own, step(net, call), in the place of losses and metrics: `call.x`, `call.y`,
+        `net.forward(call.training, x)`, operations of `autograd`, `call.update(loss)`, and the loss, or {"loss": ...,
+        other names of the history: ...}, to return. It is recorded and planned as any. nets: {name: other nets that
+        this step trains}, each compiled with an optimizer of its own. See docs/custom_step.md.
         on_nan: what a loss that is NaN or infinite does. "raise": NonFiniteError, which names the first layer whose
         output is not finite, or the input, target or parameter that is not; on a CPU parameters stay as they were
         before that step, on a GPU the update has been applied; until `discard_step` or `load` the net counts as
@@ -135,6 +143,8 @@ class BatchNet(PlannedNet):
         """
         given = {name: value for name, value in locals().items() if name not in ("self", "optimizer", "loss", "metric")}
         compile_checks.check_optimizer(optimizer)
+        given = {name: value for name, value in given.items() if name not in ("step", "nets") or value is not None}
+        beside = compile_checks.own_step(self, given, loss or self.loss, metric or self.metric)
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
         frozen = freezing.checked("compile freeze", freeze, self.all_layers() if self.layers else {})
         losses = self.loss if loss is None else losses_of(loss)
@@ -154,6 +164,7 @@ class BatchNet(PlannedNet):
         profiled = compile_checks.profile(budget_profile, graph, bound, self.device)
         narrow = storage_by(precision, float32_layers, graph, [node.layer for node in self.ordered()], self.device)
         steps = Steps(self, graph, fuse, budget, optimizer, where, profiled, narrow)
+        own = None if step is None else self._own or OwnFunction(step, self.seed, self.device)
         optimizer.serve(self)
         optimizer.gather(batches, clip is not None or scale is not None)
         optimizer.keep_state_as(state_dtype)
@@ -161,10 +172,13 @@ class BatchNet(PlannedNet):
         self.loss, self.metric, self.freeze, self.micro_batches = losses, metrics, frozen, pieces
         self.loss_weights = None if loss_weights is None else dict(loss_weights)
         self._clip, self._scale, self.compiled_as, self.on_nan = clip, scale, given | {"freeze": frozen}, found_nan
+        if own is not None and step is not None:
+            own.function, own.objective = step, StepObjective()
+        self._own, self._beside = own, beside
         self._trainer.steps, self.optimizer = steps, optimizer
 
     def train_one_batch(
-        self, x: object, y: object, sample_weight: object = None, class_weight: object = None
+        self, x: object, y: object = None, sample_weight: object = None, class_weight: object = None
     ) -> tuple[Tensor, OneOrMore]:
         """One step: forward, loss, and an update of each layer as soon as its gradients are there.
 
@@ -185,6 +199,8 @@ class BatchNet(PlannedNet):
         self._trainer.check_whole("train_one_batch")
         optimizer = self._optimizer("train_one_batch")
         optimizer.check_serves(self)
+        for name, net in self._beside.items():
+            net._trainer.check_whole(f"train_one_batch: net {name!r}")
         objective, feeds = self._batch(x, y, "train_one_batch", sample_weight, class_weight)
         step = self._train_step(objective, optimizer, optimizer.gathering.part)
         self._trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
@@ -217,11 +233,21 @@ class BatchNet(PlannedNet):
     ) -> tuple[Objective, checked.CheckedFeeds]:
         """The net's objective, and a batch, its targets and weights by layer, checked."""
         objective = self._objective()
+        self._refuse_weights(where, sample_weight=sample_weight, class_weight=class_weight)
         feeds = checked.inputs_and_targets(self, objective, x, y, where, sample_weight, class_weight)
         if not self._seen_batch:
             checked.warn_of_nan(feeds)
             self._seen_batch = True
         return objective, feeds
+
+    def _refuse_weights(self, where: str, **weights: object) -> None:
+        """ValueError for weights that a step of the user's own would not see."""
+        for name, given in weights.items():
+            if given is not None and self._own is not None:
+                raise ValueError(
+                    f"{where} {name}: wanted none beside compile(step=), as the step weighs its losses; give them as "
+                    "one of its targets, y={...}"
+                )
 
     def gradients(self, x: object, y: object) -> dict[str, Tensor]:
         """All parameters' gradients of the loss's mean over a batch, by name.
@@ -229,13 +255,15 @@ class BatchNet(PlannedNet):
         Parameters stay as they are; running statistics and random state move, as in any training forward.
         All of them are in memory at once: for training, `train_one_batch` needs one layer's at a time.
         """
+        if self._own is not None:
+            raise GraphError("gradients: wanted a net with a loss, received one whose step is its own, compile(step=)")
         objective, feeds = self._batch(x, y)
         self._trainer.check_whole("gradients")
         self._check_names("gradients with freeze", freezing.names_in(self.freeze))
         return gradients.of_batch(self, objective, feeds, self.freeze, self._trainer.open_forward)
 
     def evaluate_one_batch(
-        self, x: object, y: object, sample_weight: object = None, class_weight: object = None
+        self, x: object, y: object = None, sample_weight: object = None, class_weight: object = None
     ) -> tuple[Tensor, OneOrMore]:
         """(loss, metric) of one batch, as 0-d tensors, without training. Weights: as for `train_one_batch`."""
         return self._steps.exclusively(self._evaluate_one_batch, x, y, sample_weight, class_weight)
@@ -244,8 +272,13 @@ class BatchNet(PlannedNet):
         self, x: object, y: object, sample_weight: object, class_weight: object
     ) -> tuple[Tensor, OneOrMore]:
         objective, feeds = self._batch(x, y, "evaluate_one_batch", sample_weight, class_weight)
-        loss, values = self._steps.own(self._steps.do(EvaluateStep(self, objective), feeds))
+        loss, values = self._steps.own(self._steps.do(self._evaluate_step(objective), feeds))
         return loss, self._observed(objective, values, feeds)
+
+    def _evaluate_step(self, objective: Objective) -> EvaluateStep:
+        if self._own is None:
+            return EvaluateStep(self, objective)
+        return OwnEvaluation(self._own, self._members(self._optimizer("evaluate")))
 
     def predict_one_batch(self, x: object, output: Collection[str] = ()) -> OneOrMore:
         """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call.

@@ -15,6 +15,7 @@ from singa_lite import device as devices
 from singa_lite.batch_net import BatchNet
 from singa_lite.checks import flag, names, whole
 from singa_lite.data import Paired, Processes
+from singa_lite.errors import GraphError
 from singa_lite.generation import generate
 from singa_lite.layer import OneOrMore
 from singa_lite.layer_rows import layer_rows
@@ -46,6 +47,7 @@ class FeedForwardNet(BatchNet, Unique):
         GraphError after an unfinished step. A forward that waits for its backward is not copied.
         """
         self._trainer.check_whole("deepcopy")
+        self._check_alone("deepcopy")
         made = type(self).__new__(type(self))
         memo[id(self)] = made
         vars(made).update({name: deepcopy(value, memo) for name, value in vars(self).items() if name != "_trainer"})
@@ -61,7 +63,16 @@ class FeedForwardNet(BatchNet, Unique):
         """
         from singa_lite.snapshots.whole_net import pickled
 
+        self._check_alone("pickle")
         return pickled(self)
+
+    def _check_alone(self, where: str) -> None:
+        """GraphError for a net whose step trains others too, which its function names itself."""
+        if self._beside:
+            raise GraphError(
+                f"{where}: wanted a net whose step trains it alone, received one of compile(nets={[*self._beside]}), "
+                "which the step would still train; save each net, and compile the copies with a step of theirs"
+            )
 
     def to_device(self, device: DeviceSpec) -> None:
         """Move parameters, state and the optimizer's state."""
@@ -78,6 +89,8 @@ class FeedForwardNet(BatchNet, Unique):
             node.layer.to_device(to)
         if self.optimizer is not None:
             self.optimizer.to_device(to)
+        if self._own is not None:
+            self._own.to_device(to)
         self.device = to
         trainer.steps = trainer.steps.anew()
         trainer.forget()
@@ -101,6 +114,7 @@ class FeedForwardNet(BatchNet, Unique):
         """
         loading, ahead = sources.checked_loading("evaluate", workers, None), whole("evaluate prefetch", prefetch, 0)
         objective = self._objective()
+        self._refuse_weights("evaluate", sample_weight=sample_weight, class_weight=class_weight)
         weights.class_weights("evaluate", class_weight, self, objective.outputs)
         data = sources.data_set("evaluate", self, objective, x, y, batch_size, loading, steps=("steps", steps))
         weights.weigh("evaluate", data, objective.outputs, self.dtype, sample_weight)
@@ -203,6 +217,7 @@ class FeedForwardNet(BatchNet, Unique):
         """
         self._optimizer("fit")
         objective = self._objective()
+        self._refuse_weights("fit", sample_weight=sample_weight, class_weight=class_weight)
         begun = fit.checked_initial_epoch(initial_epoch, epochs, resume)
         classes = weights.class_weights("fit", class_weight, self, objective.outputs)
         given = splitting.split(x, y, sample_weight, validation_data, validation_split)
@@ -216,7 +231,8 @@ class FeedForwardNet(BatchNet, Unique):
         validation = None
         if given.validation is not None:
             pair = fit.pair("fit validation_data", given.validation)
-            size = batch_size if pair[1] is not None or isinstance(pair[0], Paired) else None
+            arrays = pair[1] is not None or isinstance(pair[0], Paired) or self._own is not None
+            size = batch_size if arrays else None
             steps = ("validation_steps", validation_steps)
             where = "fit validation_data"
             beside = loading._replace(is_strict=False)

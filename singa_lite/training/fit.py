@@ -23,6 +23,7 @@ from singa_lite.training.data_set import DataSet, count_of
 from singa_lite.training.evaluation import Evaluable, evaluate
 from singa_lite.training.given_callbacks import check_methods
 from singa_lite.training.means import texts
+from singa_lite.training.measures import Measures
 from singa_lite.training.non_finite import look_in_fit
 from singa_lite.training.progress import History as History
 from singa_lite.training.progress import Progress
@@ -34,6 +35,9 @@ class Trainable(Evaluable, Protocol):
 
     seed: int
     optimizer: Optimizer | None
+
+    @property
+    def knows_measures(self) -> bool: ...
 
     def train_one_batch(
         self, x: object, y: object, sample_weight: object = None, class_weight: object = None
@@ -105,7 +109,6 @@ class Training:
         initial_epoch: int = 0,
     ) -> None:
         self.net = net
-        self.measures = net.measures
         self.epochs = whole("fit epochs", epochs, 0)
         self.callbacks = _checked_callbacks(callbacks)
         shuffled = flag("fit shuffle", shuffle)
@@ -125,6 +128,11 @@ class Training:
         self._prefetch = whole("fit prefetch", prefetch, 0)
 
     @property
+    def measures(self) -> Measures:
+        """The metrics, or what a step of the user's own gives beside its loss, as far as that is known."""
+        return self.net.measures
+
+    @property
     def validates(self) -> bool:
         """Whether there is a validation at the end of each epoch."""
         return self._validation is not None
@@ -138,7 +146,7 @@ class Training:
 
     def check_entry(self, where: str, entry: str) -> None:
         """ValueError for an entry that the history will not have, which names those that it will."""
-        if entry in self.entries or entry in self.progress.history.history:
+        if entry in self.entries or entry in self.progress.history.history or not self.net.knows_measures:
             return
         hint = "; val_ entries need validation_data" if entry.startswith("val_") and not self.validates else ""
         raise ValueError(f"{where}: wanted one of {self.entries}, received {entry!r}{hint}")

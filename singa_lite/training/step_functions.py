@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterator
-from typing import ClassVar, Generic, TypeAlias, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from singa_lite.criterion import Criterion
 from singa_lite.freezing import Freeze
@@ -14,6 +14,7 @@ from singa_lite.layer_graph import LayerGraph
 from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.gathering import WHOLE, Part
 from singa_lite.optimizer.loss_scale import LossScale
+from singa_lite.optimizer.one_step import OneStep, StepOfAll
 from singa_lite.run import Run
 from singa_lite.tensor import Tensor
 from singa_lite.training.closing import Closing
@@ -99,6 +100,12 @@ class EvaluateStep(StepFunction[Values]):
         return self.objective.loss(False, out, fed), self.objective.metric(out, fed["target"])
 
 
+class Marked(Protocol):
+    """What says of a net where its last step was left, "" after whole ones."""
+
+    left_at: str
+
+
 class TrainStep(EvaluateStep):
     """Forward, loss, and each layer's update as soon as its gradients are there; (loss, metric) from before it.
 
@@ -110,6 +117,8 @@ class TrainStep(EvaluateStep):
     """
 
     kind = "train"
+    #: Whether parameters move behind the loss, and no others than the net's.
+    updates_last: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -136,6 +145,24 @@ class TrainStep(EvaluateStep):
     def stopped_at(self) -> str:
         """The layer at which the walk back that updates stands, "" before its first gradients and after its end."""
         return self._updating.stopped_at if self._updating is not None else ""
+
+    @property
+    def beside(self) -> tuple[Marked, ...]:
+        """What else is left half done where the step is: other nets that it trains."""
+        return ()
+
+    def one_step(self) -> OneStep | StepOfAll:
+        """A `with` block around the step, which does not count if the block fails before it is kept."""
+        return self.optimizer.one_step()
+
+    def begin(self) -> None:
+        """Before a replay: begin the step of each optimizer that updates in it."""
+        if self.part.updates:
+            self.optimizer.begin_step()
+
+    def evaluation(self) -> EvaluateStep:
+        """What evaluates by the same objective."""
+        return EvaluateStep(self.layers, self.objective)
 
     @property
     def key(self) -> tuple[Hashable, ...]:

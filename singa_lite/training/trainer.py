@@ -96,23 +96,26 @@ class Trainer(Unique):
     def train(self, step: TrainStep, feeds: Feeds) -> Values:
         """One batch: forward, loss, and each layer's update as soon as its gradients are there; (loss, metric)."""
         _under_way.set(self)
-        block = step.optimizer.one_step()
+        block = step.one_step()
         self._step, self._left_at = step, LEFT_WITHIN
         try:
             with block:
-                results = self.steps.train(step, feeds, self.readers.begin(), block.keep)
+                pause = self.readers.begin()  # which looks whether the nets are whole
+                _mark(step, LEFT_WITHIN)
+                results = self.steps.train(step, feeds, pause, block.keep)
                 block.complete()
         finally:
             self.readers.end(give_up=False)  # also of a step that ended before its pause
             if block.is_whole:
                 self._forget_step()
+                _mark(step, "")
         return self.steps.own(results)
 
     @in_own_context
     def look(self, step: TrainStep, forms: Forms, ask: Callable[[Graph], Seen], budget: int | None = None) -> Seen:
         """As `Steps.look`; the count of steps stays as it is."""
         _under_way.set(self)
-        block = step.optimizer.one_step()
+        block = step.one_step()
         self._step, self._left_at = step, LEFT_PLANNING
         try:
             with block:  # never kept
@@ -121,6 +124,12 @@ class Trainer(Unique):
             self.steps.layers.device.pool.release_free()  # the optimizer's state, which was there for the record alone
             if block.is_whole:
                 self._forget_step()
+
+
+def _mark(step: TrainStep, where: str) -> None:
+    """Note of other nets that the step trains where it was left."""
+    for other in step.beside:
+        other.left_at = where
 
 
 def _what_was_left(left_at: str) -> str:

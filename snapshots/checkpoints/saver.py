@@ -15,8 +15,8 @@ from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
 from singa_lite.graph import Pause
 from singa_lite.notice import warn
-from singa_lite.snapshots import formats, net_tree
-from singa_lite.snapshots.checkpoints import checkpoint
+from singa_lite.snapshots import formats
+from singa_lite.snapshots.checkpoints import checkpoint, nets
 from singa_lite.snapshots.checkpoints.background import Copying, HostCopy, Writer
 from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.trained import net_of, steps_of
@@ -59,7 +59,7 @@ class Saver:
         when the first checkpoint is due, perhaps hours later.
         """
         if self._writer.background:
-            self._copy.reserve(net_tree.tensors(net_of(training)))
+            self._copy.reserve(nets.tensors(net_of(training)))
         contents, file = checkpoint.contents(training), self._folder.probe()
         small = {path: lazy for path, lazy in contents.arrays.items() if lazy.nbytes <= _SMALL}
         write = formats.writer(file)
@@ -117,7 +117,7 @@ class Saver:
         contents, file = checkpoint.contents(training), self._folder.file(steps_of(training))
         copying = Copying(contents, _nothing, frozenset())
         if self._writer.background:
-            copying = self._copy.begin(contents, net_tree.tensors(net_of(training)))
+            copying = self._copy.begin(contents, nets.tensors(net_of(training)))
         checks = net_of(training).on_nan is not None
         copied = Event()
         claims: dict[str, bool] = {}  # whether to copy: the first to ask decides, as setdefault is atomic
