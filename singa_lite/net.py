@@ -10,7 +10,7 @@ from os import PathLike
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite import compile_checks
+from singa_lite import compile_checks, elsewhere
 from singa_lite import device as devices
 from singa_lite.batch_net import BatchNet
 from singa_lite.checks import flag, names, whole
@@ -95,6 +95,7 @@ class FeedForwardNet(BatchNet, Unique):
         trainer.steps = trainer.steps.anew()
         trainer.forget()
 
+    @elsewhere.told(elsewhere.DATA)
     def evaluate(
         self,
         x: object,
@@ -123,6 +124,7 @@ class FeedForwardNet(BatchNet, Unique):
             mean = evaluation.evaluate(self, data, prefetch=ahead, class_weight=class_weight)
         return mean.loss(), mean.metric(objective.measures)
 
+    @elsewhere.told(elsewhere.DATA)
     def predict(
         self,
         x: object,
@@ -162,6 +164,7 @@ class FeedForwardNet(BatchNet, Unique):
         """
         return self._steps.exclusively(generate, self, self._steps, prompt, steps, temperature, top_k, seed)
 
+    @elsewhere.told(elsewhere.DATA)
     def fit(
         self,
         x: object,

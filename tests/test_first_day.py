@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 import numpy as np
 import pytest
 
-from singa_lite import FeedForwardNet, autograd, callbacks, device, layers, loss, metric, optimizer, tensor
+from singa_lite import FeedForwardNet, autograd, callbacks, device, elsewhere, layers, loss, metric, optimizer, tensor
 from singa_lite.errors import GraphError, ShapeError
 
 
@@ -363,3 +365,52 @@ def test_options_that_would_do_nothing_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
         net.fit(np.zeros((4, 3), "f"), np.zeros((4, 2), "f"), verbose=False, **options)
     assert net.optimizer.step == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        (lambda net: optimizer.SGD(learning_rate=0.1), "SGD: wanted lr, received learning_rate="),
+        (lambda net: optimizer.Adam(betas=(0.9, 0.99)), "Adam: wanted beta_1 and beta_2,"),
+        (lambda net: optimizer.Adam(eps=1e-7), "Adam: wanted epsilon,"),
+        (lambda net: optimizer.Adam(nesterov=True), "Adam: wanted optimizer.Nesterov"),
+        (lambda net: optimizer.Adam(momentum=0.9), "Adam: wanted beta_1,"),
+        (lambda net: optimizer.RMSProp(alpha=0.9), "RMSProp: wanted rho,"),
+        (lambda net: optimizer.RMSProp(momentum=0.9), r"RMSProp: wanted optimizer.SGD\(momentum=\)"),
+        (lambda net: optimizer.SGD(0.1, decay=0.1), "SGD: wanted weight_decay,"),
+        (lambda net: optimizer.SGD(0.1, clipnorm=1), "SGD: wanted net.compile.clip_global_norm="),
+        (lambda net: loss.SoftmaxCrossEntropy(from_logits=True), "wanted nothing, as it takes raw scores"),
+        (lambda net: loss.SquaredError(reduction="sum"), "SquaredError: wanted nothing, as forward"),
+        (lambda net: loss.SoftmaxCrossEntropy(weight=[1, 2]), r"wanted net.fit\(class_weight=\)"),
+        (lambda net: metric.TopKAccuracy(top_k=3), "TopKAccuracy: wanted k,"),
+        (
+            lambda net: net.compile(optimizer.SGD(0.1), metrics=["accuracy"]),
+            "compile: wanted metric, received metrics=",
+        ),
+        (lambda net: net.compile(optimizer.SGD(0.1), loss_fn="mse"), "compile: wanted loss,"),
+        (lambda net: net.compile(optimizer.SGD(0.1), run_eagerly=True), "compile: wanted graph,"),
+        (lambda net: net.compile("adam"), r"optimizer.Adam\(\), received str"),
+        (lambda net: net.fit(*WANTED, num_epochs=2), "fit: wanted epochs, received num_epochs="),
+        (lambda net: net.fit(*WANTED, class_weights={0: 1}), "fit: wanted class_weight,"),
+        (lambda net: net.fit(*WANTED, validation_freq=2), "fit: wanted nothing, as the validation"),
+        (lambda net: net.fit(*WANTED, use_multiprocessing=True), "fit: wanted workers=data.Processes"),
+        (lambda net: net.fit(*WANTED, verbose=2), "fit verbose: wanted True or False, received 2"),
+        (lambda net: net.evaluate(*WANTED, verbose=0), "evaluate: wanted nothing, as it shows no bar"),
+        (lambda net: net.predict(WANTED[0], verbose=0), "predict: wanted nothing, as it shows no bar"),
+    ],
+)
+def test_a_keyword_of_another_framework_is_told_by_ours(call, wanted):
+    net = held()
+    net.compile(optimizer.SGD(0.1))
+    with pytest.raises(TypeError, match=wanted):
+        call(net)
+    assert net.optimizer.step == 0
+
+
+def test_every_word_that_is_told_is_none_of_ours():
+    kinds = [*vars(optimizer).values(), *vars(loss).values(), *vars(metric).values()]
+    taken = {name for kind in kinds if isinstance(kind, type) for name in signature(kind.__init__).parameters}
+    assert {word for words in elsewhere.OBJECTS.values() for word in words if word.isidentifier()} <= taken
+    for words, call in ((elsewhere.COMPILE, small().compile), (elsewhere.DATA, small().fit)):
+        names = signature(call).parameters
+        assert all(word in names or not word.isidentifier() for options in words.values() for word in options)
