@@ -7,6 +7,7 @@ from inspect import signature
 import numpy as np
 import pytest
 
+import skips
 from singa_lite import FeedForwardNet, autograd, callbacks, device, elsewhere, layers, loss, metric, optimizer, tensor
 from singa_lite.errors import GraphError, ShapeError
 
@@ -414,3 +415,45 @@ def test_every_word_that_is_told_is_none_of_ours():
     for words, call in ((elsewhere.COMPILE, small().compile), (elsewhere.DATA, small().fit)):
         names = signature(call).parameters
         assert all(word in names or not word.isidentifier() for options in words.values() for word in options)
+
+
+FORMS = {
+    "a column": lambda ids: ids[:, None],
+    "whole floats": lambda ids: ids.astype("d"),
+    "a column of floats": lambda ids: ids.astype("f")[:, None],
+    "a list": lambda ids: ids.tolist(),
+    "small integers": lambda ids: ids.astype("uint8"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+def test_class_ids_in_other_forms_are_taken_in_batches_too(form):
+    nets = small(), small(), small()
+    for net in nets:
+        net.compile(optimizer.SGD(lr=0.001))
+    for net, given in ((nets[0], form), (nets[1], lambda ids: ids)):
+        net.train_one_batch(WANTED[0][:4], given(IDS[:4]))
+    nets[2].fit(iter([(IMAGES[:4], form(IDS[:4]))]), steps_per_epoch=1, verbose=False)
+    for one, other, third in zip(*(net.param_values() for net in nets), strict=True):
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(one, third)
+    for wrong, words in ((IDS[:4] + 0.5, "whole numbers, received 0.5 at"), (IDS[:4].astype(object), "object")):
+        with pytest.raises((TypeError, ValueError), match=words):
+            nets[0].train_one_batch(WANTED[0][:4], wrong)
+
+
+def test_tables_of_pandas_and_bool_are_taken():
+    pandas = skips.library("pandas")
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=2)
+    net.add(layers.Dense(2, input_sample_shape=(3,)))
+    table, ids = RANDOM.normal(size=(7, 3)), np.arange(7) % 2
+    wanted = net.evaluate(table.astype("f"), ids)
+    for x, y in (
+        (pandas.DataFrame(table), pandas.Series(ids)),
+        (pandas.DataFrame(table), pandas.Series(ids == 1)),
+        (table, pandas.DataFrame(ids)),
+    ):
+        assert net.evaluate(x, y) == wanted
+    assert net.evaluate(table > 0, ids == 1) == net.evaluate((table > 0).astype("f"), ids)
+    with pytest.raises(TypeError, match="object"):
+        net.evaluate(pandas.DataFrame(table.astype(str)).astype(object), ids)
