@@ -10,7 +10,7 @@ from singa_lite.array_types import DType
 from singa_lite.checks import flag
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
-from singa_lite.freezing import freezing
+from singa_lite.freezing import Freeze, freezing
 from singa_lite.layer import Layer, Node
 from singa_lite.memory.out_of_memory import in_words
 from singa_lite.notice import warn
@@ -31,7 +31,7 @@ Net = TypeVar("Net", bound=Compiled)
 
 
 def check(
-    nodes: Sequence[Node], objective: Objective | None, optimizer: Optimizer, freeze: str | None, dtype: DType
+    nodes: Sequence[Node], objective: Objective | None, optimizer: Optimizer, freeze: Freeze, dtype: DType
 ) -> None:
     """Raise GraphError or ValueError for what would fail, or go wrong silently, at the first batch.
 
@@ -40,7 +40,7 @@ def check(
     optimizer.check_names([value.name for node in nodes for value in node.layer.parameters.values()])
     precision.check(optimizer, dtype)
     if freeze is not None:
-        _check_freeze([node.layer for node in nodes], [] if objective is None else objective.outputs, freeze)
+        _check_freeze(nodes, [] if objective is None else objective.outputs, freeze)
     if objective is not None:
         _warn_of_applied_twice({node.layer.name: node for node in nodes}, objective)
 
@@ -118,11 +118,21 @@ def profile(given: object, graph: bool, bound: int | None, device: Device, where
     return True
 
 
-def _check_freeze(layers: Sequence[Layer], outputs: Sequence[str], freeze: str) -> None:
+def _check_freeze(nodes: Sequence[Node], outputs: Sequence[str], freeze: Freeze) -> None:
     """GraphError where a loss stands before the layer up to which all is frozen, or where nothing is left to train."""
+    layers = [node.layer for node in nodes]
     found = freezing(layers, freeze)
     frozen = [layer.name for layer in layers if layer.name in found.frozen]
+    moving = set[str]()  # layers whose output goes by some layer that is not frozen
+    for layer, sources in nodes:
+        if layer.path not in found.passing or any(name in moving for name, _ in sources):
+            moving.add(layer.name)
     for name in outputs:
+        if name not in moving:
+            raise GraphError(
+                f"compile: wanted freeze= to leave a layer before output {name!r} that trains, received "
+                f"{list(freeze or ())}"
+            )
         if name in frozen:
             raise GraphError(
                 f"compile: wanted freeze={freeze!r} with all outputs at this layer or after it, received output "
@@ -158,7 +168,14 @@ def _origin(nodes: Mapping[str, Node], name: str) -> Layer:
 #: Options of `compile` that a step of the user's own leaves no use for, and their usual values.
 _OF_BUILT_IN = {"loss_weights": None, "freeze": None, "micro_batches": 1, "accumulate": 1, "loss_scale": None}
 #: The same of other nets that it trains: their own steps, whose options they are, are never done.
-_OF_OTHERS = {"memory_budget": None, "offload": None, "precision": "float32", "step": None, **_OF_BUILT_IN}
+_OF_OTHERS = {
+    "memory_budget": None,
+    "offload": None,
+    "precision": "float32",
+    "step": None,
+    "on_nan": "fit",
+    **_OF_BUILT_IN,
+}
 
 
 def own_step(net: Net, given: Mapping[str, object], loss: object, metric: object) -> dict[str, Net]:

@@ -9,8 +9,9 @@ from numpy.typing import DTypeLike
 from singa_lite.batch_plan import BatchPlanner
 from singa_lite.budget_error import BudgetError
 from singa_lite.checks import at_least_zero, flag, whole
+from singa_lite.device import Device
 from singa_lite.errors import GraphError
-from singa_lite.freezing import freezing
+from singa_lite.freezing import Freeze, freezing, names_in
 from singa_lite.generation import generation_plan
 from singa_lite.graph import Graph
 from singa_lite.memory.bound import Bound
@@ -38,7 +39,7 @@ class PlannedNet(WalkedNet):
     """A net whose steps can be planned: what they would be is known. Base of `FeedForwardNet`, which says what loss,
     metric, device, dtype and seed are.
 
-    freeze: layers before this one do not train. micro_batches: in how many pieces a batch is trained on.
+    freeze: which layers do not train, see `Freeze`. micro_batches: in how many pieces a batch is trained on.
     clip_global_norm: the most that the norm of all gradients may be, None: any. accumulate: how many batches make an
     update.
     """
@@ -55,7 +56,7 @@ class PlannedNet(WalkedNet):
         self.loss = losses_of(loss)
         self.metric = metrics_of(metric)
         self.loss_weights: Mapping[str, float] | None = None
-        self.freeze: str | None = None
+        self.freeze: Freeze = None
         self.micro_batches = 1
         self._clip: GlobalNorm | None = None
         self._scale: LossScale | None = None
@@ -66,6 +67,11 @@ class PlannedNet(WalkedNet):
     def knows_measures(self) -> bool:
         """Whether it is known what numbers a step gives; a step of the user's own says it when it is first done."""
         return self._own is None or self._own.objective.is_known
+
+    def move_step(self, to: Device) -> None:
+        """The random state of a step of one's own goes to another device."""
+        if self._own is not None:
+            self._own.to_device(to)
 
     @property
     def clip_global_norm(self) -> float | None:
@@ -282,7 +288,7 @@ class PlannedNet(WalkedNet):
         """part: of a group of batches; None: the last, which takes most memory."""
         if self._own is not None:
             return OwnStep(self._own, self._members(optimizer))
-        self._check_names("training with freeze", [self.freeze])  # which may have changed since compile
+        self._check_names("training with freeze", names_in(self.freeze))  # which may have changed since compile
         checked_count(self.ordered(), self.micro_batches, self.freeze, objective.criteria)
         part = optimizer.gathering.last_part if part is None else part
         return TrainStep(self, objective, optimizer, self.freeze, self.micro_batches, self._clip, part, self._scale)

@@ -46,7 +46,7 @@ def inputs_and_targets(
     feeds["target"] = targets
     batch.same_counts("batch", feeds["input"] | {f"target {name!r}": array for name, array in targets.items()})
     if sample_weight is not None or class_weight is not None:
-        found = weights.of_batch(where, objective.outputs, targets, layers.dtype, sample_weight, class_weight)
+        found = weights.of_batch(where, layers, objective, targets, sample_weight, class_weight)
         feeds["weight"] = dict(found)
     return feeds
 

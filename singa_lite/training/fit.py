@@ -24,6 +24,7 @@ from singa_lite.training.evaluation import Evaluable, evaluate
 from singa_lite.training.given_callbacks import check_methods
 from singa_lite.training.means import texts
 from singa_lite.training.measures import Measures
+from singa_lite.training.non_finite import look_in_fit
 from singa_lite.training.progress import History as History
 from singa_lite.training.progress import Progress
 from singa_lite.training.waiting import Waiting
@@ -57,10 +58,12 @@ class Callback:
     """What `fit` calls on its way, in the order of `callbacks`; `on_end` in the reverse order. All do nothing here.
 
     An error that one raises ends the training and comes out of `fit`, but for StopTraining. sets_rate: whether it sets
-    the learning rate, and brings it back from a checkpoint.
+    the learning rate, and brings it back from a checkpoint. takes_nan: whether it looks at losses that are not finite
+    itself, so that `compile(on_nan="fit")` leaves them to it.
     """
 
     sets_rate: ClassVar[bool] = False
+    takes_nan: ClassVar[bool] = False
 
     def state(self) -> dict[str, object]:
         """What a checkpoint keeps of it, as JSON holds it. Empty: nothing."""
@@ -161,6 +164,7 @@ class Training:
     def run(self) -> History:
         """Train until `epochs` are done."""
         _under_way.set((*_under_way.get(), self))
+        look_in_fit(not any(callback.takes_nan for callback in self.callbacks))
         started: list[Callback] = []
         error: BaseException | None = None
         try:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from singa_lite.criterion import Criterion
+from singa_lite.freezing import Freeze
+from singa_lite.graph import Graph
 from singa_lite.layer import OneOrMore
 from singa_lite.layer_calls import nothing
 from singa_lite.layer_graph import LayerGraph
@@ -58,6 +60,9 @@ class StepFunction(ABC, Generic[Results]):
         """The recording is over."""
         watch.settle([], [])
 
+    def check_record(self, graph: Graph, fed: Fed) -> None:
+        """GraphError where a replay would not do what the step does."""
+
     def _evaluated(self, fed: Fed, output: Collection[str] = ()) -> OneOrMore:
         run = Run(self.layers.ordered(), self.layers.device, False, None)
         return run.forward(dict(fed["input"]), output)
@@ -108,10 +113,11 @@ class Marked(Protocol):
 class TrainStep(EvaluateStep):
     """Forward, loss, and each layer's update as soon as its gradients are there; (loss, metric) from before it.
 
-    freeze: layers before this one, in topological order, do not train. micro_batches: in how many pieces the batch goes
+    freeze: which layers do not train, see `Freeze`. micro_batches: in how many pieces the batch goes
     forward and back; what each piece's gradients are of the whole batch's mean adds up, and is applied once. clip: by
     which gradients are clipped. part: which batch of a group of several it is, whose mean is applied at the last one.
-    scale: by what the loss is scaled, whose gradients are derived.
+    scale: by what the loss is scaled, whose gradients are derived. look: called with each step's loss, and whether
+    parameters have moved since; no record is made of it.
     """
 
     kind = "train"
@@ -121,7 +127,7 @@ class TrainStep(EvaluateStep):
         layers: LayerGraph,
         objective: Objective,
         optimizer: Optimizer,
-        freeze: str | None,
+        freeze: Freeze,
         micro_batches: int = 1,
         clip: GlobalNorm | None = None,
         part: Part = WHOLE,
@@ -134,6 +140,7 @@ class TrainStep(EvaluateStep):
         self.clip = clip
         self.part = part
         self.scale = scale
+        self.look: Callable[[Tensor, bool], None] | None = None
         self._updating: Run | None = None
 
     @property
@@ -145,6 +152,10 @@ class TrainStep(EvaluateStep):
     def beside(self) -> tuple[Marked, ...]:
         """What else is left half done where the step is: other nets that it trains."""
         return ()
+
+    def moved_values(self) -> list[Tensor]:
+        """All parameters that it may move."""
+        return self.layers.param_values()
 
     def one_step(self) -> OneStep | StepOfAll:
         """A `with` block around the step, which does not count if the block fails before it is kept."""
@@ -188,6 +199,8 @@ class TrainStep(EvaluateStep):
             share, run = pieces[0].share, self._run(changing)
             loss, metric = self._forward(run, pieces.pop(0).fed)
             values = added(values[0], loss, share), added_metrics(values[1], metric, share)
+        if self.look is not None and self.layers.device.graph is None:
+            self.look(values[0], False)
         self._update(run, share, sums, changing, closing)
         return values
 

@@ -6,7 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from threading import Event
+
+import numpy as np
 
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
@@ -17,6 +20,7 @@ from singa_lite.snapshots.checkpoints import checkpoint, nets
 from singa_lite.snapshots.checkpoints.background import Copying, HostCopy, Writer
 from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.trained import net_of, steps_of
+from singa_lite.snapshots.tree import Tree
 
 _NEVER = (-1, -1, -1)
 
@@ -114,6 +118,7 @@ class Saver:
         copying = Copying(contents, _nothing, frozenset())
         if self._writer.background:
             copying = self._copy.begin(contents, nets.tensors(net_of(training)))
+        checks = net_of(training).on_nan is not None
         copied = Event()
         claims: dict[str, bool] = {}  # whether to copy: the first to ask decides, as setdefault is atomic
 
@@ -124,6 +129,8 @@ class Saver:
                 copying.finish()
             finally:
                 copied.set()
+            if checks:
+                _check_finite(copying.contents, file)
             formats.write(copying.contents, file)
             if best:
                 self._folder.mark_best(file)
@@ -147,6 +154,16 @@ class Saver:
 
 def _position(training: Training) -> tuple[int, int, int]:
     return steps_of(training), training.progress.epoch, training.progress.batch
+
+
+def _check_finite(contents: Tree, file: Path) -> None:
+    """SnapshotError for a parameter that is not finite: the checkpoints before it are what to go on from."""
+    for entry, lazy in contents.arrays.items():
+        if entry.startswith("parameters/") and not np.isfinite(lazy.fetched(f"{file}: {entry}")).all():
+            raise SnapshotError(
+                f"{file}: wanted finite parameters, as compile(on_nan=) does not go on with others, received {entry!r} "
+                "with NaN or infinity; nothing was written, the checkpoint before stays"
+            )
 
 
 def _nothing() -> None:
