@@ -223,6 +223,13 @@ class Optimizer(Described):
         self._step += 1
         self._begun = True
 
+    def update_again(self) -> None:
+        """Further updates of the same parameters are of the step that has begun, at its rate; it counts once.
+
+        What a rule counts by itself, as Adam's bias correction does, counts each update.
+        """
+        self._updated.clear()
+
     def rate(self, device: Device) -> Tensor:
         """The learning rate of this step on a device: float64 (), overwritten when a step begins."""
         if device not in self._rates:

@@ -9,6 +9,7 @@ from singa_lite.autograd import add, no_grad, scale
 from singa_lite.checks import at_least_zero
 from singa_lite.criterion import received
 from singa_lite.errors import GraphError
+from singa_lite.layer_graph import LayerGraph
 from singa_lite.loss import Loss
 from singa_lite.metric import EpochMetric, Metric
 from singa_lite.tensor import Shape, Tensor
@@ -95,6 +96,12 @@ class Objective:
             name: loss.target_form_behind(shapes[name], dtype, name in features_last)
             for name, loss in self.losses.items()
         }
+
+    def batch_forms(self, layers: LayerGraph, size: int) -> dict[str, tuple[Shape, DType]]:
+        """Shape and dtype of the usual targets of a batch of so many samples."""
+        shapes = {name: (size, *layers.output_shapes(name)[0]) for name in self.outputs}
+        last = [name for name in self.outputs if layers.features_last(name)]
+        return self.target_forms(shapes, layers.dtype, last)
 
     def loss(self, training: bool, out: Outputs, fed: Fed) -> Tensor:
         """The sum over the outputs of each loss's mean, times its weight; () in the outputs' dtype.
