@@ -69,7 +69,7 @@ def is_module(module: str, node: ast.ImportFrom, name: str) -> bool:
     """Whether the import brings a module: from the package itself, or from one within it."""
     base = module if node.level else ""
     found = ROOT.joinpath(*".".join(part for part in (base, node.module or "", name) if part).split("."))
-    return found.is_dir() or (found.with_suffix(".py").exists() and node.module in (None, module))
+    return found.is_dir() or found.with_suffix(".py").exists()
 
 
 def reference() -> dict[str, str]:

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from singa_lite import FeedForwardNet, layers, optimizer
 
 random = np.random.default_rng(0)
-# What torch's save_file(module.state_dict(), path) writes for nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 5)).
+# What save_file(module.state_dict(), path) writes in PyTorch, for Linear(6, 16), ReLU() and Linear(16, 5) in sequence.
 weights = {"0.weight": (16, 6), "0.bias": (16,), "2.weight": (5, 16), "2.bias": (5,)}
 weights = {name: random.normal(size=shape).astype(np.float32) for name, shape in weights.items()}
 
