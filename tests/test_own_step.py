@@ -12,6 +12,7 @@ import skips
 from kernel_sets import kernel_sets
 from own_steps import LATENT, X, critic, gan, generator, real, same_bits, vae, values
 from singa_lite import FeedForwardNet, GraphError, ShapeError, autograd, callbacks, device, optimizer, tensor
+from singa_lite.errors import NonFiniteError
 from singa_lite.fit import Callback, StopTraining
 from singa_lite.snapshots.checkpoints import checkpoint
 
@@ -420,6 +421,19 @@ def test_a_failing_step_done_at_once_leaves_both_nets_marked():
             each.forward(True, np.zeros((2, *each.input_shapes().popitem()[1]), np.float32))
         each.discard_step()
     net.train_one_batch(X)
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_a_loss_that_is_not_finite_ends_fit(graph):
+    broken = X.copy()
+    broken[9, 3] = np.nan
+    net, other = gan(graph=graph)
+    before = values(other)
+    with pytest.raises(NonFiniteError, match=r"loss of step 1.*the input of layer 'c1' is not finite at .1, 3."):
+        net.fit(broken, batch_size=8, epochs=1, shuffle=False, verbose=False)
+    assert not same_bits(before, values(other))
+    with pytest.raises(GraphError, match="wanted a whole step"):
+        net.train_one_batch(X)
 
 
 OTHERS = np.random.default_rng()

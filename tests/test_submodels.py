@@ -10,7 +10,7 @@ import pytest
 
 import singa_lite
 from nets import all_bits, bits, explicit_step, state_of
-from singa_lite import FeedForwardNet, GraphError, device, layers, optimizer, tensor
+from singa_lite import FeedForwardNet, GraphError, autograd, device, layers, optimizer, tensor
 from singa_lite.arena import Pause
 from singa_lite.errors import ConfigError
 
@@ -80,6 +80,27 @@ def pair(graph: bool) -> tuple[FeedForwardNet, FeedForwardNet]:
 
 def test_recorded_and_eager_steps_give_equal_bits():
     assert by_turns(True, pair) == by_turns(False, pair)
+
+
+def test_one_step_of_ones_own_trains_both_to_equal_bits():
+    def train(graph: bool) -> list:
+        net = whole().submodel("c")  # which has no loss of its own
+        part = net.submodel("b")
+        part.compile(optimizer.SGD(0.1, momentum=0.9), graph=graph)
+
+        def step(_, call):
+            one = autograd.reduce_mean(autograd.softplus(net.forward(call.training, call.x)))
+            call.update(one, net)
+            other = autograd.reduce_mean(autograd.softplus(part.forward(call.training, call.x)))
+            call.update(other, part)
+            return {"loss": one, "other": other}
+
+        net.compile(optimizer.Adam(0.01), step=step, nets={"part": part}, graph=graph)
+        for _ in range(2):
+            net.train_one_batch(X)
+        return [state_of(net), state_of(part)]
+
+    assert train(True) == train(False)
 
 
 def test_a_copy_of_both_shares_again_and_a_copy_of_one_does_not():

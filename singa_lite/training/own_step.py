@@ -73,6 +73,8 @@ class OwnFunction:
 class OwnStep(TrainStep):
     """A batch by the user's function. members: the net itself, then the others that it trains."""
 
+    updates_last = False
+
     def __init__(self, function: OwnFunction, members: Sequence[Member]) -> None:
         super().__init__(members[0].layers, function.objective, members[0].optimizer, None)
         self.function = function
@@ -114,7 +116,10 @@ class OwnStep(TrainStep):
 
     def operations(self, fed: Fed, changing: Callable[[], object] = nothing) -> Values:
         self.begin()
-        return self.function.call(self.members, fed, True, changing)
+        values = self.function.call(self.members, fed, True, changing)
+        if self.look is not None and self.layers.device.graph is None:
+            self.look(values[0], True)
+        return values
 
     def check_record(self, graph: Graph, fed: Fed) -> None:
         self.function.check(graph, self.members, fed, True)

@@ -57,6 +57,5 @@ def _bytes(block: Block, device: Device) -> bytes:
 def _differs(what: str) -> GraphError:
     return GraphError(
         f"step: wanted the same operations each time that it is called, received {what}; a record would keep those of "
-        "its first call, as of NumPy's random numbers: draw by call.normal, give what changes as targets, or keep it in "
-        "a tensor"
+        "its first call, as of NumPy's random numbers: draw by call.normal, or give what changes as targets"
     )
