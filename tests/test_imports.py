@@ -20,7 +20,7 @@ from package_source import PACKAGE, module_files
 # Lowest first. A name is a module, or a folder with all that is in it; "" is singa_lite/__init__.py itself.
 # A module imports from floors below its own and, on its own floor, only from its own folder.
 FLOORS = (
-    ("array_types", "errors", "checks", "contexts", "left_out", "machine", "names", "notice", "unique"),
+    ("array_types", "errors", "checks", "contexts", "elsewhere", "left_out", "machine", "names", "notice", "unique"),
     (
         "arrays",
         "bisection",
