@@ -8,7 +8,7 @@ from os import PathLike
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite import compile_checks, freezing
+from singa_lite import compile_checks, elsewhere, freezing
 from singa_lite.budget_error import BudgetError
 from singa_lite.checks import flag, names, whole
 from singa_lite.errors import GraphError
@@ -55,6 +55,7 @@ class BatchNet(PlannedNet):
         self._bad_losses = 0
         self.compiled_as: dict[str, object] = {}
 
+    @elsewhere.told(elsewhere.COMPILE)
     def compile(
         self,
         optimizer: Optimizer,

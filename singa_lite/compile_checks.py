@@ -77,6 +77,7 @@ def check_optimizer(given: object) -> None:
     """TypeError unless it is an optimizer."""
     if not isinstance(given, Optimizer):
         hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
+        hint = ", such as optimizer.SGD(lr=0.1) or optimizer.Adam()" if isinstance(given, str) else hint
         raise TypeError(f"compile: wanted an Optimizer{hint}, received {type(given).__name__}")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from singa_lite import device as devices
+from singa_lite import elsewhere
 from singa_lite.batch_net import BatchNet
 from singa_lite.checks import flag, names, whole
 from singa_lite.data import Paired, Processes
@@ -107,6 +108,7 @@ class FeedForwardNet(BatchNet, Unique):
         made._family.join(made, made._trainer)
         return made
 
+    @elsewhere.told(elsewhere.DATA)
     def evaluate(
         self,
         x: object,
@@ -135,6 +137,7 @@ class FeedForwardNet(BatchNet, Unique):
             mean = evaluation.evaluate(self, data, prefetch=ahead, class_weight=class_weight)
         return mean.loss(), mean.metric(objective.measures)
 
+    @elsewhere.told(elsewhere.DATA)
     def predict(
         self,
         x: object,
@@ -174,6 +177,7 @@ class FeedForwardNet(BatchNet, Unique):
         """
         return self._steps.exclusively(generate, self, self._steps, prompt, steps, temperature, top_k, seed)
 
+    @elsewhere.told(elsewhere.DATA)
     def fit(
         self,
         x: object,

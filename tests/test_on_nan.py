@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from singa_lite import FeedForwardNet, callbacks, device, layers, loss, optimizer
+from singa_lite import FeedForwardNet, autograd, callbacks, device, layers, loss, optimizer
 from singa_lite.errors import GraphError, NonFiniteError, SnapshotError
 
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid value|overflow):RuntimeWarning")  # of NumPy's kernels
@@ -180,3 +180,21 @@ def test_without_memory_to_look_the_rest_is_said():
     host.pool.set_limit(host.pool.total)
     with pytest.raises(NonFiniteError, match=r"parameter 'dense/bias'.*no memory left"):
         net.train_one_batch(x, y)
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_a_step_of_the_users_own_is_looked_at_behind_its_updates(graph):
+    def own(net: FeedForwardNet, step: object) -> object:
+        scores = net.forward(True, step.x)
+        value = autograd.softmax_cross_entropy(scores, step.y)
+        step.update(value)
+        return value
+
+    net = FeedForwardNet(seed=1)
+    net.add(layers.Flatten(input_sample_shape=(2, 6, 5)))
+    net.add(layers.Dense(3))
+    net.compile(optimizer.SGD(0.1), step=own, on_nan="raise", graph=graph)
+    net.train_one_batch(X, Y)
+    fill(net, "dense/bias", np.inf)
+    with pytest.raises(NonFiniteError, match=r"is 'dense' \(Dense\).*as the step's update left them"):
+        net.train_one_batch(X, Y)

@@ -42,7 +42,7 @@ def inputs_and_targets(
     feeds = inputs(layers, x)
     fed = {name: tuple(array.shape) for name, array in feeds["input"].items()}
     wanted = {name: (count(feeds), *layers.output_shape(name, fed)) for name in objective.outputs}
-    targets = objective.targets(y, wanted, layers.dtype)
+    targets = objective.targets(y, wanted, layers.dtype, {name for name in wanted if layers.features_last(name)})
     feeds["target"] = targets
     batch.same_counts("batch", feeds["input"] | {f"target {name!r}": array for name, array in targets.items()})
     if sample_weight is not None or class_weight is not None:

@@ -99,7 +99,10 @@ class Steps(Unique):
         if not self.graph:
             if pause is not None:
                 pause.wait()
-            return step.operations(fed_tensors.filled(self.layers, feeds), changing)
+            values: Values = step.operations(fed_tensors.filled(self.layers, feeds), changing)
+            if step.look is not None and not step.updates_last:
+                step.look(values[0], True)
+            return values
         recorded = self._found(step, feeds)
         if recorded is None:
             recorded = self._record(step, feeds)  # which begins the optimizer's step
@@ -108,7 +111,7 @@ class Steps(Unique):
         recorded.graph.prepare()
         self._trained = recorded
         changing()
-        values: Values = recorded.results
+        values = recorded.results
         self._run(step, recorded.graph, values[0], pause)
         return values
 
@@ -124,8 +127,8 @@ class Steps(Unique):
             look(loss, False)
             updated = False
 
-        if pause is None and not self.layers.device.runtime.link.beside:
-            pause = Pause([value.block for value in step.moved_values()], before, made=loss.block)
+        if pause is None and step.updates_last and not self.layers.device.runtime.link.beside:
+            pause = Pause([value.block for value in self.layers.param_values()], before, made=loss.block)
         graph.run(pause=pause)
         if updated:
             look(loss, True)

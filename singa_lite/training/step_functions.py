@@ -121,6 +121,8 @@ class TrainStep(EvaluateStep):
     """
 
     kind = "train"
+    #: Whether parameters move behind the loss, and no others than the net's.
+    updates_last: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -152,10 +154,6 @@ class TrainStep(EvaluateStep):
     def beside(self) -> tuple[Marked, ...]:
         """What else is left half done where the step is: other nets that it trains."""
         return ()
-
-    def moved_values(self) -> list[Tensor]:
-        """All parameters that it may move."""
-        return self.layers.param_values()
 
     def one_step(self) -> OneStep | StepOfAll:
         """A `with` block around the step, which does not count if the block fails before it is kept."""

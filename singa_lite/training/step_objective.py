@@ -58,7 +58,9 @@ class StepObjective(Objective):
             self.measures = tuple(Measure(name, name, "", Shown(name)) for name in names)
         self.is_known = True
 
-    def targets(self, y: object, shapes: Mapping[str, Shape], dtype: DType) -> dict[str, Shaped]:
+    def targets(
+        self, y: object, shapes: Mapping[str, Shape], dtype: DType, features_last: Collection[str] = ()
+    ) -> dict[str, Shaped]:
         """The targets by name: real numbers in the net's dtype, whole ones int64; of one array `TARGET`."""
         named = _named(y)
         arrays = {str(name): _target(f"target {name!r}", given, dtype) for name, given in named.items()}
