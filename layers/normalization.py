@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from singa_lite import autograd
 from singa_lite.checks import real
-from singa_lite.errors import ShapeError
+from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer import InputShape, Layer
-from singa_lite.tensor import Shape, Tensor
+from singa_lite.tensor import Shape, Tensor, to_numpy
 
 from ._checks import input_axes, where
 
@@ -42,8 +42,8 @@ class Normalization(Layer):
     shape (channels,), (channels, 1) or (channels, 1, 1).
 
     mean, variance: a number or one for each channel, variances of at least 0; or neither, and `adapt` takes them from
-    data. A variance of 0 counts as 1, as of a feature that is always the same. Until the numbers are known, as from a
-    snapshot, they are NaN, and so is all that comes of them.
+    data. A variance of 0 counts as 1, as of a feature that is always the same. Until `adapt` or a snapshot brings the
+    numbers they are NaN, and a net refuses batches.
     """
 
     def __init__(
@@ -99,6 +99,14 @@ class Normalization(Layer):
         if self.mean is not None:
             self._fill()
         return shape
+
+    def check_usable(self) -> None:
+        """GraphError before mean and variance are known."""
+        if self.mean is None and np.isnan(to_numpy(self.states["mean"])).any():
+            raise GraphError(
+                f"{where(self)}: wanted mean and variance before the first batch, received neither: call adapt(data) "
+                "first, or load a snapshot that has them"
+            )
 
     def forward(self, training: bool, x: Tensor) -> Tensor:
         """x (n, channels, ...) -> the same shape."""

@@ -148,11 +148,13 @@ class Pause(NamedTuple):
 
     give_up: called instead of `wait` where an interrupt has ended the run, perhaps before the reader began: it need not
     begin any more, and is not reading when this returns. None: `wait` does that too.
+    made: what `wait` reads; it is not called where this is not whole by then. None: it reads nothing of the run's.
     """
 
     blocks: Collection[Block]
     wait: Callable[[], object]
     give_up: Callable[[], object] | None = None
+    made: Block | None = None
 
     def end(self) -> None:
         """Give up what reads the blocks, or wait for it."""
@@ -186,6 +188,7 @@ class Executable(Unique):
         self.arena_bytes, self.host_bytes = placed.arena_bytes, placed.host_bytes
         self._count = len(placed.planned.instructions)
         self._first_writes = _first_writes(placed.planned.instructions, self.blocks)
+        self._last_writes = _last_writes(placed.planned.instructions, self.blocks)
         self._replay: Replay | None = None
         arena.add(self)
 
@@ -202,7 +205,7 @@ class Executable(Unique):
     def _run(self, pause: Pause | None) -> None:
         with self.arena.device.runtime.here():
             replay = self._replay or self.prepare()
-            if pause is None:
+            if pause is None or not self._is_made(pause):
                 self.arena.copying(replay)
             else:
                 self.arena.copying(partial(replay.pausing, self._first_write(pause.blocks), pause.wait))
@@ -256,6 +259,13 @@ class Executable(Unique):
         written = (step for number, step in self._first_writes.items() if self.blocks[number] in blocks)
         return min(written, default=self._count)
 
+    def _is_made(self, pause: Pause) -> bool:
+        """Whether what the pause reads is whole when it comes."""
+        if pause.made is None:
+            return True
+        written = (step for number, step in self._last_writes.items() if self.blocks[number] is pause.made)
+        return max(written, default=self._count) < self._first_write(pause.blocks)
+
     def _launch(self, placed: Placed, instruction: Instruction) -> Launch:
         device = self.arena.device
         arrays = tuple(None if operand is None else self._array(placed, operand) for operand in instruction.operands)
@@ -289,3 +299,8 @@ def _first_writes(instructions: Sequence[Instruction], blocks: Collection[int]) 
             if operand.block in blocks:
                 found.setdefault(operand.block, step)
     return found
+
+
+def _last_writes(instructions: Sequence[Instruction], blocks: Collection[int]) -> dict[int, int]:
+    """{one of these blocks: the index of the last instruction that writes it}."""
+    return {o.block: step for step, i in enumerate(instructions) for o in i.writes if o.block in blocks}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from singa_lite.backward_pass import BackwardPass
-from singa_lite.device import device_of
+from singa_lite.backward_pass import BackwardPass, one_like
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.graph import Phase
 from singa_lite.ops import operators
 from singa_lite.ops.activation import elu as elu
 from singa_lite.ops.activation import gelu as gelu
@@ -77,19 +75,22 @@ from singa_lite.ops.shape import split as split
 from singa_lite.ops.shape import transpose as transpose
 from singa_lite.ops.transposed_convolution import conv2d_transpose as conv2d_transpose
 from singa_lite.ops.upsample import upsample_nearest as upsample_nearest
-from singa_lite.tensor import Tensor, full
+from singa_lite.tensor import Tensor
 
 operators.put_on_tensor()
 
 
-def backward(y: Tensor, dy: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+def backward(
+    y: Tensor, dy: Tensor | None = None, *, parameters: Collection[Tensor] | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield (parameter, gradient) for every tensor with `stores_grad` that y depends on.
 
     A parameter comes as soon as its gradient is final, once, even if several operations used it. A gradient is
     valid until the generator is asked for the next; copy it to keep it. The derivative through an operation is
     always computed before its parameters' gradients are handed out, so the consumer may update them at once.
 
-    y: made by taped operations; dy: the derivative by y, y's shape, default 1 for a y of one element.
+    y: made by taped operations; dy: the derivative by y, y's shape, default 1 for a y of one element. parameters: only
+    these, and nothing is computed for others alone; None: all.
     GraphError if y is not on the tape or was walked before; ShapeError or TypeError if dy does not fit.
     """
     if y.creator is None:
@@ -97,20 +98,9 @@ def backward(y: Tensor, dy: Tensor | None = None) -> Iterator[tuple[Tensor, Tens
     if dy is None:
         if y.size() != 1:
             raise ShapeError(f"backward without dy: wanted a y of one element, received shape {y.shape}")
-        with device_of(y).scope(Phase.DERIVATIVE):
-            dy = full(y.shape, 1, y.dtype, y.device)
+        dy = one_like(y)
     if dy.shape != y.shape:
         raise ShapeError(f"backward: wanted dy of y's shape {y.shape}, received {dy.shape}")
     if dy.dtype != y.dtype:
         raise TypeError(f"backward: wanted dy of y's dtype {y.dtype}, received {dy.dtype}")
-    return _walk(BackwardPass([(Edge(y.creator, y.output_index, None), dy)]))
-
-
-def _walk(tape: BackwardPass) -> Iterator[tuple[Tensor, Tensor]]:
-    try:
-        while tape.next_sequence >= 0:
-            for parameter, gradient in tape.step():
-                yield parameter, gradient
-                gradient.release()
-    finally:
-        tape.close()
+    return BackwardPass([(Edge(y.creator, y.output_index, None), dy)], parameters=parameters).gradients()

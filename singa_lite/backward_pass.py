@@ -20,14 +20,20 @@ class BackwardPass:
     """One walk down the tape, last operation first, a node at a time.
 
     seeds: pairs of an output's edge of the tape and the derivative by that output. wanted: ops whose output derivative
-    is put into `captured` on the way. ends: ops at which the walk ends; the tape before them is left as it is. Nodes
-    that lead to no parameter and to no wanted op are skipped.
+    is put into `captured` on the way. ends: ops at which the walk ends; the tape before them is left as it is.
+    parameters: whose gradients are made, None: of all. Nodes that lead to no such parameter and to no wanted op are
+    skipped.
     """
 
     def __init__(
-        self, seeds: Sequence[tuple[Edge, Tensor]], wanted: Collection[Op] = (), ends: Collection[Op] = ()
+        self,
+        seeds: Sequence[tuple[Edge, Tensor]],
+        wanted: Collection[Op] = (),
+        ends: Collection[Op] = (),
+        parameters: Collection[Tensor] | None = None,
     ) -> None:
         self.captured: dict[Op, Tensor] = {}
+        self._chosen = None if parameters is None else frozenset(id(parameter) for parameter in parameters)
         self._graph = device_of(seeds[0][1]).graph if seeds else None  # a record wants whole walks
         self._wanted, self._ends = frozenset(wanted), frozenset(ends)
         self._nodes = self._useful(_reachable([edge.node for edge, _ in seeds if edge.node is not None], self._ends))
@@ -59,7 +65,24 @@ class BackwardPass:
 
     def _edges(self, node: Op) -> tuple[Edge | None, ...]:
         """Where the walk goes on from this node: nowhere, if it ends there."""
-        return () if node in self._ends else node.edges
+        if node in self._ends:
+            return ()
+        return (
+            node.edges
+            if self._chosen is None
+            else tuple(edge if self._is_chosen(edge) else None for edge in node.edges)
+        )
+
+    def _is_chosen(self, edge: Edge | None) -> bool:
+        """Whether the edge leads on, or to a parameter whose gradient is to be made."""
+        return edge is not None and (
+            edge.parameter is None or self._chosen is None or id(edge.parameter) in self._chosen
+        )
+
+    @property
+    def nodes(self) -> Sequence[Op]:
+        """What is still to be walked, in the order of their making."""
+        return self._nodes
 
     def reaches(self, op: Op) -> bool:
         """Whether the walk will come to this op."""
@@ -131,6 +154,16 @@ class BackwardPass:
             dys.append(dy)
         return tuple(dys)
 
+    def gradients(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Walk to the end; each parameter with its gradient, which is given back when the next one is asked for."""
+        try:
+            while self.next_sequence >= 0:
+                for parameter, gradient in self.step():
+                    yield parameter, gradient
+                    gradient.release()
+        finally:
+            self.close()
+
     def finish(self) -> None:
         """End the walk here on purpose: what is left of the tape is not wanted."""
         self._nodes.clear()
@@ -147,6 +180,13 @@ class BackwardPass:
             node.release()
         self._nodes.clear()
         self._pending.clear()
+
+
+def one_like(y: Tensor) -> Tensor:
+    """The derivative by itself of a y of one element."""
+    with device_of(y).scope(Phase.DERIVATIVE):
+        made: Tensor = full(y.shape, 1, y.dtype, y.device)
+        return made
 
 
 def _derivative(node: Op, index: int, dys: tuple[Tensor, ...]) -> Tensor:

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from os import PathLike
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from singa_lite import compile_checks
+from singa_lite import compile_checks, elsewhere, freezing
 from singa_lite.budget_error import BudgetError
 from singa_lite.checks import flag, names, whole
 from singa_lite.errors import GraphError
-from singa_lite.layer import OneOrMore
+from singa_lite.layer import Layer, OneOrMore
 from singa_lite.layer_walk import LayerGradients as LayerGradients
 from singa_lite.mixed_precision import storage_by
 from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.loss_scale import checked as loss_scale_of
 from singa_lite.planned_net import PlannedNet
 from singa_lite.tensor import DeviceSpec, Tensor
-from singa_lite.training import checked, gradients
+from singa_lite.training import checked, gradients, non_finite
 from singa_lite.training.criteria import GivenLosses, GivenMetrics, losses_of, metrics_of
 from singa_lite.training.measures import Measures, Observed, observe, public
 from singa_lite.training.micro_batches import checked_count
+from singa_lite.training.non_finite import LossLook
 from singa_lite.training.objective import Objective
+from singa_lite.training.own_step import OwnEvaluation, OwnFunction
 from singa_lite.training.step import Steps
 from singa_lite.training.step_functions import EvaluateStep, PredictStep
+from singa_lite.training.step_objective import StepObjective
 
 
 class BatchNet(PlannedNet):
     """A net that is compiled and does one batch at a time: trains on it, evaluates it, or predicts. Base of
     `FeedForwardNet`, which says what loss, metric, device, dtype and seed are.
 
-    compiled_as: the options that `compile` was given last. observed: what metrics over an epoch take of the last batch.
+    compiled_as: the options that `compile` was given last, of which on_nan is one. observed: what metrics over an epoch
+    take of the last batch.
     """
 
     def __init__(
@@ -47,8 +51,11 @@ class BatchNet(PlannedNet):
         super().__init__(loss, metric, device, dtype, seed)
         self._seen_batch = False
         self.observed: Observed | None = None
+        self.on_nan: str | None = None
+        self._bad_losses = 0
         self.compiled_as: dict[str, object] = {}
 
+    @elsewhere.told(elsewhere.COMPILE)
     def compile(
         self,
         optimizer: Optimizer,
@@ -58,7 +65,7 @@ class BatchNet(PlannedNet):
         loss_weights: Mapping[str, float] | None = None,
         graph: bool = True,
         fuse: bool = True,
-        freeze: str | None = None,
+        freeze: str | Collection[str | Layer] | None = None,
         memory_budget: int | str | None = None,
         micro_batches: int = 1,
         state_dtype: str | None = None,
@@ -69,6 +76,9 @@ class BatchNet(PlannedNet):
         clip_global_norm: float | None = None,
         accumulate: int = 1,
         loss_scale: str | float | None = None,
+        step: Callable[..., object] | None = None,
+        nets: Mapping[str, BatchNet] | None = None,
+        on_nan: str | None = "fit",
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor. loss_weights: {output layer:
         what its loss is multiplied by in the sum over the outputs}, else 1.
@@ -77,7 +87,10 @@ class BatchNet(PlannedNet):
         operation at once, with equal results, bit for bit. A change of what is trained (`freeze`, `stores_grad`) or
         of an option of a layer, a loss or the optimizer is followed: the step is recorded anew. fuse: let a recorded
         step apply activations within the operations before them, and make and apply large gradients by tiles, so that
-        they never exist whole; results then agree to rounding. freeze: layers before this one are not trained.
+        they never exist whole; results then agree to rounding. freeze: the name of a layer: all
+        before it are not trained; or a list or set of layers or names: these very ones are not, with all that is in
+        them. Frozen layers run as in evaluation. `layer.trainable = False` stops its parameters too, at any time, but
+        it runs as in training.
 
         memory_budget: bytes that training may take in all, a number or text such as "1 GiB": parameters, state, batch,
         outputs, the arena and what the pool adds, of each recorded step. Values are dropped and computed again where
@@ -116,38 +129,57 @@ class BatchNet(PlannedNet):
         of so many batches, at the last of them; until then parameters stay as they are. SGD's momentum takes the sum
         in, other optimizers want a tensor as large as each parameter; steps and schedules count updates. See
         docs/clipping_and_accumulation.md.
+
+        step: a training step of your own, step(net, call), in the place of losses and metrics: `call.x`, `call.y`,
+        `net.forward(call.training, x)`, operations of `autograd`, `call.update(loss)`, and the loss, or {"loss": ...,
+        other names of the history: ...}, to return. It is recorded and planned as any. nets: {name: other nets that
+        this step trains}, each compiled with an optimizer of its own. See docs/custom_step.md.
+        on_nan: what a loss that is NaN or infinite does. "raise": NonFiniteError, which names the first layer whose
+        output is not finite, or the input, target or parameter that is not; on a CPU parameters stay as they were
+        before that step, on a GPU the update has been applied; until `discard_step` or `load` the net counts as
+        unfinished, and is not saved. "warn": a warning with the same words, one for several in a row, and training
+        goes on. "fit": as "raise", but in `fit` alone, which reads each loss anyway, so that `train_one_batch` by hand
+        never waits for a GPU. None: nothing. Where loss_scale skips such a step, the fourth in a row is told. A
+        `Checkpoint` refuses parameters that are not finite, unless it is None. See docs/everyday.md.
         """
         given = {name: value for name, value in locals().items() if name not in ("self", "optimizer", "loss", "metric")}
         compile_checks.check_optimizer(optimizer)
+        given = {name: value for name, value in given.items() if name not in ("step", "nets") or value is not None}
+        beside = compile_checks.own_step(self, given, loss or self.loss, metric or self.metric)
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
-        self._check_names("compile", [freeze])
+        frozen = freezing.checked("compile freeze", freeze, self.all_layers() if self.layers else {})
         losses = self.loss if loss is None else losses_of(loss)
         metrics = self.metric if metric is None else metrics_of(metric)
         objective = None if losses is None else Objective(losses, metrics, self.output_names(), loss_weights)
-        compile_checks.check(self.ordered(), objective, optimizer, freeze, self.dtype)
+        compile_checks.check(self.ordered(), objective, optimizer, frozen, self.dtype)
         criteria = () if objective is None else objective.criteria
-        pieces = checked_count(self.ordered(), micro_batches, freeze, criteria)
+        pieces = checked_count(self.ordered(), micro_batches, frozen, criteria)
         compile_checks.check_state_dtype(optimizer, state_dtype, self.dtype)
         clip = None if clip_global_norm is None else GlobalNorm(clip_global_norm, "compile clip_global_norm")
         batches = whole("compile accumulate", accumulate, 1)
         scale = loss_scale_of(loss_scale, precision, self.dtype)
+        found_nan = non_finite.checked(on_nan)
         budget = compile_checks.budget(memory_budget, graph, self.device)
         bound = self.device.pool.limit if graph and budget is None else budget
         where = compile_checks.offload_of(offload, bound, self.device)
         profiled = compile_checks.profile(budget_profile, graph, bound, self.device)
         narrow = storage_by(precision, float32_layers, graph, [node.layer for node in self.ordered()], self.device)
         steps = Steps(self, graph, fuse, budget, optimizer, where, profiled, narrow)
+        own = None if step is None else self._own or OwnFunction(step, self.seed, self.device)
         optimizer.serve(self)
         optimizer.gather(batches, clip is not None or scale is not None)
         optimizer.keep_state_as(state_dtype)
         self.optimizer = None  # an interrupt before the last line leaves a net that is not compiled
-        self.loss, self.metric, self.freeze, self.micro_batches = losses, metrics, freeze, pieces
+        self.loss, self.metric, self.freeze, self.micro_batches = losses, metrics, frozen, pieces
         self.loss_weights = None if loss_weights is None else dict(loss_weights)
-        self._clip, self._scale, self.compiled_as = clip, scale, given
+        self._clip, self._scale, self.compiled_as, self.on_nan = clip, scale, given | {"freeze": frozen}, found_nan
+        if own is not None and step is not None:
+            own.function, own.objective = step, StepObjective()
+        self._own, self._beside = own, beside
         self._trainer.steps, self.optimizer = steps, optimizer
 
     def train_one_batch(
-        self, x: object, y: object, sample_weight: object = None, class_weight: object = None
+        self, x: object, y: object = None, sample_weight: object = None, class_weight: object = None
     ) -> tuple[Tensor, OneOrMore]:
         """One step: forward, loss, and an update of each layer as soon as its gradients are there.
 
@@ -168,13 +200,18 @@ class BatchNet(PlannedNet):
         self._trainer.check_whole("train_one_batch")
         optimizer = self._optimizer("train_one_batch")
         optimizer.check_serves(self)
+        for name, net in self._beside.items():
+            net._trainer.check_whole(f"train_one_batch: net {name!r}")
         objective, feeds = self._batch(x, y, "train_one_batch", sample_weight, class_weight)
         step = self._train_step(objective, optimizer, optimizer.gathering.part)
         self._trainer.open_forward.forget()  # a forward by hand before it has nothing to do with this step
+        look = LossLook(step, feeds, self.on_nan, optimizer.step, self._bad_losses)
+        step.look = look if look.wanted else None
         try:
             loss, values = self._trainer.train(step, feeds)
         except BudgetError as error:
             raise self._with_remedies(error, checked.count(feeds)) from None
+        self._bad_losses = look.bad
         return loss, self._observed(objective, values, feeds)
 
     def _observed(self, objective: Objective, values: dict[str, Tensor], feeds: checked.CheckedFeeds) -> OneOrMore:
@@ -197,11 +234,21 @@ class BatchNet(PlannedNet):
     ) -> tuple[Objective, checked.CheckedFeeds]:
         """The net's objective, and a batch, its targets and weights by layer, checked."""
         objective = self._objective()
+        self._refuse_weights(where, sample_weight=sample_weight, class_weight=class_weight)
         feeds = checked.inputs_and_targets(self, objective, x, y, where, sample_weight, class_weight)
         if not self._seen_batch:
             checked.warn_of_nan(feeds)
             self._seen_batch = True
         return objective, feeds
+
+    def _refuse_weights(self, where: str, **weights: object) -> None:
+        """ValueError for weights that a step of the user's own would not see."""
+        for name, given in weights.items():
+            if given is not None and self._own is not None:
+                raise ValueError(
+                    f"{where} {name}: wanted none beside compile(step=), as the step weighs its losses; give them as "
+                    "one of its targets, y={...}"
+                )
 
     def gradients(self, x: object, y: object) -> dict[str, Tensor]:
         """All parameters' gradients of the loss's mean over a batch, by name.
@@ -209,13 +256,15 @@ class BatchNet(PlannedNet):
         Parameters stay as they are; running statistics and random state move, as in any training forward.
         All of them are in memory at once: for training, `train_one_batch` needs one layer's at a time.
         """
+        if self._own is not None:
+            raise GraphError("gradients: wanted a net with a loss, received one whose step is its own, compile(step=)")
         objective, feeds = self._batch(x, y)
         self._trainer.check_whole("gradients")
-        self._check_names("gradients with freeze", [self.freeze])
+        self._check_names("gradients with freeze", freezing.names_in(self.freeze))
         return gradients.of_batch(self, objective, feeds, self.freeze, self._trainer.open_forward)
 
     def evaluate_one_batch(
-        self, x: object, y: object, sample_weight: object = None, class_weight: object = None
+        self, x: object, y: object = None, sample_weight: object = None, class_weight: object = None
     ) -> tuple[Tensor, OneOrMore]:
         """(loss, metric) of one batch, as 0-d tensors, without training. Weights: as for `train_one_batch`."""
         return self._steps.exclusively(self._evaluate_one_batch, x, y, sample_weight, class_weight)
@@ -224,8 +273,13 @@ class BatchNet(PlannedNet):
         self, x: object, y: object, sample_weight: object, class_weight: object
     ) -> tuple[Tensor, OneOrMore]:
         objective, feeds = self._batch(x, y, "evaluate_one_batch", sample_weight, class_weight)
-        loss, values = self._steps.own(self._steps.do(EvaluateStep(self, objective), feeds))
+        loss, values = self._steps.own(self._steps.do(self._evaluate_step(objective), feeds))
         return loss, self._observed(objective, values, feeds)
+
+    def _evaluate_step(self, objective: Objective) -> EvaluateStep:
+        if self._own is None:
+            return EvaluateStep(self, objective)
+        return OwnEvaluation(self._own, self._members(self._optimizer("evaluate")))
 
     def predict_one_batch(self, x: object, output: Collection[str] = ()) -> OneOrMore:
         """The net's output for one batch, in evaluation mode; its tensors are overwritten by the next call.

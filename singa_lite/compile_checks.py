@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
+from typing import Protocol, TypeVar
 
 from singa_lite.array_types import DType
 from singa_lite.checks import flag
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
-from singa_lite.freezing import freezing
+from singa_lite.freezing import Freeze, freezing
 from singa_lite.layer import Layer, Node
 from singa_lite.memory.out_of_memory import in_words
 from singa_lite.notice import warn
@@ -18,8 +19,19 @@ from singa_lite.sizes import budget_size
 from singa_lite.training.objective import Objective
 
 
+class Compiled(Protocol):
+    """What is asked here of a net."""
+
+    optimizer: Optimizer | None
+    device: Device
+    compiled_as: dict[str, object]
+
+
+Net = TypeVar("Net", bound=Compiled)
+
+
 def check(
-    nodes: Sequence[Node], objective: Objective | None, optimizer: Optimizer, freeze: str | None, dtype: DType
+    nodes: Sequence[Node], objective: Objective | None, optimizer: Optimizer, freeze: Freeze, dtype: DType
 ) -> None:
     """Raise GraphError or ValueError for what would fail, or go wrong silently, at the first batch.
 
@@ -28,7 +40,7 @@ def check(
     optimizer.check_names([value.name for node in nodes for value in node.layer.parameters.values()])
     precision.check(optimizer, dtype)
     if freeze is not None:
-        _check_freeze([node.layer for node in nodes], [] if objective is None else objective.outputs, freeze)
+        _check_freeze(nodes, [] if objective is None else objective.outputs, freeze)
     if objective is not None:
         _warn_of_applied_twice({node.layer.name: node for node in nodes}, objective)
 
@@ -65,6 +77,7 @@ def check_optimizer(given: object) -> None:
     """TypeError unless it is an optimizer."""
     if not isinstance(given, Optimizer):
         hint = f", perhaps {given.__name__}()" if isinstance(given, type) else ""
+        hint = ", such as optimizer.SGD(lr=0.1) or optimizer.Adam()" if isinstance(given, str) else hint
         raise TypeError(f"compile: wanted an Optimizer{hint}, received {type(given).__name__}")
 
 
@@ -106,11 +119,21 @@ def profile(given: object, graph: bool, bound: int | None, device: Device, where
     return True
 
 
-def _check_freeze(layers: Sequence[Layer], outputs: Sequence[str], freeze: str) -> None:
+def _check_freeze(nodes: Sequence[Node], outputs: Sequence[str], freeze: Freeze) -> None:
     """GraphError where a loss stands before the layer up to which all is frozen, or where nothing is left to train."""
+    layers = [node.layer for node in nodes]
     found = freezing(layers, freeze)
     frozen = [layer.name for layer in layers if layer.name in found.frozen]
+    moving = set[str]()  # layers whose output goes by some layer that is not frozen
+    for layer, sources in nodes:
+        if layer.path not in found.passing or any(name in moving for name, _ in sources):
+            moving.add(layer.name)
     for name in outputs:
+        if name not in moving:
+            raise GraphError(
+                f"compile: wanted freeze= to leave a layer before output {name!r} that trains, received "
+                f"{list(freeze or ())}"
+            )
         if name in frozen:
             raise GraphError(
                 f"compile: wanted freeze={freeze!r} with all outputs at this layer or after it, received output "
@@ -141,3 +164,62 @@ def _origin(nodes: Mapping[str, Node], name: str) -> Layer:
     while node.layer.keeps_values and node.sources:
         node = nodes[node.sources[0][0]]
     return node.layer
+
+
+#: Options of `compile` that a step of the user's own leaves no use for, and their usual values.
+_OF_BUILT_IN = {"loss_weights": None, "freeze": None, "micro_batches": 1, "accumulate": 1, "loss_scale": None}
+#: The same of other nets that it trains: their own steps, whose options they are, are never done.
+_OF_OTHERS = {
+    "memory_budget": None,
+    "offload": None,
+    "precision": "float32",
+    "step": None,
+    "on_nan": "fit",
+    **_OF_BUILT_IN,
+}
+
+
+def own_step(net: Net, given: Mapping[str, object], loss: object, metric: object) -> dict[str, Net]:
+    """The other nets that a step of the user's own trains, by name. given: the options of `compile`.
+
+    TypeError, ValueError or GraphError for options that such a step would ignore, and for nets that it cannot train.
+    """
+    if "step" not in given:
+        if "nets" in given:
+            raise ValueError("compile nets: wanted step= beside it, the function that trains them, received none")
+        return {}
+    if not callable(given["step"]):
+        raise TypeError(f"compile step: wanted a function step(net, call), received {given['step']!r:.100}")
+    for name, value in {"loss": loss, "metric": metric}.items():
+        if value is not None:
+            raise ValueError(f"compile step: wanted no {name} beside it, as the step computes its own, received one")
+    _check_usual("compile step", given, _OF_BUILT_IN)
+    if given["precision"] == "float16":
+        raise ValueError('compile step: wanted precision "float32" or "bfloat16", whose losses need no scale')
+    nets = given.get("nets", {})
+    if not isinstance(nets, Mapping):
+        raise TypeError(f"compile nets: wanted {{name: net}}, received {type(nets).__name__}")
+    for name, other in nets.items():
+        _check_other(name, net, other)
+    return dict(nets)
+
+
+def _check_usual(where: str, given: Mapping[str, object], usual: Mapping[str, object]) -> None:
+    for name, value in usual.items():
+        if given.get(name, value) != value:
+            raise ValueError(
+                f"{where}: wanted {name}={value!r}, which it would not use otherwise, received {given[name]!r}"
+            )
+
+
+def _check_other(name: object, net: Compiled, other: object) -> None:
+    where = f"compile nets: net {name!r}"
+    if not isinstance(name, str) or not name or "/" in name:
+        raise TypeError(f"compile nets: wanted names without '/', received {name!r}")
+    if not isinstance(other, type(net)) or other is net:
+        raise TypeError(f"{where}: wanted another net, received {'the net itself' if other is net else type(other)}")
+    if other.optimizer is None or other.optimizer is net.optimizer:
+        raise GraphError(f"{where}: wanted it compiled with an optimizer of its own first")
+    if other.device is not net.device:
+        raise GraphError(f"{where}: wanted it on {net.device.name}, as the net, received it on {other.device.name}")
+    _check_usual(where, other.compiled_as, _OF_OTHERS)

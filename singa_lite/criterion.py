@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from singa_lite.array_types import DType
 from singa_lite.arrays import host_array, is_plain, on_host
 from singa_lite.checks import is_int
 from singa_lite.described import Described
+from singa_lite.elsewhere import OBJECTS, check_keywords
 from singa_lite.errors import ShapeError
 from singa_lite.tensor import Array, Shape, Tensor, as_tensor, to_numpy
 
@@ -22,6 +23,10 @@ Kind = TypeVar("Kind")
 
 class Criterion(Described):
     """Base of losses and metrics: how a target is checked and brought to the scores' device."""
+
+    def __new__(cls, *args: object, **named: object) -> Self:
+        check_keywords(cls.__name__, named, cls.__init__, OBJECTS)
+        return super().__new__(cls, *args, **named)
 
     @property
     def of_whole_batch(self) -> bool:

@@ -17,6 +17,10 @@ class UnknownNameError(GraphError, KeyError):
     __str__ = RuntimeError.__str__  # KeyError's would put the message in quotes
 
 
+class NonFiniteError(FloatingPointError):
+    """A training step whose loss is NaN or infinite; the message names the first layer whose output is not finite."""
+
+
 class DeviceError(RuntimeError):
     """A device or kernel set that is not there, or tensors of two devices in one operation."""
 

@@ -219,6 +219,12 @@ class Layer(LayerTensors):
 
     # ---- texts position by position, see `net.generate`
 
+    def check_usable(self) -> None:
+        """For a subclass that works with values which somebody must bring: GraphError while they are missing.
+
+        Asked before a batch, until all layers of a net are usable.
+        """
+
     def refuses_past(self) -> str:
         """Why `continued` cannot serve, in words; "" if it can, as where the layer is `positionwise`."""
         if self.positionwise or type(self).continued is not Layer.continued:

@@ -44,6 +44,8 @@ class Callee(Protocol):
     @property
     def any_length(self) -> bool: ...
     @property
+    def parameters(self) -> Mapping[str, Tensor]: ...
+    @property
     def states(self) -> Mapping[str, Tensor]: ...
     @property
     def output_sample_shapes(self) -> list[Shape]: ...
@@ -66,7 +68,8 @@ class LayerCalls(Unique):
 
     training: layers train, the frozen ones aside. asked: paths of layers within others whose outputs are kept, for each
     time that they run, in `given`. frozen: their paths, at any depth; holding: the layers that hold
-    both frozen ones and others. moving: called before a layer may move its state.
+    both frozen ones and others. passing: those that do not train, but let derivatives through. moving: called before a
+    layer may move its state.
 
     ports: {path: marks on the tape that the layer's inputs have passed}, where derivatives by them can be read off;
     cuts: in the order of the forward.
@@ -77,6 +80,7 @@ class LayerCalls(Unique):
         training: bool,
         frozen: Collection[str] = (),
         holding: Collection[str] = (),
+        passing: Collection[str] = (),
         moving: Callable[[], object] = nothing,
     ) -> None:
         self.training = training
@@ -85,6 +89,7 @@ class LayerCalls(Unique):
         self.cuts: list[Cut] = []
         self.asked: Collection[str] = ()
         self.given: dict[str, list[Tensor]] = {}
+        self.passing = frozenset(passing)
         self._holding = frozenset(holding)
         self._moving = moving
 
@@ -102,12 +107,15 @@ class LayerCalls(Unique):
         if not self.training:
             return layer.forward(False, *inputs)
         path = layer.path
+        result: object
         self.cuts.append(Cut(path, tape_position(), path not in self.ports))
         self.ports.setdefault(path, [])
         if path in self.frozen:
             self._check_frozen(path, inputs)
             with no_grad():
                 result = layer.forward(False, *inputs)
+        elif path in self.passing:
+            result = self._passing(layer, inputs)
         else:
             if layer.states:
                 self._moving()
@@ -116,6 +124,22 @@ class LayerCalls(Unique):
         if outer:
             self.cuts.append(Cut(outer, tape_position(), False))
         return result
+
+    def _passing(self, layer: Callee, inputs: list[Tensor]) -> object:
+        """As in evaluation, without gradients of the layer's own parameters; derivatives pass through, if there are
+        layers before it that want them.
+        """
+        if not any(tensor.requires_grad for tensor in inputs):
+            with no_grad():
+                return layer.forward(False, *inputs)
+        trained = [value for value in layer.parameters.values() if value.stores_grad]
+        try:
+            for value in trained:
+                value.stores_grad = False
+            return layer.forward(False, *self._through_ports(layer.path, inputs))
+        finally:
+            for value in trained:
+                value.stores_grad = True
 
     def fits(self, found: Shape, wanted: Shape) -> bool:
         """Whether an output's sample shape is as `setup` said."""

@@ -10,11 +10,13 @@ from os import PathLike
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite import compile_checks
 from singa_lite import device as devices
+from singa_lite import elsewhere
 from singa_lite.batch_net import BatchNet
 from singa_lite.checks import flag, names, whole
 from singa_lite.data import Paired, Processes
+from singa_lite.errors import GraphError
+from singa_lite.family import Family, move
 from singa_lite.generation import generate
 from singa_lite.layer import OneOrMore
 from singa_lite.layer_rows import layer_rows
@@ -22,6 +24,7 @@ from singa_lite.layer_walk import LayerGradients as LayerGradients
 from singa_lite.left_out import LeftOut
 from singa_lite.reports import net_text, summary
 from singa_lite.reports.summary import LayerRow
+from singa_lite.submodel import part_of
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training import checked, evaluation, fit, sources, splitting, weights
 from singa_lite.training.trainer import Trainer
@@ -40,18 +43,24 @@ class FeedForwardNet(BatchNet, Unique):
 
     instead = "copy.deepcopy(net) is a net of its own"
 
+    #: The nets that have layers of this one, itself among them; None: there are no others.
+    _family: Family | None = None
+
     def __deepcopy__(self, memo: dict[int, object]) -> FeedForwardNet:
         """A net of its own on the same device: layers, optimizer and their values; it records its steps anew.
 
         GraphError after an unfinished step. A forward that waits for its backward is not copied.
         """
         self._trainer.check_whole("deepcopy")
+        self._check_alone("deepcopy")
         made = type(self).__new__(type(self))
         memo[id(self)] = made
         vars(made).update({name: deepcopy(value, memo) for name, value in vars(self).items() if name != "_trainer"})
         made._trainer = Trainer(self._steps.of(made, made.optimizer))
         if made.optimizer is not None:
             made.optimizer.serve(made)
+        if made._family is not None:
+            made._family.join(made, made._trainer)
         return made
 
     def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
@@ -61,27 +70,45 @@ class FeedForwardNet(BatchNet, Unique):
         """
         from singa_lite.snapshots.whole_net import pickled
 
+        self._check_alone("pickle")
         return pickled(self)
 
-    def to_device(self, device: DeviceSpec) -> None:
-        """Move parameters, state and the optimizer's state."""
-        trainer = self._trainer
-        trainer.check_whole("to_device")
-        to = devices.get(device)
-        compile_checks.budget(self._steps.budget, self._steps.graph, to, "to_device")
-        compile_checks.offload_place(trainer.steps.arena.offload, to)
-        bound = to.pool.limit if self._steps.budget is None else self._steps.budget
-        compile_checks.profile(self._steps.profiled, self._steps.graph, bound, to, "to_device")
-        trainer.left_at = "(while the net was being moved to another device)"
-        trainer.steps = trainer.steps.anew()  # recorded steps are bound to the old device
-        for node in self.ordered():
-            node.layer.to_device(to)
-        if self.optimizer is not None:
-            self.optimizer.to_device(to)
-        self.device = to
-        trainer.steps = trainer.steps.anew()
-        trainer.forget()
+    def _check_alone(self, where: str) -> None:
+        """GraphError for a net whose step trains others too, which its function names itself."""
+        if self._beside:
+            raise GraphError(
+                f"{where}: wanted a net whose step trains it alone, received one of compile(nets={[*self._beside]}), "
+                "which the step would still train; save each net, and compile the copies with a step of theirs"
+            )
 
+    def to_device(self, device: DeviceSpec) -> None:
+        """Move parameters, state and the optimizer's state; those of all nets that have layers of this one."""
+        others = [] if self._family is None else [net for net in self._family.nets() if net is not self]
+        move([self, *others], devices.get(device))
+
+    def submodel(self, outputs: str | Collection[str], inputs: str | Collection[str] | None = None) -> FeedForwardNet:
+        """A net of those layers of this one that lead to `outputs`: the very same layers, with their parameters and
+        state, so that training either moves both, `layer.trainable` is of both, and `add` puts a layer into one alone.
+
+        outputs: a layer's name, or several, none of which feeds another; inputs: the layers that are fed, in the place
+        of their source; default: the net's. The new net has no loss and no optimizer yet; an optimizer's state is its
+        own. Saved, pickled or copied it is a net by itself; nets that are copied by one call of `deepcopy` share layers
+        again, and `to_device` moves all nets that have layers in common. GraphError for names of no layers, outputs
+        that feed others, inputs that do not lead to them, or leave out what does. See docs/submodels.md.
+        """
+        nodes = {node.layer.name: node for node in self.ordered()}
+        shapes = {(name, index): s for name in nodes for index, s in enumerate(self.output_shapes(name))}
+        part = part_of({name: nodes[name] for name in self.layers}, shapes, outputs, inputs)
+        made = FeedForwardNet(device=self.device, dtype=self.dtype, seed=self.seed)
+        made.adopt(*part)
+        if self._family is None:
+            self._family = Family()
+            self._family.join(self, self._trainer)
+        made._family = self._family
+        made._family.join(made, made._trainer)
+        return made
+
+    @elsewhere.told(elsewhere.DATA)
     def evaluate(
         self,
         x: object,
@@ -101,13 +128,16 @@ class FeedForwardNet(BatchNet, Unique):
         """
         loading, ahead = sources.checked_loading("evaluate", workers, None), whole("evaluate prefetch", prefetch, 0)
         objective = self._objective()
-        weights.class_weights("evaluate", class_weight, objective.outputs)
+        self._refuse_weights("evaluate", sample_weight=sample_weight, class_weight=class_weight)
+        weights.class_weights("evaluate", class_weight, self, objective.outputs)
         data = sources.data_set("evaluate", self, objective, x, y, batch_size, loading, steps=("steps", steps))
         weights.weigh("evaluate", data, objective.outputs, self.dtype, sample_weight)
+        weights.check_classes("evaluate", data, self, objective, class_weight)
         with closing(data):
             mean = evaluation.evaluate(self, data, prefetch=ahead, class_weight=class_weight)
         return mean.loss(), mean.metric(objective.measures)
 
+    @elsewhere.told(elsewhere.DATA)
     def predict(
         self,
         x: object,
@@ -147,6 +177,7 @@ class FeedForwardNet(BatchNet, Unique):
         """
         return self._steps.exclusively(generate, self, self._steps, prompt, steps, temperature, top_k, seed)
 
+    @elsewhere.told(elsewhere.DATA)
     def fit(
         self,
         x: object,
@@ -202,8 +233,9 @@ class FeedForwardNet(BatchNet, Unique):
         """
         self._optimizer("fit")
         objective = self._objective()
+        self._refuse_weights("fit", sample_weight=sample_weight, class_weight=class_weight)
         begun = fit.checked_initial_epoch(initial_epoch, epochs, resume)
-        classes = weights.class_weights("fit", class_weight, objective.outputs)
+        classes = weights.class_weights("fit", class_weight, self, objective.outputs)
         given = splitting.split(x, y, sample_weight, validation_data, validation_split)
         loading = sources.checked_loading("fit", workers, shuffle_window)
         steps = ("steps_per_epoch", steps_per_epoch)
@@ -211,10 +243,12 @@ class FeedForwardNet(BatchNet, Unique):
             "fit", self, objective, given.x, given.y, batch_size, loading, transform=transform, steps=steps
         )
         weights.weigh("fit", data, objective.outputs, self.dtype, given.sample_weight)
+        weights.check_classes("fit", data, self, objective, class_weight)
         validation = None
         if given.validation is not None:
             pair = fit.pair("fit validation_data", given.validation)
-            size = batch_size if pair[1] is not None or isinstance(pair[0], Paired) else None
+            arrays = pair[1] is not None or isinstance(pair[0], Paired) or self._own is not None
+            size = batch_size if arrays else None
             steps = ("validation_steps", validation_steps)
             where = "fit validation_data"
             beside = loading._replace(is_strict=False)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from numpy.typing import DTypeLike
 
 from singa_lite.batch_plan import BatchPlanner
 from singa_lite.budget_error import BudgetError
 from singa_lite.checks import at_least_zero, flag, whole
+from singa_lite.device import Device
 from singa_lite.errors import GraphError
-from singa_lite.freezing import freezing
+from singa_lite.freezing import Freeze, freezing, names_in
 from singa_lite.generation import generation_plan
 from singa_lite.graph import Graph
 from singa_lite.memory.bound import Bound
@@ -26,8 +27,10 @@ from singa_lite.training.criteria import GivenLosses, GivenMetrics, losses_of, m
 from singa_lite.training.dry_runs import DryRuns
 from singa_lite.training.micro_batches import checked_count
 from singa_lite.training.objective import Objective
+from singa_lite.training.own_step import STEP_RANDOM, OwnFunction, OwnStep
 from singa_lite.training.remedies import remedies
 from singa_lite.training.step import OWN
+from singa_lite.training.step_call import Member
 from singa_lite.training.step_functions import TrainStep
 from singa_lite.walked_net import WalkedNet
 
@@ -36,7 +39,7 @@ class PlannedNet(WalkedNet):
     """A net whose steps can be planned: what they would be is known. Base of `FeedForwardNet`, which says what loss,
     metric, device, dtype and seed are.
 
-    freeze: layers before this one do not train. micro_batches: in how many pieces a batch is trained on.
+    freeze: which layers do not train, see `Freeze`. micro_batches: in how many pieces a batch is trained on.
     clip_global_norm: the most that the norm of all gradients may be, None: any. accumulate: how many batches make an
     update.
     """
@@ -53,10 +56,22 @@ class PlannedNet(WalkedNet):
         self.loss = losses_of(loss)
         self.metric = metrics_of(metric)
         self.loss_weights: Mapping[str, float] | None = None
-        self.freeze: str | None = None
+        self.freeze: Freeze = None
         self.micro_batches = 1
         self._clip: GlobalNorm | None = None
         self._scale: LossScale | None = None
+        self._own: OwnFunction | None = None
+        self._beside: Mapping[str, PlannedNet] = {}
+
+    @property
+    def knows_measures(self) -> bool:
+        """Whether it is known what numbers a step gives; a step of the user's own says it when it is first done."""
+        return self._own is None or self._own.objective.is_known
+
+    def move_step(self, to: Device) -> None:
+        """The random state of a step of one's own goes to another device."""
+        if self._own is not None:
+            self._own.to_device(to)
 
     @property
     def clip_global_norm(self) -> float | None:
@@ -94,6 +109,26 @@ class PlannedNet(WalkedNet):
     def skipped_steps(self) -> Tensor:
         """How many updates were left out, as gradients were not finite: int64 (). GraphError where none is scaled."""
         return self._copied(self._scaling("skipped_steps")["skipped_steps"])
+
+    def step_state(self) -> dict[str, Tensor]:
+        """What lasts of a step of the user's own, by name: its random state; none of the built-in step."""
+        return {} if self._own is None else {STEP_RANDOM: self._own.random}
+
+    @property
+    def own_step(self) -> Callable[..., object] | None:
+        """The function that `compile(step=)` was given; None: the built-in step."""
+        return None if self._own is None else self._own.function
+
+    def note_measures(self, names: Iterable[str]) -> None:
+        """What a step of the user's own gives beside its loss, as a checkpoint of its run says."""
+        found = list(names)
+        if self._own is not None and found:
+            self._own.objective.note(found, True)
+
+    @property
+    def nets_of_step(self) -> Mapping[str, PlannedNet]:
+        """The other nets that `compile(step=, nets=)` trains, by name."""
+        return dict(self._beside)
 
     def scaling_state(self) -> dict[str, Tensor]:
         """What lasts of the loss's scale, by name; none where no loss is scaled."""
@@ -200,7 +235,7 @@ class PlannedNet(WalkedNet):
 
     def _planner(self, where: str, samples: int | None) -> BatchPlanner:
         self._trainer.check_whole(where)
-        if self.loss is None or self.optimizer is None:
+        if self.optimizer is None or (self.loss is None and self._own is None):
             raise GraphError(f"{where}: wanted a compiled net with a loss")
         known = None if samples is None else whole(f"{where} samples", samples, 1)
         runs = self._dry_runs(self._train_step(self._objective(), self.optimizer))
@@ -232,14 +267,28 @@ class PlannedNet(WalkedNet):
 
     def _objective(self) -> Objective:
         """Losses and metrics by output."""
+        if self._own is not None:
+            return self._own.objective
         if self.loss is None:
             raise GraphError("wanted a loss, give one to the net or to compile()")
         checked.single_outputs(self)
         return Objective(self.loss, self.metric, self.output_names(), self.loss_weights)
 
+    def _members(self, optimizer: Optimizer) -> list[Member]:
+        """The nets that a step of the user's own trains, itself first. GraphError for one that cannot be."""
+        members = [Member("", self, optimizer, self._clip, self._trainer)]
+        for name, net in self._beside.items():
+            if net.optimizer is None:
+                raise GraphError(f"net {name!r} of compile(nets=): wanted a compiled net")
+            net.optimizer.check_serves(net)
+            members.append(Member(name, net, net.optimizer, net._clip, net._trainer))
+        return members
+
     def _train_step(self, objective: Objective, optimizer: Optimizer, part: Part | None = None) -> TrainStep:
         """part: of a group of batches; None: the last, which takes most memory."""
-        self._check_names("training with freeze", [self.freeze])  # which may have changed since compile
+        if self._own is not None:
+            return OwnStep(self._own, self._members(optimizer))
+        self._check_names("training with freeze", names_in(self.freeze))  # which may have changed since compile
         checked_count(self.ordered(), self.micro_batches, self.freeze, objective.criteria)
         part = optimizer.gathering.last_part if part is None else part
         return TrainStep(self, objective, optimizer, self.freeze, self.micro_batches, self._clip, part, self._scale)

@@ -13,7 +13,7 @@ from singa_lite.backward_pass import BackwardPass
 from singa_lite.contexts import in_own_context
 from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
-from singa_lite.freezing import freezing
+from singa_lite.freezing import Freeze, freezing
 from singa_lite.layer import LayerOutput, Node, OneOrMore
 from singa_lite.layer_calls import LayerCalls, call, nothing
 from singa_lite.layer_walk import LayerGradients, LayerWalk
@@ -35,7 +35,7 @@ class Run(Unique):
     derivative by that layer's input can be read off. A walk ends at the ports of the net's inputs: what made these, as
     another net may have, keeps its tape. What it is given is checked by whoever makes it.
 
-    training: layers train, those before the layer `freeze` aside; else nothing is kept for a walk back. moving: called
+    training: layers train, those of `freeze` aside; else nothing is kept for a walk back. moving: called
     before a layer may move its state. calls: how layers are called, where it is not one batch by itself.
     """
 
@@ -44,7 +44,7 @@ class Run(Unique):
         nodes: list[Node],
         device: Device,
         training: bool,
-        freeze: str | None,
+        freeze: Freeze,
         moving: Callable[[], object] = nothing,
         calls: LayerCalls | None = None,
     ) -> None:
@@ -52,7 +52,7 @@ class Run(Unique):
         self.device = device
         self.training = training
         frozen = freezing((node.layer for node in nodes), freeze)
-        self._calls = calls or LayerCalls(training, frozen.frozen, frozen.holding, moving)
+        self._calls = calls or LayerCalls(training, frozen.frozen, frozen.holding, frozen.passing, moving)
         self._seeds: dict[str, list[_Seed]] = {}
         self._walk: LayerWalk | None = None
 

@@ -7,8 +7,10 @@ from collections.abc import Callable, Collection, Iterator
 from numpy.typing import DTypeLike
 
 from singa_lite.checks import flag, names
+from singa_lite.errors import GraphError
 from singa_lite.graph import Pause
 from singa_lite.layer import OneOrMore
+from singa_lite.layer_calls import nothing
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.layer_walk import LayerGradients
 from singa_lite.optimizer import Optimizer
@@ -16,6 +18,7 @@ from singa_lite.run import Run
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training import batch, checked, fed_tensors
 from singa_lite.training.step import Steps
+from singa_lite.training.step_call import StepCall, under_way
 from singa_lite.training.trainer import Trainer
 
 
@@ -29,6 +32,11 @@ class WalkedNet(LayerGraph):
         super().__init__(device, dtype, seed)
         self.optimizer: Optimizer | None = None
         self._trainer = Trainer(Steps(self, graph=False))
+
+    @property
+    def trainer(self) -> Trainer:
+        """What does the net's steps."""
+        return self._trainer
 
     @property
     def _steps(self) -> Steps:
@@ -49,14 +57,17 @@ class WalkedNet(LayerGraph):
         would cut that tape.
         """
         nodes, training = self.ordered(), flag("forward training", training)
-        if training:
+        call = under_way.get()
+        if call is not None:
+            _check_training(training, call)
+        elif training:
             self._trainer.check_whole("forward")
             self._trainer.open_forward.pass_over()
         self._check_names("forward", [*names("forward output", output), freeze])
         arrays = batch.checked_inputs(self, x)
-        run = Run(nodes, self.device, training, freeze)
+        run = Run(nodes, self.device, training, freeze, nothing if call is None else call.changing)
         result = run.forward(fed_tensors.inputs(self, arrays), output)
-        if training:
+        if training and call is None:
             self._trainer.open_forward.keep(run)
         return result
 
@@ -77,6 +88,8 @@ class WalkedNet(LayerGraph):
         GraphError without a forward(True) before, for a second backward, or if there were two forwards and the outputs
         of both are still held.
         """
+        if under_way.get() is not None:
+            raise GraphError("backward: wanted step.update(loss) within a step of compile(step=)")
         open_forward = self._trainer.open_forward
         self._trainer.check_whole("backward")
         open_forward.check()
@@ -113,3 +126,12 @@ class WalkedNet(LayerGraph):
         """A snapshot is being put into the net: until `discard_step` the net counts as unfinished."""
         self._trainer.readers.end()
         self._trainer.left_at = "(while a snapshot was being loaded: parts of it are in the net)"
+
+
+def _check_training(training: bool, call: StepCall) -> None:
+    """GraphError for a forward that trains within an evaluation."""
+    if training and not call.training:
+        raise GraphError(
+            "forward within an evaluation by compile(step=): wanted forward(step.training, x), which is False here, "
+            "received True"
+        )

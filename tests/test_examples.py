@@ -108,6 +108,19 @@ def test_the_autoencoder_learns_within_kibibytes(tmp_path):
     assert number(r"principal components ([\d.]+)%", text) == 66
 
 
+def test_the_variational_autoencoder_gives_pictures_back(tmp_path):
+    text = run("gallery/vae.py", tmp_path, "--epochs", "4")
+    assert number(r"of the variance: ([\d.]+)%", text) >= 40
+    assert number(r"([\d.]+) KiB for a step", text) < 200
+    assert number(r"([\d.]+) of them its code", text) > 3
+
+
+def test_the_adversarial_pair_comes_to_draw_what_it_is_asked_for(tmp_path):
+    text = run("gallery/gan.py", tmp_path, "--epochs", "16")
+    assert number(r"read as asked: ([\d.]+)%", text) >= 30  # 10 by chance
+    assert number(r"([\d.]+) KiB for a step", text) < 300
+
+
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Any:
     """examples/python_text.py."""

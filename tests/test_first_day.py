@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 import numpy as np
 import pytest
 
-from singa_lite import FeedForwardNet, autograd, callbacks, device, layers, loss, metric, optimizer, tensor
+import skips
+from singa_lite import FeedForwardNet, autograd, callbacks, device, elsewhere, layers, loss, metric, optimizer, tensor
 from singa_lite.errors import GraphError, ShapeError
 
 
@@ -363,3 +366,94 @@ def test_options_that_would_do_nothing_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
         net.fit(np.zeros((4, 3), "f"), np.zeros((4, 2), "f"), verbose=False, **options)
     assert net.optimizer.step == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        (lambda net: optimizer.SGD(learning_rate=0.1), "SGD: wanted lr, received learning_rate="),
+        (lambda net: optimizer.Adam(betas=(0.9, 0.99)), "Adam: wanted beta_1 and beta_2,"),
+        (lambda net: optimizer.Adam(eps=1e-7), "Adam: wanted epsilon,"),
+        (lambda net: optimizer.Adam(nesterov=True), "Adam: wanted optimizer.Nesterov"),
+        (lambda net: optimizer.Adam(momentum=0.9), "Adam: wanted beta_1,"),
+        (lambda net: optimizer.RMSProp(alpha=0.9), "RMSProp: wanted rho,"),
+        (lambda net: optimizer.RMSProp(momentum=0.9), r"RMSProp: wanted optimizer.SGD\(momentum=\)"),
+        (lambda net: optimizer.SGD(0.1, decay=0.1), "SGD: wanted weight_decay,"),
+        (lambda net: optimizer.SGD(0.1, clipnorm=1), "SGD: wanted net.compile.clip_global_norm="),
+        (lambda net: loss.SoftmaxCrossEntropy(from_logits=True), "wanted nothing, as it takes raw scores"),
+        (lambda net: loss.SquaredError(reduction="sum"), "SquaredError: wanted nothing, as forward"),
+        (lambda net: loss.SoftmaxCrossEntropy(weight=[1, 2]), r"wanted net.fit\(class_weight=\)"),
+        (lambda net: metric.TopKAccuracy(top_k=3), "TopKAccuracy: wanted k,"),
+        (
+            lambda net: net.compile(optimizer.SGD(0.1), metrics=["accuracy"]),
+            "compile: wanted metric, received metrics=",
+        ),
+        (lambda net: net.compile(optimizer.SGD(0.1), loss_fn="mse"), "compile: wanted loss,"),
+        (lambda net: net.compile(optimizer.SGD(0.1), run_eagerly=True), "compile: wanted graph,"),
+        (lambda net: net.compile("adam"), r"optimizer.Adam\(\), received str"),
+        (lambda net: net.fit(*WANTED, num_epochs=2), "fit: wanted epochs, received num_epochs="),
+        (lambda net: net.fit(*WANTED, class_weights={0: 1}), "fit: wanted class_weight,"),
+        (lambda net: net.fit(*WANTED, validation_freq=2), "fit: wanted nothing, as the validation"),
+        (lambda net: net.fit(*WANTED, use_multiprocessing=True), "fit: wanted workers=data.Processes"),
+        (lambda net: net.fit(*WANTED, verbose=2), "fit verbose: wanted True or False, received 2"),
+        (lambda net: net.evaluate(*WANTED, verbose=0), "evaluate: wanted nothing, as it shows no bar"),
+        (lambda net: net.predict(WANTED[0], verbose=0), "predict: wanted nothing, as it shows no bar"),
+    ],
+)
+def test_a_keyword_of_another_framework_is_told_by_ours(call, wanted):
+    net = held()
+    net.compile(optimizer.SGD(0.1))
+    with pytest.raises(TypeError, match=wanted):
+        call(net)
+    assert net.optimizer.step == 0
+
+
+def test_every_word_that_is_told_is_none_of_ours():
+    kinds = [*vars(optimizer).values(), *vars(loss).values(), *vars(metric).values()]
+    taken = {name for kind in kinds if isinstance(kind, type) for name in signature(kind.__init__).parameters}
+    assert {word for words in elsewhere.OBJECTS.values() for word in words if word.isidentifier()} <= taken
+    for words, call in ((elsewhere.COMPILE, small().compile), (elsewhere.DATA, small().fit)):
+        names = signature(call).parameters
+        assert all(word in names or not word.isidentifier() for options in words.values() for word in options)
+
+
+FORMS = {
+    "a column": lambda ids: ids[:, None],
+    "whole floats": lambda ids: ids.astype("d"),
+    "a column of floats": lambda ids: ids.astype("f")[:, None],
+    "a list": lambda ids: ids.tolist(),
+    "small integers": lambda ids: ids.astype("uint8"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+def test_class_ids_in_other_forms_are_taken_in_batches_too(form):
+    nets = small(), small(), small()
+    for net in nets:
+        net.compile(optimizer.SGD(lr=0.001))
+    for net, given in ((nets[0], form), (nets[1], lambda ids: ids)):
+        net.train_one_batch(WANTED[0][:4], given(IDS[:4]))
+    nets[2].fit(iter([(IMAGES[:4], form(IDS[:4]))]), steps_per_epoch=1, verbose=False)
+    for one, other, third in zip(*(net.param_values() for net in nets), strict=True):
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(one, third)
+    for wrong, words in ((IDS[:4] + 0.5, "whole numbers, received 0.5 at"), (IDS[:4].astype(object), "object")):
+        with pytest.raises((TypeError, ValueError), match=words):
+            nets[0].train_one_batch(WANTED[0][:4], wrong)
+
+
+def test_tables_of_pandas_and_bool_are_taken():
+    pandas = skips.library("pandas")
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=2)
+    net.add(layers.Dense(2, input_sample_shape=(3,)))
+    table, ids = RANDOM.normal(size=(7, 3)), np.arange(7) % 2
+    wanted = net.evaluate(table.astype("f"), ids)
+    for x, y in (
+        (pandas.DataFrame(table), pandas.Series(ids)),
+        (pandas.DataFrame(table), pandas.Series(ids == 1)),
+        (table, pandas.DataFrame(ids)),
+    ):
+        assert net.evaluate(x, y) == wanted
+    assert net.evaluate(table > 0, ids == 1) == net.evaluate((table > 0).astype("f"), ids)
+    with pytest.raises(TypeError, match="object"):
+        net.evaluate(pandas.DataFrame(table.astype(str)).astype(object), ids)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import skips
-from singa_lite import FeedForwardNet, layers, optimizer
+from singa_lite import FeedForwardNet, layers, loss, optimizer
 from singa_lite.errors import GraphError, ShapeError
 
 RNG = np.random.default_rng(1)
@@ -113,6 +113,11 @@ def test_losses_of_outputs_have_weights():
         ({"class_weight": "balanced"}, TypeError, "wanted {class id: weight}"),
         ({"class_weight": {0: -1}}, ValueError, "class_weight of class 0"),
         ({"class_weight": {0.5: 1}}, TypeError, "class_weight"),
+        ({"class_weight": {9: 2}}, ValueError, "classes from 0 to .* received class 9"),
+        ({"class_weight": [1] * 9}, ValueError, "received class"),
+        ({"class_weight": {-1: 2}}, ValueError, "received class -1"),
+        ({"class_weight": {"0": 1}}, TypeError, "received the class '0'; 0 without quotes is a class"),
+        ({"class_weight": {"c": {0: 1}}}, GraphError, "wanted outputs"),
     ],
 )
 @pytest.mark.parametrize("call", ["fit", "train_one_batch", "evaluate"])
@@ -121,3 +126,40 @@ def test_weights_that_are_refused(call, options, error, text):
     with pytest.raises(error, match=f"{call}.*{text}"):
         getattr(net, call)(X, IDS, **options)
     assert net.optimizer.step == 0
+
+
+@pytest.mark.parametrize(
+    ("y", "text"),
+    [
+        (np.linspace(-1, 1, 33, dtype="f").reshape(11, 3), r"rows of 0 and 1 or of shares.* at \[0\]"),
+        (np.full((11, 3), 0.9, "f"), r"rows of 0 and 1 or of shares.*received \[0.89"),
+    ],
+)
+@pytest.mark.parametrize("call", ["fit", "train_one_batch", "evaluate"])
+def test_class_weights_beside_real_values_are_refused(call, y, text):
+    net = FeedForwardNet(loss.SquaredError(), seed=1)
+    net.add(layers.Dense("d", 3, input_sample_shape=X.shape[1:]))
+    net.compile(optimizer.SGD(0.1))
+    with pytest.raises(TypeError, match=f"{call} class_weight: wanted targets that are classes.*{text}"):
+        getattr(net, call)(X, y, class_weight={0: 2})
+    assert net.optimizer.step == 0
+
+
+@pytest.mark.parametrize("found", [0.5, -3.0, 57.0, np.nan])
+@pytest.mark.parametrize("call", ["fit", "train_one_batch"])
+def test_class_weights_beside_numbers_of_an_only_output_are_refused(call, found):
+    net, y = FeedForwardNet(loss.SquaredError(), seed=1), np.ones((11, 1), "f")
+    net.add(layers.Dense("d", 1, input_sample_shape=X.shape[1:]))
+    net.compile(optimizer.SGD(0.1))
+    y[4] = found
+    with pytest.raises(TypeError, match=rf"classes, from 0 to 1, received {found} at \[4\]"):
+        getattr(net, call)(X, y, class_weight={0: 2})
+
+
+def test_classes_that_are_ignored_have_no_weight():
+    nets, y = [], np.where(np.arange(11) % 4 == 1, -1, IDS)
+    for classes in (None, {0: 3.0}):
+        net = FeedForwardNet(loss.SoftmaxCrossEntropy(ignore_index=-1), seed=1)
+        net.add(layers.Dense("d", 3, input_sample_shape=X.shape[1:]))
+        nets.append(net.evaluate_one_batch(X, y, class_weight=classes)[0])
+    assert np.isfinite(float(nets[1])) and float(nets[1]) > float(nets[0])

@@ -11,7 +11,12 @@ from singa_lite.notice import warn
 
 
 class TerminateOnNaN(Callback):
-    """Ends the training, with a warning, after the first batch whose loss is NaN or infinite."""
+    """Ends the training, with a warning, after the first batch whose loss is NaN or infinite, and keeps what there is.
+
+    Without it `fit` raises an error there that names the layer, see `compile(on_nan=)`.
+    """
+
+    takes_nan = True
 
     def on_batch(self, training: Training) -> None:
         """StopTraining if the loss is not finite."""

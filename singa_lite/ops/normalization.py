@@ -37,7 +37,7 @@ class BatchNorm(Op):
 
 
 class BatchNormInference(Op):
-    """Normalises each channel by the running statistics. No derivative: for evaluation only."""
+    """Normalises each channel by the running statistics, which are numbers to it: linear in x, gamma and beta."""
 
     def __init__(self, running_mean: Tensor, running_var: Tensor, epsilon: float) -> None:
         self.running = checked_tensor("batch_norm", running_mean), checked_tensor("batch_norm", running_var)
@@ -47,7 +47,28 @@ class BatchNormInference(Op):
         _check_channels("batch_norm", x, gamma, beta, *self.running)
         y = self.empty_like(x)
         self.device.run("batch_norm_inference", x, gamma, beta, *self.running, y, epsilon=self.epsilon)
+        self.save(x if self.needs[1] or self.needs[2] else None, gamma)
         return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        gamma, (mean, variance) = self.kept(1), self.running
+        zero = self._filled(gamma, 0.0)
+        if index == 0:  # dy * gamma / sqrt(variance + epsilon)
+            dx = self.empty_like(dys[0])
+            self.device.run("batch_norm_inference", dys[0], gamma, zero, zero, variance, dx, epsilon=self.epsilon)
+            return dx
+        one, inv_std = self._filled(gamma, 1.0), self.empty_like(gamma)
+        item, count = gamma.dtype.itemsize, gamma.size()
+        row, result = (t.view((1, count), (count * item, item)) for t in (one, inv_std))
+        self.device.run("batch_norm_inference", row, one, zero, zero, variance, result, epsilon=self.epsilon)
+        self.made = {1: self.empty_like(gamma), 2: self.empty_like(gamma)}
+        self.device.run("batch_norm_gradient", dys[0], self.kept(0), mean, inv_std, self.made[1], self.made[2])
+        return self.made.pop(index)
+
+    def _filled(self, like: Tensor, value: float) -> Tensor:
+        made = self.empty_like(like)
+        self.device.run("fill", made, value=value)
+        return made
 
 
 class LayerNorm(Op):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import nan
-from typing import ClassVar
+from typing import ClassVar, Self
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -15,6 +15,7 @@ from singa_lite.checks import at_least_zero, whole
 from singa_lite.contexts import in_own_context
 from singa_lite.described import Described
 from singa_lite.device import Device, device_of
+from singa_lite.elsewhere import OBJECTS, check_keywords
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.graph import Phase
 from singa_lite.kernels.interface.update import Hyper
@@ -51,6 +52,10 @@ class Optimizer(Described):
     live: ClassVar[frozenset[str]] = frozenset(
         {"_schedule", "_rates", "_rate", "_step", "_begun", "_updated", "_serves", "gathering"}
     )
+
+    def __new__(cls, *args: object, **named: object) -> Self:
+        check_keywords(cls.__name__, named, cls.__init__, OBJECTS)
+        return super().__new__(cls, *args, **named)
 
     def __init__(
         self,
@@ -222,6 +227,13 @@ class Optimizer(Described):
         self._updated.clear()
         self._step += 1
         self._begun = True
+
+    def update_again(self) -> None:
+        """Further updates of the same parameters are of the step that has begun, at its rate; it counts once.
+
+        What a rule counts by itself, as Adam's bias correction does, counts each update.
+        """
+        self._updated.clear()
 
     def rate(self, device: Device) -> Tensor:
         """The learning rate of this step on a device: float64 (), overwritten when a step begins."""

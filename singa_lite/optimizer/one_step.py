@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -69,3 +69,36 @@ class OneStep:
             for name in gathering.sums.keys() - self._with_sums:
                 del gathering.sums[name]
         self.is_whole = kind is None or not self.is_kept
+
+
+class StepOfAll:
+    """As `OneStep`, of several optimizers at a time: all of them count the step, or none."""
+
+    def __init__(self, optimizers: Sequence[Counting]) -> None:
+        self._steps = [OneStep(optimizer) for optimizer in optimizers]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the end of the block was reached, with all of the step done or nothing of it."""
+        return all(step.is_whole for step in self._steps)
+
+    def keep(self) -> None:
+        """Parameters or state change from now on."""
+        for step in self._steps:
+            step.keep()
+
+    def complete(self) -> None:
+        """All of the batch is done."""
+        for step in self._steps:
+            step.complete()
+
+    def __enter__(self) -> StepOfAll:
+        for step in self._steps:
+            step.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for step in self._steps:
+            step.__exit__(kind, error, trace)

@@ -116,6 +116,7 @@ def same_counts(where: str, inputs: Mapping[str, Shaped]) -> None:
 
 def checked_inputs(layers: LayerGraph, x: object) -> dict[str, Shaped]:
     """The batch as one array an input layer, each checked. x: one array, or {input layer: array}."""
+    layers.check_usable()
     arrays, dtype, ids = {}, layers.dtype, layers.input_ids()
     for name, given in by_name(x, list(layers.input_shapes()), "inputs of the net").items():
         where = f"input of layer {name!r}"

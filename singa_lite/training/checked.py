@@ -15,6 +15,7 @@ from singa_lite.training import batch, bucketed_samples, conversion, samples, we
 from singa_lite.training.data_set import DataSet
 from singa_lite.training.objective import Objective
 from singa_lite.training.samples import Rows, Samples
+from singa_lite.training.step_objective import StepObjective
 
 #: Samples of a batch where nobody says how many.
 USUAL = 32
@@ -41,10 +42,11 @@ def inputs_and_targets(
     feeds = inputs(layers, x)
     fed = {name: tuple(array.shape) for name, array in feeds["input"].items()}
     wanted = {name: (count(feeds), *layers.output_shape(name, fed)) for name in objective.outputs}
-    targets = objective.targets(y, wanted, layers.dtype)
+    targets = objective.targets(y, wanted, layers.dtype, {name for name in wanted if layers.features_last(name)})
     feeds["target"] = targets
+    batch.same_counts("batch", feeds["input"] | {f"target {name!r}": array for name, array in targets.items()})
     if sample_weight is not None or class_weight is not None:
-        found = weights.of_batch(where, objective.outputs, targets, layers.dtype, sample_weight, class_weight)
+        found = weights.of_batch(where, layers, objective, targets, sample_weight, class_weight)
         feeds["weight"] = dict(found)
     return feeds
 
@@ -92,6 +94,9 @@ def data(
     batch_size = whole(f"{where} batch_size", USUAL if batch_size is None else batch_size, 1)
     arrays = samples.checked_inputs(where, layers, x, before)
     count = next(iter(arrays.values())).shape[0]
+    single = not isinstance(x, Mapping), not isinstance(y, Mapping)
+    if isinstance(objective, StepObjective):
+        return Samples(arrays, objective.rows(where, y, count), batch_size, single, _dtypes(layers))
     targets = samples.checked_targets(where, y, objective.outputs, count)
     fed = {name: rows.shape for name, rows in arrays.items()}
     shapes = {name: layers.output_shape(name, fed) for name in targets}
@@ -99,7 +104,6 @@ def data(
         here, last = f"{where}: target of layer {name!r}", layers.features_last(name)
         targets[name] = conversion.fitted(here, found, objective.losses[name], shapes[name], layers.dtype, last)
     objective.check_data(targets, shapes, layers.dtype, batch_size)
-    single = not isinstance(x, Mapping), not isinstance(y, Mapping)
     return Samples(arrays, targets, batch_size, single, _dtypes(layers))
 
 

@@ -12,8 +12,8 @@ from singa_lite.layer_graph import LayerGraph
 from singa_lite.loss import Loss
 from singa_lite.loss.base import LikeScores
 from singa_lite.tensor import Shape
-from singa_lite.training.batch import as_array
-from singa_lite.training.samples import Index, Rows
+from singa_lite.training.batch import Shaped, as_array
+from singa_lite.training.samples import Held, Index, Rows
 
 
 def inputs(layers: LayerGraph, x: object) -> object:
@@ -81,3 +81,14 @@ def fitted(where: str, rows: Rows, loss: Loss, scores: Shape, dtype: DType, feat
         to = dtype
     shape = (count, *given)
     return rows if (shape, to) == (rows.shape, found) else Fitted(where, rows, shape, to)
+
+
+def class_ids(where: str, given: Shaped, loss: Loss, scores: Shape, dtype: DType, features_last: bool) -> Shaped:
+    """A batch's class ids as a loss wants them, where they are (n, 1), whole floats or bool; others as they are.
+
+    scores: the output's batch shape. ValueError for an id that is no whole number.
+    """
+    if not isinstance(given, np.ndarray) or loss.target_form_behind(scores, dtype, features_last)[1].kind not in "iu":
+        return given
+    found = fitted(where, Held(where, given), loss, scores[1:], dtype, features_last)
+    return found.take(slice(0, len(given))) if isinstance(found, Fitted) else given

@@ -9,7 +9,7 @@ import numpy as np
 
 from singa_lite.graph import Graph
 from singa_lite.layer_graph import LayerGraph
-from singa_lite.training.step_functions import EvaluateStep, PredictStep, TrainStep
+from singa_lite.training.step_functions import PredictStep, TrainStep
 from singa_lite.training.trainer import Trainer
 
 Seen = TypeVar("Seen")
@@ -39,10 +39,8 @@ class DryRuns:
         if kind == "predict" or self._step is None:
             return steps.look(PredictStep(layers), {"input": inputs}, ask, budget)
         objective = self._step.objective
-        outputs = {name: (size, *layers.output_shapes(name)[0]) for name in objective.outputs}
-        last = [name for name in objective.outputs if layers.features_last(name)]
-        forms = {"input": inputs, "target": objective.target_forms(outputs, layers.dtype, last)}
+        forms = {"input": inputs, "target": objective.batch_forms(layers, size)}
         if kind == "evaluate":
-            return steps.look(EvaluateStep(layers, objective), forms, ask, budget)
+            return steps.look(self._step.evaluation(), forms, ask, budget)
         self._trainer.open_forward.forget()
         return self._trainer.look(self._step, forms, ask, budget)

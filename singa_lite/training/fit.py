@@ -23,6 +23,8 @@ from singa_lite.training.data_set import DataSet, count_of
 from singa_lite.training.evaluation import Evaluable, evaluate
 from singa_lite.training.given_callbacks import check_methods
 from singa_lite.training.means import texts
+from singa_lite.training.measures import Measures
+from singa_lite.training.non_finite import look_in_fit
 from singa_lite.training.progress import History as History
 from singa_lite.training.progress import Progress
 from singa_lite.training.waiting import Waiting
@@ -33,6 +35,9 @@ class Trainable(Evaluable, Protocol):
 
     seed: int
     optimizer: Optimizer | None
+
+    @property
+    def knows_measures(self) -> bool: ...
 
     def train_one_batch(
         self, x: object, y: object, sample_weight: object = None, class_weight: object = None
@@ -53,10 +58,12 @@ class Callback:
     """What `fit` calls on its way, in the order of `callbacks`; `on_end` in the reverse order. All do nothing here.
 
     An error that one raises ends the training and comes out of `fit`, but for StopTraining. sets_rate: whether it sets
-    the learning rate, and brings it back from a checkpoint.
+    the learning rate, and brings it back from a checkpoint. takes_nan: whether it looks at losses that are not finite
+    itself, so that `compile(on_nan="fit")` leaves them to it.
     """
 
     sets_rate: ClassVar[bool] = False
+    takes_nan: ClassVar[bool] = False
 
     def state(self) -> dict[str, object]:
         """What a checkpoint keeps of it, as JSON holds it. Empty: nothing."""
@@ -102,7 +109,6 @@ class Training:
         initial_epoch: int = 0,
     ) -> None:
         self.net = net
-        self.measures = net.measures
         self.epochs = whole("fit epochs", epochs, 0)
         self.callbacks = _checked_callbacks(callbacks)
         shuffled = flag("fit shuffle", shuffle)
@@ -122,6 +128,11 @@ class Training:
         self._prefetch = whole("fit prefetch", prefetch, 0)
 
     @property
+    def measures(self) -> Measures:
+        """The metrics, or what a step of the user's own gives beside its loss, as far as that is known."""
+        return self.net.measures
+
+    @property
     def validates(self) -> bool:
         """Whether there is a validation at the end of each epoch."""
         return self._validation is not None
@@ -135,7 +146,7 @@ class Training:
 
     def check_entry(self, where: str, entry: str) -> None:
         """ValueError for an entry that the history will not have, which names those that it will."""
-        if entry in self.entries or entry in self.progress.history.history:
+        if entry in self.entries or entry in self.progress.history.history or not self.net.knows_measures:
             return
         hint = "; val_ entries need validation_data" if entry.startswith("val_") and not self.validates else ""
         raise ValueError(f"{where}: wanted one of {self.entries}, received {entry!r}{hint}")
@@ -153,6 +164,7 @@ class Training:
     def run(self) -> History:
         """Train until `epochs` are done."""
         _under_way.set((*_under_way.get(), self))
+        look_in_fit(not any(callback.takes_nan for callback in self.callbacks))
         started: list[Callback] = []
         error: BaseException | None = None
         try:

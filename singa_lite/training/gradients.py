@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from singa_lite.freezing import Freeze
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.open_forward import OpenForward
 from singa_lite.run import Run
@@ -12,7 +13,7 @@ from singa_lite.training.objective import Objective
 
 
 def of_batch(
-    layers: LayerGraph, objective: Objective, feeds: CheckedFeeds, freeze: str | None, open_forward: OpenForward
+    layers: LayerGraph, objective: Objective, feeds: CheckedFeeds, freeze: Freeze, open_forward: OpenForward
 ) -> dict[str, Tensor]:
     """Gradients of the loss's mean by name. See `FeedForwardNet.gradients`.
 

@@ -13,6 +13,9 @@ from singa_lite.metric import EpochMetric
 from singa_lite.tensor import Tensor
 from singa_lite.training.measures import Measure, Measures, Observed
 
+#: Before a metric's key in `Mean.sums`.
+MEAN = "metric "
+
 #: What a metric gives over an epoch.
 Value = float | Array
 
@@ -53,7 +56,7 @@ class Mean:
             if observed is not None and key in observed.counts:
                 weight = observed.counts[key]
                 self.counts[key] = self.counts.get(key, 0.0) + weight
-            self._add(f"metric {key}", weight, float(value) if known is None else known.before_mean(float(value)))
+            self._add(MEAN + key, weight, float(value) if known is None else known.before_mean(float(value)))
 
     def _add(self, name: str, weight: float, value: float) -> None:
         self.sums[name] = self.sums.get(name, 0.0) + (weight * value if weight else 0.0)
@@ -89,7 +92,7 @@ class Mean:
         count = self.counts.get(key, self.count)
         if not count:
             return 0.0  # as of a batch without a position that counts
-        return metric.after_mean(self.sums.get(f"metric {key}", nan) / count)
+        return metric.after_mean(self.sums.get(MEAN + key, nan) / count)
 
     def texts(self, measures: Measures) -> list[str]:
         """ "accuracy 0.9123" of each metric that is one number and needs no pass over an epoch's scores."""

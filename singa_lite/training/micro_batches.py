@@ -11,7 +11,7 @@ from singa_lite.checks import whole
 from singa_lite.criterion import Criterion
 from singa_lite.device import device_of
 from singa_lite.errors import GraphError
-from singa_lite.freezing import freezing
+from singa_lite.freezing import Freeze, freezing
 from singa_lite.graph import Phase
 from singa_lite.layer import Node
 from singa_lite.tensor import Tensor
@@ -21,7 +21,7 @@ from singa_lite.training.measures import SCORES
 Fed = Mapping[str, dict[str, Tensor]]
 
 
-def checked_count(nodes: Sequence[Node], given: int, freeze: str | None, criteria: Sequence[Criterion] = ()) -> int:
+def checked_count(nodes: Sequence[Node], given: int, freeze: Freeze, criteria: Sequence[Criterion] = ()) -> int:
     """In how many pieces a batch is trained on. ValueError unless it is a whole number of at least 1.
 
     GraphError for more than one where a layer that trains works on a batch's statistics, which a piece has not, or a

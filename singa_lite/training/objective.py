@@ -9,10 +9,12 @@ from singa_lite.autograd import add, no_grad, scale
 from singa_lite.checks import at_least_zero
 from singa_lite.criterion import received
 from singa_lite.errors import GraphError
+from singa_lite.layer_graph import LayerGraph
 from singa_lite.loss import Loss
 from singa_lite.metric import EpochMetric, Metric
 from singa_lite.tensor import Shape, Tensor
 from singa_lite.training.batch import Shaped, as_array, by_name
+from singa_lite.training.conversion import class_ids
 from singa_lite.training.criteria import Losses, Metrics
 from singa_lite.training.measures import SCORES, measures
 from singa_lite.training.samples import Rows
@@ -50,12 +52,19 @@ class Objective:
         metrics = tuple((each.key, each.output, id(each.metric)) for each in self.measures)
         return losses, metrics, tuple(self.loss_weights.items())
 
-    def targets(self, y: object, shapes: Mapping[str, Shape], dtype: DType) -> dict[str, Shaped]:
-        """The targets by output, checked against the outputs' batch shapes before anything runs."""
+    def targets(
+        self, y: object, shapes: Mapping[str, Shape], dtype: DType, features_last: Collection[str] = ()
+    ) -> dict[str, Shaped]:
+        """The targets by output, checked against the outputs' batch shapes before anything runs.
+
+        features_last: outputs whose features lie along the last axis.
+        """
         named = by_name(y, self.outputs, "targets of the net")
         arrays = {name: as_array(f"target of layer {name!r}", given) for name, given in named.items()}
         for name, array in arrays.items():
-            self._check(name, shapes[name], dtype, array)
+            where, last = f"target of layer {name!r}", name in features_last
+            arrays[name] = class_ids(where, array, self.losses[name], shapes[name], dtype, last)
+            self._check(name, shapes[name], dtype, arrays[name])
         return arrays
 
     def check_data(
@@ -95,6 +104,12 @@ class Objective:
             name: loss.target_form_behind(shapes[name], dtype, name in features_last)
             for name, loss in self.losses.items()
         }
+
+    def batch_forms(self, layers: LayerGraph, size: int) -> dict[str, tuple[Shape, DType]]:
+        """Shape and dtype of the usual targets of a batch of so many samples."""
+        shapes = {name: (size, *layers.output_shapes(name)[0]) for name in self.outputs}
+        last = [name for name in self.outputs if layers.features_last(name)]
+        return self.target_forms(shapes, layers.dtype, last)
 
     def loss(self, training: bool, out: Outputs, fed: Fed) -> Tensor:
         """The sum over the outputs of each loss's mean, times its weight; () in the outputs' dtype.

@@ -44,6 +44,7 @@ def data_set(
     x: arrays with y; or alone: `Paired`, `Bucketed`, or what gives batches. transform: of samples, see `fit`. steps:
     the option's name, and batches of an epoch or None.
     """
+    layers.check_usable()
     limit = None if steps[1] is None else whole(f"{where} {steps[0]}", steps[1], 1)  # type: ignore[arg-type]
     if isinstance(x, Paired):
         _refuse(where, "data that have their targets", y=y)
@@ -65,6 +66,7 @@ def data_set(
 
 def data_to_predict(layers: LayerGraph, x: object, batch_size: int, loading: Loading) -> DataSet:
     """The data of `predict`, which have no targets, or whose targets are left aside."""
+    layers.check_usable()
     if isinstance(x, Paired):
         x = x.x
     elif gives_batches(x):

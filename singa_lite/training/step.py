@@ -99,18 +99,39 @@ class Steps(Unique):
         if not self.graph:
             if pause is not None:
                 pause.wait()
-            return step.operations(fed_tensors.filled(self.layers, feeds), changing)
+            values: Values = step.operations(fed_tensors.filled(self.layers, feeds), changing)
+            if step.look is not None and not step.updates_last:
+                step.look(values[0], True)
+            return values
         recorded = self._found(step, feeds)
         if recorded is None:
             recorded = self._record(step, feeds)  # which begins the optimizer's step
-        elif step.part.updates:
-            step.optimizer.begin_step()
+        else:
+            step.begin()
         recorded.graph.prepare()
         self._trained = recorded
         changing()
-        recorded.graph.run(pause=pause)
-        values: Values = recorded.results
+        values = recorded.results
+        self._run(step, recorded.graph, values[0], pause)
         return values
+
+    def _run(self, step: TrainStep, graph: Graph, loss: Tensor, pause: Pause | None) -> None:
+        """Replay; the loss is looked at before parameters move, where it is there by then and nobody else waits."""
+        look, updated = step.look, True
+        if look is None:
+            graph.run(pause=pause)
+            return
+
+        def before() -> None:
+            nonlocal updated
+            look(loss, False)
+            updated = False
+
+        if pause is None and step.updates_last and not self.layers.device.runtime.link.beside:
+            pause = Pause([value.block for value in self.layers.param_values()], before, made=loss.block)
+        graph.run(pause=pause)
+        if updated:
+            look(loss, True)
 
     def do(self, step: StepFunction[R], feeds: Feeds) -> R:
         """A step that trains nothing; its results are valid until the next call, see `own`."""
@@ -235,6 +256,7 @@ class Steps(Unique):
         recorded.put_in(feeds)  # before recording, which looks at the targets' values
         with device.recording(self.arena, self.fuse) as recorded.graph:
             recorded.results = step.operations(tensors)
+        step.check_record(recorded.graph, tensors)
         recorded.graph.check_inputs = feed.check
         step.settle(watch)
         recorded.graph.narrow = self.narrow

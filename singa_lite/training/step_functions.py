@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterator
-from typing import ClassVar, Generic, TypeAlias, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from singa_lite.criterion import Criterion
+from singa_lite.freezing import Freeze
+from singa_lite.graph import Graph
 from singa_lite.layer import OneOrMore
 from singa_lite.layer_calls import nothing
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.gathering import WHOLE, Part
 from singa_lite.optimizer.loss_scale import LossScale
+from singa_lite.optimizer.one_step import OneStep, StepOfAll
 from singa_lite.run import Run
 from singa_lite.tensor import Tensor
 from singa_lite.training.closing import Closing
@@ -57,6 +60,9 @@ class StepFunction(ABC, Generic[Results]):
         """The recording is over."""
         watch.settle([], [])
 
+    def check_record(self, graph: Graph, fed: Fed) -> None:
+        """GraphError where a replay would not do what the step does."""
+
     def _evaluated(self, fed: Fed, output: Collection[str] = ()) -> OneOrMore:
         run = Run(self.layers.ordered(), self.layers.device, False, None)
         return run.forward(dict(fed["input"]), output)
@@ -98,23 +104,32 @@ class EvaluateStep(StepFunction[Values]):
         return self.objective.loss(False, out, fed), self.objective.metric(out, fed["target"])
 
 
+class Marked(Protocol):
+    """What says of a net where its last step was left, "" after whole ones."""
+
+    left_at: str
+
+
 class TrainStep(EvaluateStep):
     """Forward, loss, and each layer's update as soon as its gradients are there; (loss, metric) from before it.
 
-    freeze: layers before this one, in topological order, do not train. micro_batches: in how many pieces the batch goes
+    freeze: which layers do not train, see `Freeze`. micro_batches: in how many pieces the batch goes
     forward and back; what each piece's gradients are of the whole batch's mean adds up, and is applied once. clip: by
     which gradients are clipped. part: which batch of a group of several it is, whose mean is applied at the last one.
-    scale: by what the loss is scaled, whose gradients are derived.
+    scale: by what the loss is scaled, whose gradients are derived. look: called with each step's loss, and whether
+    parameters have moved since; no record is made of it.
     """
 
     kind = "train"
+    #: Whether parameters move behind the loss, and no others than the net's.
+    updates_last: ClassVar[bool] = True
 
     def __init__(
         self,
         layers: LayerGraph,
         objective: Objective,
         optimizer: Optimizer,
-        freeze: str | None,
+        freeze: Freeze,
         micro_batches: int = 1,
         clip: GlobalNorm | None = None,
         part: Part = WHOLE,
@@ -127,12 +142,31 @@ class TrainStep(EvaluateStep):
         self.clip = clip
         self.part = part
         self.scale = scale
+        self.look: Callable[[Tensor, bool], None] | None = None
         self._updating: Run | None = None
 
     @property
     def stopped_at(self) -> str:
         """The layer at which the walk back that updates stands, "" before its first gradients and after its end."""
         return self._updating.stopped_at if self._updating is not None else ""
+
+    @property
+    def beside(self) -> tuple[Marked, ...]:
+        """What else is left half done where the step is: other nets that it trains."""
+        return ()
+
+    def one_step(self) -> OneStep | StepOfAll:
+        """A `with` block around the step, which does not count if the block fails before it is kept."""
+        return self.optimizer.one_step()
+
+    def begin(self) -> None:
+        """Before a replay: begin the step of each optimizer that updates in it."""
+        if self.part.updates:
+            self.optimizer.begin_step()
+
+    def evaluation(self) -> EvaluateStep:
+        """What evaluates by the same objective."""
+        return EvaluateStep(self.layers, self.objective)
 
     @property
     def key(self) -> tuple[Hashable, ...]:
@@ -163,6 +197,8 @@ class TrainStep(EvaluateStep):
             share, run = pieces[0].share, self._run(changing)
             loss, metric = self._forward(run, pieces.pop(0).fed)
             values = added(values[0], loss, share), added_metrics(values[1], metric, share)
+        if self.look is not None and self.layers.device.graph is None:
+            self.look(values[0], False)
         self._update(run, share, sums, changing, closing)
         return values
 

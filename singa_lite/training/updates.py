@@ -20,10 +20,11 @@ class Updates(ABC):
     """What is done with each gradient in its turn, and at the end of the walk.
 
     changing: called before the first change of a parameter or of what lasts. within_walk: whether parameters are
-    updated while the walk goes on.
+    updated while the walk goes on. counts: whether these updates begin a step, which has begun otherwise.
     """
 
     within_walk = False
+    counts = True
 
     def __init__(self, optimizer: Optimizer, changing: Callable[[], object]) -> None:
         self.optimizer = optimizer
@@ -40,7 +41,7 @@ class Updates(ABC):
     def _begin(self, updates: bool = True) -> None:
         """Before the first change, and not sooner: an error until then must not count a step."""
         if not self._begun:
-            if updates:
+            if updates and self.counts:
                 self.optimizer.begin_step()
             self._changing()
             self._begun = True

@@ -12,11 +12,12 @@ from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
 from singa_lite.notice import warn
 from singa_lite.snapshots import formats, net_tree, tree
-from singa_lite.snapshots.checkpoints import stored_run
+from singa_lite.snapshots.checkpoints import nets, stored_run
 from singa_lite.snapshots.checkpoints.environment import environment, settings
 from singa_lite.snapshots.checkpoints.stored_run import StoredRun
 from singa_lite.snapshots.checkpoints.trained import net_of
 from singa_lite.snapshots.tree import LazyArray, Tree
+from singa_lite.training.means import MEAN
 from singa_lite.training.progress import Progress
 
 
@@ -36,6 +37,7 @@ def contents(training: Training) -> Tree:
     held = net_tree.of_net(net_of(training))
     for path, array in stored_run.arrays(training).items():
         held.arrays[path] = LazyArray(array.shape, array.dtype, array.copy)
+    held.arrays |= nets.arrays(net_of(training))
     held.attributes["entries"] = len(held.arrays)
     return held
 
@@ -62,7 +64,8 @@ def restore(
             _warn_of_differences(where, (run.environment, kernels), (before, now))  # may be an error too
             _go_to(where, training, run.progress)
 
-        net_tree.restore(net, snapshot, optimizer=True, last_check=last_check)
+        nets.restore(net, snapshot, last_check)
+    net.note_measures(key.removeprefix(MEAN) for key in run.progress.mean.sums if key.startswith(MEAN))
     training.progress = run.progress
     net.seed = run.seed
     net.device.restore_seeds(*run.device_seeds)

@@ -44,6 +44,8 @@ def settings(net: FeedForwardNet) -> dict[str, str]:
         found["clip_global_norm"] = net.clip_global_norm
     if net.loss_scaling is not None:
         found["loss_scaling"] = net.loss_scaling
+    if net.own_step is not None:
+        found["step"] = net.own_step
     return {name: described(value) for name, value in found.items()}
 
 

@@ -6,17 +6,21 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from threading import Event
+
+import numpy as np
 
 from singa_lite.errors import SnapshotError
 from singa_lite.fit import Training
 from singa_lite.graph import Pause
 from singa_lite.notice import warn
-from singa_lite.snapshots import formats, net_tree
-from singa_lite.snapshots.checkpoints import checkpoint
+from singa_lite.snapshots import formats
+from singa_lite.snapshots.checkpoints import checkpoint, nets
 from singa_lite.snapshots.checkpoints.background import Copying, HostCopy, Writer
 from singa_lite.snapshots.checkpoints.folder import Folder
 from singa_lite.snapshots.checkpoints.trained import net_of, steps_of
+from singa_lite.snapshots.tree import Tree
 
 _NEVER = (-1, -1, -1)
 
@@ -55,7 +59,7 @@ class Saver:
         when the first checkpoint is due, perhaps hours later.
         """
         if self._writer.background:
-            self._copy.reserve(net_tree.tensors(net_of(training)))
+            self._copy.reserve(nets.tensors(net_of(training)))
         contents, file = checkpoint.contents(training), self._folder.probe()
         small = {path: lazy for path, lazy in contents.arrays.items() if lazy.nbytes <= _SMALL}
         write = formats.writer(file)
@@ -113,7 +117,8 @@ class Saver:
         contents, file = checkpoint.contents(training), self._folder.file(steps_of(training))
         copying = Copying(contents, _nothing, frozenset())
         if self._writer.background:
-            copying = self._copy.begin(contents, net_tree.tensors(net_of(training)))
+            copying = self._copy.begin(contents, nets.tensors(net_of(training)))
+        checks = net_of(training).on_nan is not None
         copied = Event()
         claims: dict[str, bool] = {}  # whether to copy: the first to ask decides, as setdefault is atomic
 
@@ -124,6 +129,8 @@ class Saver:
                 copying.finish()
             finally:
                 copied.set()
+            if checks:
+                _check_finite(copying.contents, file)
             formats.write(copying.contents, file)
             if best:
                 self._folder.mark_best(file)
@@ -147,6 +154,16 @@ class Saver:
 
 def _position(training: Training) -> tuple[int, int, int]:
     return steps_of(training), training.progress.epoch, training.progress.batch
+
+
+def _check_finite(contents: Tree, file: Path) -> None:
+    """SnapshotError for a parameter that is not finite: the checkpoints before it are what to go on from."""
+    for entry, lazy in contents.arrays.items():
+        if entry.startswith("parameters/") and not np.isfinite(lazy.fetched(f"{file}: {entry}")).all():
+            raise SnapshotError(
+                f"{file}: wanted finite parameters, as compile(on_nan=) does not go on with others, received {entry!r} "
+                "with NaN or infinity; nothing was written, the checkpoint before stays"
+            )
 
 
 def _nothing() -> None:

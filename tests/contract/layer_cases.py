@@ -167,7 +167,7 @@ CASES: dict[str, Case] = {
     "GaussianNoise": Case(lambda: layers.GaussianNoise("n", 0.3), IMAGE, evaluation=_same),
     "GaussianNoise:none": Case(lambda: layers.GaussianNoise("n", 0), ((5,),), batch=3),
     "Rescaling": Case(lambda: layers.Rescaling("r", 0.7, -0.2), IMAGE),
-    "Normalization": Case(lambda: layers.Normalization("n"), IMAGE),
+    "Normalization": Case(lambda: layers.Normalization("n", 0.5, 4.0), IMAGE),
     "Normalization:vectors": Case(lambda: layers.Normalization("n", [1, 2, 3, 4, 5], 2.0), ((5,),), batch=3),
     "Lambda": Case(lambda: layers.Lambda("l", lambda x: x * x + 1), IMAGE),
     "Lambda:two inputs": Case(lambda: layers.Lambda("l", autograd.multiply), (SEQUENCE[0], SEQUENCE[0])),

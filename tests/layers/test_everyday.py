@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from run_layer import RNG, prepared, random_layer, run, state
-from singa_lite import autograd, layers, tensor
-from singa_lite.errors import ShapeError
+from singa_lite import FeedForwardNet, autograd, layers, loss, optimizer, tensor
+from singa_lite.errors import GraphError, ShapeError
 
 # ---- transposed convolution: kernels of powers of ten show which element came from where
 
@@ -226,8 +228,38 @@ def test_normalization_refuses_what_is_no_data(data, error):
     assert layer.mean == (1.0,)
 
 
-def test_normalization_without_its_numbers_gives_nan():
-    assert np.isnan(run(layers.Normalization("n"), [[1, 2]])).all()
+@pytest.mark.parametrize("graph", [True, False])
+def test_normalization_wants_its_numbers_before_the_first_batch(graph, tmp_path):
+    def built() -> FeedForwardNet:
+        net = FeedForwardNet(loss.SquaredError())
+        net.add(layers.BatchNormalization("before", input_sample_shape=(2,)))
+        net.add(layers.Sequential([layers.Normalization("n")], name="held"))
+        net.compile(optimizer.SGD(0.1), graph=graph)
+        return net
+
+    x = np.array([[1, 2], [3, 2]], "f")
+    net, other = built(), built()
+    for call in (
+        net.predict_one_batch,
+        lambda x: net.forward(True, x),
+        net.predict,
+        lambda x: net.train_one_batch(x, x),
+        lambda x: net.fit(iter([(x, x)]), steps_per_epoch=1),
+        lambda x: net.fit(x, x),
+        lambda x: net.evaluate(x, x),
+    ):
+        with pytest.raises(GraphError, match=r"layer 'held/n': wanted mean and variance .* call adapt\(data\)"):
+            call(x)
+    assert not net.unfinished_at and net.optimizer.step == 0 and net.plan_batch(4).total_bytes
+    net.layers["held"].layers["n"].adapt(x)
+    net.fit(x, x, verbose=False)
+    np.testing.assert_allclose(tensor.to_numpy(other_of(net, other, tmp_path).predict(x)), net.predict(x))
+
+
+def other_of(net: FeedForwardNet, other: FeedForwardNet, folder: Path) -> FeedForwardNet:
+    net.save(folder / "n.npz")
+    other.load(folder / "n.npz")
+    return other
 
 
 # ---- noise

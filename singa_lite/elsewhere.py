@@ -1,0 +1,109 @@
+"""Keywords of Keras and PyTorch, told by what stands here in their place. Those of layers are in `layer_names`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache, wraps
+from inspect import Parameter, signature
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Of optimizers, losses and metrics; a name that the constructor has not is passed over for the next one.
+OBJECTS: Mapping[str, tuple[str, ...]] = {
+    "learning_rate": ("lr",),
+    "betas": ("beta_1 and beta_2",),
+    "beta1": ("beta_1",),
+    "beta2": ("beta_2",),
+    "eps": ("epsilon",),
+    "alpha": ("rho",),
+    "momentum": ("beta_1", "optimizer.SGD(momentum=)"),
+    "decay": ("weight_decay",),
+    "l2": ("weight_decay",),
+    "lr_decay": ("a schedule as lr, such as schedule.Exponential",),
+    "nesterov": ("optimizer.Nesterov, or optimizer.SGD(nesterov=True)",),
+    "params": ("nothing, as net.compile(optimizer) gives it the parameters",),
+    "clipnorm": ("net.compile(clip_global_norm=), by the norm of all gradients together",),
+    "global_clipnorm": ("net.compile(clip_global_norm=)",),
+    "clipvalue": ("net.compile(clip_global_norm=), by the norm of all gradients together",),
+    "from_logits": ("nothing, as it takes raw scores: leave the softmax or sigmoid before it out",),
+    "reduction": ("nothing, as forward gives a value a sample and evaluate the mean",),
+    "weight": ("net.fit(class_weight=)",),
+    "top_k": ("k",),
+    "dim": ("axis",),
+}
+
+COMPILE: Mapping[str, tuple[str, ...]] = {
+    "metrics": ("metric",),
+    "weighted_metrics": ("metric",),
+    "losses": ("loss",),
+    "criterion": ("loss",),
+    "loss_fn": ("loss",),
+    "lr": ("the optimizer's lr, optimizer.SGD(lr=)",),
+    "learning_rate": ("the optimizer's lr, optimizer.SGD(lr=)",),
+    "run_eagerly": ("graph, which is its opposite",),
+    "jit_compile": ("graph",),
+    "steps_per_execution": ("nothing, as each step is one",),
+    "mixed_precision": ("precision",),
+    "gradient_accumulation_steps": ("accumulate",),
+    "clipnorm": ("clip_global_norm",),
+    "max_grad_norm": ("clip_global_norm",),
+}
+
+DATA: Mapping[str, tuple[str, ...]] = {
+    "num_epochs": ("epochs",),
+    "n_epochs": ("epochs",),
+    "nb_epoch": ("epochs",),
+    "max_epochs": ("epochs",),
+    "batch": ("batch_size",),
+    "callback": ("callbacks",),
+    "class_weights": ("class_weight",),
+    "sample_weights": ("sample_weight",),
+    "val_data": ("validation_data",),
+    "val_split": ("validation_split",),
+    "validation_freq": ("nothing, as the validation is at the end of each epoch",),
+    "validation_batch_size": ("batch_size, which both have",),
+    "max_queue_size": ("prefetch",),
+    "use_multiprocessing": ("workers=data.Processes(2)",),
+    "num_workers": ("workers",),
+    "return_dict": ("nothing, as (loss, metric) comes back",),
+    "verbose": ("nothing, as it shows no bar",),
+    "lr": ("net.optimizer.lr",),
+    "learning_rate": ("net.optimizer.lr",),
+}
+
+
+def check_keywords(
+    where: str, given: Mapping[str, object], call: Callable[..., object], words: Mapping[str, object]
+) -> None:
+    """TypeError for a keyword that the call has not and that is another framework's, with ours."""
+    if words.keys().isdisjoint(given):
+        return
+    parameters = _parameters(call)
+    for option in given:
+        found = words.get(option)
+        if option in parameters or not isinstance(found, tuple):
+            continue
+        here = next((each for each in found if each in parameters or not each.isidentifier()), None)
+        if here is not None:
+            raise TypeError(f"{where}: wanted {here}, received {option}=, which is another framework's word for it")
+
+
+def told(words: Mapping[str, tuple[str, ...]]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A method whose keywords of other frameworks are told by ours."""
+
+    def around(call: Callable[P, R]) -> Callable[P, R]:
+        @wraps(call)
+        def checked(*args: P.args, **options: P.kwargs) -> R:
+            check_keywords(call.__name__, options, call, words)
+            return call(*args, **options)
+
+        return checked
+
+    return around
+
+
+@lru_cache(256)
+def _parameters(call: Callable[..., object]) -> Mapping[str, Parameter]:
+    return signature(call).parameters

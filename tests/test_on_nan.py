@@ -1,0 +1,200 @@
+"""A loss that is not finite: what is said of it, what of the net is left, and that nothing of it is kept."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from singa_lite import FeedForwardNet, autograd, callbacks, device, layers, loss, optimizer
+from singa_lite.errors import GraphError, NonFiniteError, SnapshotError
+
+pytestmark = pytest.mark.filterwarnings("ignore:(invalid value|overflow):RuntimeWarning")  # of NumPy's kernels
+
+X = np.random.default_rng(4).normal(size=(8, 2, 6, 5)).astype("f")
+Y = np.arange(8) % 3
+MODES = (
+    {},
+    {"graph": False},
+    {"memory_budget": "1 MiB"},
+    {"precision": "bfloat16"},
+    {"micro_batches": 3},
+    {"micro_batches": 3, "graph": False},
+    {"clip_global_norm": 1.0},
+    {"accumulate": 2},
+    {"freeze": "dense"},
+)
+
+
+def made(on: object = None, **options: object) -> FeedForwardNet:
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=1, device=on)
+    net.add(layers.Conv2D(4, 3, input_sample_shape=(2, 6, 5)))
+    if "micro_batches" not in options:
+        net.add(layers.BatchNormalization())
+    net.add(layers.Dropout(0.3))
+    net.add(layers.Flatten())
+    net.add(layers.Sequential([layers.Activation(mode="relu"), layers.Dense(7)], name="block"))
+    net.add(layers.Dense(3))
+    net.compile(optimizer.SGD(lr=0.1, momentum=0.9), **{"on_nan": "raise"} | options)
+    return net
+
+
+def fill(net: FeedForwardNet, name: str, value: float) -> None:
+    given = net.parameters()[name]
+    given.copy_from_numpy(np.full(given.shape, value, "f"))
+
+
+def values(net: FeedForwardNet) -> dict[str, np.ndarray]:
+    return {name: np.array(value) for name, value in net.parameters().items()}
+
+
+def assert_same(net: FeedForwardNet, before: dict[str, np.ndarray]) -> None:
+    for name, value in net.parameters().items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+@pytest.mark.parametrize("options", MODES, ids=str)
+@pytest.mark.parametrize("steps", [0, 1])
+def test_the_first_layer_is_named_and_parameters_stay(options, steps):
+    net = made(**options)
+    for _ in range(steps):
+        net.train_one_batch(X, Y)
+    fill(net, "block/dense/weight", 3e38)  # finite, but not what comes of it
+    before = values(net)
+    with pytest.raises(NonFiniteError, match=r"output is not finite is 'block/dense' \(Dense\).*as they were before"):
+        net.train_one_batch(X, Y)
+    assert_same(net, before)
+    with pytest.raises(GraphError, match="discard_step"):
+        net.train_one_batch(X, Y)
+    net.discard_step()
+
+
+def test_a_parameter_that_an_earlier_step_broke_is_named():
+    net = made()
+    fill(net, "dense/weight", np.inf)
+    with pytest.raises(NonFiniteError, match=r"parameter 'dense/weight' is not finite, since an earlier.*is 'dense'"):
+        net.train_one_batch(X, Y)
+
+
+def test_an_input_a_target_and_the_loss_are_told_from_layers():
+    x = X.copy()
+    x[3, 1, 2, 4] = np.inf
+    with (
+        pytest.warns(RuntimeWarning, match="input"),
+        pytest.raises(NonFiniteError, match=r"'conv2d'.* at \[3, 1, 2, 4\]"),
+    ):
+        made().train_one_batch(x, Y)
+    net = FeedForwardNet(loss.SquaredError())
+    net.add(layers.Dense(2, input_sample_shape=(3,)))
+    net.compile(optimizer.SGD(0.1), on_nan="raise")
+    with pytest.raises(NonFiniteError, match="received inf: each layer's output is finite"):
+        net.train_one_batch(np.full((4, 3), 1e18, "f"), np.full((4, 2), -3e30, "f"))
+    net.discard_step()
+    y = np.zeros((4, 2), "f")
+    y[2, 1] = np.nan
+    with pytest.raises(NonFiniteError, match=r"the target of layer 'dense' is not finite at \[2, 1\]"):
+        net.train_one_batch(np.ones((4, 3), "f"), y)
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_fit_raises_by_itself_and_a_batch_by_hand_only_where_it_is_asked_for(graph):
+    net = made(on_nan="fit", graph=graph)
+    fill(net, "dense/weight", np.nan)
+    with pytest.raises(NonFiniteError, match="dense"):
+        net.fit(X, Y, batch_size=4, verbose=False)
+    net.discard_step()
+    assert np.isnan(float(net.train_one_batch(X, Y)[0]))
+    net.compile(optimizer.SGD(0.1), on_nan=None, graph=graph)
+    assert np.isnan(net.fit(X, Y, batch_size=4, verbose=False)["loss"]).all()
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_a_warning_is_given_once_for_several_and_changes_no_bit(graph, recwarn):
+    nets = made(on_nan="warn", graph=graph), made(on_nan=None, graph=graph)
+    for net in nets:
+        fill(net, "dense/bias", np.inf)
+        for _ in range(3):
+            net.train_one_batch(X, Y)
+    told = [str(each.message) for each in recwarn if each.category is UserWarning]
+    assert len(told) == 1 and "'dense' (Dense). Those behind it" in told[0]
+    for wanted, found in ((nets[1].parameters(), nets[0].parameters()), (nets[1].states(), nets[0].states())):
+        for name, value in wanted.items():
+            np.testing.assert_array_equal(value, found[name])
+
+
+def test_looking_at_finite_losses_changes_no_bit():
+    looked, free = made(), made(on_nan=None)
+    for net in (looked, free):
+        for _ in range(3):
+            net.train_one_batch(X, Y)
+    assert_same(looked, values(free))
+
+
+@pytest.mark.filterwarnings("ignore::singa_lite.errors.PrecisionWarning")
+def test_steps_that_loss_scaling_skips_are_none_until_they_are_many():
+    net = made(precision="float16", on_nan="raise")
+    fill(net, "dense/weight", np.inf)
+    for _ in range(3):
+        net.train_one_batch(X, Y)
+    with pytest.raises(NonFiniteError, match="'dense/weight'"):
+        net.train_one_batch(X, Y)
+
+
+def test_a_callback_that_looks_itself_is_left_alone(tmp_path):
+    net = made(on_nan="fit")
+    fill(net, "dense/weight", np.nan)
+    with pytest.warns(UserWarning, match="fit was ended"):
+        net.fit(X, Y, batch_size=4, verbose=False, callbacks=[callbacks.TerminateOnNaN()])
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_no_checkpoint_is_written_of_it(tmp_path, background):
+    class Break(callbacks.Callback):
+        def on_batch(self, training):
+            if training.progress.batch == 3:
+                fill(training.net, "dense/weight", np.nan)
+
+    net, kept = made(on_nan="fit"), callbacks.Checkpoint(tmp_path, every_steps=1, keep=9, background=background)
+    with pytest.raises((NonFiniteError, SnapshotError), match="dense/weight"):
+        net.fit(X, Y, batch_size=2, epochs=2, verbose=False, callbacks=[Break(), kept])
+    assert list(tmp_path.glob("*.h5"))
+    other = made()
+    for path in tmp_path.glob("*.h5"):
+        other.load(path)
+        assert all(np.isfinite(value).all() for value in values(other).values())
+
+
+@pytest.mark.parametrize("given", ["stop", 1, True, ["raise"]])
+def test_another_word_is_refused(given):
+    with pytest.raises(ValueError, match=re.escape(f'wanted "fit", "raise", "warn" or None, received {given!r}')):
+        made(on_nan=given)
+
+
+def test_without_memory_to_look_the_rest_is_said():
+    host = device.new_cpu()
+    net, x, y = made(on=host), np.tile(X, (100, 1, 1, 1)), np.tile(Y, 100)
+    net.train_one_batch(x, y)
+    fill(net, "dense/bias", np.nan)
+    host.pool.release_free()
+    host.pool.set_limit(host.pool.total)
+    with pytest.raises(NonFiniteError, match=r"parameter 'dense/bias'.*no memory left"):
+        net.train_one_batch(x, y)
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_a_step_of_the_users_own_is_looked_at_behind_its_updates(graph):
+    def own(net: FeedForwardNet, step: object) -> object:
+        scores = net.forward(True, step.x)
+        value = autograd.softmax_cross_entropy(scores, step.y)
+        step.update(value)
+        return value
+
+    net = FeedForwardNet(seed=1)
+    net.add(layers.Flatten(input_sample_shape=(2, 6, 5)))
+    net.add(layers.Dense(3))
+    net.compile(optimizer.SGD(0.1), step=own, on_nan="raise", graph=graph)
+    net.train_one_batch(X, Y)
+    fill(net, "dense/bias", np.inf)
+    with pytest.raises(NonFiniteError, match=r"is 'dense' \(Dense\).*as the step's update left them"):
+        net.train_one_batch(X, Y)
