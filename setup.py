@@ -67,7 +67,7 @@ setup(
     keywords=["deep learning", "training", "memory planning", "numpy", "cupy"],
     packages=packages(),
     package_dir={CORE: CORE, **{f"{CORE}.{name}": name for name in MAPPED}},
-    package_data={CORE: ["py.typed"], "": ["*.cu", "*.cuh"]},
+    package_data={CORE: ["py.typed"], "": ["*.cu", "*.cuh", "*.pyi"]},
     include_package_data=False,
     zip_safe=False,
     python_requires=">=3.11",

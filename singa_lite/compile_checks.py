@@ -169,7 +169,14 @@ def _origin(nodes: Mapping[str, Node], name: str) -> Layer:
 #: Options of `compile` that a step of the user's own leaves no use for, and their usual values.
 _OF_BUILT_IN = {"loss_weights": None, "freeze": None, "micro_batches": 1, "accumulate": 1, "loss_scale": None}
 #: The same of other nets that it trains: their own steps, whose options they are, are never done.
-_OF_OTHERS = {"memory_budget": None, "offload": None, "precision": "float32", "step": None, **_OF_BUILT_IN}
+_OF_OTHERS = {
+    "memory_budget": None,
+    "offload": None,
+    "precision": "float32",
+    "step": None,
+    "on_nan": "fit",
+    **_OF_BUILT_IN,
+}
 
 
 def own_step(net: Net, given: Mapping[str, object], loss: object, metric: object) -> dict[str, Net]:

@@ -68,6 +68,20 @@ class LayerGraph:
         self._usable = False
         return layer
 
+    def adopt(
+        self,
+        layers: Mapping[str, Layer],
+        sources: Mapping[str, tuple[Source, ...]],
+        shapes: Mapping[str, Shape],
+    ) -> None:
+        """For a net without layers: take those of another one as they are, which has set them up. sources: of each;
+        shapes: sample shapes of inputs, where layers of sources become inputs.
+        """
+        self._layers, self._topology.sources = dict(layers), dict(sources)
+        for name, shape in shapes.items():
+            layers[name].input_sample_shapes = [shape]
+        self._nodes = self._lengths = None
+
     def check_usable(self) -> None:
         """GraphError for a layer that somebody must bring values to before the first batch. Not while recording."""
         if self._usable or self.device.graph is not None:

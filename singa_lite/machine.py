@@ -32,6 +32,7 @@ def clear_free_lists() -> None:
     A collection of garbage does that at its end. Here it finds nothing to look through: all objects are set aside.
     Nothing from the first time on that somebody else has set objects aside, who would find them among the others again.
     """
+    _clear_type_cache()
     if _others_freeze:
         return
     if gc.get_freeze_count():
@@ -45,6 +46,12 @@ def clear_free_lists() -> None:
 
 
 _others_freeze: list[bool] = []
+
+#: Of Python's cache of attributes by type and name: NumPy asks by names that it makes anew each time, and thousands of
+#: these stay, scattered.
+_clear_type_cache: Callable[[], object] = getattr(
+    sys, "_clear_internal_caches", getattr(sys, "_clear_type_cache", lambda: None)
+)
 
 
 @cache

@@ -18,6 +18,7 @@ from singa_lite.passes.transfer_times import estimated_slowdown, is_free
 from singa_lite.placed_row import PlacedRow as PlacedRow
 from singa_lite.repeat_row import AGAIN, RepeatRow, repeat_rows
 from singa_lite.reports import plan_page
+from singa_lite.reports.net_drawing import Drawable
 from singa_lite.variant_row import VariantRow, called, told_variants, variant_rows
 
 #: The end of the name of a tensor in which gradients of several batches are added up.
@@ -218,9 +219,13 @@ class MemoryPlan:
         gains = [f"{name} {_mib(nbytes)}" for name, nbytes in self.gains.items() if nbytes]
         return ", ".join(gains) or "nothing by any pass"
 
-    def to_html(self, path: str) -> None:
-        """Write one self-contained page: the arena as rectangles of time and offset, and the live bytes above."""
-        plan_page.write(self, path)
+    def to_html(self, path: str, net: Drawable | None = None) -> None:
+        """Write one self-contained page: the arena as rectangles of time and offset, the live bytes above, and a table
+        of the layers, to which each rectangle leads, and back. net: is drawn too, and its boxes lead to that table.
+        """
+        if net is not None and not callable(getattr(net, "layer_rows", None)):
+            raise TypeError(f"to_html net: wanted a FeedForwardNet, received {net!r:.100}")
+        plan_page.write(self, path, net)
 
     def __repr__(self) -> str:
         return f"<MemoryPlan arena {_mib(self.arena_bytes)}, floor {_mib(self.floor_bytes)}>"

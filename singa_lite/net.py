@@ -10,12 +10,13 @@ from os import PathLike
 import numpy as np
 from numpy.typing import NDArray
 
-from singa_lite import compile_checks, elsewhere
 from singa_lite import device as devices
+from singa_lite import elsewhere
 from singa_lite.batch_net import BatchNet
 from singa_lite.checks import flag, names, whole
 from singa_lite.data import Paired, Processes
 from singa_lite.errors import GraphError
+from singa_lite.family import Family, move
 from singa_lite.generation import generate
 from singa_lite.layer import OneOrMore
 from singa_lite.layer_rows import layer_rows
@@ -23,6 +24,7 @@ from singa_lite.layer_walk import LayerGradients as LayerGradients
 from singa_lite.left_out import LeftOut
 from singa_lite.reports import net_text, summary
 from singa_lite.reports.summary import LayerRow
+from singa_lite.submodel import part_of
 from singa_lite.tensor import DeviceSpec
 from singa_lite.training import checked, evaluation, fit, sources, splitting, weights
 from singa_lite.training.trainer import Trainer
@@ -41,6 +43,9 @@ class FeedForwardNet(BatchNet, Unique):
 
     instead = "copy.deepcopy(net) is a net of its own"
 
+    #: The nets that have layers of this one, itself among them; None: there are no others.
+    _family: Family | None = None
+
     def __deepcopy__(self, memo: dict[int, object]) -> FeedForwardNet:
         """A net of its own on the same device: layers, optimizer and their values; it records its steps anew.
 
@@ -54,6 +59,8 @@ class FeedForwardNet(BatchNet, Unique):
         made._trainer = Trainer(self._steps.of(made, made.optimizer))
         if made.optimizer is not None:
             made.optimizer.serve(made)
+        if made._family is not None:
+            made._family.join(made, made._trainer)
         return made
 
     def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
@@ -75,25 +82,31 @@ class FeedForwardNet(BatchNet, Unique):
             )
 
     def to_device(self, device: DeviceSpec) -> None:
-        """Move parameters, state and the optimizer's state."""
-        trainer = self._trainer
-        trainer.check_whole("to_device")
-        to = devices.get(device)
-        compile_checks.budget(self._steps.budget, self._steps.graph, to, "to_device")
-        compile_checks.offload_place(trainer.steps.arena.offload, to)
-        bound = to.pool.limit if self._steps.budget is None else self._steps.budget
-        compile_checks.profile(self._steps.profiled, self._steps.graph, bound, to, "to_device")
-        trainer.left_at = "(while the net was being moved to another device)"
-        trainer.steps = trainer.steps.anew()  # recorded steps are bound to the old device
-        for node in self.ordered():
-            node.layer.to_device(to)
-        if self.optimizer is not None:
-            self.optimizer.to_device(to)
-        if self._own is not None:
-            self._own.to_device(to)
-        self.device = to
-        trainer.steps = trainer.steps.anew()
-        trainer.forget()
+        """Move parameters, state and the optimizer's state; those of all nets that have layers of this one."""
+        others = [] if self._family is None else [net for net in self._family.nets() if net is not self]
+        move([self, *others], devices.get(device))
+
+    def submodel(self, outputs: str | Collection[str], inputs: str | Collection[str] | None = None) -> FeedForwardNet:
+        """A net of those layers of this one that lead to `outputs`: the very same layers, with their parameters and
+        state, so that training either moves both, `layer.trainable` is of both, and `add` puts a layer into one alone.
+
+        outputs: a layer's name, or several, none of which feeds another; inputs: the layers that are fed, in the place
+        of their source; default: the net's. The new net has no loss and no optimizer yet; an optimizer's state is its
+        own. Saved, pickled or copied it is a net by itself; nets that are copied by one call of `deepcopy` share layers
+        again, and `to_device` moves all nets that have layers in common. GraphError for names of no layers, outputs
+        that feed others, inputs that do not lead to them, or leave out what does. See docs/submodels.md.
+        """
+        nodes = {node.layer.name: node for node in self.ordered()}
+        shapes = {(name, index): s for name in nodes for index, s in enumerate(self.output_shapes(name))}
+        part = part_of({name: nodes[name] for name in self.layers}, shapes, outputs, inputs)
+        made = FeedForwardNet(device=self.device, dtype=self.dtype, seed=self.seed)
+        made.adopt(*part)
+        if self._family is None:
+            self._family = Family()
+            self._family.join(self, self._trainer)
+        made._family = self._family
+        made._family.join(made, made._trainer)
+        return made
 
     @elsewhere.told(elsewhere.DATA)
     def evaluate(

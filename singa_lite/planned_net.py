@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike
 from singa_lite.batch_plan import BatchPlanner
 from singa_lite.budget_error import BudgetError
 from singa_lite.checks import at_least_zero, flag, whole
+from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.freezing import Freeze, freezing, names_in
 from singa_lite.generation import generation_plan
@@ -66,6 +67,11 @@ class PlannedNet(WalkedNet):
     def knows_measures(self) -> bool:
         """Whether it is known what numbers a step gives; a step of the user's own says it when it is first done."""
         return self._own is None or self._own.objective.is_known
+
+    def move_step(self, to: Device) -> None:
+        """The random state of a step of one's own goes to another device."""
+        if self._own is not None:
+            self._own.to_device(to)
 
     @property
     def clip_global_norm(self) -> float | None:

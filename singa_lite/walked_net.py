@@ -34,6 +34,11 @@ class WalkedNet(LayerGraph):
         self._trainer = Trainer(Steps(self, graph=False))
 
     @property
+    def trainer(self) -> Trainer:
+        """What does the net's steps."""
+        return self._trainer
+
+    @property
     def _steps(self) -> Steps:
         return self._trainer.steps
 

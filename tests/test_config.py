@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import pickle
 
@@ -82,12 +83,119 @@ def test_every_layer_is_made_again(key):
     else:
         fed = [net.add(layers.Dummy(f"in{n}", shape), []) for n, shape in enumerate(case.shapes)]
         net.add(layer, fed)
+    for made in (again(net), pickle.loads(pickle.dumps(net))):
+        same(net, made)
+        given = {n: _batch(shape, ids).astype(int if ids else net.dtype) for n, shape in net.input_shapes().items()}
+        for one, two in zip(_outputs(net, given), _outputs(made, given), strict=True):
+            np.testing.assert_array_equal(one, two)
+        assert made.config() == net.config()
+
+
+def test_a_tied_head_is_tied_again(tmp_path):
+    net = FeedForwardNet("softmax_cross_entropy", seed=2)
+    table = net.add(layers.Embedding(7, 4, input_sample_shape=(3,)))
+    net.add(layers.TiedDense(table))
+    net.save(tmp_path / "net.h5")
+    ids = np.array([[0, 6, 2], [1, 1, 5]])
+    for made in (again(net), pickle.loads(pickle.dumps(net)), singa_lite.load(tmp_path / "net.h5")):
+        assert made.param_names() == net.param_names()
+        np.testing.assert_array_equal(made.predict(ids), net.predict(ids))
+
+
+def test_a_function_with_a_name_is_pickled_and_one_without_says_so(tmp_path):
+    net = FeedForwardNet()
+    net.add(layers.Lambda(autograd.tanh, input_sample_shape=(3,)))
+    given = np.float32([[1, -2, 0.5]])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(net)).predict(given), net.predict(given))
+    net.add(layers.Lambda(lambda x: x * x))
+    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
+        pickle.dumps(net)
+    with pytest.raises(ConfigError, match="layer 'lambda'"):
+        net.config()
+
+
+def test_numbers_that_were_taken_from_data_and_names_left_out_are_kept(tmp_path):
+    net = FeedForwardNet()
+    net.add(layers.Normalization(input_sample_shape=(3,))).adapt(np.random.default_rng(2).normal(2, 3, (9, 3)))
+    net.add(layers.Dense(4))
+    net.add(layers.Dense(2))
+    net.save(tmp_path / "net.h5")
+    given = np.float32([[1, -2, 0.5], [0, 4, 9]])
+    for made in (again_with_values(net), pickle.loads(pickle.dumps(net)), singa_lite.load(tmp_path / "net.h5")):
+        assert list(made.layers) == ["normalization", "dense", "dense_1"]
+        np.testing.assert_array_equal(made.predict(given), net.predict(given))
+        made.add(layers.Dense(2))
+        assert "dense_2" in made.layers
+
+
+def again_with_values(net: FeedForwardNet) -> FeedForwardNet:
     made = again(net)
+    for name, value in (net.parameters() | net.states()).items():
+        (made.parameters() | made.states())[name].copy_from_numpy(np.asarray(value))
+    return made
+
+
+def kinds(module, base) -> list[type]:
+    """The classes of a module that can be made."""
+    found = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, base)]
+    return [kind for kind in dict.fromkeys(found) if not inspect.isabstract(kind) and kind not in BASES]
+
+
+BASES = (loss.Loss, metric.Metric, metric.EpochMetric, optimizer.Optimizer)
+#: Arguments without defaults.
+NEEDED = {metric.Precision: (2,), metric.Recall: (2,)}
+
+
+@pytest.mark.parametrize("kind", kinds(optimizer, optimizer.Optimizer), ids=lambda kind: kind.__name__)
+def test_every_optimizer_goes_on_to_equal_bits(kind):
+    net = FeedForwardNet("softmax_cross_entropy", seed=2)
+    net.add(layers.Dense(4, input_sample_shape=(3,)))
+    net.compile(kind(0.05), graph=False)
+    samples = np.random.default_rng(1).normal(size=(6, 3)).astype("f")
+    net.train_one_batch(samples, y)
+    made = pickle.loads(pickle.dumps(net))
+    for one in (net, made):
+        one.train_one_batch(samples, y)
     same(net, made)
-    given = {name: _batch(shape, ids).astype(int if ids else net.dtype) for name, shape in net.input_shapes().items()}
-    for one, two in zip(_outputs(net, given), _outputs(made, given), strict=True):
-        np.testing.assert_array_equal(one, two)
-    assert made.config() == net.config()
+    assert type(made.optimizer) is kind and made.config() == net.config()
+
+
+@pytest.mark.parametrize("kind", kinds(loss, loss.Loss) + kinds(metric, metric.Metric), ids=lambda kind: kind.__name__)
+def test_every_loss_and_metric_is_made_again(kind):
+    made_of = {"loss" if issubclass(kind, loss.Loss) else "metric": kind(*NEEDED.get(kind, ()))}
+    net = FeedForwardNet(**made_of)
+    net.add(layers.Dense(2, input_sample_shape=(3,)))
+    for made in (again(net), pickle.loads(pickle.dumps(net))):
+        for name, given in made_of.items():
+            assert type(getattr(made, name)) is kind
+            assert getattr(made, name).given_arguments == given.given_arguments
+        assert made.config() == net.config()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["accuracy", metric.TopKAccuracy(2)],
+        {"dense": "accuracy"},
+        {"dense": [metric.F1(), "accuracy"]},
+    ],
+)
+def test_metrics_in_lists_and_by_output_are_made_again(given, tmp_path):
+    net = FeedForwardNet("softmax_cross_entropy", given, seed=2)
+    net.add(layers.Dense(4, input_sample_shape=(3,)))
+    net.compile(optimizer.SGD(0.1), loss_weights={"dense": 2.0})
+    samples, labels = np.random.default_rng(1).normal(size=(6, 3)).astype("f"), y
+    net.save(tmp_path / "net.h5")
+    wanted = net.evaluate(samples, labels)
+    for made in (pickle.loads(pickle.dumps(net)), singa_lite.load(tmp_path / "net.h5")):
+        assert made.config() == net.config()
+        assert [float(v) for v in flat(made.evaluate(samples, labels))] == [float(v) for v in flat(wanted)]
+
+
+def flat(results) -> list:
+    """The numbers of (loss, metrics by name)."""
+    value, metrics = results
+    return [value, *(metrics.values() if isinstance(metrics, dict) else [metrics])]
 
 
 def _batch(shape, ids):

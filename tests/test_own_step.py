@@ -12,6 +12,7 @@ import skips
 from kernel_sets import kernel_sets
 from own_steps import LATENT, X, critic, gan, generator, real, same_bits, vae, values
 from singa_lite import FeedForwardNet, GraphError, ShapeError, autograd, callbacks, device, optimizer, tensor
+from singa_lite.errors import NonFiniteError
 from singa_lite.fit import Callback, StopTraining
 from singa_lite.snapshots.checkpoints import checkpoint
 
@@ -420,6 +421,68 @@ def test_a_failing_step_done_at_once_leaves_both_nets_marked():
             each.forward(True, np.zeros((2, *each.input_shapes().popitem()[1]), np.float32))
         each.discard_step()
     net.train_one_batch(X)
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_a_loss_that_is_not_finite_ends_fit(graph):
+    broken = X.copy()
+    broken[9, 3] = np.nan
+    net, other = gan(graph=graph)
+    before = values(other)
+    with pytest.raises(NonFiniteError, match=r"loss of step 1.*the input of layer 'c1' is not finite at .1, 3."):
+        net.fit(broken, batch_size=8, epochs=1, shuffle=False, verbose=False)
+    assert not same_bits(before, values(other))
+    with pytest.raises(GraphError, match="wanted a whole step"):
+        net.train_one_batch(X)
+
+
+OTHERS = np.random.default_rng()
+
+
+def drawing(net: FeedForwardNet, call: Any) -> Any:
+    noise = tensor.from_numpy(OTHERS.standard_normal((call.size, 5), np.float32), net.device)
+    loss = real(net.forward(call.training, call.x + noise))
+    call.update(loss)
+    return loss
+
+
+def scaling(net: FeedForwardNet, call: Any) -> Any:
+    loss = OTHERS.random() * real(net.forward(call.training, call.x))
+    call.update(loss)
+    return loss
+
+
+def flipping(net: FeedForwardNet, call: Any) -> Any:
+    FLIPS.append(1)
+    loss = real(net.forward(call.training, call.x if len(FLIPS) % 2 else autograd.tanh(call.x)))
+    call.update(loss)
+    return loss
+
+
+FLIPS: list[int] = []
+
+
+@pytest.mark.parametrize("step", [drawing, scaling, flipping])
+def test_what_differs_between_calls_is_refused_and_nothing_has_changed(step):
+    net = alone(step)
+    before = values(net)
+    with pytest.raises(GraphError, match="step: wanted the same operations each time that it is called"):
+        net.train_one_batch(X)
+    assert same_bits(before, values(net))
+    assert net.optimizer.step == 0
+    with pytest.raises(GraphError, match="step: wanted the same operations each time that it is called"):
+        net.evaluate(X)
+
+
+def test_constants_of_equal_values_are_kept():
+    def step(net: FeedForwardNet, call: Any) -> Any:
+        loss = real(net.forward(call.training, call.x * tensor.from_numpy(np.arange(5, dtype=np.float32), net.device)))
+        call.update(loss)
+        return loss
+
+    losses = [[float(net.train_one_batch(X)[0]) for _ in range(3)] for net in (alone(step), alone(step, graph=False))]
+    assert losses[0] == losses[1]
+    assert len(set(losses[0])) == 3
 
 
 def test_batches_of_unequal_counts_are_refused():

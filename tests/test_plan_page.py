@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from math import inf
 
 import numpy as np
 import pytest
 
-from singa_lite import autograd, device, tensor
+from singa_lite import FeedForwardNet, autograd, device, layers, optimizer, tensor
 from singa_lite.memory.problem import Plan
 from singa_lite.memory_plan import MemoryPlan, Row
 from singa_lite.operation import Instruction, Operand, Phase, Role
@@ -98,6 +99,9 @@ class Page(HTMLParser):
         super().__init__()
         self.text: list[str] = []
         self.cells: list[list[str]] = []
+        self.layers: dict[str, list[str]] = {}
+        self.ids: list[str] = []
+        self.links: list[tuple[str, str, str]] = []
         self.loads: list[str] = []
         self._script = False
         self._in_cell = False
@@ -109,26 +113,35 @@ class Page(HTMLParser):
     def handle_starttag(self, tag, attributes):
         self._script = tag in ("script", "style")
         self.loads += [f"{tag} {key}={value}" for key, value in attributes if key in ("src", "href", "srcset", "data")]
+        told = dict(attributes)
+        self.ids += [told["id"]] if "id" in told else []
         if tag == "tr":
-            self.cells.append([])
-        self._in_cell = tag == "td" or (self._in_cell and tag == "i")
+            row: list[str] = []
+            self.cells.append(row)
+            if "id" in told:
+                self.layers[told["id"]] = row
+        if tag == "a":
+            self.links.append((told["href"], told.get("data-layer", ""), ""))
+        self._in_cell = tag == "td" or (self._in_cell and tag in ("i", "a"))
         if tag == "td":
             self.cells[-1].append("")
 
     def handle_endtag(self, tag):
         self._script = False
-        self._in_cell = self._in_cell and tag == "i"
+        self._in_cell = self._in_cell and tag in ("i", "a")
 
     def handle_data(self, data):
         if not self._script:
             self.text.append(data)
         if self._in_cell:
             self.cells[-1][-1] += data
+        if self.links and not self.links[-1][2]:
+            self.links[-1] = (*self.links[-1][:2], data)
 
     @property
     def table(self) -> list[list[str]]:
-        """The rows of the table, its head left out."""
-        return [row for row in self.cells if row]
+        """The rows of the tables of blocks and of repeats, their heads left out."""
+        return [row for row in self.cells if row and not any(row is other for other in self.layers.values())]
 
 
 def figure_of(source: str) -> list:
@@ -176,11 +189,11 @@ def test_a_rectangle_for_each_block_and_scratch(page):
 
 def test_hover_tells_name_layer_kind_bytes_lifespan_and_offset(page):
     assert page.traces["forward"]["customdata"] == [
-        ["hidden", "one", "forward", "2,000", "0 to 3", "0"],
-        ["scaled/out", "one", "forward", "1,000", "1 to 2", "2,048"],
+        ["hidden", "one", "forward", "2,000", "0 to 3", "0", "layer-0"],
+        ["scaled/out", "one", "forward", "1,000", "1 to 2", "2,048", "layer-0"],
     ]
     (told,) = page.traces["scratch"]["customdata"]
-    assert told[2:] == ["scratch", "128", "1", "3,072"]
+    assert told[2:] == ["scratch", "128", "1", "3,072", "layer-1"]
     assert all(f"customdata[{i}]" in page.traces["forward"]["hovertemplate"] for i in range(6))
 
 
@@ -257,6 +270,46 @@ def test_names_are_text_and_not_markup(tmp_path):
     assert [row[0] for row in page.table] == [EVIL] * 3
 
 
+# --- links --------------------------------------------------------------------------------------------------
+
+
+def test_a_rectangle_leads_to_its_layer_and_a_layer_to_its_rectangles(page):
+    assert page.layers == {
+        "layer-0": ["one", "5", "4,064", "2,000", "3,700", "0 to 5"],
+        "layer-1": [EVIL, "1", "128", "128", "0", "1 to 1"],
+    }
+    for bars in (trace for trace in page.data if trace["type"] == "bar"):
+        assert bars["unselected"]["marker"]["opacity"] < 0.5
+        for told in bars["customdata"]:
+            assert page.layers[told[-1]][0] == unescape(told[1])
+    curve = page.traces["live bytes"]["customdata"]
+    assert [told[-1] for told in curve] == ["layer-0", "layer-1", "layer-0", "layer-0", "", "", ""]
+    assert {(link, name) for _, link, name in page.links if link} == {("layer-0", "one"), ("layer-1", EVIL)}
+
+
+def test_anchors_are_there_and_once(page):
+    assert len(set(page.ids)) == len(page.ids)
+    assert "plan" in page.ids
+    for target, layer, _ in page.links:
+        assert target[0] == "#" and target[1:] in page.ids
+        assert not layer or layer in page.layers
+
+
+def test_the_drawn_net_leads_to_its_layers(tmp_path):
+    net = FeedForwardNet("squared_error", device=device.new_cpu())
+    net.add(layers.Dense("<b>one", 5, input_sample_shape=(3,)))
+    net.add(layers.Residual("block", [layers.Dense("inner", 5), layers.Activation("act")]))
+    net.compile(optimizer.SGD(0.1))
+    net.train_one_batch(np.ones((4, 3), "f"), np.ones((4, 5), "f"))
+    net.memory_plan.to_html(str(tmp_path / "net.html"), net)
+    page = Page((tmp_path / "net.html").read_text(encoding="utf-8"))
+    boxes = {name: page.layers[target[1:]][0] for target, _, name in page.links if "(" in name}
+    assert boxes == {"<b>one (Dense)": "<b>one", "block (Residual)": "block/inner"}
+    with pytest.raises(TypeError, match="to_html net: wanted a FeedForwardNet, received 3"):
+        net.memory_plan.to_html(str(tmp_path / "none.html"), 3)
+    assert not (tmp_path / "none.html").exists()
+
+
 # --- repeats ------------------------------------------------------------------------------------------------
 
 # A hidden value is dropped behind step 1 and made again over another block at step 3, and once more at step 5.
@@ -315,7 +368,8 @@ def test_a_plan_without_repeats_has_no_such_table(page):
 
 
 def test_the_page_loads_nothing_and_sends_nothing(page):
-    assert page.loads == []
+    assert {told.split("=")[0] for told in page.loads} == {"a href"}
+    assert all("=#" in told for told in page.loads), "links within the page alone"
     assert "sendChartToCloud" in page.config["modeBarButtonsToRemove"]
 
 

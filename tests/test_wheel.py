@@ -74,13 +74,18 @@ def wheel(tmp_path_factory) -> Path:
 
 def wanted_files() -> set[str]:
     """Every source file of the three folders, under its installed name."""
-    files = [path.relative_to(ROOT) for folder in MAPPED for path in (ROOT / folder).rglob("*.py")]
+    files = [
+        path.relative_to(ROOT)
+        for folder in MAPPED
+        for kind in ("py", "pyi")
+        for path in (ROOT / folder).rglob(f"*.{kind}")
+    ]
     mapped = {f"singa_lite/{path.as_posix()}" for path in files}
     core = {
         Path(folder, name).relative_to(ROOT).as_posix()
         for folder, _, names in os.walk(ROOT / "singa_lite")  # not into links
         for name in names
-        if name.endswith((".py", ".cu", ".cuh", "py.typed"))
+        if name.endswith((".py", ".pyi", ".cu", ".cuh", "py.typed"))
     }
     return mapped | core
 

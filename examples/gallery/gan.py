@@ -4,8 +4,9 @@ one arena.
     pip install ".[examples]" && python examples/gallery/gan.py
 
 The generator draws the digit that it is asked for, the critic tells drawn digits from real ones (Goodfellow and others,
-arXiv 1406.2661; asked for by a label, Mirza and Osindero, arXiv 1411.1784). The critic has the step, as the data are its
-inputs. After 60 epochs, half a minute on two cores, a classifier of real digits reads 99 % of the drawn ones as asked.
+arXiv 1406.2661; asked for by a label, Mirza and Osindero, arXiv 1411.1784). The critic has the step, as the data are
+its inputs. After 60 epochs, half a minute on two cores, a classifier of real digits reads 99 % of the drawn ones as
+asked.
 """
 
 import argparse

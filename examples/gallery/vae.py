@@ -56,9 +56,8 @@ bound, parts = encoder.evaluate(x_test)
 back = np.asarray(decoder.predict(encoder.predict(x_test)["mean"]))
 given = 1 - np.square(back - x_test).sum() / np.square(x_test - x.mean(0)).sum()
 print(f"{encoder.memory_plan.arena_bytes / 1024:.0f} KiB for a step of {BATCH} pictures")
-print(
-    f"given back of the variance: {given:.0%}; a test picture costs {bound:.1f} nats, {parts['kl']:.1f} of them its code"
-)
+print(f"given back of the variance: {given:.0%}")
+print(f"a test picture costs {bound:.1f} nats, {parts['kl']:.1f} of them its code")
 drawn = np.asarray(decoder.predict(np.random.default_rng(1).standard_normal((7, CODE), np.float32))).clip(0, 1)
 for row in range(8):
     print("  ".join("".join(" .:*#"[int(4.99 * v)] * 2 for v in one.reshape(8, 8)[row]) for one in drawn))

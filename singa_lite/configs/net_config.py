@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeGuard, TypeVar
+from typing import TypeVar
 
 from singa_lite.configs.compiled import compile_by, compiled_form
 from singa_lite.configs.layer_form import form_of, layer_of
 from singa_lite.configs.values import Plain, Reader, Writer
-from singa_lite.criterion import Criterion
 from singa_lite.errors import ConfigError
 from singa_lite.layer import Layer
-from singa_lite.loss import Loss
-from singa_lite.metric import Metric
 from singa_lite.net import FeedForwardNet
 from singa_lite.tensor import DeviceSpec
+from singa_lite.training.criteria import losses_of, metrics_of
 
-C = TypeVar("C", bound=Criterion)
+Criteria = TypeVar("Criteria")
 
 #: The version of configurations that are written; a later one is refused.
 VERSION = 1
@@ -53,11 +51,22 @@ def config_of(
     held |= {"loss": writer.at("loss").write(net.loss), "metric": writer.at("metric").write(net.metric)}
     reader = Reader(known, lambda path: net.all_layers()[path], lambda config: net_of(config, net.device, known))
     forms: list[Plain] = []
-    for name in net.layers:
+    for name, layer in net.layers.items():
+        _check_owners(layer, paths)
         own = {id(inner) for inner in nodes[name].layer.with_sublayers()}
         here = writer.at(f"layer {name!r}")._replace(reference=_outside(paths, own))
         forms.append(form_of(nodes[name], here, reader))
     return held | {"layers": forms, "compiled": compiled_form(net, writer.at("compile"))}
+
+
+def _check_owners(layer: Layer, paths: Mapping[int, str]) -> None:
+    """ConfigError where the layer's parameters are those of one that is not in the net, as in a submodel."""
+    for owner in layer.owners():
+        if id(owner) not in paths:
+            raise ConfigError(
+                f"config: layer {layer.name!r}: wanted the layer whose parameters it uses in the same net, received "
+                f"{owner.name!r} of another"
+            )
 
 
 def _outside(paths: Mapping[int, str], own: set[int]) -> Callable[[Layer], str | None]:
@@ -92,8 +101,8 @@ def net_of(
         return found
 
     reader = Reader(custom or {}, layer, lambda within: net_of(within, device, custom))
-    loss = _criteria("loss", reader.read(held.get("loss")), _is_loss)
-    metric = _criteria("metric", reader.read(held.get("metric")), _is_metric)
+    loss = _criteria(losses_of, reader.read(held.get("loss")))
+    metric = _criteria(metrics_of, reader.read(held.get("metric")))
     net = FeedForwardNet(loss, metric, device, dtype=_text(held, "dtype"), seed=_seed(held))
     for form in _forms(held):
         net.add(layer(_text(form, "name")), _sources(form))
@@ -136,23 +145,12 @@ def _seed(held: Mapping[str, Plain]) -> int:
     return found
 
 
-def _is_loss(found: object) -> TypeGuard[Loss]:
-    return isinstance(found, Loss)
-
-
-def _is_metric(found: object) -> TypeGuard[Metric]:
-    return isinstance(found, Metric)
-
-
-def _criteria(what: str, found: object, fits: Callable[[object], TypeGuard[C]]) -> C | dict[str, C] | None:
-    """What `FeedForwardNet` takes as loss or metric. ConfigError for anything else."""
-    if found is None or fits(found):
-        return found
-    if isinstance(found, dict):
-        members = {name: member for name, member in found.items() if isinstance(name, str) and fits(member)}
-        if len(members) == len(found):
-            return members
-    raise ConfigError(f"config: wanted a {what} or one for each output, received {found!r:.100}")
+def _criteria(checked: Callable[[object], Criteria], found: object) -> Criteria:
+    """Losses or metrics, in any form that a net takes. ConfigError for anything else."""
+    try:
+        return checked(found)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"config: {error}") from None
 
 
 def _sources(form: Mapping[str, Plain]) -> list[tuple[str, int]]:

@@ -43,12 +43,13 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         self.build = build
         self.variants = variants
         self._built: dict[_Key, tuple[TensorSpecs, AnyRoutine] | None] = {}
-        #: What planning asks again and again, kept where routines are forgotten.
-        self._answers: dict[_Key, _Answer] = {}
+        #: What planning asks again and again, kept where routines are forgotten; None between plans, as an empty one
+        #: would be made while memory is full, and keep a page of it in use.
+        self._answers: dict[_Key, _Answer] | None = None
         #: The same of calls that were asked about before the last `pack`, by digests of their keys, as one object; and
         #: unpacked, while it is asked for.
         self._packed = b""
-        self._unpacked: dict[bytes, _Answer] = {}
+        self._unpacked: dict[bytes, _Answer] | None = None
 
     def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
         """Whether there is a routine for a call of these tensors."""
@@ -63,23 +64,28 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         return (self._answer(specs, settings) or (0, ""))[1]
 
     def _answer(self, specs: TensorSpecs, settings: Settings) -> tuple[int, str] | None:
-        key = _key(specs, settings)
+        key, answers = _key(specs, settings), self._answers
+        if answers is None:  # by this name, as another thread's plan may be over meanwhile: see `pack`
+            answers = self._answers = {}
         try:
-            return self._answers[key]
+            return answers[key]
         except KeyError:
             pass
-        unpacked = self._unpacked  # by this name, as another thread's plan may be over meanwhile: see `pack`
-        if self._packed and not unpacked:
+        found = self._found(key, specs, settings)
+        _drop_oldest(answers, MOST_ANSWERS)
+        answers[key] = found
+        return found
+
+    def _found(self, key: _Key, specs: TensorSpecs, settings: Settings) -> _Answer:
+        """Of a call that was not asked about since the last `pack`."""
+        unpacked = self._unpacked
+        if self._packed and unpacked is None:
             unpacked = self._unpacked = loads(self._packed)
         digest = _digest(key) if unpacked else b""
-        if digest in unpacked:
-            found = unpacked[digest]
-        else:
-            built = self._routine(specs, settings)
-            found = None if built is None else (built[1].scratch_bytes, built[1].variant)
-        _drop_oldest(self._answers, MOST_ANSWERS)
-        self._answers[key] = found
-        return found
+        if unpacked and digest in unpacked:
+            return unpacked[digest]
+        built = self._routine(specs, settings)
+        return None if built is None else (built[1].scratch_bytes, built[1].variant)
 
     def pack(self) -> None:
         """Keep the answers as one object between plans. They are thousands of small ones, made while planning fills the
@@ -88,8 +94,7 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
         Nets of other threads ask the same kernels at the same time: tables are left to them as they are and replaced by
         new ones, never gone through or emptied. What they learn meanwhile may be lost, and is asked for again.
         """
-        answers, self._answers = self._answers, {}
-        self._unpacked = {}
+        answers, self._answers, self._unpacked = self._answers, None, None
         if not answers:
             return
         known = loads(self._packed) if self._packed else {}

@@ -37,8 +37,8 @@ def plot_net(net: Drawable, path: str | PathLike[str] | None = None) -> str:
     return text
 
 
-def drawing(layers: Sequence[LayerRow]) -> str:
-    """As `plot_net`. layers: in topological order."""
+def drawing(layers: Sequence[LayerRow], anchors: Mapping[str, str] | None = None) -> str:
+    """As `plot_net`. layers: in topological order; anchors: {layer: of the page around, where its box leads}."""
     sources = {layer.name: [source.partition("[")[0] for source in layer.sources] for layer in layers}
     texts = {layer.name: _lines(layer) for layer in layers}
     rows = rows_of(sources)
@@ -51,7 +51,10 @@ def drawing(layers: Sequence[LayerRow]) -> str:
     at = centers(rows, above, widths, _GAP)
     heights = {entry: number * (_HEIGHT + _BETWEEN) for number, row in enumerate(rows) for entry in row}
     lines = [_line(at, heights, other, entry) for entry, others in above.items() for other in others]
-    boxes = [_box(at[name], heights[name], widths[name], text) for name, text in texts.items()]
+    boxes = [
+        _linked(_box(at[name], heights[name], widths[name], text), (anchors or {}).get(name, ""))
+        for name, text in texts.items()
+    ]
     width = 2 * _MARGIN + max((at[entry] + widths[entry] / 2 for entry in at), default=0)
     height = 2 * _MARGIN + len(rows) * (_HEIGHT + _BETWEEN) - _BETWEEN
     return "\n".join([_head(width, height), *lines, *boxes, "</g>", "</svg>", ""])
@@ -82,6 +85,10 @@ def _box(middle: float, top: float, width: float, lines: Sequence[str]) -> str:
         f'<rect x="{middle - width / 2:.1f}" y="{top:.1f}" width="{width:.1f}" height="{_HEIGHT}" rx="5" '
         f'fill="#eef3fb" stroke="#3b6db3"/>{texts}'
     )
+
+
+def _linked(box: str, anchor: str) -> str:
+    return f'<a href="#{escape(anchor)}">{box}</a>' if anchor else box
 
 
 def _line(at: Mapping[Entry, float], tops: Mapping[Entry, float], source: Entry, target: Entry) -> str:

@@ -11,11 +11,13 @@ from singa_lite.autograd import no_grad
 from singa_lite.contexts import in_own_context
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
+from singa_lite.graph import Graph
 from singa_lite.layer_calls import nothing
 from singa_lite.optimizer.one_step import StepOfAll
-from singa_lite.tensor import from_numpy
+from singa_lite.tensor import Tensor, from_numpy
 from singa_lite.training.closed_over import closed_over, owner
 from singa_lite.training.micro_batches import Fed
+from singa_lite.training.same_twice import check_same
 from singa_lite.training.step_call import Member, StepCall, under_way
 from singa_lite.training.step_functions import EvaluateStep, Marked, TrainStep, Values
 from singa_lite.training.step_objective import StepObjective
@@ -57,11 +59,19 @@ class OwnFunction:
         self.objective.note([*values[1]], training)
         return values
 
+    def check(self, graph: Graph, members: Sequence[Member], fed: Fed, training: bool) -> None:
+        """GraphError unless another call does what was recorded."""
+        device = members[0].layers.device
+        with device.recording() as again:
+            self.call(members, fed, training, nothing)
+        try:
+            check_same(graph, again, device)
+        finally:
+            again.let_go()
+
 
 class OwnStep(TrainStep):
     """A batch by the user's function. members: the net itself, then the others that it trains."""
-
-    updates_last = False
 
     def __init__(self, function: OwnFunction, members: Sequence[Member]) -> None:
         super().__init__(members[0].layers, function.objective, members[0].optimizer, None)
@@ -80,6 +90,9 @@ class OwnStep(TrainStep):
     @property
     def kept(self) -> tuple[object, ...]:
         return self.function, *(member.layers for member in self.members)
+
+    def moved_values(self) -> list[Tensor]:
+        return [value for member in self.members for value in member.layers.param_values()]
 
     def one_step(self) -> StepOfAll:
         return StepOfAll([member.optimizer for member in self.members])
@@ -104,7 +117,13 @@ class OwnStep(TrainStep):
 
     def operations(self, fed: Fed, changing: Callable[[], object] = nothing) -> Values:
         self.begin()
-        return self.function.call(self.members, fed, True, changing)
+        values = self.function.call(self.members, fed, True, changing)
+        if self.look is not None and self.layers.device.graph is None:
+            self.look(values[0], True)
+        return values
+
+    def check_record(self, graph: Graph, fed: Fed) -> None:
+        self.function.check(graph, self.members, fed, True)
 
 
 class OwnEvaluation(EvaluateStep):
@@ -131,3 +150,7 @@ class OwnEvaluation(EvaluateStep):
     def operations(self, fed: Fed) -> Values:
         with no_grad():
             return self.function.call(self.members, fed, False, nothing)
+
+    def check_record(self, graph: Graph, fed: Fed) -> None:
+        with no_grad():
+            self.function.check(graph, self.members, fed, False)

@@ -99,10 +99,7 @@ class Steps(Unique):
         if not self.graph:
             if pause is not None:
                 pause.wait()
-            values: Values = step.operations(fed_tensors.filled(self.layers, feeds), changing)
-            if step.look is not None and not step.updates_last:
-                step.look(values[0], True)
-            return values
+            return step.operations(fed_tensors.filled(self.layers, feeds), changing)
         recorded = self._found(step, feeds)
         if recorded is None:
             recorded = self._record(step, feeds)  # which begins the optimizer's step
@@ -111,7 +108,7 @@ class Steps(Unique):
         recorded.graph.prepare()
         self._trained = recorded
         changing()
-        values = recorded.results
+        values: Values = recorded.results
         self._run(step, recorded.graph, values[0], pause)
         return values
 
@@ -127,8 +124,8 @@ class Steps(Unique):
             look(loss, False)
             updated = False
 
-        if pause is None and step.updates_last and not self.layers.device.runtime.link.beside:
-            pause = Pause([value.block for value in self.layers.param_values()], before, made=loss.block)
+        if pause is None and not self.layers.device.runtime.link.beside:
+            pause = Pause([value.block for value in step.moved_values()], before, made=loss.block)
         graph.run(pause=pause)
         if updated:
             look(loss, True)
@@ -256,6 +253,7 @@ class Steps(Unique):
         recorded.put_in(feeds)  # before recording, which looks at the targets' values
         with device.recording(self.arena, self.fuse) as recorded.graph:
             recorded.results = step.operations(tensors)
+        step.check_record(recorded.graph, tensors)
         recorded.graph.check_inputs = feed.check
         step.settle(watch)
         recorded.graph.narrow = self.narrow

@@ -8,6 +8,7 @@ from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from singa_lite.criterion import Criterion
 from singa_lite.freezing import Freeze
+from singa_lite.graph import Graph
 from singa_lite.layer import OneOrMore
 from singa_lite.layer_calls import nothing
 from singa_lite.layer_graph import LayerGraph
@@ -58,6 +59,9 @@ class StepFunction(ABC, Generic[Results]):
     def settle(self, watch: Watch) -> None:
         """The recording is over."""
         watch.settle([], [])
+
+    def check_record(self, graph: Graph, fed: Fed) -> None:
+        """GraphError where a replay would not do what the step does."""
 
     def _evaluated(self, fed: Fed, output: Collection[str] = ()) -> OneOrMore:
         run = Run(self.layers.ordered(), self.layers.device, False, None)
@@ -117,8 +121,6 @@ class TrainStep(EvaluateStep):
     """
 
     kind = "train"
-    #: Whether parameters move behind the loss, and no others than the net's.
-    updates_last: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -150,6 +152,10 @@ class TrainStep(EvaluateStep):
     def beside(self) -> tuple[Marked, ...]:
         """What else is left half done where the step is: other nets that it trains."""
         return ()
+
+    def moved_values(self) -> list[Tensor]:
+        """All parameters that it may move."""
+        return self.layers.param_values()
 
     def one_step(self) -> OneStep | StepOfAll:
         """A `with` block around the step, which does not count if the block fails before it is kept."""

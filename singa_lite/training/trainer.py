@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -30,13 +30,15 @@ class Trainer(Unique):
     """Trains one net, and knows what of it is left of the last step.
 
     steps: how a batch is done, exchanged when the net is compiled or moved; readers: what reads parameters beside a
-    step; open_forward: the forward by hand that waits for its backward.
+    step; open_forward: the forward by hand that waits for its backward; beside: gives the trainers of all nets that
+    have layers of this one, this one among them, if there are others.
     """
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
         self.readers = Readers()
         self.open_forward = OpenForward()
+        self.beside: Callable[[], Iterable[Trainer]] = tuple
         self._left_at = ""
         self._step: TrainStep | None = None
 
@@ -61,21 +63,38 @@ class Trainer(Unique):
 
     @property
     def unfinished_at(self) -> str:
-        """Where the last walk back by hand, or the last step, was left; "" after whole ones."""
+        """Where the last walk back by hand, or the last step, was left, perhaps one of a net that shares layers; ""
+        after whole ones.
+        """
+        return self._own_unfinished_at or self._unfinished_beside
+
+    @property
+    def _own_unfinished_at(self) -> str:
         return self.open_forward.stopped_at or self.left_at
 
+    @property
+    def _unfinished_beside(self) -> str:
+        """The same of the first of the others."""
+        return next((left for left in (other._own_unfinished_at for other in self.beside()) if left), "")
+
     def check_whole(self, where: str) -> None:
-        """GraphError if the last step was left before its end. Outside of a step, what still reads parameters is ended.
+        """GraphError if the last step was left before its end, or that of a net that has layers of this one. Outside of
+        a step, what still reads parameters is ended.
 
         where: the call that wants to begin something new, for the message.
         """
-        if not self.under_way:
+        if not self.under_way and not any(other.under_way for other in self.beside()):
             self.readers.end()
-        left_at = self.unfinished_at
-        if left_at:
+        own, beside = self._own_unfinished_at, self._unfinished_beside
+        if own:
             raise GraphError(
-                f"{where}: wanted a whole step, but {_what_was_left(left_at)}. Load a snapshot, or call discard_step() "
+                f"{where}: wanted a whole step, but {_what_was_left(own)}. Load a snapshot, or call discard_step() "
                 "to go on from here"
+            )
+        if beside:
+            raise GraphError(
+                f"{where}: wanted a whole step of each net that has layers of this one, but of one of them "
+                f"{_what_was_left(beside)}. Let that net load a snapshot, or call its discard_step()"
             )
 
     def discard(self) -> None:

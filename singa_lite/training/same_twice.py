@@ -1,0 +1,61 @@
+"""Whether two records of one function are the same: what differs between its calls would be frozen by a replay."""
+
+from __future__ import annotations
+
+from singa_lite.device import Device
+from singa_lite.errors import GraphError
+from singa_lite.graph import Graph
+from singa_lite.operation import Instruction, Operand
+from singa_lite.tensor import Block
+
+
+def check_same(one: Graph, other: Graph, device: Device) -> None:
+    """GraphError unless both do the same operations over the same blocks and over constants of the same values."""
+    first, second = one.instructions, other.instructions
+    if len(first) != len(second):
+        raise _differs(f"{len(first)} operations, then {len(second)}")
+    names: dict[int, int] = {}
+    for mine, theirs in zip(first, second, strict=True):
+        if _form(mine) != _form(theirs):
+            raise _differs(f"{_shown(mine)}, then {_shown(theirs)}")
+        for operand, twin in zip(mine.operands, theirs.operands, strict=True):
+            if operand is None or twin is None:
+                continue
+            known = operand.block in names
+            if names.setdefault(operand.block, twin.block) != twin.block:
+                raise _differs(f"{mine.kernel!r} of layer {mine.layer!r} over other tensors")
+            if not known and not _same(one.blocks[operand.block].held, other.blocks[twin.block].held, device):
+                raise _differs(f"other values of a constant {operand.shape} of {mine.kernel!r}")
+
+
+def _form(instruction: Instruction) -> tuple[object, ...]:
+    """All of a call but which blocks it is over."""
+    operands = tuple(None if each is None else _view(each) for each in instruction.operands)
+    return instruction.kernel, instruction.settings, instruction.phase, instruction.layer, operands
+
+
+def _view(operand: Operand) -> tuple[object, ...]:
+    return operand.shape, operand.dtype, operand.strides, operand.offset
+
+
+def _shown(instruction: Instruction) -> str:
+    settings = ", ".join(f"{name}={value!r:.40}" for name, value in dict(instruction.settings).items())
+    return f"{instruction.kernel!r} of layer {instruction.layer!r}{settings and f' with {settings}'}"
+
+
+def _same(one: Block | None, other: Block | None, device: Device) -> bool:
+    """Whether both are made in the step, or are the same bytes from outside."""
+    if one is None or other is None or one is other:
+        return one is other
+    return one.nbytes == other.nbytes and _bytes(one, device) == _bytes(other, device)
+
+
+def _bytes(block: Block, device: Device) -> bytes:
+    return device.runtime.read(device.view(block, (block.nbytes,), "uint8", (1,), 0)).tobytes()
+
+
+def _differs(what: str) -> GraphError:
+    return GraphError(
+        f"step: wanted the same operations each time that it is called, received {what}; a record would keep those of "
+        "its first call, as of NumPy's random numbers: draw by call.normal, or give what changes as targets"
+    )
