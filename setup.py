@@ -93,6 +93,7 @@ setup(
         "examples": ["scikit-learn>=1.5", "matplotlib>=3.9"],
         "peer": ["torch>=2.13", "keras>=3.12", "transformers>=5"],
         "dev": ["ruff>=0.17,<0.18", "mypy>=2.4,<2.5", "build>=1.2", "pytest-cov>=6"],
+        "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6,<10", "mkdocstrings[python]>=1,<2"],
         "onednn": [ONEDNN],
         "cuda13": CUDA13,
         "cudnn13": CUDNN13,

@@ -4,8 +4,8 @@
 
 400 steps bring the held-out end of the text below 3.1 bits a character; single characters' counts give 4.6.
 
-Porting: TransformerBlock(causal=True) is attention, hidden layer, norms and residual connections; no mask is passed. Scores
-are (n, time, ids), so the loss takes axis=-1. generate() keeps keys and values, and takes a prompt of ids.
+Porting: TransformerBlock(causal=True) is attention, hidden layer, norms and residual connections; no mask is passed.
+Scores are (n, time, ids), so the loss takes axis=-1. generate() keeps keys and values, and takes a prompt of ids.
 """
 
 from math import log

@@ -4,8 +4,8 @@
 
 40 epochs take away 72 % or more of the squared error that the missing pixels make in pictures not seen before.
 
-Porting: Keras's UpSampling2D is Upsampling2D; MeanSquaredError has the same formula ("mse"), SquaredError is half of it.
-A sigmoid at the end fits "mse"; with SigmoidCrossEntropy leave it out, as that takes raw scores.
+Porting: Keras's UpSampling2D is Upsampling2D; MeanSquaredError has the same formula ("mse"), SquaredError is half of
+it. A sigmoid at the end fits "mse"; with SigmoidCrossEntropy leave it out, as that takes raw scores.
 """
 
 import numpy as np

@@ -4,8 +4,8 @@
 
 The five are wrong less often together than on average by themselves.
 
-Porting: keras.models.load_model is singa_lite.load; the file has the layers, the loss, the optimizer and its state. Other
-random numbers are FeedForwardNet(seed=), nothing global is set.
+Porting: keras.models.load_model is singa_lite.load; the file has the layers, the loss, the optimizer and its state.
+Other random numbers are FeedForwardNet(seed=), nothing global is set.
 """
 
 import tempfile

@@ -68,7 +68,7 @@ wanted = np.repeat(np.arange(10), 50)
 asked = {"given": random.standard_normal((500, LATENT), np.float32), "label": np.eye(10, dtype=np.float32)[wanted]}
 drawn = np.tanh(np.asarray(generator.predict(asked)))
 read = SVC().fit(data.data / 8 - 1, data.target).predict(drawn)
-print(f"{critic.memory_plan.arena_bytes / 1024:.0f} KiB for a step of {BATCH} pictures through both nets")
+print(f"{critic.plan_batch(BATCH).arena_bytes / 1024:.0f} KiB for a step of {BATCH} pictures through both nets")
 print(f"read as asked: {np.mean(read == wanted):.0%}; losses {history['loss'][-1]:.2f}, {history['generator'][-1]:.2f}")
 for row in range(8):
     print("  ".join("".join(" .:*#"[int(2.49 * (v + 1))] * 2 for v in one.reshape(8, 8)[row]) for one in drawn[::75]))

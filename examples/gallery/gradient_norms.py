@@ -3,10 +3,11 @@
     pip install ".[examples,onednn]" && python examples/gallery/gradient_norms.py
 
 Behind ten sigmoids hardly anything reaches the first layer, behind ten ReLUs it does: the first layer's norm over the
-last one's is below 1e-3, and above 1e-1.
+last one's is 1e-5, and about 1.
 
-Porting: GradientTape.gradient, or loss.backward() and p.grad, give all gradients at once; net.backward is a generator that
-gives one layer's, last layer first, and takes their memory again when asked for the next. Copy what is to be kept.
+Porting: GradientTape.gradient, or loss.backward() and p.grad, give all gradients at once; net.backward is a generator
+that gives one layer's, last layer first, and takes their memory again when asked for the next. Copy what is to be
+kept.
 """
 
 import numpy as np

@@ -1,11 +1,13 @@
-"""Image classification from scratch: a folder of PNG files for each class, read as batches want them, changed at random.
+"""Image classification from scratch: a folder of PNG files for each class, read as batches want them.
 
     pip install ".[examples,data,onednn]" && python examples/gallery/image_folder.py
 
-Writes the digits as files first. 12 epochs of pictures that are moved and turned give 97 % or more of the held-out files.
+Writes the digits as files first. 12 epochs of pictures that are moved and turned give 97 % or more of the held-out
+files.
 
-Porting: image_dataset_from_directory is data.image_folder(folder, (height, width)); augmentation is fit(transform=), done
-by workers on uint8, not by layers of the net; Rescaling is a layer in both. RandomRotation's angle is in degrees.
+Porting: image_dataset_from_directory is data.image_folder(folder, (height, width)); augmentation is fit(transform=),
+done by workers on uint8, not by layers of the net; Rescaling is a layer in both. RandomRotation's angle is in
+degrees.
 """
 
 import tempfile

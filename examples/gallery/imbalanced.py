@@ -2,10 +2,10 @@
 
     pip install ".[examples,onednn]" && python examples/gallery/imbalanced.py
 
-With class_weight the net finds 85 % or more of the held-out 8s, more than without it; AUC is 0.95 or more with either.
+With class_weight the net finds 70 % of the held-out 8s, without it 43 %; AUC is 0.95 with it, 0.92 without.
 
-Porting: one score a sample goes with SigmoidCrossEntropy, on the raw score, and targets (n, 1) of 0 and 1. class_weight and
-the loss that it gives are Keras's. metric="auc" is exact over all samples, not over thresholds.
+Porting: one score a sample goes with SigmoidCrossEntropy, on the raw score, and targets (n, 1) of 0 and 1.
+class_weight and the loss that it gives are Keras's. metric="auc" is exact over all samples, not over thresholds.
 """
 
 import numpy as np

@@ -4,8 +4,8 @@
 
 The mean accuracy over the folds is 95 % or more.
 
-Porting: a new net each fold, as in Keras, but no clear_session(): a net's memory goes when the net does. Or leave the loop to
-scikit-learn: cross_val_score(NetClassifier(), x, y).
+Porting: a new net each fold, as in Keras, but no clear_session(): a net's memory goes when the net does. Or leave the
+loop to scikit-learn: cross_val_score(NetClassifier(), x, y).
 """
 
 import numpy as np

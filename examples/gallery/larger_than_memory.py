@@ -2,11 +2,11 @@
 
     pip install ".[examples,onednn]" && python examples/gallery/larger_than_memory.py
 
-Sixteen moved copies of each digit lie in the file as uint8. 5 epochs, shuffled within a window of 256 KiB, give 97 % or
-more of a held-out fifth; the process never holds the 1.4 MiB of the set.
+Sixteen moved copies of each digit lie in the file as uint8. 5 epochs, shuffled within a window of 256 KiB, give 97 %
+or more of a held-out fifth; the process never holds the 1.4 MiB of the set.
 
-Porting: where Keras wants a Sequence or tf.data, fit takes the HDF5 data sets themselves; shuffle_window= takes the place
-of shuffle(buffer_size), in bytes. uint8 is converted batch by batch.
+Porting: where Keras wants a Sequence or tf.data, fit takes the HDF5 data sets themselves; shuffle_window= takes the
+place of shuffle(buffer_size), in bytes. uint8 is converted batch by batch.
 """
 
 import tempfile

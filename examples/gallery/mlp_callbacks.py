@@ -4,8 +4,8 @@
 
 It stops long before 200 epochs, with the best epoch's weights and 96 % or more of a held-out fifth.
 
-Porting: validation_split takes the last samples, as Keras does. Monitors have Keras's names (val_loss, val_accuracy), and
-restore_best_weights is restore_best. The history is a History: history["val_loss"] is a list.
+Porting: validation_split takes the last samples, as Keras does. Monitors have Keras's names (val_loss, val_accuracy),
+and restore_best_weights is restore_best. The history is a History: history["val_loss"] is a list.
 """
 
 import csv

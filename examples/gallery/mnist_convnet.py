@@ -4,8 +4,8 @@
 
 15 epochs give 98 % or more of a held-out fifth.
 
-Porting: images are (channels, height, width). The last Dense gives raw scores, and SoftmaxCrossEntropy takes the softmax
-itself, so there is no softmax layer. Labels are the digits as they are, no one-hot rows.
+Porting: images are (channels, height, width). The last Dense gives raw scores, and SoftmaxCrossEntropy takes the
+softmax itself, so there is no softmax layer. Labels are the digits as they are, no one-hot rows.
 """
 
 from bundled import digits, planned_kib, show

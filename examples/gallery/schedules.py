@@ -2,11 +2,12 @@
 
     pip install ".[examples,onednn]" && python examples/gallery/schedules.py
 
-Each gives 95 % or more of a held-out fifth in 12 epochs of the same net, and the rate of the last step is as its formula
-says.
+Each gives 95 % or more of a held-out fifth in 12 epochs of the same net, and the rate of the last step is as its
+formula says.
 
-Porting: a schedule counts updates, not epochs, as Keras's LearningRateSchedule does. LearningRateScheduler(function of the
-epoch) is a function of the step: lambda step: rate(step // steps_per_epoch). net.optimizer.lr is the next step's rate.
+Porting: a schedule counts updates, not epochs, as Keras's LearningRateSchedule does. LearningRateScheduler(function
+of the epoch) is a function of the step: lambda step: rate(step // steps_per_epoch). net.optimizer.lr is the next
+step's rate.
 """
 
 from bundled import digits, planned_kib, show

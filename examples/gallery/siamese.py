@@ -2,11 +2,12 @@
 
     pip install ".[examples,onednn]" && python examples/gallery/siamese.py
 
-Trained on pairs of the digits 0 to 6 alone; the nearest of five pictures a class then names 7, 8 and 9, which it has never
-seen, in 93 % or more of the cases.
+Trained on pairs of the digits 0 to 6 alone; the nearest of five pictures a class then names 7, 8 and 9, which it has
+never seen, in 93 % or more of the cases.
 
-Porting: a model that is called twice is layers.Net(name, net) twice, the second with share_parameters(first). It is the
-net itself afterwards, so that `encoder` predicts alone. Lambda takes functions of autograd, of several inputs too.
+Porting: a model that is called twice is layers.Net(name, net) twice, the second with share_parameters(first). It is
+the net itself afterwards, so that `encoder` predicts alone. Lambda takes functions of autograd, of several inputs
+too.
 """
 
 import numpy as np
@@ -38,7 +39,7 @@ def pairs(encoder: FeedForwardNet) -> FeedForwardNet:
 
 def alike(a: tensor.Tensor, b: tensor.Tensor) -> tensor.Tensor:
     """10 times how much the cosine is above 1/2."""
-    return 10.0 * (autograd.sum(a * b, axis=1, keepdims=True) - 0.5)
+    return 10.0 * (autograd.reduce_sum(a * b, 1, keepdims=True) - 0.5)
 
 
 def main(epochs: int = 8, count: int = 4000, shots: int = 5) -> dict[str, float]:

@@ -2,8 +2,8 @@
 
     pip install ".[examples,data,onednn]" && python examples/gallery/super_resolution.py
 
-scikit-learn's two photographs, cut into tiles of 32 x 32. 20 epochs make the mean squared error on tiles not seen before
-less than 75 % of that of repeated pixels, with either net.
+scikit-learn's two photographs, cut into tiles of 32 x 32. 20 epochs make the mean squared error on tiles not seen
+before 15 % smaller than that of repeated pixels with the transposed convolution, 9 % smaller with repeated ones.
 
 Porting: images are (channels, height, width). Conv2DTranspose(n, 2, 2) is Conv2DTranspose(name, n, 2, 2, "valid");
 Keras's UpSampling2D is Upsampling2D. A graph with src= adds the enlarged input to what the net makes.

@@ -2,11 +2,12 @@
 
     pip install ".[examples,onednn]" && python examples/gallery/text_classification.py
 
-The lines are comments (without their #) and statements of Python's standard library. 3 epochs of 6,000 lines give 96 % or
-more of the held-out lines with either net.
+The lines are comments (without their #) and statements of Python's standard library. 3 epochs of 4,672 lines give 94
+% of the held-out lines with the convolution, 87 % with the LSTM.
 
-Porting: Conv1D takes (channels, length), so a Permute stands behind the Embedding; LSTM takes (time, features) as Keras's
-does. mask_zero=True hands the mask of the padding on to the LSTM. Two classes are two scores, or one with SigmoidCrossEntropy.
+Porting: Conv1D takes (channels, length), so a Permute stands behind the Embedding; LSTM takes (time, features) as
+Keras's does. mask_zero=True hands the mask of the padding on to the LSTM. Two classes are two scores, or one with
+SigmoidCrossEntropy.
 """
 
 import importlib

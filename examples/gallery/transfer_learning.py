@@ -2,10 +2,10 @@
 
     pip install ".[examples,onednn]" && python examples/gallery/transfer_learning.py
 
-From 10 pictures a class, the loaded and frozen convolutions give 87 % or more of all others, and fewer from random ones.
+From 10 pictures a class, the loaded and frozen convolutions give 80 % of the others, random ones 60 %.
 
-Porting: layer.trainable = False works as in Keras, and at once, without a compile behind it. load_weights(by_name=True,
-skip_mismatch=True) is load(path, layers=[...]), which returns what it left out.
+Porting: layer.trainable = False works as in Keras, and at once, without a compile behind it.
+load_weights(by_name=True, skip_mismatch=True) is load(path, layers=[...]), which returns what it left out.
 """
 
 import tempfile

@@ -2,11 +2,11 @@
 
     pip install ".[examples,onednn]" && python examples/gallery/two_in_two_out.py
 
-The upper and the lower half of a digit go in; its class and its ink come out. 20 epochs name 96 % or more of the held-out
-digits, and tell the ink to R2 of 0.9 or more.
+The upper and the lower half of a digit go in; its class and its ink come out. 20 epochs name 96 % of the held-out
+digits, and explain 70 % of the variance of the ink.
 
-Porting: where Keras calls layers on tensors, add(layer, src=) names the layers that it takes; a layer with src=[] is an
-input. Inputs, targets, losses, metrics and results are dicts by layer.
+Porting: where Keras calls layers on tensors, add(layer, src=) names the layers that it takes; a layer with src=[] is
+an input. Inputs, targets, losses, metrics and results are dicts by layer.
 """
 
 from bundled import digits, planned_kib, show

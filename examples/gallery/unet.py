@@ -2,10 +2,10 @@
 
     pip install ".[examples,onednn]" && python examples/gallery/unet.py
 
-15 epochs on 800 made pictures name 97 % or more of the pixels of pictures not seen before; "nothing anywhere" has 82 %.
+15 epochs on 800 made pictures name 98 % of the pixels of pictures not seen before; "nothing anywhere" has 79 %.
 
-Porting: scores are (classes, height, width) and labels (height, width), as PyTorch has them; the loss takes axis=1. A skip
-connection is add(Concat(axis=1), src=[...]). The plan lets both ends write straight into the concatenation.
+Porting: scores are (classes, height, width) and labels (height, width), as PyTorch has them; the loss takes axis=1. A
+skip connection is add(Concat(axis=1), src=[...]). The plan lets both ends write straight into the concatenation.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ def pictures(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     random, labels = np.random.default_rng(seed), np.zeros((count, SIZE, SIZE), np.int64)
     rows, columns = np.mgrid[:SIZE, :SIZE]
     for label in labels:
-        (y, x), (v, u), (r, half) = random.integers(5, SIZE - 5, (2, 2)).tolist() + [random.integers(3, 6, 2)]
+        (y, x), (v, u), (r, half) = [*random.integers(5, SIZE - 5, (2, 2)), random.integers(3, 6, 2)]
         label[(np.abs(rows - v) <= half) & (np.abs(columns - u) <= half)] = 2
         label[(rows - y) ** 2 + (columns - x) ** 2 <= r**2] = 1
     noisy = (labels > 0) + 0.25 * random.normal(size=labels.shape)

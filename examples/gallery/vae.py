@@ -55,7 +55,7 @@ encoder.fit(x, batch_size=BATCH, epochs=options.epochs, validation_data=(x_test,
 bound, parts = encoder.evaluate(x_test)
 back = np.asarray(decoder.predict(encoder.predict(x_test)["mean"]))
 given = 1 - np.square(back - x_test).sum() / np.square(x_test - x.mean(0)).sum()
-print(f"{encoder.memory_plan.arena_bytes / 1024:.0f} KiB for a step of {BATCH} pictures")
+print(f"{encoder.plan_batch(BATCH).arena_bytes / 1024:.0f} KiB for a step of {BATCH} pictures")
 print(f"given back of the variance: {given:.0%}")
 print(f"a test picture costs {bound:.1f} nats, {parts['kl']:.1f} of them its code")
 drawn = np.asarray(decoder.predict(np.random.default_rng(1).standard_normal((7, CODE), np.float32))).clip(0, 1)

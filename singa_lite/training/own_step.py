@@ -91,9 +91,6 @@ class OwnStep(TrainStep):
     def kept(self) -> tuple[object, ...]:
         return self.function, *(member.layers for member in self.members)
 
-    def moved_values(self) -> list[Tensor]:
-        return [value for member in self.members for value in member.layers.param_values()]
-
     def one_step(self) -> StepOfAll:
         return StepOfAll([member.optimizer for member in self.members])
 
@@ -114,6 +111,9 @@ class OwnStep(TrainStep):
         nets = [member.layers for member in self.members]
         tensors = [tensor for net in nets for tensor in (*net.param_values(), *net.states().values())]
         watch.settle([member.optimizer.state for member in self.members], tensors)
+
+    def moved_values(self) -> list[Tensor]:
+        return [value for member in self.members for value in member.layers.param_values()]
 
     def operations(self, fed: Fed, changing: Callable[[], object] = nothing) -> Values:
         self.begin()

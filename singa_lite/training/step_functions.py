@@ -153,10 +153,6 @@ class TrainStep(EvaluateStep):
         """What else is left half done where the step is: other nets that it trains."""
         return ()
 
-    def moved_values(self) -> list[Tensor]:
-        """All parameters that it may move."""
-        return self.layers.param_values()
-
     def one_step(self) -> OneStep | StepOfAll:
         """A `with` block around the step, which does not count if the block fails before it is kept."""
         return self.optimizer.one_step()
@@ -182,6 +178,10 @@ class TrainStep(EvaluateStep):
     def settle(self, watch: Watch) -> None:
         lasting = [self.optimizer.state, self.optimizer.gathering.sums]
         watch.settle(lasting, [*self.layers.param_values(), *self.layers.states().values()])
+
+    def moved_values(self) -> list[Tensor]:
+        """All parameters that it may move."""
+        return self.layers.param_values()
 
     def operations(self, fed: Fed, changing: Callable[[], object] = nothing) -> Values:
         """changing: called before the first change of a parameter or a layer's state, and perhaps again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import tracemalloc
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from cuda_devices import STANDS_IN
+from every_row import over_rows
 from kernel_case import Tensors, garbage, run
 from kernel_cases import ATTENTION, CASES, POINTWISE, RECURRENT, SEQUENCES, SPATIAL
 from kernel_sets import cuda_sets, kernel_sets
@@ -118,47 +119,50 @@ def name_of(key: str) -> str:
     return key.split(":")[0]
 
 
-def calls(all_on_host: bool) -> Iterator[Any]:
-    """Each case in each size, for each set that has the kernel.
-
-    all_on_host: for CUDA kernels compiled for the host also big cases, which take a microsecond for each thread, and
-    float64, for which the same sources are compiled.
-    """
-    for kernels in KERNEL_SETS:
-        if all_on_host and kernels is NUMPY:
-            continue  # its results are held to formulas worked by hand, in tests/kernels
-        for key in (key for key in CASES if name_of(key) in kernels.kernels):
-            for dtype, big in SIZES:
-                on_host = kernels.name.startswith("cuda")
-                if on_host and not all_on_host and (big or dtype != "float32"):
-                    continue
-                if on_host and big and key in TOO_MANY_FIBERS:
+def calls() -> Iterator[Any]:
+    """Each case in each size, for each set that has the kernel; the sets of one case in a row, for they share it."""
+    for key in CASES:
+        for dtype, big in SIZES:
+            for kernels in (kernels for kernels in KERNEL_SETS if name_of(key) in kernels.kernels):
+                if kernels.name.startswith("cuda") and big and key in TOO_MANY_FIBERS:
                     continue
                 if kernels.name.startswith("gpu") and STANDS_IN and (dtype != "float32" or (big and key not in BIG)):
                     continue
                 case_id = f"{kernels.name}-{key}-{'big' if big else 'small'}-{dtype}"
                 marks = [pytest.mark.gpu] if kernels.name.startswith("gpu") else []
-                yield pytest.param((kernels, key, dtype, big), id=case_id, marks=marks)
+                yield pytest.param(kernels, key, dtype, big, id=case_id, marks=marks)
 
 
-@pytest.fixture(scope="module", params=list(calls(False)))
-def make(request: pytest.FixtureRequest) -> Calls:
-    """Makes equal calls of one case; built once, for pytest puts a case's tests in a row."""
-    return maker(*request.param)
-
-
-@pytest.fixture(scope="module", params=list(calls(True)))
-def make_all(request: pytest.FixtureRequest) -> Calls:
-    """The same for every case in every size, of all sets but the reference."""
-    return maker(*request.param)
-
-
-def maker(kernels: KernelSet, key: str, dtype: str, big: bool) -> Calls:
-    """Makes equal calls of one case."""
+@lru_cache(maxsize=1)
+def built(key: str, dtype: str, big: bool) -> tuple[Tensors, dict[str, Any]]:
+    """A case's tensors, which nobody writes to, and settings."""
     tensors, settings = CASES[key].build(np.random.default_rng(7), np.dtype(dtype), big)
     nbytes = max(tensor.nbytes for tensor in tensors if tensor is not None)
     assert nbytes >= 2_000_000 if big and name_of(key) not in NEVER_BIG else nbytes <= 8_000, "case of a wrong size"
-    return Calls(kernels, name_of(key), tensors, settings)
+    return tensors, settings
+
+
+@lru_cache(maxsize=1)
+def exact_results(key: str, dtype: str, big: bool) -> dict[str, np.ndarray]:
+    """What the reference makes of a case in float64, or of one that is drawn in its own dtype."""
+    tensors, settings = built(key, dtype, big)
+    if name_of(key) not in DRAWN:
+        tensors = [t.astype(np.float64) if t is not None and t.dtype.kind == "f" else t for t in tensors]
+    return Call(NUMPY, name_of(key), tensors, settings).run().results
+
+
+@pytest.mark.parametrize("kernels, key, dtype, big", list(calls()))
+def test_a_call_keeps_every_promise(kernels: KernelSet, key: str, dtype: str, big: bool) -> None:
+    """CUDA kernels on the host take a microsecond for each thread: big cases, and float64, for which the same sources
+    are compiled, have their results compared and no more. Those of NumPy are held to formulas worked by hand, in
+    tests/kernels."""
+    make = Calls(kernels, name_of(key), *built(key, dtype, big))
+    rows: list[tuple[str, tuple[Any, ...]]] = []
+    if kernels is not NUMPY:
+        rows.append(("results", (results_are_exact, make, exact_results(key, dtype, big))))
+    if not kernels.name.startswith("cuda") or (dtype == "float32" and not big):
+        rows += [(promise.__name__, (promise, make)) for promise in PROMISES]
+    over_rows(lambda promise, *given: promise(*given), rows)
 
 
 every_kernel = pytest.mark.parametrize(
@@ -227,13 +231,13 @@ def test_arguments_are_those_of_the_interface(kernels, name):
     assert all(p.default is p.empty for p in parameters), "an argument has a default"
 
 
-def test_case_fits_the_interface(make):
+def case_fits_the_interface(make: Calls) -> None:
     call = make()
     assert set(call.settings) == set(call.signature.settings)
     assert call.tensors.keys() - call.present.keys() <= call.signature.optional
 
 
-def test_scratch_rule_needs_forms_alone(make):
+def scratch_rule_needs_forms_alone(make: Calls) -> None:
     call = make()
     shapes = tuple(
         None if t is None else SimpleNamespace(shape=t.shape, dtype=t.dtype, strides=t.strides) for t in call.in_order
@@ -243,12 +247,12 @@ def test_scratch_rule_needs_forms_alone(make):
     assert nbytes == call.kernels.scratch_bytes(call.signature.name, tuple(call.in_order), call.settings)
 
 
-def test_allocates_nothing(make):
-    call = make().run()
+def allocates_nothing(make: Calls) -> None:
+    call = make()
     nbytes = call.kernels.scratch_bytes(call.signature.name, tuple(call.in_order), call.settings)
     scratch = np.empty(nbytes, np.uint8)
     launch = call.kernels.prepare(call.signature.name, tuple(call.in_order), scratch, call.settings)
-    launch()
+    launch()  # what is made once is made here
     launch = getattr(launch, "alone", launch)  # on a GPU, without the copies there and back
     tracemalloc.start()
     try:
@@ -260,32 +264,26 @@ def test_allocates_nothing(make):
     assert peak - before < SMALL_CHANGE
 
 
-def test_results_are_those_of_the_reference_in_double_precision(make_all):
-    call = make_all()
-    exact = Call(NUMPY, call.signature.name, call.in_order, call.settings)
-    if call.signature.name not in DRAWN:
-        exact.tensors = {
-            name: None if t is None else t.astype(np.float64) if t.dtype.kind == "f" else t
-            for name, t in exact.tensors.items()
-        }
-    exact.run()
-    call.run()
-    for name, wanted in exact.results.items():
+def results_are_exact(make: Calls, exact: dict[str, np.ndarray]) -> None:
+    """Nearly those of the reference in double precision."""
+    for name, wanted in exact.items():
+        got = make.alone.tensors[name]
+        assert got is not None
         if wanted.dtype.kind == "f":
-            rounding = LONG_SUM * np.finfo(call.tensors[name].dtype).eps * np.max(np.abs(wanted))
-            np.testing.assert_allclose(call.tensors[name], wanted, rtol=0, atol=rounding, err_msg=name)
+            rounding = LONG_SUM * np.finfo(got.dtype).eps * np.max(np.abs(wanted))
+            np.testing.assert_allclose(got, wanted, rtol=0, atol=rounding, err_msg=name)
         else:
-            np.testing.assert_array_equal(call.tensors[name], wanted, err_msg=name)
+            np.testing.assert_array_equal(got, wanted, err_msg=name)
 
 
-def test_overwriting_gives_equal_bits(make):
+def overwriting_gives_equal_bits(make: Calls) -> None:
     for output, read in make().overwritable:
         shared = make()
         shared.tensors[output] = shared.tensors[read]
         assert bits(shared.run().results) == bits(make.alone.results), f"{output} in the memory of {read}"
 
 
-def test_tensors_may_be_strided(make):
+def tensors_may_be_strided(make: Calls) -> None:
     plain, gapped = make.alone, make()
     memories = {}
     for name, tensor in gapped.present.items():
@@ -299,7 +297,7 @@ def test_tensors_may_be_strided(make):
         assert memory.tobytes() == untouched.tobytes(), f"{name}: written between its elements"
 
 
-def test_a_piece_of_a_concatenation_gives_equal_bits(make):
+def a_piece_of_a_concatenation_gives_equal_bits(make: Calls) -> None:
     """Activations whose samples lie further apart, as pieces of a larger tensor do; weights stay as they are."""
     apart = make()
     if apart.signature.name in apart.kernels.strides_matter:
@@ -313,7 +311,7 @@ def test_a_piece_of_a_concatenation_gives_equal_bits(make):
     assert bits(apart.results) == bits(make.alone.results)
 
 
-def test_outputs_are_written_fully_and_inputs_stay(make):
+def outputs_are_written_fully_and_inputs_stay(make: Calls) -> None:
     call = make()
     inputs = bits(call.role("Read"))
     for output in call.role("Write").values():
@@ -324,6 +322,19 @@ def test_outputs_are_written_fully_and_inputs_stay(make):
         assert not np.isnan(result).any(), name
 
 
-def test_what_scratch_held_does_not_matter(make):
+def what_scratch_held_does_not_matter(make: Calls) -> None:
     """`alone` had NaN there."""
     assert bits(make().run(0x00).results) == bits(make.alone.results)
+
+
+#: What holds of every call, checked by one test a call.
+PROMISES = (
+    case_fits_the_interface,
+    scratch_rule_needs_forms_alone,
+    allocates_nothing,
+    overwriting_gives_equal_bits,
+    tensors_may_be_strided,
+    a_piece_of_a_concatenation_gives_equal_bits,
+    outputs_are_written_fully_and_inputs_stay,
+    what_scratch_held_does_not_matter,
+)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import skips
+from every_row import over_rows
 from kernel_case import Tensors, garbage, run
 from kernel_cases import CASES
 from kernel_sets import kernel_sets
@@ -54,8 +55,12 @@ def widened(kernels: KernelSet, name: str, tensors: Tensors, settings: Mapping[s
 
 
 @SETS
-@pytest.mark.parametrize("key", KEYS)
-def test_a_call_in_bfloat16_is_the_one_in_float32_rounded(key, kernels):
+def test_a_call_in_bfloat16_is_the_one_in_float32_rounded(kernels):
+    over_rows(is_the_one_in_float32_rounded, ((key, (key, kernels)) for key in KEYS))
+
+
+def is_the_one_in_float32_rounded(key: str, kernels: KernelSet) -> None:
+    """Of one case."""
     name, tensors, settings = built(key)
     given = narrow(tensors)
     wanted = [None if t is None else t.copy() for t in tensors]
@@ -67,8 +72,11 @@ def test_a_call_in_bfloat16_is_the_one_in_float32_rounded(key, kernels):
 
 
 @SETS
-@pytest.mark.parametrize("key", list(filter(cut, KEYS)))
-def test_samples_by_themselves_give_what_the_batch_gives(key, kernels):
+def test_samples_by_themselves_give_what_the_batch_gives(kernels):
+    over_rows(gives_what_the_batch_gives, ((key, (key, kernels)) for key in filter(cut, KEYS)))
+
+
+def gives_what_the_batch_gives(key: str, kernels: KernelSet) -> None:
     """Of one sample at a time; to the roundings of long sums, which a library may take in another order."""
     name, tensors, settings = built(key)
     wanted = [None if t is None else t.copy() for t in tensors]

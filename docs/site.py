@@ -1,0 +1,103 @@
+"""What the site has beside the files of docs/: README as its first page, the examples, a reference page a module.
+
+A hook of mkdocs (mkdocs.yml). Names come from the package's sources, which are read and not imported.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Pages that lie at the top of the repository, and their places on the site.
+TOP = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
+#: The public modules; each has a page of all its public names.
+MODULES = (
+    "singa_lite",
+    *(
+        f"singa_lite.{name}"
+        for name in (
+            "autograd",
+            "callbacks",
+            "data",
+            "data.transforms",
+            "device",
+            "errors",
+            "initializer",
+            "layers",
+            "loss",
+            "metric",
+            "models",
+            "optimizer",
+            "regularizer",
+            "reports",
+            "schedule",
+            "sklearn",
+            "snapshots",
+            "tensor",
+        )
+    ),
+)
+
+
+def source(module: str) -> Path:
+    """The module's file."""
+    path = ROOT.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def names(module: str) -> list[str]:
+    """Its public classes, functions and what it hands on as `import name as name`, sorted; modules have their own page."""
+    found: set[str] = set()
+    for node in ast.parse(source(module).read_text(encoding="utf-8")).body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            found |= {
+                one.name for one in node.names if one.asname == one.name and not is_module(module, node, one.name)
+            }
+    return sorted(name for name in found if not name.startswith("_"))
+
+
+def is_module(module: str, node: ast.ImportFrom, name: str) -> bool:
+    """Whether the import brings a module: from the package itself, or from one within it."""
+    base = module if node.level else ""
+    found = ROOT.joinpath(*".".join(part for part in (base, node.module or "", name) if part).split("."))
+    return found.is_dir() or found.with_suffix(".py").exists() and node.module in (None, module)
+
+
+def reference() -> dict[str, str]:
+    """The texts of the reference's pages by their places."""
+    pages = {"reference/index.md": "# Reference\n\nEvery public name, by module.\n\n"}
+    for module in MODULES:
+        own = names(module)
+        blocks = "\n".join(f"::: {module}.{name}\n" for name in own)
+        pages[f"reference/{module}.md"] = f"# {module}\n\n{blocks}"
+        pages["reference/index.md"] += f"* [`{module}`]({module}.md): {', '.join(f'`{name}`' for name in own)}\n"
+    return pages
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that docs/ does not hold, and the examples as files."""
+    from mkdocs.structure.files import File
+
+    for path, place in TOP.items():
+        files.append(File.generated(config, place, content=(ROOT / path).read_text(encoding="utf-8")))
+    for place, text in reference().items():
+        files.append(File.generated(config, place, content=text))
+    for path in sorted((ROOT / "examples").rglob("*.py")):
+        files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links as GitHub wants them, made links of the site."""
+    if page.file.src_uri in TOP.values():
+        return markdown.replace("](docs/", "](")
+    return markdown.replace("](../examples/", "](examples/").replace("](../README.md", "](index.md")
