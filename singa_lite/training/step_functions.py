@@ -179,6 +179,10 @@ class TrainStep(EvaluateStep):
         lasting = [self.optimizer.state, self.optimizer.gathering.sums]
         watch.settle(lasting, [*self.layers.param_values(), *self.layers.states().values()])
 
+    def moved_values(self) -> list[Tensor]:
+        """All parameters that it may move."""
+        return self.layers.param_values()
+
     def operations(self, fed: Fed, changing: Callable[[], object] = nothing) -> Values:
         """changing: called before the first change of a parameter or a layer's state, and perhaps again."""
         pieces, sums, closing = cut(fed, self.micro_batches), GradientSums(), self._closing()
