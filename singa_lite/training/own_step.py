@@ -73,8 +73,6 @@ class OwnFunction:
 class OwnStep(TrainStep):
     """A batch by the user's function. members: the net itself, then the others that it trains."""
 
-    updates_last = False
-
     def __init__(self, function: OwnFunction, members: Sequence[Member]) -> None:
         super().__init__(members[0].layers, function.objective, members[0].optimizer, None)
         self.function = function

@@ -99,10 +99,7 @@ class Steps(Unique):
         if not self.graph:
             if pause is not None:
                 pause.wait()
-            values: Values = step.operations(fed_tensors.filled(self.layers, feeds), changing)
-            if step.look is not None and not step.updates_last:
-                step.look(values[0], True)
-            return values
+            return step.operations(fed_tensors.filled(self.layers, feeds), changing)
         recorded = self._found(step, feeds)
         if recorded is None:
             recorded = self._record(step, feeds)  # which begins the optimizer's step
@@ -111,7 +108,7 @@ class Steps(Unique):
         recorded.graph.prepare()
         self._trained = recorded
         changing()
-        values = recorded.results
+        values: Values = recorded.results
         self._run(step, recorded.graph, values[0], pause)
         return values
 

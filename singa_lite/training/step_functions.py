@@ -121,8 +121,6 @@ class TrainStep(EvaluateStep):
     """
 
     kind = "train"
-    #: Whether parameters move behind the loss, and no others than the net's.
-    updates_last: ClassVar[bool] = True
 
     def __init__(
         self,
