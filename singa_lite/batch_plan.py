@@ -84,7 +84,7 @@ class BatchPlanner:
         self, plan: MemoryPlan, scratch: list[int], bound: Bound | None, size: int, budget: int | None
     ) -> MemoryPlan:
         """The plan with all that `fit` does beside. scratch: of its operations; bound: of its budget."""
-        most = None if bound is None else bound.arena(plan.held_blocks, self._alignment)
+        most = None if bound is None else bound.beside(plan.process_bytes).arena(plan.held_blocks, self._alignment)
         beside = self._needs.beside(size, plan.arena_bytes, scratch, most, plan.recomputed > 0)
         overhead = self._needs.overhead(plan.held_blocks, plan.arena_bytes)
         if bound is None or most is None or beside["evaluation"] <= most:
@@ -177,7 +177,7 @@ class BatchPlanner:
 
         def guess() -> int | None:
             known = self._needs.known.items()
-            return crossing({size: self._needs.total(n.held, n.least) for size, n in known if n is not None}, nbytes)
+            return crossing({size: self._needs.total(n.held, n.least) + n.process for size, n in known if n}, nbytes)
 
         return bisected(lambda size: self._needs.fits_alone(size, nbytes), 0, None, guess)
 

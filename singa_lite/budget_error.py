@@ -44,7 +44,9 @@ class BudgetError(PlanError):
         if self.bound.taken:
             held.append(f"held beside the step {_mib(self.bound.taken)}")
         peak = ", ".join(_in_words(row) for row in self.plan.at_peak()[:_NAMED])
-        pool = self.total_bytes - self.bound.taken - self.plan.total_bytes
+        process = 0 if self.bound.device else self.plan.process_bytes
+        pool = self.total_bytes - self.bound.taken - self.plan.total_bytes + self.plan.process_bytes - process
+        held += [f"the process for {self.plan.operations:,} operations {_mib(process)}"] if process else []
         held += [f"what the pool adds {_mib(pool)}", f"and an arena of {_mib(self.plan.arena_bytes)}"]
         return ", ".join(held) + (f", whose peak holds {peak}" if peak else "")
 

@@ -25,6 +25,7 @@ class Need(NamedTuple):
 
     held: of each block outside the arena. without_scratch: of the arena if no kernel needed any; scratch: of each
     operation. eager: as each operation is done at once. repeats: whether the plan repeats any.
+    process: `MemoryPlan.process_bytes`.
     """
 
     least: int
@@ -34,6 +35,7 @@ class Need(NamedTuple):
     scratch: list[int]
     eager: int
     repeats: bool
+    process: int
 
 
 class FitNeeds:
@@ -97,10 +99,10 @@ class FitNeeds:
         need = self.of(size)
         if need is None:
             return False
-        at_least, at_most = (self.total(need.held, arena) <= nbytes for arena in (need.least, need.most))
+        at_least, at_most = (self.total(need.held, arena) <= nbytes - need.process for arena in (need.least, need.most))
         if at_least == at_most and need.least >= SEGMENT_BYTES:  # else the pool may make up for a larger arena
             return at_most
-        return self.total(need.held, self._arena(size, need)) <= nbytes
+        return self.total(need.held, self._arena(size, need)) <= nbytes - need.process
 
     def fits(self, size: int, nbytes: int) -> bool:
         """Whether all that `fit` does with this size fits: the total of its plan."""
@@ -109,12 +111,12 @@ class FitNeeds:
             return False
         arena = self._arena(size, need)
         most = max(arena, *self.beside(size, arena, need.scratch, None, need.repeats).values())
-        return self.total(need.held, arena) + most - arena <= nbytes
+        return self.total(need.held, arena) + most - arena <= nbytes - need.process
 
     def may_fit(self, size: int, nbytes: int) -> bool:
         """Whether this size or a larger one would fit without scratch: what is left then grows with the batch."""
         need = self.of(size)
-        return need is not None and sum(need.held) + need.without_scratch <= nbytes
+        return need is not None and sum(need.held) + need.without_scratch <= nbytes - need.process
 
     def _arena(self, size: int, need: Need) -> int:
         """Bytes of the training step's arena."""
@@ -162,7 +164,8 @@ def _measured(graph: Graph) -> Need:
     plan = graph.rough_plan()
     sizes = plan.floor_bytes, plan.arena_bytes, plan.held_blocks
     repeats = plan.recomputed > 0
-    return Need(*sizes, plan.floor_without_scratch_bytes, graph.scratch_bytes(), graph.eager_bytes, repeats)
+    without = plan.floor_without_scratch_bytes
+    return Need(*sizes, without, graph.scratch_bytes(), graph.eager_bytes, repeats, plan.process_bytes)
 
 
 def _near(size: int) -> Iterator[int]:

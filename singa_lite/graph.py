@@ -21,6 +21,7 @@ from singa_lite.operation import Phase as Phase
 from singa_lite.packed import Packed
 from singa_lite.passes.carry import Chosen
 from singa_lite.passes.forms import Forms, has_more, seconds_of
+from singa_lite.passes.launch_bytes import launch_bytes
 from singa_lite.passes.lower import Sketched, lower, unshared
 from singa_lite.passes.pipeline import rewriting, through
 from singa_lite.passes.placed import LimitError, Placed, prove
@@ -98,13 +99,15 @@ class Graph(Record):
         """A bound not above this one, within which a search takes half as long."""
         self._hold()
         held, alignment = self._held(), self.device.runtime.alignment
-        rung = self._lower().rung(bound.arena(held, alignment))
-        return replace(bound, nbytes=min(bound.nbytes, bound.total(held, rung, alignment)))
+        beside = self._beside_process(bound)
+        rung = self._lower().rung(beside.arena(held, alignment))
+        return replace(bound, nbytes=min(bound.nbytes, beside.total(held, rung, alignment)))
 
     def sketched_within(self, bound: Bound, start: Chosen | None, thrifty: bool = True) -> Sketched | None:
         """What the plan of a bound would be, from levels of another size of the batch; see `Lowering.sketched`."""
         self._hold()
-        return self._lower().sketched(bound.arena(self._held(), self.device.runtime.alignment), start, thrifty)
+        beside = self._beside_process(bound)
+        return self._lower().sketched(beside.arena(self._held(), self.device.runtime.alignment), start, thrifty)
 
     def _plan_of(self, placed: Placed) -> MemoryPlan:
         sizes = placed.rewritten.sizes
@@ -177,14 +180,41 @@ class Graph(Record):
         return self._lowering
 
     def _within(self, bound: Bound) -> Placed:
-        """A plan within the bound. BudgetError where none is found."""
+        """A plan within the bound. BudgetError where none is found.
+
+        What the process takes for its calls is known of the plan alone: where that is more than was left for it, the
+        plan is searched for again with so much less, which ends, as each time more is left.
+        """
         held, alignment = self._held(), self.device.runtime.alignment
+        left = self._beside_process(bound)
+        if left is not bound and self._keeps(bound, free := self._lower().within(None, True)) and not has_more(free):
+            return free
         try:
-            return self._quickest(bound.arena(held, alignment))
+            placed = self._quickest(left.arena(held, alignment))
+            while (needed := bound.beside(launch_bytes(placed.planned.instructions))).taken > left.taken:
+                left = needed
+                placed = self._quickest(left.arena(held, alignment))
+            return placed
         except LimitError as error:
-            if bound.may_hold(held, error.least.arena_bytes, alignment):  # what the pool adds is an estimate
-                return error.least
-            raise self._budget_error(bound, error.least) from None
+            may_hold = bound.may_hold(held, error.least.arena_bytes, alignment)  # what the pool adds is an estimate
+            found = [error.least, *([] if left is bound else [self._lower().within(None, True)])]
+            least = min(found, key=lambda placed: self._total(bound, placed))  # a repeat may take more than it frees
+            if may_hold or (left is not bound and self._keeps(bound, least)):
+                return least
+            raise self._budget_error(bound, least) from None
+
+    def _beside_process(self, bound: Bound) -> Bound:
+        """What the bound leaves beside what the process takes for the calls as they would run."""
+        return bound if bound.device else bound.beside(launch_bytes(self._lower().rewritten.instructions))
+
+    def _keeps(self, bound: Bound, placed: Placed) -> bool:
+        """Whether a plan keeps the bound, what the process takes for its calls counted."""
+        return self._total(bound, placed) <= bound.nbytes
+
+    def _total(self, bound: Bound, placed: Placed) -> int:
+        """Bytes in all with this plan."""
+        beside = bound.beside(launch_bytes(placed.planned.instructions))
+        return beside.total(self._held(), placed.arena_bytes, self.device.runtime.alignment)
 
     def _quickest(self, limit: int) -> Placed:
         """The plan of the form that takes least time within a limit; LimitError where none of them keeps it."""
@@ -220,13 +250,16 @@ class Graph(Record):
         return [block.nbytes for n, block in enumerate(self.blocks) if self.role(n) is not Role.INTERMEDIATE]
 
     def _budget_error(self, bound: Bound, least: Placed) -> BudgetError:
-        total = bound.total(self._held(), least.arena_bytes, self.device.runtime.alignment)
+        total = self._total(bound, least)
         kind = OverLimitError if bound.device else BudgetError
         return kind(bound, total, self._plan_of(least))
 
     def has_room_beside(self, arena: int) -> bool:
         """Whether its bound leaves room for all that it holds, with an arena that others need to be so large."""
-        return self.bound is None or self.bound.leaves(self._held(), arena, self.device.runtime.alignment)
+        if self.bound is None:
+            return True
+        beside = self.bound.beside(self.memory_plan.process_bytes)
+        return beside.leaves(self._held(), arena, self.device.runtime.alignment)
 
     def blocks_with_bytes(self) -> list[Block]:
         """The blocks outside the arena that have their bytes: outputs have them once the step is bound."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from singa_lite.memory.check import check
 from singa_lite.operation import Role
+from singa_lite.passes.launch_bytes import launch_bytes
 from singa_lite.passes.placed import Placed
 from singa_lite.passes.program import host_requests, lifespans, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
@@ -44,11 +45,12 @@ class MemoryPlan:
     eager_bytes: the high water of doing each operation at once. by_role: {role: bytes}, of the blocks outside the arena
     as they are, of the intermediates their sum. gains: {pass: bytes by which it lowered the floor}. rows: what lies in
     the arena. beside: {other step of `fit`: bytes of the arena that it needs}; overhead_bytes: what the pool adds; both
-    of plans that `plan_batch` makes, which answer for `fit`. recomputed: how many operations are done again, to
-    stay within a memory budget or, without one, because fused operations save as much time (repeats_are_paid_for);
-    extra_flops: of the products among them; estimated_slowdown: the time that they add to that of the plan without a
-    budget, and what the step waits for copies of offloaded values, as a share of that, by a rule
-    (`passes/time_model.py`) or, by `budget_profile`, as measured; costs: which of the two, in words. offloaded:
+    of plans that `plan_batch` makes, which answer for `fit`. process_bytes: what the process takes for the calls of a
+    large net, which budgets count (`passes/launch_bytes.py`); 0 of others. recomputed: how many operations are done
+    again, to stay within a memory budget or, without one, because fused operations save as much time
+    (repeats_are_paid_for); extra_flops: of the products among them; estimated_slowdown: the time that they add to
+    that of the plan without a budget, and what the step waits for copies of offloaded values, as a share of that, by
+    a rule (`passes/time_model.py`) or, by `budget_profile`, as measured; costs: which of the two, in words.
     form: in words, where gradients that are clipped by their norm are made twice. offloaded:
     how many values are copied to host memory in a step, and back; offloaded_bytes: their sum; host_bytes: of host
     memory, which no budget counts.
@@ -69,6 +71,7 @@ class MemoryPlan:
         self.seconds = dict(placed.seconds)
         self.operations = len(placed.planned.instructions)
         repeats = [i for i in placed.planned.instructions if i.repeats is not None]
+        self.process_bytes = launch_bytes(placed.planned.instructions)
         self.recomputed = len(repeats)
         self.extra_flops = sum(map(flops, repeats))
         self.estimated_slowdown = estimated_slowdown(placed.planned, placed.free)
@@ -124,7 +127,8 @@ class MemoryPlan:
     @property
     def total_bytes(self) -> int:
         """All that the step needs: the arena and what is outside it; of `plan_batch`, all that `fit` needs."""
-        return max(self.arena_bytes, *self.beside.values(), 0) + self.held_bytes + self.overhead_bytes
+        arena = max(self.arena_bytes, *self.beside.values(), 0)
+        return arena + self.held_bytes + self.overhead_bytes + self.process_bytes
 
     @property
     def peak_step(self) -> int:
@@ -184,6 +188,7 @@ class MemoryPlan:
                 if self.beside
                 else []
             ),
+            *self._process(),
             f"together   {_mib(self.total_bytes)}",
         ]
         peak = self.peak_step
@@ -192,6 +197,11 @@ class MemoryPlan:
             lines.append(f"live at the peak, step {peak} ({at.kernel}, layer {at.layer!r}):")
         lines += [f"  {_mib(r.nbytes)}  {r.kind:10}  {r.layer} {r.name}" for r in self.at_peak()[:20]]
         return "\n".join(lines + self._costliest_repeats())
+
+    def _process(self) -> list[str]:
+        """A line on what the process takes, where that counts."""
+        told = f"process    {_mib(self.process_bytes)} for {self.operations:,} operations"
+        return [told] if self.process_bytes else []
 
     def _costliest_repeats(self) -> list[str]:
         """Lines of a table, in the order of the steps, of what takes most time to do again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .total import arena_within, least_total, overhead
 
@@ -22,6 +22,12 @@ class Bound:
     def left(self) -> int:
         """Bytes for the step."""
         return self.nbytes - self.taken
+
+    def beside(self, nbytes: int) -> Bound:
+        """The same of a budget, with so many further bytes held; of a device's limit, which counts its own alone, it
+        itself.
+        """
+        return self if self.device or not nbytes else replace(self, taken=self.taken + nbytes)
 
     def arena(self, held: Sequence[int], alignment: int) -> int:
         """The most bytes that the step's arena may have. held: of each block outside it; alignment: of the pool's."""

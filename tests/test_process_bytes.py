@@ -1,0 +1,80 @@
+"""What a process takes for the calls of a large net is part of what a budget bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nets import bits, state_of
+from singa_lite import FeedForwardNet, device, layers, loss, optimizer
+from singa_lite.memory.problem import PlanError
+from singa_lite.passes import launch_bytes
+from singa_lite.passes.launch_bytes import A_CALL, A_DIFFERENT_CALL, BESIDE
+
+COUNT = 403
+
+
+def deep(**compiling: object) -> FeedForwardNet:
+    """Five different dense layers with activations."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels="numpy"), seed=4)
+    net.add(layers.Dense("first", 300, input_sample_shape=(7,)))
+    for number in range(5):
+        net.add(layers.Activation(f"act{number}", "tanh"))
+        net.add(layers.Dense(f"dense{number}", 299))
+    net.compile(optimizer.SGD(lr=0.05, momentum=0.9), **compiling)
+    return net
+
+
+def trained(net: FeedForwardNet) -> list[object]:
+    rng = np.random.default_rng(3)
+    seen = []
+    for _ in range(2):
+        x, y = rng.standard_normal((COUNT, 7), dtype=np.float32), rng.integers(0, 5, COUNT)
+        seen.append(bits(net.train_one_batch(x, y)[0]))
+    return [*seen, state_of(net)]
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """As if nothing were promised beside a budget, so that each call counts."""
+    monkeypatch.setattr(launch_bytes, "BESIDE", 0)
+
+
+def test_nets_that_are_within_the_promise_count_nothing():
+    plan = deep().plan_batch(COUNT)
+    assert plan.process_bytes == 0
+    assert plan.operations * (A_CALL + A_DIFFERENT_CALL) < BESIDE
+    assert "process  " not in plan.summary()
+
+
+def test_a_total_counts_each_call_and_each_different_one(counted):
+    plan = deep().plan_batch(COUNT)
+    beyond = plan.process_bytes - plan.operations * A_CALL
+    assert 0 < beyond <= plan.operations * A_DIFFERENT_CALL
+    assert beyond % A_DIFFERENT_CALL == 0
+    held = max(plan.arena_bytes, *plan.beside.values()) + plan.held_bytes + plan.overhead_bytes
+    assert plan.total_bytes == held + plan.process_bytes
+    assert f"for {plan.operations:,} operations" in plan.summary()
+
+
+def test_a_budget_of_the_free_total_gives_the_free_plan_and_a_lower_one_is_kept(counted):
+    free = deep().plan_batch(COUNT)
+    wanted = trained(deep())
+    for budget in (free.total_bytes, free.total_bytes - 2**20):
+        net = deep(memory_budget=budget)
+        plan = net.plan_batch(COUNT)
+        assert plan.total_bytes <= budget
+        assert (plan.recomputed > 0) == (budget < free.total_bytes)
+        assert trained(net) == wanted
+        assert net.device.pool.high_water <= budget - plan.process_bytes
+
+
+def test_the_least_of_an_error_counts_it_and_is_kept(counted):
+    net = deep()
+    with pytest.raises(PlanError, match="the process for") as caught:
+        net.plan_batch(COUNT, memory_budget=1000)
+    least = caught.value.total_bytes
+    assert net.plan_batch(COUNT, memory_budget=least).total_bytes <= least
+    with pytest.raises(PlanError) as other:
+        net.plan_batch(COUNT, memory_budget=1_000_000)
+    assert other.value.total_bytes == least
