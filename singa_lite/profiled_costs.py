@@ -8,7 +8,6 @@ they are. Equal calls, by kernel, settings and what their tensors look like, are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from statistics import median
 
 import numpy as np
 
@@ -115,6 +114,8 @@ class ProfiledCosts:
         return self._seconds[key]
 
     def _ask(self, calls: Mapping[CallKey, Instruction]) -> None:
+        from statistics import median  # here, as it loads fractions and decimals that `import singa_lite` needs not
+
         measured = self._times.of(calls, self._room())
         self._ratios += [took / seconds(calls[key]) for key, took in measured.items()]
         ratio = median(self._ratios) if self._ratios else 1.0

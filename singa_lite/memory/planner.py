@@ -45,7 +45,7 @@ def plan(
         floor, components = _by_lifespans(requests, capacity, budget)
     else:
         floor, components = _by_conflicts(requests, conflicts, capacity, budget)
-    largest = max(components, key=lambda component: component.arena, default=_NOTHING)
+    largest = max(components or [_nothing()], key=lambda component: component.arena)
     proved_floor = max(floor, largest.bound)
     result = Plan(
         _by_id(requests, components),
@@ -105,7 +105,9 @@ class _Component:
             self.offsets, self.method = found, "search"
 
 
-_NOTHING = _Component(tabulate([]), "nothing to place", np.zeros(0, np.int64))
+def _nothing() -> _Component:
+    """What stands for no components at all. Not made at import: NumPy would load its masked arrays for it."""
+    return _Component(tabulate([]), "nothing to place", np.zeros(0, np.int64))
 
 
 def _by_lifespans(requests: Sequence[Request], capacity: int | None, budget: Budget) -> tuple[int, list[_Component]]:

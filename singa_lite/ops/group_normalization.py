@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from singa_lite.checks import finite_above_zero, whole
 from singa_lite.errors import ShapeError
-from singa_lite.ops.op import Op
+from singa_lite.ops.normalization import SampleNorm
 from singa_lite.tensor import Tensor
 
 
-class GroupNorm(Op):
+class GroupNorm(SampleNorm):
     """Normalises each group of channels of each sample by its own statistics."""
+
+    kernel = "group_norm"
 
     def __init__(self, groups: int, epsilon: float) -> None:
         self.groups, self.epsilon = groups, epsilon
@@ -20,21 +22,7 @@ class GroupNorm(Op):
                 f"group_norm: wanted x (n, c, ...), gamma and beta (c,), and {self.groups} groups dividing c, received "
                 f"{x.shape}, {gamma.shape} and {beta.shape}"
             )
-        y = self.empty_like(x)
-        mean, inv_std = (self.device.empty((x.shape[0], self.groups), x.dtype) for _ in range(2))
-        self.device.run("group_norm", x, gamma, beta, y, mean, inv_std, epsilon=self.epsilon)
-        self.save(x, gamma, mean, inv_std)
-        return y
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        x, gamma, mean, inv_std = map(self.kept, range(4))
-        if index == 0:
-            dx = self.empty_like(dys[0])
-            self.device.run("group_norm_derivative", dys[0], x, gamma, mean, inv_std, dx)
-            return dx
-        self.made = {1: self.empty_like(gamma), 2: self.empty_like(gamma)}
-        self.device.run("group_norm_gradient", dys[0], x, mean, inv_std, self.made[1], self.made[2])
-        return self.made.pop(index)
+        return self.normalize(x, gamma, beta, (x.shape[0], self.groups), self.epsilon)
 
 
 def group_norm(x: Tensor, groups: int, gamma: Tensor, beta: Tensor, epsilon: float = 1e-5) -> Tensor:

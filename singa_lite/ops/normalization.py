@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from math import prod
+from typing import ClassVar
 
 from singa_lite.checks import at_least_zero, finite_above_zero, is_int, share
 from singa_lite.errors import ShapeError
 from singa_lite.ops.op import Op, checked_tensor
-from singa_lite.tensor import Tensor
+from singa_lite.tensor import Shape, Tensor
 
 
 class BatchNorm(Op):
@@ -71,8 +72,34 @@ class BatchNormInference(Op):
         return made
 
 
-class LayerNorm(Op):
+class SampleNorm(Op):
+    """Normalises parts of a sample by statistics of their own, which are kept. A subclass names its `kernel`."""
+
+    kernel: ClassVar[str]
+
+    def normalize(self, x: Tensor, gamma: Tensor, beta: Tensor, parts: Shape, epsilon: float) -> Tensor:
+        """y, as x; mean and 1 / standard deviation have the shape `parts`."""
+        y = self.empty_like(x)
+        mean, inv_std = (self.device.empty(parts, x.dtype) for _ in range(2))
+        self.device.run(self.kernel, x, gamma, beta, y, mean, inv_std, epsilon=epsilon)
+        self.save(x, gamma, mean, inv_std)
+        return y
+
+    def backward(self, index: int, *dys: Tensor) -> Tensor:
+        x, gamma, mean, inv_std = map(self.kept, range(4))
+        if index == 0:
+            dx = self.empty_like(dys[0])
+            self.device.run(f"{self.kernel}_derivative", dys[0], x, gamma, mean, inv_std, dx)
+            return dx
+        self.made = {1: self.empty_like(gamma), 2: self.empty_like(gamma)}
+        self.device.run(f"{self.kernel}_gradient", dys[0], x, mean, inv_std, self.made[1], self.made[2])
+        return self.made.pop(index)
+
+
+class LayerNorm(SampleNorm):
     """Normalises over the trailing axes that gamma has."""
+
+    kernel = "layer_norm"
 
     def __init__(self, epsilon: float) -> None:
         self.epsilon = epsilon
@@ -84,21 +111,7 @@ class LayerNorm(Op):
                 f"layer_norm: wanted gamma and beta of x's trailing axes, received {gamma.shape} and {beta.shape} "
                 f"for x {x.shape}"
             )
-        y = self.empty_like(x)
-        mean, inv_std = self.device.empty(rows, x.dtype), self.device.empty(rows, x.dtype)
-        self.device.run("layer_norm", x, gamma, beta, y, mean, inv_std, epsilon=self.epsilon)
-        self.save(x, gamma, mean, inv_std)
-        return y
-
-    def backward(self, index: int, *dys: Tensor) -> Tensor:
-        x, gamma, mean, inv_std = map(self.kept, range(4))
-        if index == 0:
-            dx = self.empty_like(dys[0])
-            self.device.run("layer_norm_derivative", dys[0], x, gamma, mean, inv_std, dx)
-            return dx
-        self.made = {1: self.empty_like(gamma), 2: self.empty_like(gamma)}
-        self.device.run("layer_norm_gradient", dys[0], x, mean, inv_std, self.made[1], self.made[2])
-        return self.made.pop(index)
+        return self.normalize(x, gamma, beta, rows, self.epsilon)
 
 
 class RmsNorm(Op):

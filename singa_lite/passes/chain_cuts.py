@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from math import comb, inf
-from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -230,5 +229,7 @@ class Table:
 
 def _unit(sizes: Sequence[int], limit: int) -> float:
     """Bytes of a unit, so that a limit has about `UNITS`, and a usual value a whole number of them."""
+    from statistics import median  # here, as it loads fractions and decimals that `import singa_lite` needs not
+
     usual, unit = median([size for size in sizes if size] or [1]), max(limit, 1) / UNITS
     return usual / round(usual / unit) if usual >= unit / 2 and round(usual / unit) else unit

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import NamedTuple
 
 from singa_lite.checks import whole
@@ -117,6 +116,8 @@ def measure(
     peaks: what the figures are told as shares of. variants: the way in which each is done, where that is known.
     ValueError unless runs is at least 1.
     """
+    from statistics import median  # here, as it loads fractions and decimals that `import singa_lite` needs not
+
     runs = whole("profile: runs", runs, 1)
     ready = launches if wait is None else [waited(launch, wait) for launch in launches]
     times = [[timed(launch) for launch in ready] for _ in range(runs)]
