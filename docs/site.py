@@ -53,7 +53,7 @@ def source(module: str) -> Path:
 
 
 def names(module: str) -> list[str]:
-    """Its public classes, functions and what it hands on as `import name as name`, sorted; modules have their own page."""
+    """Its public classes and functions, and what it hands on as `import name as name`, sorted; not its modules."""
     found: set[str] = set()
     for node in ast.parse(source(module).read_text(encoding="utf-8")).body:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
@@ -69,7 +69,7 @@ def is_module(module: str, node: ast.ImportFrom, name: str) -> bool:
     """Whether the import brings a module: from the package itself, or from one within it."""
     base = module if node.level else ""
     found = ROOT.joinpath(*".".join(part for part in (base, node.module or "", name) if part).split("."))
-    return found.is_dir() or found.with_suffix(".py").exists() and node.module in (None, module)
+    return found.is_dir() or found.with_suffix(".py").exists()
 
 
 def reference() -> dict[str, str]:
@@ -99,5 +99,5 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Links as GitHub wants them, made links of the site."""
     if page.file.src_uri in TOP.values():
-        return markdown.replace("](docs/", "](")
+        return markdown.replace("](docs/", "](").replace("](README.md", "](index.md")
     return markdown.replace("](../examples/", "](examples/").replace("](../README.md", "](index.md")

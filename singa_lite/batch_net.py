@@ -211,6 +211,8 @@ class BatchNet(PlannedNet):
             loss, values = self._trainer.train(step, feeds)
         except BudgetError as error:
             raise self._with_remedies(error, checked.count(feeds)) from None
+        finally:
+            step.look = None  # which holds the step and its batch, as this does it: a cycle would keep the batch
         self._bad_losses = look.bad
         return loss, self._observed(objective, values, feeds)
 

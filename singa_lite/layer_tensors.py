@@ -53,7 +53,7 @@ class LayerTensors(Described):
     def trainable(self) -> bool:
         """Whether the layer's parameters train, those of layers within it too: `stores_grad` of each, which setting it
         sets, before or after the layer is in a net, and whether a step was recorded or not; compile's optimizer needs
-        nothing for it. A parameter that layers share is one. Unlike layers before `compile(freeze=)`, it runs as in
+        nothing for it. A parameter that layers share is one. Unlike layers of `compile(freeze=)`, it runs as in
         training all the same: it drops out, and its statistics move.
         """
         return bool(vars(self)["trainable"])

@@ -24,7 +24,10 @@ class Topology:
     def add(self, name: str, sources: tuple[Source, ...]) -> None:
         """Add a node. GraphError for a name that is taken or a node that feeds itself."""
         if name in self.sources:
-            raise GraphError(f"wanted layers of different names, received a second layer {name!r}")
+            raise GraphError(
+                f"wanted layers of different names, received a second layer {name!r}; where names are left out, as in "
+                "Activation(mode='relu'), each gets one of its own"
+            )
         if any(source.layer == name for source in sources):
             raise GraphError(f"wanted a net without cycles, received {name!r} as its own source")
         self.sources[name] = sources

@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """Keep 20,000 collected tests, some 400,000 objects, out of each later gc.collect(), which many tests call."""
+    """Keep all collected tests, some 400,000 objects, out of each later gc.collect(), which many tests call."""
     gc.collect()
     gc.freeze()
 

@@ -230,7 +230,9 @@ CASES: dict[str, Case] = {
     "unknown source": Case(GraphError, ["'sum'", "'nowhere'", "'conv'"], unknown_source, known_at_last),
     "cycle": Case(GraphError, ["cycle", "nowhere", "sum", "between"], cycle, known_at_last),
     "own source": Case(GraphError, ["cycle", "'loop'"], adding(lambda: layers.Dense("loop", 4), "loop")),
-    "duplicate name": Case(GraphError, ["different names", "'norm'"], adding(lambda: layers.Dense("norm", 4))),
+    "duplicate name": Case(
+        GraphError, ["different names", "'norm'", "names are left out"], adding(lambda: layers.Dense("norm", 4))
+    ),
     "layer of another net": Case(
         GraphError, ["'dense'", "no net yet"], lambda net, path: lambda: net.add(trained().layers["dense"])
     ),

@@ -121,6 +121,40 @@ def test_the_adversarial_pair_comes_to_draw_what_it_is_asked_for(tmp_path):
     assert number(r"([\d.]+) KiB for a step", text) < 300
 
 
+def test_recipe_callbacks(tmp_path):
+    assert 5 < number(r"(\d+) epochs of 60", run("recipes/callbacks.py", tmp_path)) < 60
+
+
+def test_recipe_freeze_and_register(tmp_path):
+    text = run("recipes/freeze_and_register.py", tmp_path)
+    assert re.findall(r"(\w+)/\w+ (\w+)", text) == [
+        *[("first", "stays")] * 2,
+        *[("second", "moved")] * 2,
+        *[("scores", "moved")] * 2,
+    ]
+
+
+def test_recipe_own_loss_and_metric(tmp_path):
+    text = run("recipes/own_loss_and_metric.py", tmp_path)
+    for name in ("loss", "largest error"):
+        ours, numpys = number(rf"{name} ([\d.]+)", text), number(rf"{name} [\d.]+, by NumPy ([\d.]+)", text)
+        assert ours == pytest.approx(numpys, abs=2e-6)
+
+
+def test_recipe_own_operation(tmp_path):
+    text = run("recipes/own_operation.py", tmp_path)
+    assert number(r"in/weight: ([-\d.]+)", text) == -0.5 and number(r"out/weight: ([-\d.]+)", text) == 1
+
+
+def test_recipe_data_from_disk(tmp_path):
+    assert number(r"accuracy ([\d.]+)", run("recipes/data_from_disk.py", tmp_path)) >= 0.95
+
+
+def test_recipe_transfer_from_pytorch(tmp_path):
+    text = run("recipes/transfer_from_pytorch.py", tmp_path)
+    assert "had them: True" in text and number(r"accuracy ([\d.]+)", text) >= 0.9
+
+
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Any:
     """examples/python_text.py."""

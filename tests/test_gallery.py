@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 import skips
 
 GALLERY = Path(__file__).resolve().parents[1] / "examples" / "gallery"
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.skipif(not GALLERY.is_dir(), reason="this copy has no e
 Results = dict[str, float]
 #: What is given to each script's main here, and the least, or with "<" the largest, that its results may be.
 SMALL: dict[str, tuple[dict[str, int], dict[str, float]]] = {
-    "char_gpt_small": ({"steps": 30, "write": 8}, {"characters written": 8, "< bits a character": 4.8}),
+    "char_gpt_small": ({"steps": 12, "write": 8}, {"characters written": 8, "< bits a character": 5.2}),
     "denoising_autoencoder": ({"epochs": 3}, {"error taken away": 0.4}),
     "distillation": ({"epochs": 6}, {"teacher": 0.8, "student": 0.75}),
     "ensemble": ({"epochs": 4, "members": 2}, {"together": 0.8}),
@@ -26,13 +27,13 @@ SMALL: dict[str, tuple[dict[str, int], dict[str, float]]] = {
     "image_folder": ({"epochs": 1}, {"accuracy": 0.6, "files": 1797}),
     "imbalanced": ({"epochs": 8}, {"weighted: found 8s": 0.7, "weighted: auc": 0.85}),
     "k_fold": ({"epochs": 3, "folds": 2}, {"accuracy": 0.8}),
-    "larger_than_memory": ({"epochs": 1, "copies": 4}, {"accuracy": 0.8, "KiB of samples": 350}),
+    "larger_than_memory": ({"epochs": 1, "copies": 6}, {"accuracy": 0.7, "KiB of samples": 500}),
     "mlp_callbacks": ({"epochs": 30, "patience": 2}, {"accuracy": 0.9, "< epochs": 29}),
     "mnist_convnet": ({"epochs": 2}, {"accuracy": 0.85}),
     "regression": ({"epochs": 20}, {"R2": 0.25}),
     "residual_half_memory": (
-        {"epochs": 1, "count": 256},
-        {"< losses that differ": 0, "operations done again": 1, "< planned of free": 0.75},
+        {"epochs": 1, "count": 128, "batch_size": 32, "blocks": 2},
+        {"< losses that differ": 0, "operations done again": 1, "< planned of free": 0.6},
     ),
     "schedules": ({"epochs": 2}, {"constant": 0.85, "own": 0.85, "< cosine: next rate": 0, "steps": 90}),
     "siamese": ({"epochs": 2, "count": 800}, {"unseen digits": 0.7}),
@@ -40,8 +41,8 @@ SMALL: dict[str, tuple[dict[str, int], dict[str, float]]] = {
     "super_resolution": ({"epochs": 2, "count": 80}, {"tiles": 80}),
     "text_classification": ({"epochs": 2, "count": 600}, {"conv1d": 0.8, "lstm": 0.6}),
     "time_series": ({"epochs": 3, "length": 1200}, {"R2": 0.4}),
-    "transfer_learning": ({"epochs": 5}, {"low digits": 0.9, "high digits": 0.5, "left out of the file": 2}),
-    "two_in_two_out": ({"epochs": 3}, {"accuracy": 0.8}),
+    "transfer_learning": ({"epochs": 5}, {"low digits": 0.9, "high digits": 0.35, "left out of the file": 2}),
+    "two_in_two_out": ({"epochs": 3}, {"accuracy": 0.3, "R2": 0.5}),
     "unet": ({"epochs": 2, "count": 100}, {"pixels right": 0.75}),
 }
 #: What they need beside scikit-learn.

@@ -2,9 +2,8 @@
 
     pip install ".[examples,onednn]" && python examples/gallery/half_precision.py
 
-The same net in three precisions: 97 % or more of a held-out fifth each. A net as small as this takes no fewer bytes
-in 16 bits where the processor has no products in them, as the copies of one layer weigh as much as all activations;
-docs/precision.md has nets that do.
+The same net in three precisions: 97 % or more of a held-out fifth each. Where the processor has no products in 16 bits,
+a net as small as this takes more bytes with them, not fewer; docs/precision.md has nets that take fewer.
 
 Porting: keras.mixed_precision.set_global_policy("mixed_float16") is compile(precision="float16"), with the loss
 scaled as it goes; no layer is told its dtype. PyTorch's autocast and GradScaler are both in it.

@@ -14,7 +14,7 @@ from singa_lite.errors import GraphError
 from singa_lite.graph import Graph
 from singa_lite.layer_calls import nothing
 from singa_lite.optimizer.one_step import StepOfAll
-from singa_lite.tensor import from_numpy
+from singa_lite.tensor import Tensor, from_numpy
 from singa_lite.training.closed_over import closed_over, owner
 from singa_lite.training.micro_batches import Fed
 from singa_lite.training.same_twice import check_same
@@ -73,8 +73,6 @@ class OwnFunction:
 class OwnStep(TrainStep):
     """A batch by the user's function. members: the net itself, then the others that it trains."""
 
-    updates_last = False
-
     def __init__(self, function: OwnFunction, members: Sequence[Member]) -> None:
         super().__init__(members[0].layers, function.objective, members[0].optimizer, None)
         self.function = function
@@ -113,6 +111,9 @@ class OwnStep(TrainStep):
         nets = [member.layers for member in self.members]
         tensors = [tensor for net in nets for tensor in (*net.param_values(), *net.states().values())]
         watch.settle([member.optimizer.state for member in self.members], tensors)
+
+    def moved_values(self) -> list[Tensor]:
+        return [value for member in self.members for value in member.layers.param_values()]
 
     def operations(self, fed: Fed, changing: Callable[[], object] = nothing) -> Values:
         self.begin()

@@ -99,10 +99,7 @@ class Steps(Unique):
         if not self.graph:
             if pause is not None:
                 pause.wait()
-            values: Values = step.operations(fed_tensors.filled(self.layers, feeds), changing)
-            if step.look is not None and not step.updates_last:
-                step.look(values[0], True)
-            return values
+            return step.operations(fed_tensors.filled(self.layers, feeds), changing)
         recorded = self._found(step, feeds)
         if recorded is None:
             recorded = self._record(step, feeds)  # which begins the optimizer's step
@@ -111,13 +108,13 @@ class Steps(Unique):
         recorded.graph.prepare()
         self._trained = recorded
         changing()
-        values = recorded.results
-        self._run(step, recorded.graph, values[0], pause)
+        values: Values = recorded.results
+        self._run(step, recorded, values[0], pause)
         return values
 
-    def _run(self, step: TrainStep, graph: Graph, loss: Tensor, pause: Pause | None) -> None:
+    def _run(self, step: TrainStep, recorded: RecordedStep, loss: Tensor, pause: Pause | None) -> None:
         """Replay; the loss is looked at before parameters move, where it is there by then and nobody else waits."""
-        look, updated = step.look, True
+        graph, look, updated = recorded.graph, step.look, True
         if look is None:
             graph.run(pause=pause)
             return
@@ -127,8 +124,9 @@ class Steps(Unique):
             look(loss, False)
             updated = False
 
-        if pause is None and step.updates_last and not self.layers.device.runtime.link.beside:
-            pause = Pause([value.block for value in self.layers.param_values()], before, made=loss.block)
+        if pause is None and not self.layers.device.runtime.link.beside:
+            recorded.moved = recorded.moved or frozenset(value.block for value in step.moved_values())
+            pause = Pause(recorded.moved, before, made=loss.block)
         graph.run(pause=pause)
         if updated:
             look(loss, True)

@@ -121,8 +121,6 @@ class TrainStep(EvaluateStep):
     """
 
     kind = "train"
-    #: Whether parameters move behind the loss, and no others than the net's.
-    updates_last: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -180,6 +178,10 @@ class TrainStep(EvaluateStep):
     def settle(self, watch: Watch) -> None:
         lasting = [self.optimizer.state, self.optimizer.gathering.sums]
         watch.settle(lasting, [*self.layers.param_values(), *self.layers.states().values()])
+
+    def moved_values(self) -> list[Tensor]:
+        """All parameters that it may move."""
+        return self.layers.param_values()
 
     def operations(self, fed: Fed, changing: Callable[[], object] = nothing) -> Values:
         """changing: called before the first change of a parameter or a layer's state, and perhaps again."""
