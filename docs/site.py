@@ -52,17 +52,20 @@ def source(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def names(module: str) -> list[str]:
-    """Its public classes and functions, and what it hands on as `import name as name`, sorted; not its modules."""
-    found: set[str] = set()
+def names(module: str) -> dict[str, str]:
+    """Its public classes and functions, and what it hands on as `import name as name`: where each is; not its modules.
+
+    Where it is, and not where it is handed on: a stub (.pyi) beside the module has no docstrings.
+    """
+    found: dict[str, str] = {}
     for node in ast.parse(source(module).read_text(encoding="utf-8")).body:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
-            found.add(node.name)
+            found[node.name] = f"{module}.{node.name}"
         elif isinstance(node, ast.ImportFrom):
-            found |= {
-                one.name for one in node.names if one.asname == one.name and not is_module(module, node, one.name)
-            }
-    return sorted(name for name in found if not name.startswith("_"))
+            where = f"{module}.{node.module}" if node.level else node.module
+            handed_on = [one.name for one in node.names if one.asname == one.name]
+            found |= {name: f"{where}.{name}" for name in handed_on if not is_module(module, node, name)}
+    return {name: found[name] for name in sorted(found) if not name.startswith("_")}
 
 
 def is_module(module: str, node: ast.ImportFrom, name: str) -> bool:
@@ -77,7 +80,7 @@ def reference() -> dict[str, str]:
     pages = {"reference/index.md": "# Reference\n\nEvery public name, by module.\n\n"}
     for module in MODULES:
         own = names(module)
-        blocks = "\n".join(f"::: {module}.{name}\n" for name in own)
+        blocks = "\n".join(f"::: {path}\n" for path in own.values())
         pages[f"reference/{module}.md"] = f"# {module}\n\n{blocks}"
         pages["reference/index.md"] += f"* [`{module}`]({module}.md): {', '.join(f'`{name}`' for name in own)}\n"
     return pages

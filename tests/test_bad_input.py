@@ -313,9 +313,9 @@ CASES: dict[str, Case] = {
     # targets
     "label above the classes": Case(ValueError, ["0 to 3", "received 4", "[5]"], step(X, LARGE)),
     "label below the classes": Case(ValueError, ["0 to 3", "received -1", "[4]"], step(X, SMALL)),
-    "labels that are no integers": Case(TypeError, ["integer", "float64"], step(X, Y.astype("float64"))),
+    "labels that are no whole numbers": Case(ValueError, ["whole numbers", "at [0]"], step(X, Y + 0.5)),
     "too few labels": Case(ShapeError, ["6 targets", "(5,)"], step(X, Y[:5])),
-    "labels of another shape": Case(ShapeError, ["(6,)", "(6, 4)", "(6, 1)"], step(X, Y[:, None])),
+    "labels of another shape": Case(ShapeError, ["(6,)", "(6, 4)", "(6, 1, 1)"], step(X, Y[:, None, None])),
     "rows without weights": Case(ValueError, ["sum above 0", "[2]"], step(X, rows_with(0))),
     "rows with negative weights": Case(ValueError, ["at least 0", "-1.0", "[2, 0]"], step(X, rows_with(-1))),
     "metric that does not fit": Case(ValueError, ["TopKAccuracy", "4 classes", "5"], with_metric_of(5), with_accuracy),

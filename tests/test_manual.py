@@ -40,7 +40,7 @@ def test_the_reference_has_every_public_name_of_a_module(module):
         for name in handed_on | {name for name in own if callable(getattr(found, name)) and not name.startswith("_")}
         if not isinstance(getattr(found, name), ModuleType)
     }
-    assert site().names(module) == sorted(public)
+    assert list(site().names(module)) == sorted(public)
 
 
 def rows(page: str, heading: str) -> list[list[str]]:

@@ -12,21 +12,10 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from bundled import digits, planned_kib, show
+from bundled import digits, perceptron, planned_kib, show
 
 import singa_lite
-from singa_lite import FeedForwardNet, layers, optimizer
-
-
-def build(seed: int) -> FeedForwardNet:
-    """A small perceptron."""
-    net = FeedForwardNet("softmax_cross_entropy", "accuracy", seed=seed)
-    net.add(layers.Flatten(input_sample_shape=(1, 8, 8)))
-    net.add(layers.Dense(16))
-    net.add(layers.Activation(mode="relu"))
-    net.add(layers.Dense(10))
-    net.compile(optimizer.Adam(lr=3e-3))
-    return net
+from singa_lite import optimizer
 
 
 def main(epochs: int = 12, members: int = 5) -> dict[str, float]:
@@ -34,7 +23,8 @@ def main(epochs: int = 12, members: int = 5) -> dict[str, float]:
     x, x_test, y, y_test = digits()
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(members):
-            net = build(seed)
+            net = perceptron(16, seed)
+            net.compile(optimizer.Adam(lr=3e-3))
             net.fit(x, y, batch_size=32, epochs=epochs, verbose=False)
             net.save(Path(folder) / f"{seed}.h5")
         nets = [singa_lite.load(path) for path in sorted(Path(folder).glob("*.h5"))]

@@ -9,21 +9,10 @@ loop to scikit-learn: cross_val_score(NetClassifier(), x, y).
 """
 
 import numpy as np
-from bundled import digits, planned_kib, show
+from bundled import digits, perceptron, planned_kib, show
 from sklearn.model_selection import StratifiedKFold
 
-from singa_lite import FeedForwardNet, layers, optimizer
-
-
-def build() -> FeedForwardNet:
-    """Equal initial values in each fold."""
-    net = FeedForwardNet("softmax_cross_entropy", "accuracy", seed=0)
-    net.add(layers.Flatten(input_sample_shape=(1, 8, 8)))
-    net.add(layers.Dense(64))
-    net.add(layers.Activation(mode="relu"))
-    net.add(layers.Dense(10))
-    net.compile(optimizer.Adam(lr=3e-3))
-    return net
+from singa_lite import optimizer
 
 
 def main(epochs: int = 10, folds: int = 5) -> dict[str, float]:
@@ -31,7 +20,8 @@ def main(epochs: int = 10, folds: int = 5) -> dict[str, float]:
     x, _, y, _ = digits()
     found = []
     for train, held in StratifiedKFold(folds, shuffle=True, random_state=0).split(x, y):
-        net = build()
+        net = perceptron(64)
+        net.compile(optimizer.Adam(lr=3e-3))
         net.fit(x[train], y[train], batch_size=32, epochs=epochs, verbose=False)
         found.append(net.evaluate(x[held], y[held])[1])
     return {"accuracy": np.mean(found), "spread": np.std(found), "planned KiB": planned_kib(net)}

@@ -1,5 +1,4 @@
-"""A residual net in 60 % of its memory: the same losses, bit for bit, and the peak known before the
-first step.
+"""A residual net in 60 % of its memory: the same losses, bit for bit, and the peak known beforehand.
 
     pip install ".[examples,onednn]" && python examples/gallery/residual_half_memory.py
 

@@ -10,19 +10,9 @@ of the epoch) is a function of the step: lambda step: rate(step // steps_per_epo
 step's rate.
 """
 
-from bundled import digits, planned_kib, show
+from bundled import digits, perceptron, planned_kib, show
 
-from singa_lite import FeedForwardNet, layers, optimizer, schedule
-
-
-def build() -> FeedForwardNet:
-    """Equal initial values each time."""
-    net = FeedForwardNet("softmax_cross_entropy", "accuracy", seed=0)
-    net.add(layers.Flatten(input_sample_shape=(1, 8, 8)))
-    net.add(layers.Dense(64))
-    net.add(layers.Activation(mode="relu"))
-    net.add(layers.Dense(10))
-    return net
+from singa_lite import optimizer, schedule
 
 
 def main(epochs: int = 12) -> dict[str, float]:
@@ -38,7 +28,7 @@ def main(epochs: int = 12) -> dict[str, float]:
     }
     results = {}
     for name, rate in rates.items():
-        net = build()
+        net = perceptron(64)
         net.compile(optimizer.SGD(lr=rate, momentum=0.9))
         net.fit(x, y, batch_size=32, epochs=epochs, verbose=False)
         results[name] = net.evaluate(x_test, y_test)[1]

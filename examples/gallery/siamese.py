@@ -3,8 +3,7 @@
     pip install ".[examples,onednn]" && python examples/gallery/siamese.py
 
 Trained on pairs of the digits 0 to 6 alone; the nearest of five pictures a class then names 7, 8 and 9, which it has
-never seen, in 84 % of
-the cases.
+never seen, in 84 % of the cases.
 
 Porting: a model that is called twice is layers.Net(name, net) twice, the second with share_parameters(first). It is
 the net itself afterwards, so that `encoder` predicts alone. Lambda takes functions of autograd, of several inputs
