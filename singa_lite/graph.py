@@ -116,7 +116,8 @@ class Graph(Record):
             for number, block in enumerate(self.blocks)
             if number in sizes or self.role(number) is not Role.INTERMEDIATE
         ]
-        return MemoryPlan(placed, [*rows, *self._made_rows(placed)], self.eager_bytes)
+        process = self._process_bytes(placed.planned)
+        return MemoryPlan(placed, [*rows, *self._made_rows(placed)], self.eager_bytes, process)
 
     def scratch_bytes(self) -> list[int]:
         """Of each operation, as it would run in the recorded order; nothing is placed for it."""
@@ -191,7 +192,7 @@ class Graph(Record):
             return free
         try:
             placed = self._quickest(left.arena(held, alignment))
-            while (needed := bound.beside(launch_bytes(placed.planned.instructions))).taken > left.taken:
+            while (needed := bound.beside(self._process_bytes(placed.planned))).process > left.process:
                 left = needed
                 placed = self._quickest(left.arena(held, alignment))
             return placed
@@ -205,7 +206,13 @@ class Graph(Record):
 
     def _beside_process(self, bound: Bound) -> Bound:
         """What the bound leaves beside what the process takes for the calls as they would run."""
-        return bound if bound.device else bound.beside(launch_bytes(self._lower().rewritten.instructions))
+        return bound if bound.device else bound.beside(self._process_bytes(self._lower().rewritten))
+
+    def _process_bytes(self, program: Program) -> int:
+        """What the process takes for its calls beyond what is promised; on a GPU none of it is the device's."""
+        if self.device.runtime.link.beside:
+            return 0
+        return launch_bytes(program.instructions, self.device.kernels.code_bytes)
 
     def _keeps(self, bound: Bound, placed: Placed) -> bool:
         """Whether a plan keeps the bound, what the process takes for its calls counted."""
@@ -213,7 +220,7 @@ class Graph(Record):
 
     def _total(self, bound: Bound, placed: Placed) -> int:
         """Bytes in all with this plan."""
-        beside = bound.beside(launch_bytes(placed.planned.instructions))
+        beside = bound.beside(self._process_bytes(placed.planned))
         return beside.total(self._held(), placed.arena_bytes, self.device.runtime.alignment)
 
     def _quickest(self, limit: int) -> Placed:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from singa_lite.memory.check import check
 from singa_lite.operation import Role
-from singa_lite.passes.launch_bytes import launch_bytes
 from singa_lite.passes.placed import Placed
 from singa_lite.passes.program import host_requests, lifespans, live_bytes, requests
 from singa_lite.passes.read_from import check_reads
@@ -59,7 +58,7 @@ class MemoryPlan:
     beside: Mapping[str, int] = MappingProxyType({})
     overhead_bytes = 0
 
-    def __init__(self, placed: Placed, blocks: Sequence[Row], eager_bytes: int) -> None:
+    def __init__(self, placed: Placed, blocks: Sequence[Row], eager_bytes: int, process_bytes: int = 0) -> None:
         self.placed = placed
         self.arena_bytes = placed.plan.arena
         self.floor_bytes = placed.plan.floor
@@ -71,7 +70,7 @@ class MemoryPlan:
         self.seconds = dict(placed.seconds)
         self.operations = len(placed.planned.instructions)
         repeats = [i for i in placed.planned.instructions if i.repeats is not None]
-        self.process_bytes = launch_bytes(placed.planned.instructions)
+        self.process_bytes = process_bytes
         self.recomputed = len(repeats)
         self.extra_flops = sum(map(flops, repeats))
         self.estimated_slowdown = estimated_slowdown(placed.planned, placed.free)

@@ -356,13 +356,19 @@ BAD_IDS = {
     "out of range in a lazy set": (lambda: Lazy(with_id(">i8", 7)), ValueError, ["7", "[4]"]),
     "out of range on a GPU": (lambda: OnGpu(with_id("i8", 7)), ValueError, ["7", "[4]"]),
     "out of range in a frame": (lambda: Series(with_id("i8", 7)), ValueError, ["7", "[4]"]),
-    "bools": (lambda: Y > 0, TypeError, ["integer", "bool"]),
-    "floats": (lambda: Y.astype("f"), TypeError, ["integer", "float32"]),
+    "no whole numbers": (lambda: Y + 0.5, ValueError, ["whole numbers", "[0]"]),
     "objects": (lambda: Y.astype(object), TypeError, ["object"]),
     "huge numbers": (lambda: [2**70] * 6, TypeError, ["object"]),
     "structured": (lambda: np.zeros(6, [("a", "i8")]), TypeError, ["'a'"]),
     "dates": (lambda: np.zeros(6, "M8[s]"), TypeError, ["datetime64"]),
-    "a column": (lambda: Y[:, None].view(np.matrix), ShapeError, ["(6,)", "(6, 1)"]),
+    "two columns": (lambda: np.stack([Y, Y], 1), ShapeError, ["(6,)", "(6, 2)"]),
+}
+
+#: What every call takes as the class ids that they stand for.
+CONVERTED_IDS = {
+    "bools": lambda: Y > 0,
+    "floats": lambda: Y.astype("f"),
+    "a column": lambda: Y[:, None].view(np.matrix),
 }
 
 
@@ -386,8 +392,8 @@ CALLS: dict[str, Callable[[FeedForwardNet, Any, Any], Any]] = {
 #: Of these the ones that take one batch as it is; the others convert real numbers, see docs/data.md.
 AS_IT_IS = ("train_one_batch", "gradients", "evaluate_one_batch")
 
-#: What calls that convert take, by the keys of BAD_SAMPLES and BAD_IDS.
-CONVERTED = ("float16", "longdouble", "big-endian float64", "a list of lists", "bools", "floats", "a column")
+#: What calls that convert take, by the keys of BAD_SAMPLES.
+CONVERTED = ("float16", "longdouble", "big-endian float64", "a list of lists")
 
 
 def check_refused(graph: bool, calls: list[Callable[[FeedForwardNet], Any]], error: type, words: list[str]) -> None:
@@ -434,10 +440,9 @@ def with_samples(make: Callable[[], Any], converted: bool = False) -> list[Calla
     ]
 
 
-def with_ids(make: Callable[[], Any], converted: bool = False) -> list[Callable[[FeedForwardNet], Any]]:
-    """Every call that takes class ids, with these. converted: as of `with_samples`."""
-    calls = [call for name, call in CALLS.items() if name in AS_IT_IS or not converted]
-    return [lambda net, call=call: call(net, X, make()) for call in calls]
+def with_ids(make: Callable[[], Any]) -> list[Callable[[FeedForwardNet], Any]]:
+    """Every call that takes class ids, with these."""
+    return [lambda net, call=call: call(net, X, make()) for call in CALLS.values()]
 
 
 @pytest.mark.parametrize("graph", [True, False])
@@ -451,19 +456,23 @@ def test_samples_that_are_refused(name, graph):
 @pytest.mark.parametrize("name", BAD_IDS)
 def test_class_ids_that_are_refused(name, graph):
     make, error, words = BAD_IDS[name]
-    check_refused(graph, with_ids(make, name in CONVERTED), error, words)
+    check_refused(graph, with_ids(make), error, words)
 
 
-@pytest.mark.parametrize("name", CONVERTED)
+@pytest.mark.parametrize("name", [*CONVERTED, *CONVERTED_IDS])
 def test_what_is_converted_trains_as_what_it_stands_for(name):
     if name in BAD_SAMPLES:
         x, y = BAD_SAMPLES[name][0](), Y
         wanted = np.asarray(x, np.float32), Y
     else:
-        x, y = X, BAD_IDS[name][0]()
+        x, y = X, CONVERTED_IDS[name]()
         wanted = X, np.asarray(y).astype(np.int64).reshape(-1)
     net, other = trained(True), trained(True)
     for one, data in ((net, (x, y)), (other, wanted)):
+        if name in CONVERTED_IDS:
+            one.train_one_batch(*data)
+            assert [float(found) for found in one.evaluate_one_batch(*data)]
+            assert one.gradients(*data)
         one.fit(*data, batch_size=4, verbose=False, validation_data=data)
     assert state_of(net) == state_of(other)
     assert net.evaluate(x, y, batch_size=4) == other.evaluate(*wanted, batch_size=4)
@@ -483,7 +492,6 @@ def test_tensors_of_pytorch_that_are_refused():
         check_refused(True, with_samples(lambda given=given: given), TypeError, ["'first'", *words])
     double = with_samples(lambda: x.double(), converted=True)
     check_refused(True, double, TypeError, ["'first'", "wanted float32", "float64"])
-    check_refused(True, with_ids(lambda: torch.from_numpy(Y).bool(), converted=True), TypeError, ["bool"])
     for ids, error, words in [
         (torch.from_numpy(Y) + 3, ValueError, ["from 0 to 2"]),
         (torch.from_numpy(Y).float().requires_grad_(), TypeError, ["requires grad"]),

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 import pytest
 
 from nets import bits, state_of
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
+from singa_lite.device import Device
 from singa_lite.memory.problem import PlanError
 from singa_lite.passes import launch_bytes
-from singa_lite.passes.launch_bytes import A_CALL, A_DIFFERENT_CALL, BESIDE
+from singa_lite.passes.launch_bytes import A_CALL, BESIDE
 
 COUNT = 403
+CODE = 80 << 10  # as of a set that makes code for each different call
+
+
+def on() -> Device:
+    """NumPy's kernels, as if they made code."""
+    made = device.new_cpu(kernels="numpy")
+    made.kernels = copy(made.kernels)
+    made.kernels.code_bytes = CODE
+    return made
 
 
 def deep(**compiling: object) -> FeedForwardNet:
     """Five different dense layers with activations."""
-    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels="numpy"), seed=4)
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=on(), seed=4)
     net.add(layers.Dense("first", 300, input_sample_shape=(7,)))
     for number in range(5):
         net.add(layers.Activation(f"act{number}", "tanh"))
@@ -43,15 +55,15 @@ def counted(monkeypatch):
 def test_nets_that_are_within_the_promise_count_nothing():
     plan = deep().plan_batch(COUNT)
     assert plan.process_bytes == 0
-    assert plan.operations * (A_CALL + A_DIFFERENT_CALL) < BESIDE
+    assert plan.operations * (A_CALL + CODE) < BESIDE
     assert "process  " not in plan.summary()
 
 
 def test_a_total_counts_each_call_and_each_different_one(counted):
     plan = deep().plan_batch(COUNT)
     beyond = plan.process_bytes - plan.operations * A_CALL
-    assert 0 < beyond <= plan.operations * A_DIFFERENT_CALL
-    assert beyond % A_DIFFERENT_CALL == 0
+    assert 0 < beyond <= plan.operations * CODE
+    assert beyond % CODE == 0
     held = max(plan.arena_bytes, *plan.beside.values()) + plan.held_bytes + plan.overhead_bytes
     assert plan.total_bytes == held + plan.process_bytes
     assert f"for {plan.operations:,} operations" in plan.summary()
@@ -67,6 +79,13 @@ def test_a_budget_of_the_free_total_gives_the_free_plan_and_a_lower_one_is_kept(
         assert (plan.recomputed > 0) == (budget < free.total_bytes)
         assert trained(net) == wanted
         assert net.device.pool.high_water <= budget - plan.process_bytes
+
+
+def test_kernels_that_make_no_code_take_it_for_calls_alone(counted):
+    net = deep()
+    net.device.kernels.code_bytes = 0
+    plan = net.plan_batch(COUNT)
+    assert plan.process_bytes == plan.operations * A_CALL
 
 
 def test_the_least_of_an_error_counts_it_and_is_kept(counted):

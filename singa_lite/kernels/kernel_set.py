@@ -128,6 +128,8 @@ class KernelSet:
 
     #: Whether products in bfloat16 are made by instructions of the processor for them.
     has_bfloat16: bool = False
+    #: Bytes of the process's memory that a call takes for its code, where no equal one has been made.
+    code_bytes: int = 0
 
     def __init__(
         self,

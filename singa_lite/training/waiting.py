@@ -49,5 +49,5 @@ class Waiting:
             self._tells = False
             warn(
                 f"fit: the data come slower than the steps: {lost / self.of:.0%} of the time so far, {lost:.1f} s, "
-                "went by waiting for batches; prefetch= and workers= make them beside the steps"
+                "went by waiting for batches; prefetch=, and workers= or more of them, make them beside the steps"
             )

@@ -54,7 +54,7 @@ def op_classes() -> Iterator[type[Op]]:
     """The Op classes that the operations' modules define for use, not as bases only."""
     for module in pkgutil.iter_modules(ops.__path__, "singa_lite.ops."):
         for name, member in vars(importlib.import_module(module.name)).items():
-            if inspect.isclass(member) and issubclass(member, Op) and member is not Op and name[0] != "_":
+            if inspect.isclass(member) and issubclass(member, Op) and name[0] != "_" and hasattr(member, "forward"):
                 yield member
 
 
@@ -132,13 +132,6 @@ def test_a_slightly_wrong_derivative_is_found():
         check_gradients(lambda: WrongScale()(x), [x])
     with pytest.raises(AssertionError, match="hardly depend"):
         check_gradients(lambda: autograd.scale(x, 1e-5), [x])
-
-
-@pytest.mark.parametrize("key", sorted(set(CASES) - set(DIFFERENTIABLE)))
-def test_an_operation_of_evaluation_says_that_it_has_no_derivative(key):
-    prepared = Prepared(key)
-    with pytest.raises(TypeError, match="has no derivative"):
-        by_tape(prepared.forward, prepared.inputs)
 
 
 @pytest.mark.parametrize("loss", [autograd.softmax_cross_entropy, autograd.huber], ids=lambda loss: loss.__name__)

@@ -11,6 +11,9 @@ from singa_lite.kernels.kernel_set import KernelSet, Launch, Settings, TensorSpe
 from singa_lite.kernels.onednn_kernels.library import load
 from singa_lite.kernels.widening import WideningSet
 
+#: Of a call's primitives, their code and what describes them, as measured (docs/budget.md).
+CODE_BYTES = 80 << 10
+
 
 class OneDNNSet(WideningSet):
     """The kernels of the library, of which many take bfloat16 where the processor does."""
@@ -96,4 +99,5 @@ def onednn(fallback: KernelSet) -> KernelSet:
         one_pass=True,
     )
     found.has_bfloat16 = bfloat16.multiplies()
+    found.code_bytes = CODE_BYTES
     return found
