@@ -67,6 +67,18 @@ def test_the_plan_is_that_of_the_step_and_less_than_two_nets_take():
     assert plan.arena_bytes < sum(each.memory_plan.arena_bytes for each in alone)
 
 
+def test_a_plan_before_the_first_batch_wants_targets_shown():
+    net, _ = gan(noise=False)
+    before = values(net)
+    with pytest.raises(GraphError, match=r"net\.evaluate_one_batch\(x, y\)"):
+        net.plan_batch(64)
+    net.evaluate_one_batch(X[:1], np.zeros((1, LATENT), np.float32))
+    plan = net.plan_batch(22)
+    assert same_bits(values(net), before)
+    net.train_one_batch(X, np.zeros((22, LATENT), np.float32))
+    assert net.memory_plan.arena_bytes == plan.arena_bytes
+
+
 def test_steps_are_resumed_to_the_bit(tmp_path):
     for make in PAIRS.values():
         whole = make()

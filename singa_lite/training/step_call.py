@@ -70,7 +70,10 @@ class StepCall(Unique):
         """The targets: a tensor, or those by name where a dict was given. GraphError where there are none."""
         targets = self._fed.get("target", {})
         if not targets:
-            raise GraphError("step: wanted targets, as it reads y, received a batch without any")
+            raise GraphError(
+                "step: wanted targets, as it reads y, received a batch without any; a plan that is asked for before "
+                "the first batch wants one shown, net.evaluate_one_batch(x, y)"
+            )
         return targets[TARGET] if [*targets] == [TARGET] else dict(targets)
 
     def normal(self, shape: Sequence[int], mean: float = 0.0, std: float = 1.0) -> Tensor:
