@@ -292,7 +292,7 @@ def pair(where: str, given: object) -> tuple[object, object]:
     if isinstance(given, Bucketed | Paired) or gives_batches(given):
         return given, None
     if not isinstance(given, tuple | list):
-        raise TypeError(f"{where}: wanted (x, y), or (x, None) for a step without targets, received {kind(given)}")
+        raise TypeError(f"{where}: wanted (x, y), received {kind(given)}")
     if len(given) != 2:
         raise ValueError(f"{where}: wanted (x, y), received {len(given)} parts")
     return given[0], given[1]
