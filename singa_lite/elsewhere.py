@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, wraps
 from inspect import Parameter, signature
 from typing import ParamSpec, TypeVar
@@ -75,16 +75,19 @@ DATA: Mapping[str, tuple[str, ...]] = {
 
 
 def check_keywords(
-    where: str, given: Mapping[str, object], call: Callable[..., object], words: Mapping[str, object]
+    where: str, given: Mapping[str, object], call: Callable[..., object], words: Mapping[str, tuple[str, ...]]
 ) -> None:
     """TypeError for a keyword that the call has not and that is another framework's, with ours."""
-    if words.keys().isdisjoint(given):
-        return
-    parameters = _parameters(call)
+    if not words.keys().isdisjoint(given):
+        refuse(where, given, _parameters(call), words)
+
+
+def refuse(
+    where: str, given: Iterable[str], parameters: Mapping[str, Parameter], words: Mapping[str, tuple[str, ...]]
+) -> None:
+    """The same of a call with these parameters. Of a keyword's words, names of no parameter are passed over."""
     for option in given:
-        found = words.get(option)
-        if option in parameters or not isinstance(found, tuple):
-            continue
+        found = () if option in parameters else words.get(option, ())
         here = next((each for each in found if each in parameters or not each.isidentifier()), None)
         if here is not None:
             raise TypeError(f"{where}: wanted {here}, received {option}=, which is another framework's word for it")

@@ -9,10 +9,11 @@ from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 from singa_lite.described import Arguments, Described
+from singa_lite.elsewhere import refuse
 
 Constructor = TypeVar("Constructor", bound=Callable[..., None])
 
-#: {keyword of Keras or PyTorch: the parameters that may stand for it here, the first that a layer has}.
+#: {keyword of Keras or PyTorch: what stands for it here, the first that a layer has; of sentences any has}.
 ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "units": ("num_output", "hidden_size"),
     "out_features": ("num_output",),
@@ -39,16 +40,12 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "dims": ("axes",),
     "dim": ("axis",),
     "negative_slope": ("slope",),
-}
-
-#: Keywords of Keras or PyTorch that stand for something other than a parameter here.
-_OTHERWISE: Mapping[str, str] = {
-    "activation": "net.add(layers.Activation(mode=...)) behind it",
-    "in_features": "nothing, as a layer takes it from its source (input_sample_shape for the first one)",
-    "in_channels": "nothing, as a layer takes it from its source (input_sample_shape for the first one)",
-    "batch_first": "nothing, as the batch comes first always",
-    "kernel_regularizer": "optimizer.register(pattern, regularizer=...)",
-    "data_format": "nothing, as images are (channels, height, width)",
+    "activation": ("net.add(layers.Activation(mode=...)) behind it",),
+    "in_features": ("nothing, as a layer takes it from its source (input_sample_shape for the first one)",),
+    "in_channels": ("nothing, as a layer takes it from its source (input_sample_shape for the first one)",),
+    "batch_first": ("nothing, as the batch comes first always",),
+    "kernel_regularizer": ("optimizer.register(pattern, regularizer=...)",),
+    "data_format": ("nothing, as images are (channels, height, width)",),
 }
 
 
@@ -66,7 +63,7 @@ def name_may_be_left_out(constructor: Constructor) -> Constructor:
 
     @wraps(constructor)
     def named(self: Described, *args: Any, **options: Any) -> None:
-        _refuse_elsewhere(type(self).__name__, options, parameters)
+        refuse(type(self).__name__, options, parameters, ELSEWHERE)
         is_short = bool(args) and not isinstance(args[0], str | None) and len(args) + 2 <= len(positional)
         if is_short:
             args = (options.pop("name", None), *args)
@@ -97,12 +94,3 @@ def _class_name(layer: object) -> str:
     """The class's name in snake case: conv2d, max_pooling2d, batch_normalization, lstm."""
     words = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", type(layer).__name__.replace("ReLU", "Relu"))
     return re.sub(r"([a-z0-9])([A-Z][a-z])", r"\1_\2", words).lower().strip("_")
-
-
-def _refuse_elsewhere(kind: str, options: Mapping[str, object], parameters: Mapping[str, Parameter]) -> None:
-    for option in options:
-        if option in parameters:
-            continue
-        here = next((name for name in ELSEWHERE.get(option, ()) if name in parameters), _OTHERWISE.get(option))
-        if here is not None:
-            raise TypeError(f"{kind}: wanted {here}, received {option}=, which is another framework's word for it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, TypeAlias
@@ -33,12 +34,13 @@ class Readable(Unique):
     shape: tuple[int, ...]
     requires_grad: bool
 
+    @abstractmethod
     def __array__(self) -> Array:
-        raise NotImplementedError
+        """All values, copied to the host."""
 
+    @abstractmethod
     def item(self) -> float | int | bool:
         """The value of a tensor with one element."""
-        raise NotImplementedError
 
     def _values(self, what: str, has_derivative: bool = True) -> Array:
         if has_derivative and self.requires_grad:
