@@ -43,7 +43,7 @@ FLOORS = (
     ("bound_transfers", "checked_launches", "reports"),
     ("arena", "memory_plan"),
     ("budget_error", "profiled_costs"),
-    ("peaks",),
+    ("peaks", "within_bound"),
     ("feed_buffer", "graph"),
     ("device",),
     ("ops",),
