@@ -18,6 +18,7 @@ from singa_lite.operation import Operation as Operation
 from singa_lite.operation import Phase as Phase
 from singa_lite.packed import Packed
 from singa_lite.passes.carry import Chosen
+from singa_lite.passes.launch_bytes import trains
 from singa_lite.passes.lower import Sketched, lower, unshared
 from singa_lite.passes.pipeline import rewriting, through
 from singa_lite.passes.placed import Placed, prove
@@ -31,7 +32,7 @@ from singa_lite.reports.dot import to_dot
 from singa_lite.reports.profile import Peaks, Profile, measure
 from singa_lite.step_device import StepDevice
 from singa_lite.tensor import Block
-from singa_lite.within_bound import WithinBound, process_bytes
+from singa_lite.within_bound import WithinBound, process_bytes, process_bytes_once_more
 
 ORDERS = ("recorded", "dependencies")
 
@@ -62,6 +63,8 @@ class Graph(Record):
         self.narrow: Narrow | None = None
         #: Called before each run: whoever fills the inputs raises there if they are not filled.
         self.check_inputs: Callable[[], None] | None = None
+        #: Once it is planned, what the process takes for its calls, and for one more form of it, beyond the promise.
+        self.process_bytes = self.further_bytes = 0
         self._placed: dict[str, Packed[Placed]] = {}
         #: While the recorded order is asked for plans: what these share.
         self._lowering: WithinBound | None = None
@@ -140,7 +143,10 @@ class Graph(Record):
         if order not in ORDERS:
             raise ValueError(f"order: wanted one of {ORDERS}, received {order!r}")
         if order not in self._placed:
-            self._placed[order] = self._lowered(order, bound=self.bound).packed()
+            placed = self._lowered(order, bound=self.bound)
+            self.process_bytes = process_bytes(self.device, placed.planned)
+            self.further_bytes = process_bytes_once_more(self.device, placed.planned)
+            self._placed[order] = placed.packed()
         return self._placed[order].value
 
     def _lowered(self, order: str, search: bool = True, bound: Bound | None = None) -> Placed:
@@ -175,6 +181,11 @@ class Graph(Record):
     def _held(self) -> list[int]:
         """Bytes of each block outside the arena."""
         return [block.nbytes for n, block in enumerate(self.blocks) if self.role(n) is not Role.INTERMEDIATE]
+
+    @property
+    def trains(self) -> bool:
+        """Whether it goes back."""
+        return trains(self.instructions)
 
     def has_room_beside(self, arena: int) -> bool:
         """Whether its bound leaves room for all that it holds, with an arena that others need to be so large."""

@@ -10,7 +10,7 @@ from singa_lite.memory.bound import Bound
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.passes.carry import Chosen
 from singa_lite.passes.forms import Forms, has_more, seconds_of
-from singa_lite.passes.launch_bytes import launch_bytes
+from singa_lite.passes.launch_bytes import further_bytes, launch_bytes
 from singa_lite.passes.lower import Sketched
 from singa_lite.passes.placed import LimitError, Placed
 from singa_lite.passes.program import Program
@@ -124,3 +124,10 @@ def process_bytes(device: StepDevice, program: Program) -> int:
     if device.runtime.link.beside:
         return 0
     return launch_bytes(program.instructions, device.kernels.code_bytes)
+
+
+def process_bytes_once_more(device: StepDevice, program: Program) -> int:
+    """The same of one more form of it, beyond what is promised for that; 0 of what does not train."""
+    if device.runtime.link.beside:
+        return 0
+    return further_bytes(program.instructions, device.kernels.code_bytes)
