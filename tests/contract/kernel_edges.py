@@ -115,12 +115,12 @@ EDGES: dict[str, Edge] = {
 
 
 def _has_avx512() -> bool:
-    """Whether oneDNN's code here is for AVX-512; as it says, by the bits of dnnl_cpu_isa_t."""
+    """Whether oneDNN's code here is for AVX-512."""
     if isinstance(find_onednn(), str):
         return False
     from singa_lite.kernels.onednn_kernels.library import load
 
-    return bool(load().cpu_isa() & 0x20)
+    return load().has_avx512
 
 
 #: Where a set has another result: (set, key) -> what it gives. The library's derivatives multiply dy by 1 or 0, which
