@@ -162,8 +162,7 @@ class LayerTensors(Described):
             tensor = context.device.empty(shape, context.dtype, layout)
             tensor.name = f"{self.path}/{name}"
             tensor.stores_grad = True
-            key = from_numpy(self.random_key(name), context.device)
-            initializer.get(init)(tensor, key, *(fans or (0, 0)))
+            initializer.get(init).fill(tensor, self.random_key(name), *(fans or (0, 0)))
         self._parameters[name] = tensor
         return tensor
 
