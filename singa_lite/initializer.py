@@ -27,13 +27,11 @@ class Initializer(ABC):
         """
 
     def check(self, value: Tensor, fan_in: int, fan_out: int) -> None:
-        """For a subclass that does not serve all tensors: the errors of the call, told by shape and fans alone."""
+        """The errors of the call that shape and fans alone tell; asked before it, and alone on an abstract device.
 
-    def fill(self, value: Tensor, key: NDArray[np.uint64], fan_in: int, fan_out: int) -> None:
-        """Call it, on an abstract device only as far as it can be told that it would serve. key: (3,), as of the call."""
-        self.check(value, fan_in, fan_out)
-        if not value.device.is_abstract:
-            self(value, from_numpy(key, value.device), fan_in, fan_out)
+        For a subclass that does not serve all tensors.
+        """
+        return None
 
 
 #: What a layer takes: an initializer, its name in snake case ("he_normal"), or a number for all elements.
@@ -211,6 +209,14 @@ NAMES: dict[str, Initializer] = {
     "lecun_normal": LecunNormal(),
     "orthogonal": Orthogonal(),
 }
+
+
+def fill(spec: Spec, value: Tensor, key: NDArray[np.uint64], fan_in: int, fan_out: int) -> None:
+    """Give a tensor its first values, where it has bytes for them; the rest is as of `Initializer`."""
+    initializer = get(spec)
+    initializer.check(value, fan_in, fan_out)
+    if not value.device.is_abstract:
+        initializer(value, from_numpy(key, value.device), fan_in, fan_out)
 
 
 def get(spec: Spec, where: str = "initializer") -> Initializer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,13 +19,12 @@ from singa_lite.tensor import Tensor, find_devices_by
 from singa_lite.threads import set_threads as set_threads
 from singa_lite.threads import threads as threads
 
-
 #: What `as_default` was given.
 _default: ContextVar[Device | None] = ContextVar("default", default=None)
 
 
 def default() -> Device:
-    """The device used where none is named: that of `as_default`, `SINGA_LITE_DEVICE` ("cpu", "cuda:0"), else the CPU."""
+    """The device used where none is named: `as_default`'s, that of `SINGA_LITE_DEVICE` ("cpu", "cuda:0"), or the CPU."""
     given = _default.get()
     if given is not None:
         return given

@@ -22,7 +22,6 @@ from singa_lite.strides import laid_out, span
 from singa_lite.tensor import LAYOUTS, Block, Tensor, checked_dtype, checked_shape
 from singa_lite.unique import Unique
 
-
 _NOTHING = nullcontext()
 
 

@@ -31,8 +31,8 @@ def tiled(program: Program) -> Program:
     That holds for a matrix product into a whole intermediate block of at least LEAST_TILES tiles that only element-wise
     updates use, standing one behind the other. The tiles are cut along the outermost axis of the gradient, so the sums
     over the batch are whole in each, and every element is updated once, with the same count of updates. A tile stays in
-    the cache between the product and the update: its gradient has at most the target's `tile_bytes`, or, where the tiles
-    of all gradients would be more than MOST_TILES, that part of all of them. State in blocks
+    the cache between the product and the update: its gradient has at most the target's `tile_bytes`, or, where tiles of
+    all gradients would be more than MOST_TILES, that part of all of them. State in blocks
     of 8 bits is cut between blocks, into which rows are gathered; there a gradient with another outermost axis stays
     whole. New instructions are numbered behind the others.
     """

@@ -1,4 +1,4 @@
-"""Runtimes of processors that are not there, or have no room: alignment, layouts and links as they have, and no bytes."""
+"""Runtimes of processors that need not be there: alignment, layouts and links as they have them, and no bytes."""
 
 from __future__ import annotations
 
