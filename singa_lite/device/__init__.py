@@ -24,7 +24,7 @@ _default: ContextVar[Device | None] = ContextVar("default", default=None)
 
 
 def default() -> Device:
-    """The device used where none is named: `as_default`'s, that of `SINGA_LITE_DEVICE` ("cpu", "cuda:0"), or the CPU."""
+    """The device used where none is named: `as_default`'s, `SINGA_LITE_DEVICE`'s ("cpu", "cuda:0"), or the CPU."""
     given = _default.get()
     if given is not None:
         return given

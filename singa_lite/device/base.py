@@ -118,9 +118,6 @@ class Device(TensorMemory):
         """
         return self._steps.recording(Graph(self, arena, fuse, budget))
 
-    def check_bytes(self, doing: str) -> None:
-        """AbstractDeviceError on a device whose tensors have no bytes. doing: what wants some."""
-
     def scope(self, phase: Phase | None = None, layer: str | None = None) -> AbstractContextManager[None]:
         """Operations inside stand in this phase and this layer."""
         return self._steps.scope(phase, layer)

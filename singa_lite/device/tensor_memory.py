@@ -46,6 +46,10 @@ class TensorMemory(Unique, ABC):
         """Inside, tensors are given values that follow from how they were made, as zeros or from a random key."""
         return _NOTHING
 
+    def check_bytes(self, doing: str) -> None:
+        """AbstractDeviceError on a device whose tensors have no bytes. doing: what wants some."""
+        return None
+
     @property
     def graph(self) -> Graph | None:
         """What some thread is recording on this device."""

@@ -311,9 +311,10 @@ class Optimizer(Described):
 
     def to_device(self, device: Device) -> None:
         """Move the state of all parameters; what an abstract device has of it is made anew at the first update."""
-        for kept in (self.state, self.gathering.sums):
-            for key in [key for key, value in kept.items() if _is_abstract(value)]:
-                del kept[key]
+        for key in [key for key, state in self.state.items() if _are_abstract(state.values())]:
+            del self.state[key]
+        for name in [name for name, total in self.gathering.sums.items() if _are_abstract([total])]:
+            del self.gathering.sums[name]
         for old in [old for old in self._rates if old.is_abstract and old is not device]:
             del self._rates[old]
         for state in (*self.state.values(), self.gathering.sums):
@@ -348,9 +349,8 @@ def _zeros(shape: Shape, dtype: DType, value: Tensor) -> Tensor:
     return made
 
 
-def _is_abstract(kept: Tensor | dict[str, Tensor]) -> bool:
+def _are_abstract(tensors: Iterable[Tensor]) -> bool:
     """Whether state of a parameter, or its sum, has no bytes."""
-    tensors = kept.values() if isinstance(kept, dict) else [kept]
     return any(tensor.device.is_abstract for tensor in tensors)
 
 
