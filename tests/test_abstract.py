@@ -14,9 +14,9 @@ import pytest
 
 import in_process
 import own_steps
-from contract.layer_cases import CASES, Case
 from cuda_devices import new_device
 from kernel_sets import kernel_sets
+from layer_cases import CASES, Case
 from misuse import assert_clear, assert_refused, row
 from nets import all_bits, bits
 from singa_lite import FeedForwardNet, Layer, autograd, device, initializer, layers, loss, metric, optimizer, tensor
@@ -507,6 +507,18 @@ def test_plans_of_a_gpu_are_those_of_the_stand_in(name):
     for net in (abstract, real):
         net.compile(optimizer.AdamW())
     assert facts(abstract.plan_batch(5)) == facts(real.plan_batch(5))
+
+
+def test_what_the_libraries_want_lies_between_nothing_and_their_limit():
+    """The stand-in for cuBLASLt wants workspace for some products and none for others."""
+
+    def arena(on: Device) -> int:
+        net = text(on)
+        net.compile(optimizer.AdamW())
+        return int(net.plan_batch(5).arena_bytes)
+
+    real = arena(new_device("stand-in with libraries"))
+    assert arena(device.abstract("cuda", workspace_limit=0)) <= real <= arena(device.abstract("cuda"))
 
 
 def test_the_libraries_workspace_is_taken_at_its_most():
