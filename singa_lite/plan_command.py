@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from singa_lite import device, optimizer
 from singa_lite.device import Device
+from singa_lite.device.abstract import WORKSPACE
 from singa_lite.memory.out_of_memory import in_words
 from singa_lite.memory_plan import MemoryPlan
 from singa_lite.named_net import net_of
@@ -117,7 +118,7 @@ def _told(net: FeedForwardNet, wanted: Wanted) -> Iterator[str]:
     doing = "a prediction" if wanted.prediction else f"training by {type(net.optimizer).__name__}"
     yield f"{doing}, batch {wanted.batch}, {net.device.name}, {_memory(net.device)}"
     if wanted.device == "cuda":
-        yield _GPU.format(limit=in_words(device.WORKSPACE))
+        yield _GPU.format(limit=in_words(WORKSPACE))
 
 
 def _memory(on: Device) -> str:

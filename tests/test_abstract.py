@@ -331,8 +331,7 @@ def test_steps_of_ones_own_are_planned_and_begin_there():
     """Two nets that one step trains, which draws random numbers."""
     first, second = (own_steps.gan(on) for on in (device.abstract("numpy"), device.new_cpu(kernels="numpy")))
     targets = np.zeros(9, np.float32)
-    for critic, _ in (first, second):
-        critic.own_step  # noqa: B018, it is there
+    assert facts(first[0].plan_batch(9)) == facts(second[0].plan_batch(9))
     with pytest.raises(AbstractDeviceError, match="train_one_batch"):
         first[0].train_one_batch(own_steps.X[:9], targets)
     for net in first:
@@ -342,6 +341,17 @@ def test_steps_of_ones_own_are_planned_and_begin_there():
     for net, other in zip(first, second, strict=True):
         assert all_bits(net.parameters()) == all_bits(other.parameters())
     assert bits(first[0].step_state()["step_random"]) == bits(second[0].step_state()["step_random"])
+
+
+def test_what_a_layer_was_told_beside_its_options_is_told_there():
+    """Normalization takes its numbers from data, which is no value of a tensor yet."""
+    data = RNG.standard_normal((20, 3, 4, 5)).astype("f") * 3 + 1
+    nets = [FeedForwardNet(device=on, seed=1) for on in (device.abstract("numpy"), device.new_cpu(kernels="numpy"))]
+    for net in nets:
+        net.add(layers.Normalization("norm", input_sample_shape=(3, 4, 5))).adapt(data)
+    nets[0].to_device(nets[1].device)
+    assert all_bits(nets[0].states()) == all_bits(nets[1].states())
+    assert bits(nets[0].predict(data)) == bits(nets[1].predict(data))
 
 
 def test_an_optimizer_that_planned_serves_a_real_net():

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from singa_lite.device.abstract import WORKSPACE as WORKSPACE
 from singa_lite.device.abstract import abstract as abstract
 from singa_lite.device.base import Device as Device
 from singa_lite.device.cpu import cpu as cpu
