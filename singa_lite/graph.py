@@ -267,6 +267,7 @@ class Graph(Record):
         if not self.recording and self.device.graph is not None:
             raise GraphError("run: wanted no recording on this device meanwhile; run the graph before or after it")
         if order not in self._executables:
+            self.device.check_bytes("running a recorded step")
             placed = self._place(order)
             self._lowering = None
             prove(placed)

@@ -68,8 +68,8 @@ FLOORS = (
     ("layers",),
     ("configs",),
     ("snapshots",),
-    ("callbacks", "models", "open_net", "sklearn"),
-    ("tuning",),
+    ("callbacks", "models", "named_net", "open_net", "sklearn"),
+    ("plan_command", "tuning"),
     ("",),
     ("__main__",),
 )
