@@ -79,8 +79,8 @@ class FunctionCall:
         if kept:
             raise GraphError(
                 f"{self}: wanted a function that keeps none of its arrays, as others get their memory, received one "
-                f"that keeps {', '.join(map(repr, kept))}, or a view of it; keep a copy, or ask for Scratch of a longer "
-                "lifespan"
+                f"that keeps {', '.join(map(repr, kept))}, or a view of it; keep a copy, or ask for Scratch that "
+                "lives longer"
             )
 
     def _written(self) -> str:

@@ -102,7 +102,7 @@ class Statement:
         return cls(name, inputs, forward, found)
 
     def checked(self, made: object, given: Mapping[str, Tensor]) -> Made:
-        """What `makes` returned for these inputs. TypeError, ShapeError unless it is of `Output` and `Scratch` by name."""
+        """What `makes` returned for these inputs. TypeError unless it is of `Output` and `Scratch` by name."""
         where = f"{self.name}.makes"
         if not isinstance(made, Mapping) or not all(isinstance(name, str) for name in made):
             raise TypeError(f"{where}: wanted a dict of Output and Scratch by name, received {made!r:.80}")

@@ -80,7 +80,7 @@ class Kernels:
             if role_of.get(written) == "Write"
         }
         numbers = [*self._statement.inputs, *made.outputs]
-        facts = Facts(strides_matter=True, once=once, activations=tuple([*numbers, *(D + name for name in numbers)]))
+        facts = Facts(strides_matter=True, once=once, activations=(*numbers, *(D + name for name in numbers)))
         name = SIGNATURES.own_name(f"{self._statement.name}.{method}")
         signature = Signature(name, tensors, roles, frozenset(), ("call",), overwrites, facts, "own")
         SIGNATURES.enter_own(signature)
