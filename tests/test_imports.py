@@ -68,7 +68,7 @@ FLOORS = (
     ("layers",),
     ("configs",),
     ("snapshots",),
-    ("callbacks", "models", "open_net", "sklearn"),
+    ("callbacks", "models", "open_net", "sklearn", "testing"),
     ("tuning",),
     ("",),
     ("__main__",),

@@ -20,7 +20,7 @@ class Function:
     """Base of users' own operations. An object is called with tensors, as often as wanted, and gives the results.
 
         class Shrink(autograd.Function):
-            overwrites = {"y": "x", "dx": "dy"}
+            overwrites = (("y", "x"), ("dx", "dy"))
 
             def __init__(self, threshold): self.threshold = threshold
 
@@ -37,16 +37,16 @@ class Function:
     its arguments. forward: writes all outputs and "backward" scratch. derivative_<input>: writes d<input> from
     d<output> and whatever else it names: inputs, outputs, "backward" scratch. What a function names it is given, and
     nothing is kept for it beside that. What it may not write is handed over read-only. An input without such a function
-    has no derivative. overwrites: {what is written: names of what may have the same memory, separated by spaces}, for
-    functions that read each element before they write it. repeatable: whether a call gives the same again; if not, or
-    if there is scratch for the whole step, a memory budget keeps its results and never makes them again.
+    has no derivative. overwrites: pairs of what is written and what it may be written over, for functions that read
+    each element before they write it. repeatable: whether a call gives the same again; if not, or if there is scratch
+    for the whole step, a memory budget keeps its results and never makes them again.
 
     An object's attributes are its settings, and are taken as they are when it is called. A recorded function runs at
     each replay: it must not keep arrays it was given, nor go by anything else that changes. TypeError, ShapeError where
     the class states what does not fit together, at the call.
     """
 
-    overwrites: ClassVar[Mapping[str, str]] = {}
+    overwrites: ClassVar[tuple[tuple[str, str], ...]] = ()
     repeatable: ClassVar[bool] = True
 
     def makes(self, *inputs: Any) -> Mapping[str, object]:
@@ -69,6 +69,12 @@ class Function:
         made = statement.checked(self.makes(*(Form(t.shape, t.dtype) for t in inputs)), named)
         results = _Applied(self, statement, kernels, made).several(*inputs)
         return results[0] if len(results) == 1 else results
+
+
+def differentiable(function: Function) -> tuple[int, ...]:
+    """The places of the inputs that it has a derivative by."""
+    statement, _ = _stated(type(function))
+    return tuple(place for place, name in enumerate(statement.inputs) if name in statement.derivatives)
 
 
 def _stated(of: type[Function]) -> tuple[Statement, Kernels]:

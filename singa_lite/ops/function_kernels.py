@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from singa_lite.kernels.interface import SIGNATURES, Facts, Signature
@@ -27,11 +26,10 @@ class OwnKernel(NamedTuple):
 class Kernels:
     """Those of one class. They are there as long as it is.
 
-    overwrites: {what is written: names of what it may be written over, separated by spaces}; once: whether calls may
-    not be done again.
+    overwrites: pairs of what is written and what it may be written over; repeatable: whether calls may be done again.
     """
 
-    def __init__(self, statement: Statement, overwrites: Mapping[str, str], repeatable: bool) -> None:
+    def __init__(self, statement: Statement, overwrites: object, repeatable: bool) -> None:
         self._statement = statement
         self._overwrites = checked_overwrites(statement.name, overwrites)
         self._repeatable = repeatable
@@ -42,6 +40,7 @@ class Kernels:
         roles = dict.fromkeys(self._statement.inputs, "Read")
         roles |= dict.fromkeys([*made.outputs, *made.scratch["backward"]], "Write")
         needed = [*made.outputs, *made.scratch["backward"]]
+        self._check_overwrites(made)
         return self._kernel("forward", self._statement.forward, roles, made, needed)
 
     def derivative(self, of: str, made: Made) -> OwnKernel:
@@ -67,6 +66,18 @@ class Kernels:
         pieces = tuple(Piece(name, *temporaries[name]) for name in arguments if name in temporaries)
         return OwnKernel(self._signature(method, tensors, tuple(roles[t] for t in tensors), made), method, pieces)
 
+    def _check_overwrites(self, made: Made) -> None:
+        """TypeError for a pair of which a name stands for nothing."""
+        inputs, results = self._statement.inputs, [*made.outputs, *made.scratch["backward"]]
+        written = [*results, *(D + name for name in inputs)]
+        read = [*inputs, *results, *(D + name for name in made.outputs)]
+        for pair in self._overwrites:
+            for name, known in zip(pair, (written, read), strict=True):
+                if name not in known:
+                    raise TypeError(
+                        f"{self._statement.name}.overwrites: wanted one of {', '.join(known)} in {pair}, received {name!r}"
+                    )
+
     def _signature(self, method: str, tensors: tuple[str, ...], roles: tuple[str, ...], made: Made) -> Signature:
         once = not self._repeatable or bool(made.scratch["step"])
         key = method, tensors, roles, once, *made.outputs
@@ -74,11 +85,10 @@ class Kernels:
         if found is not None:
             return found
         role_of = dict(zip(tensors, roles, strict=True))
-        overwrites = {
-            written: tuple(source for source in sources if role_of.get(source) == "Read")
-            for written, sources in self._overwrites.items()
-            if role_of.get(written) == "Write"
-        }
+        overwrites: dict[str, tuple[str, ...]] = {}
+        for written, over in self._overwrites:
+            if role_of.get(written) == "Write" and role_of.get(over) == "Read":
+                overwrites[written] = (*overwrites.get(written, ()), over)
         numbers = [*self._statement.inputs, *made.outputs]
         facts = Facts(strides_matter=True, once=once, activations=(*numbers, *(D + name for name in numbers)))
         name = SIGNATURES.own_name(f"{self._statement.name}.{method}")
@@ -88,11 +98,12 @@ class Kernels:
         return signature
 
 
-def checked_overwrites(name: str, given: object) -> dict[str, tuple[str, ...]]:
-    """As `Signature.overwrites`. TypeError for what is no dict of names."""
-    if not isinstance(given, Mapping) or not all(isinstance(text, str) for pair in given.items() for text in pair):
+def checked_overwrites(name: str, given: object) -> tuple[tuple[str, str], ...]:
+    """The pairs. TypeError for what is none."""
+    pairs = given if isinstance(given, tuple | list) else [given]
+    if not all(isinstance(p, tuple | list) and len(p) == 2 and all(isinstance(n, str) for n in p) for p in pairs):
         raise TypeError(
-            f"{name}.overwrites: wanted a dict such as {{'y': 'x'}}, what is written and the names of what it may be "
-            f"written over, received {given!r:.80}"
+            f"{name}.overwrites: wanted pairs such as (('y', 'x'),), what is written and what it may be written over, "
+            f"received {given!r:.80}"
         )
-    return {written: tuple(sources.split()) for written, sources in given.items()}
+    return tuple((written, over) for written, over in pairs)
