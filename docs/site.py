@@ -41,6 +41,7 @@ MODULES = (
             "sklearn",
             "snapshots",
             "tensor",
+            "testing",
         )
     ),
 )

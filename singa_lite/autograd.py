@@ -35,6 +35,9 @@ from singa_lite.ops.cross_entropy import softmax_cross_entropy_values as softmax
 from singa_lite.ops.dropout import dropout as dropout
 from singa_lite.ops.dropout import spatial_dropout as spatial_dropout
 from singa_lite.ops.embedding import embedding as embedding
+from singa_lite.ops.function import Function as Function
+from singa_lite.ops.function_form import Output as Output
+from singa_lite.ops.function_form import Scratch as Scratch
 from singa_lite.ops.group_normalization import group_norm as group_norm
 from singa_lite.ops.linear import add_bias as add_bias
 from singa_lite.ops.linear import linear as linear

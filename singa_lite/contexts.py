@@ -29,6 +29,22 @@ def in_own_context(function: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
+#: What the operations of the present step share, where they are done at once; None outside of steps.
+_shared: ContextVar[dict[object, object] | None] = ContextVar("shared", default=None)
+
+
+def shared_in_step() -> dict[object, object] | None:
+    """What the operations of the present step share, where they are done at once; None outside of steps."""
+    return _shared.get()
+
+
+@in_own_context
+def one_step(work: Callable[[*Arguments], R], *arguments: *Arguments) -> R:
+    """work(*arguments), all of whose operations are of one step that is done at once."""
+    _shared.set({})
+    return work(*arguments)
+
+
 #: The turns that the present call has.
 _inside: ContextVar[tuple[Turn, ...]] = ContextVar("inside", default=())
 

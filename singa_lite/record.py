@@ -19,6 +19,9 @@ from singa_lite.passes.target import Target
 from singa_lite.tensor import Block, Tensor
 from singa_lite.unique import Unique
 
+#: {whose it is and its name: whose it is, so that it lives, and the tensor}
+SharedTensors = dict[tuple[int, str], tuple[object, Tensor]]
+
 
 @dataclass(slots=True)
 class RecordedBlock:
@@ -59,6 +62,8 @@ class Record(Unique):
         self._numbers: dict[int, int] = {}  # by the id of the block
         self._used: set[int] = set()
         self._writes: set[int] | None = None
+        #: What operations share with later ones of the same step, until the recording ends.
+        self.shared: SharedTensors = {}
         #: Blocks made while recording that somebody holds: inputs without values yet, and outputs.
         self._fresh: dict[int, Block] = {}
 
@@ -99,6 +104,7 @@ class Record(Unique):
     def close(self, failed: bool) -> None:
         """The end of recording."""
         self.recording, self.failed = False, failed
+        self.shared.clear()  # else they would be outputs
 
     def _enter(self, block: Block, recorded: RecordedBlock) -> int:
         self._numbers[id(block)] = len(self.blocks)

@@ -68,6 +68,13 @@ def test_custom_layer_has_right_gradients_and_learns(tmp_path):
     assert number(r"last epoch ([\d.]+)", text) < number(r"first epoch ([\d.]+)", text) / 50
 
 
+def test_own_operation_has_right_gradients_and_learns_within_the_plan(tmp_path):
+    text = run("own_operation.py", tmp_path)
+    assert number(r"within ([-\de.]+) of central", text) < 1e-8
+    assert number(r"last epoch ([\d.]+)", text) < number(r"first epoch ([\d.]+)", text) / 10
+    assert number(r"scratch of LogSquare.forward: (\d+) bytes", text) == 64 * 32 * 4
+
+
 def test_a_run_that_was_killed_ends_with_equal_bits(tmp_path):
     text = run("killed_and_resumed.py", tmp_path)
     assert 400 <= number(r"killed behind step (\d+)", text) < 1140

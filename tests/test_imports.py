@@ -68,7 +68,7 @@ FLOORS = (
     ("layers",),
     ("configs",),
     ("snapshots",),
-    ("callbacks", "models", "named_net", "open_net", "sklearn"),
+    ("callbacks", "models", "named_net", "open_net", "sklearn", "testing"),
     ("plan_command", "tuning"),
     ("",),
     ("__main__",),

@@ -8,7 +8,7 @@ import numpy as np
 
 from singa_lite.array_types import Array
 from singa_lite.kernels.interface import SIGNATURES
-from singa_lite.kernels.kernel_set import DeviceArray, KernelSet, Launch, Settings, TensorSpecs
+from singa_lite.kernels.kernel_set import DeviceArray, Kernel, KernelSet, Launch, Settings, TensorSpecs
 from singa_lite.runtime.cuda import Cuda
 
 _RESULTS = ("Write", "Update")
@@ -67,4 +67,17 @@ def _in_one_dtype(values: Sequence[Array | None]) -> tuple[Array | None, ...]:
 
 def by_way_of_host(reference: KernelSet, runtime: Cuda) -> KernelSet:
     """The reference set over a GPU's arrays. runtime: that of the GPU."""
-    return KernelSet("by way of the host", {name: HostFallback(name, reference, runtime) for name in reference.kernels})
+    return _HostSet(reference, runtime)
+
+
+class _HostSet(KernelSet):
+    """All kernels of the reference set, and users' own ones."""
+
+    def __init__(self, reference: KernelSet, runtime: Cuda) -> None:
+        kernels = {name: HostFallback(name, reference, runtime) for name in reference.kernels}
+        super().__init__("by way of the host", kernels)
+        self._reference, self._runtime = reference, runtime
+
+    def own_kernel(self, name: str) -> Kernel:
+        """A function over NumPy's arrays: on the host."""
+        return HostFallback(name, self._reference, self._runtime)

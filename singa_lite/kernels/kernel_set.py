@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from singa_lite.array_types import DType
-from singa_lite.kernels.interface import SIGNATURES, Facts
+from singa_lite.kernels.interface import SIGNATURES, Facts, is_own
 
 #: Scratch bytes from the specs of the kernel's tensors and its settings.
 ScratchRule = Callable[..., int]
@@ -113,6 +113,46 @@ class FunctionKernel:
         return partial(self.function, *arrays, **settings)
 
 
+class OwnCall(Protocol):
+    """What a call of a user's own operation is done by: the one setting of its kernel, "call"."""
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of scratch that `prepare` must be given."""
+
+    def prepare(self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
+        """Bind it to its arrays, which are NumPy's, and its scratch."""
+
+
+class OwnKernel:
+    """Every kernel of users' own operations: what it does, the call says."""
+
+    def serves(self, specs: TensorSpecs, settings: Settings) -> bool:
+        """It can do every call."""
+        return True
+
+    def scratch_bytes(self, specs: TensorSpecs, settings: Settings) -> int:
+        """What the call states."""
+        return _own_call(settings).scratch_bytes
+
+    def prepare(
+        self, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None, settings: Settings
+    ) -> Launch:
+        """The call over its arrays."""
+        return _own_call(settings).prepare(arrays, scratch)
+
+
+def _own_call(settings: Settings) -> OwnCall:
+    return cast(OwnCall, settings["call"])
+
+
+class _AndOwn(frozenset[str]):
+    """Names of kernels, and of every own one besides: of these nothing is known."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and is_own(name))
+
+
 class KernelSet:
     """Kernels by name. fallback: serves for names and calls that this set lacks.
 
@@ -149,8 +189,9 @@ class KernelSet:
         self.layouts = dict(layouts or {})
         self.fusions = frozenset(fusions)
         below: frozenset[str] = frozenset() if fallback is None else fallback.strides_matter
-        self.strides_matter: frozenset[str] = below.union(strides_matter, _named(lambda facts: facts.strides_matter))
-        self.inner_strides_matter = self.strides_matter | _named(lambda facts: facts.inner_strides_matter)
+        named = below.union(strides_matter, _named(lambda facts: facts.strides_matter))
+        self.strides_matter: frozenset[str] = _AndOwn(named)
+        self.inner_strides_matter: frozenset[str] = _AndOwn(named | _named(lambda facts: facts.inner_strides_matter))
         self.any_strides = {name: frozenset(tensors) for name, tensors in (any_strides or {}).items()}
         self.tile_bytes = tile_bytes
         self.one_pass = one_pass
@@ -159,9 +200,15 @@ class KernelSet:
         """The kernel of that name, here or further down. KeyError names it."""
         if name in self.kernels:
             return self.kernels[name]
-        if self.fallback is None:
-            raise KeyError(f"kernel set {self.name!r} has no kernel {name!r}")
-        return self.fallback[name]
+        if self.fallback is not None:
+            return self.fallback[name]
+        if is_own(name):
+            return self.own_kernel(name)
+        raise KeyError(f"kernel set {self.name!r} has no kernel {name!r}")
+
+    def own_kernel(self, name: str) -> Kernel:
+        """What does the calls of this kernel of a user's own operation, in the last of the sets."""
+        return _OWN_KERNEL
 
     def choose(self, name: str, specs: TensorSpecs, settings: Settings) -> Kernel:
         """The first kernel of that name, here or further down, that can do a call of these tensors."""
@@ -217,6 +264,9 @@ class KernelSet:
                 forget()
         if self.fallback is not None:
             self.fallback.forget()
+
+
+_OWN_KERNEL = OwnKernel()
 
 
 def _named(has: Callable[[Facts], bool]) -> frozenset[str]:

@@ -32,6 +32,8 @@ def check_calls(rewritten: Program, planned: Program, offsets: Mapping[int, int]
         numbers.add(instruction.number)
         if instruction.repeats is None:
             left.discard(number)
+        elif SIGNATURES[original.kernel].facts.once:
+            raise PlanError(f"{called(instruction)}: wanted no repeat of a call that may be done once alone")
         elif instruction.number in originals:
             raise PlanError(f"{called(instruction)}: wanted a number of its own for a repeat")
         _check_call(original if instruction.repeats is None else again(original), instruction, offsets)

@@ -53,7 +53,8 @@ def _may_be_narrow(instruction: Instruction, index: int, operand: Operand, narro
     signature = SIGNATURES[instruction.kernel]
     if not instruction.layer or instruction.layer in narrow.wide_layers or operand.dtype != narrow.wide:
         return False
-    if signature.tensors[index] not in ACTIVATIONS or instruction.phase is Phase.UPDATE:
+    activations = ACTIVATIONS if signature.facts.activations is None else signature.facts.activations
+    if signature.tensors[index] not in activations or instruction.phase is Phase.UPDATE:
         return False
     return instruction.phase is not Phase.GRADIENT or operand not in instruction.writes
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.operation import Instruction, Operand, again
 from singa_lite.passes.concat import are_apart
 from singa_lite.passes.program import Program
@@ -91,8 +92,14 @@ class Repeater:
         self.valid_until = {step: self._changed(step, i) for step, i in self.repeats.items()}
 
     def _repeatable(self) -> dict[int, Instruction]:
-        """By step, all but copies to host memory and back, and what writes bytes that last: these must move once."""
-        given = {step: i for step, i in enumerate(self.program.instructions) if i.transfer is None}
+        """By step, all but copies to host memory and back, what writes bytes that last, which must move once, and what
+        would not give the same again.
+        """
+        given = {
+            step: i
+            for step, i in enumerate(self.program.instructions)
+            if i.transfer is None and not SIGNATURES[i.kernel].facts.once
+        }
         made = {step: self._again(i) for step, i in given.items() if self._only is None or self._only(i)}
         return {s: i for s, i in made.items() if all(operand.block in self.program.sizes for operand in i.writes)}
 

@@ -85,7 +85,8 @@ class _Twice:
     def _can_be_copied(self, step: int) -> bool:
         """Whether the instruction may be done twice: it moves nothing that lasts, and writes over no forward value."""
         made = self.instructions[step]
-        if made.phase not in self.phases or SIGNATURES[made.kernel].facts.again:
+        facts = SIGNATURES[made.kernel].facts
+        if made.phase not in self.phases or facts.again or facts.once:
             return False
         blocks = {operand.block for operand in made.writes}
         writers = {s for block in blocks for s in self.uses.writers[block] if s < self.factor}

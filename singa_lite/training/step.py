@@ -8,7 +8,7 @@ from weakref import ReferenceType, ref
 
 from singa_lite.arena import Arena
 from singa_lite.budget_error import BudgetError
-from singa_lite.contexts import in_own_context
+from singa_lite.contexts import in_own_context, one_step
 from singa_lite.errors import GraphError
 from singa_lite.feed_buffer import FeedBuffer
 from singa_lite.graph import Graph, Pause
@@ -99,7 +99,7 @@ class Steps(Unique):
         if not self.graph:
             if pause is not None:
                 pause.wait()
-            return step.operations(fed_tensors.filled(self.layers, feeds), changing)
+            return one_step(step.operations, fed_tensors.filled(self.layers, feeds), changing)
         recorded = self._found(step, feeds)
         if recorded is None:
             recorded = self._record(step, feeds)  # which begins the optimizer's step
@@ -134,7 +134,7 @@ class Steps(Unique):
     def do(self, step: StepFunction[R], feeds: Feeds) -> R:
         """A step that trains nothing; its results are valid until the next call, see `own`."""
         if not self.graph:
-            return step.operations(fed_tensors.filled(self.layers, feeds))
+            return one_step(step.operations, fed_tensors.filled(self.layers, feeds))
         recorded = self._found(step, feeds) or self._record(step, feeds)
         recorded.graph.run()
         results: R = recorded.results

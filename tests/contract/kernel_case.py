@@ -1,16 +1,17 @@
-"""The form of one row of the kernel tables, and how tests run a kernel."""
+"""The form of one row of the kernel tables, with what tests run a kernel by."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from singa_lite.kernels.kernel_set import KernelSet
+from singa_lite.testing.kernel_call import Tensors
+from singa_lite.testing.kernel_call import garbage as garbage
+from singa_lite.testing.kernel_call import run as run
 
-Tensors = list[np.ndarray | None]
 Build = Callable[[np.random.Generator, np.dtype, bool], tuple[Tensors, dict[str, Any]]]
 
 
@@ -31,25 +32,3 @@ class Case:
     """
 
     build: Build
-
-
-def garbage(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An output before its kernel ran: NaN, or for integers the largest, or True."""
-    dtype = np.dtype(dtype)
-    if dtype.kind in "iu":
-        return np.full(shape, np.iinfo(dtype).max, dtype)
-    return np.full(shape, True if dtype.kind == "b" else np.nan, dtype)
-
-
-def run(
-    kernels: KernelSet,
-    name: str,
-    tensors: Sequence[np.ndarray | None],
-    settings: Mapping[str, Any],
-    scratch_byte: int = 0xFF,
-) -> None:
-    """Run a kernel with scratch that holds `scratch_byte` everywhere (0xFF: NaN) and fail if it writes beyond."""
-    nbytes = kernels.scratch_bytes(name, tuple(tensors), settings)
-    scratch = np.full(nbytes + 64, scratch_byte, np.uint8)
-    kernels.prepare(name, tuple(tensors), scratch[:nbytes], settings)()
-    assert np.all(scratch[nbytes:] == scratch_byte), f"{name} writes behind its {nbytes} bytes of scratch"

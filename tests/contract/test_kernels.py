@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import tracemalloc
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
-from types import SimpleNamespace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,12 +12,21 @@ import pytest
 
 from cuda_devices import STANDS_IN
 from every_row import over_rows
-from kernel_case import Tensors, garbage, run
+from kernel_case import Tensors
 from kernel_cases import ATTENTION, CASES, POINTWISE, RECURRENT, SEQUENCES, SPATIAL
 from kernel_sets import cuda_sets, kernel_sets
-from singa_lite.kernels.interface import SIGNATURES, Signature
+from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import FunctionKernel, KernelSet
 from singa_lite.kernels.numpy_kernels import NUMPY
+from singa_lite.testing.kernel_call import Call, Calls, bits
+from singa_lite.testing.promises import (
+    allocates_nothing,
+    outputs_are_written_fully_and_inputs_stay,
+    overwriting_gives_equal_bits,
+    scratch_rule_needs_forms_alone,
+    tensors_may_be_strided,
+    what_scratch_held_does_not_matter,
+)
 
 KERNEL_SETS = [*kernel_sets(), *cuda_sets()]
 
@@ -46,72 +53,6 @@ DRAWN = {"uniform", "normal", "truncated_normal"}
 
 #: Roundings of the largest element that a float32 sum of some ten thousand products may be off by.
 LONG_SUM = 128
-
-#: Bytes that a call may hold for NumPy's casting buffers and Python's objects.
-SMALL_CHANGE = 256 * 1024
-
-
-class Calls:
-    """Makes equal calls of one case: each with tensors of its own. alone: as it is, not to be changed."""
-
-    def __init__(self, kernels: KernelSet, name: str, tensors: Tensors, settings: dict[str, Any]) -> None:
-        self.given = kernels, name, tensors, settings
-
-    def __call__(self) -> Call:
-        return Call(*self.given)
-
-    @cached_property
-    def alone(self) -> Call:
-        """A call that has run, once for all tests of the case; for comparing."""
-        return self().run()
-
-
-class Call:
-    """A case with tensors of its own, by name, and the kernel run on them."""
-
-    def __init__(self, kernels: KernelSet, name: str, tensors: Tensors, settings: dict[str, Any]) -> None:
-        self.kernels = kernels
-        self.signature: Signature = SIGNATURES[name]
-        self.settings = settings
-        copies = [None if tensor is None else tensor.copy() for tensor in tensors]
-        self.tensors = dict(zip(self.signature.tensors, copies, strict=True))
-
-    def run(self, scratch_byte: int = 0xFF) -> Call:
-        """Run the kernel on the tensors."""
-        run(self.kernels, self.signature.name, self.in_order, self.settings, scratch_byte)
-        return self
-
-    @property
-    def in_order(self) -> Tensors:
-        """The tensors in the interface's order."""
-        return list(self.tensors.values())
-
-    @property
-    def present(self) -> dict[str, np.ndarray]:
-        """The tensors that are not left out."""
-        return {name: tensor for name, tensor in self.tensors.items() if tensor is not None}
-
-    def role(self, *roles: str) -> dict[str, np.ndarray]:
-        """The tensors of these roles that are not left out."""
-        role_of = dict(zip(self.signature.tensors, self.signature.roles, strict=True))
-        return {name: tensor for name, tensor in self.present.items() if role_of[name] in roles}
-
-    @property
-    def results(self) -> dict[str, np.ndarray]:
-        """What the kernel writes or updates."""
-        return self.role("Write", "Update")
-
-    @property
-    def overwritable(self) -> list[tuple[str, str]]:
-        """(output, input) where the one may share the other's bytes here, their shapes and dtypes being equal."""
-        return [
-            (output, read)
-            for output, inputs in self.signature.overwrites.items()
-            for read in inputs
-            if self.present.keys() >= {output, read}
-            and self.tensors[output].shape == self.tensors[read].shape
-            and self.tensors[output].dtype == self.tensors[read].dtype
-        ]
 
 
 def name_of(key: str) -> str:
@@ -156,7 +97,9 @@ def test_a_call_keeps_every_promise(kernels: KernelSet, key: str, dtype: str, bi
     """CUDA kernels on the host take a microsecond for each thread: big cases, and float64, for which the same sources
     are compiled, have their results compared and no more. Those of NumPy are held to formulas worked by hand, in
     tests/kernels."""
-    make = Calls(kernels, name_of(key), *built(key, dtype, big))
+    contiguous = [tensor for name, tensor in CONTIGUOUS if name == name_of(key)]
+    roundings = 64 if kernels is NUMPY else LONG_SUM
+    make = Calls(kernels, name_of(key), *built(key, dtype, big), contiguous, roundings)
     rows: list[tuple[str, tuple[Any, ...]]] = []
     if kernels is not NUMPY:
         rows.append(("results", (results_are_exact, make, exact_results(key, dtype, big))))
@@ -169,32 +112,6 @@ every_kernel = pytest.mark.parametrize(
     "kernels, name",
     [pytest.param(s, name, id=f"{s.name}-{name}") for s in KERNEL_SETS for name in sorted(s.kernels)],
 )
-
-
-def bits(tensors: dict[str, np.ndarray]) -> dict[str, bytes]:
-    """The bytes of each tensor."""
-    return {name: tensor.tobytes() for name, tensor in tensors.items()}
-
-
-def strided(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(view, memory): a copy of the array with gaps along the first axis and in each row, and all of its memory."""
-    if array.ndim == 0:
-        return array, array
-    rows, last = array.shape[:-1], array.shape[-1] + 3
-    first, *middle = (*rows, last)
-    memory = garbage((2 * first, *middle), array.dtype)
-    view = memory[::2][..., 1:-2]
-    np.copyto(view, array)
-    return view, memory
-
-
-def assert_equal_to_rounding(got: np.ndarray, wanted: np.ndarray, where: str, roundings: int = 64) -> None:
-    """Equal but for the order of sums: some roundings of the largest element."""
-    if wanted.dtype.kind != "f":
-        np.testing.assert_array_equal(got, wanted, err_msg=where)
-    else:
-        rounding = roundings * np.finfo(wanted.dtype).eps * np.max(np.abs(wanted))
-        np.testing.assert_allclose(got, wanted, rtol=0, atol=rounding, err_msg=where)
 
 
 def test_every_kernel_has_a_case_and_every_case_a_kernel():
@@ -237,33 +154,6 @@ def case_fits_the_interface(make: Calls) -> None:
     assert call.tensors.keys() - call.present.keys() <= call.signature.optional
 
 
-def scratch_rule_needs_forms_alone(make: Calls) -> None:
-    call = make()
-    shapes = tuple(
-        None if t is None else SimpleNamespace(shape=t.shape, dtype=t.dtype, strides=t.strides) for t in call.in_order
-    )
-    nbytes = call.kernels.scratch_bytes(call.signature.name, shapes, call.settings)
-    assert type(nbytes) is int
-    assert nbytes == call.kernels.scratch_bytes(call.signature.name, tuple(call.in_order), call.settings)
-
-
-def allocates_nothing(make: Calls) -> None:
-    call = make()
-    nbytes = call.kernels.scratch_bytes(call.signature.name, tuple(call.in_order), call.settings)
-    scratch = np.empty(nbytes, np.uint8)
-    launch = call.kernels.prepare(call.signature.name, tuple(call.in_order), scratch, call.settings)
-    launch()  # what is made once is made here
-    launch = getattr(launch, "alone", launch)  # on a GPU, without the copies there and back
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        launch()
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak - before < SMALL_CHANGE
-
-
 def results_are_exact(make: Calls, exact: dict[str, np.ndarray]) -> None:
     """Nearly those of the reference in double precision."""
     for name, wanted in exact.items():
@@ -274,27 +164,6 @@ def results_are_exact(make: Calls, exact: dict[str, np.ndarray]) -> None:
             np.testing.assert_allclose(got, wanted, rtol=0, atol=rounding, err_msg=name)
         else:
             np.testing.assert_array_equal(got, wanted, err_msg=name)
-
-
-def overwriting_gives_equal_bits(make: Calls) -> None:
-    for output, read in make().overwritable:
-        shared = make()
-        shared.tensors[output] = shared.tensors[read]
-        assert bits(shared.run().results) == bits(make.alone.results), f"{output} in the memory of {read}"
-
-
-def tensors_may_be_strided(make: Calls) -> None:
-    plain, gapped = make.alone, make()
-    memories = {}
-    for name, tensor in gapped.present.items():
-        if (gapped.signature.name, name) not in CONTIGUOUS:
-            gapped.tensors[name], memories[name] = strided(tensor)
-    gapped.run()
-    for name, wanted in plain.results.items():
-        assert_equal_to_rounding(gapped.tensors[name], wanted, name, 64 if plain.kernels is NUMPY else LONG_SUM)
-    for name, memory in memories.items():
-        _, untouched = strided(gapped.tensors[name])
-        assert memory.tobytes() == untouched.tobytes(), f"{name}: written between its elements"
 
 
 def a_piece_of_a_concatenation_gives_equal_bits(make: Calls) -> None:
@@ -309,22 +178,6 @@ def a_piece_of_a_concatenation_gives_equal_bits(make: Calls) -> None:
             apart.tensors[name][...] = tensor
     apart.run()
     assert bits(apart.results) == bits(make.alone.results)
-
-
-def outputs_are_written_fully_and_inputs_stay(make: Calls) -> None:
-    call = make()
-    inputs = bits(call.role("Read"))
-    for output in call.role("Write").values():
-        output.fill(1)
-    assert bits(call.run().results) == bits(make.alone.results)
-    assert bits(call.role("Read")) == inputs
-    for name, result in call.results.items():
-        assert not np.isnan(result).any(), name
-
-
-def what_scratch_held_does_not_matter(make: Calls) -> None:
-    """`alone` had NaN there."""
-    assert bits(make().run(0x00).results) == bits(make.alone.results)
 
 
 #: What holds of every call, checked by one test a call.

@@ -27,6 +27,7 @@ from singa_lite.kernels.interface import (
 from singa_lite.kernels.interface.signature import SIGNATURES as SIGNATURES
 from singa_lite.kernels.interface.signature import Facts as Facts
 from singa_lite.kernels.interface.signature import Signature as Signature
+from singa_lite.kernels.interface.signature import is_own as is_own
 
 __all__ = [
     "SIGNATURES",
@@ -38,6 +39,7 @@ __all__ = [
     "elementwise",
     "embedding",
     "fused",
+    "is_own",
     "linear",
     "loss",
     "metric",

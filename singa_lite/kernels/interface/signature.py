@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+from weakref import WeakValueDictionary
 
 
 class Read:
@@ -38,6 +40,8 @@ class Facts:
     by_samples: names of the tensors whose axis 0 are samples that are done each by itself, so that pieces of a batch
     give what the batch gives; all others are the same for all samples. (): samples are not done by themselves.
     sums_over: names of the tensors whose axis 0 are samples, of a kernel all of whose results are sums over these.
+    once: it may not be done again, as it would not give the same. activations: names of the tensors that are
+    activations or derivatives by these, None: those that the interface calls so everywhere, x, y, dx and so on.
     """
 
     strides_matter: bool = False
@@ -49,6 +53,8 @@ class Facts:
     again: str = ""
     by_samples: tuple[str, ...] = ()
     sums_over: tuple[str, ...] = ()
+    once: bool = False
+    activations: tuple[str, ...] | None = None
 
 
 #: Of most kernels.
@@ -77,8 +83,38 @@ class Signature:
     doc: str = ""
 
 
+class Signatures(dict[str, Signature]):
+    """Kernels by name. Those of the interface are gone over; those of users' own operations are only found by name.
+
+    A name of an own kernel has a dot, no other has one. An own kernel is there for as long as somebody holds its
+    signature, and its name never stands for another one, as rules that were worked out by name are remembered.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._own: WeakValueDictionary[str, Signature] = WeakValueDictionary()
+        self._names = Counter[str]()
+
+    def __missing__(self, name: str) -> Signature:
+        return self._own[name]
+
+    def own_name(self, wanted: str) -> str:
+        """A name for an own kernel that none had before."""
+        self._names[wanted] += 1
+        return wanted if self._names[wanted] == 1 else f"{wanted}#{self._names[wanted]}"
+
+    def enter_own(self, signature: Signature) -> None:
+        """Enter the signature of an own kernel, whose name is from `own_name`."""
+        self._own[signature.name] = signature
+
+
+def is_own(name: str) -> bool:
+    """Whether the kernel of this name is of a user's own operation."""
+    return "." in name
+
+
 #: Every kernel by name. Filled by the modules of this folder, complete once the folder is imported.
-SIGNATURES: dict[str, Signature] = {}
+SIGNATURES = Signatures()
 
 
 def kernel(facts: Facts = NONE, /, **overwrites: str) -> Callable[[Callable[..., None]], Signature]:

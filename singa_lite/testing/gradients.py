@@ -1,0 +1,152 @@
+"""Gradients by the tape against central differences, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from singa_lite import autograd, tensor
+from singa_lite.tensor import Tensor
+
+Values: TypeAlias = NDArray[np.float64]
+#: Gives a tensor, or several in a list or a tuple.
+Computes = Callable[[], object]
+
+# Central differences err by STEP**2 / 6 times the third derivative, and by rounding, 1e-16 / STEP times the value:
+# about 1e-11 each. So 1e-6 leaves room for values of other sizes, and still finds a wrong term anywhere.
+STEP = 1e-5
+TOLERANCE = 1e-6
+LEAST = 1e-3  # a gradient smaller than this all over would be no evidence
+
+
+class CheckError(AssertionError):
+    """A derivative, or another promise of an operation, that does not hold. The message says where."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The gradient by one tensor. name: what it is called; error: the largest difference from that by central
+    differences, as a part of the largest element; found, wanted: the two gradients.
+    """
+
+    name: str
+    error: float
+    found: Values
+    wanted: Values
+
+    def __str__(self) -> str:
+        place = np.unravel_index(int(np.abs(self.found - self.wanted).argmax()), self.wanted.shape)
+        at = ", ".join(str(int(index)) for index in place)
+        return (
+            f"{self.name} of shape {self.wanted.shape}: {self.error:.2g} of its largest element off, most at [{at}]: "
+            f"{self.found[place]:.10g} by the tape, {self.wanted[place]:.10g} by central differences"
+        )
+
+
+def spread(rng: np.random.Generator, shape: Sequence[int], low: float = -2.0, high: float = 2.0) -> Values:
+    """Different numbers, evenly spaced, in shuffled order: no ties, and for low = -high no zero."""
+    count = int(np.prod(shape))
+    values = low + (high - low) * (np.arange(count) + 0.3) / count
+    return rng.permutation(values).reshape(shape)
+
+
+def outputs_of(result: object) -> list[Tensor]:
+    """What a layer or an operation returned, as a list."""
+    return list(result) if isinstance(result, list | tuple) else [result]  # type: ignore[list-item]
+
+
+def projections(outputs: Sequence[Tensor], seed: int = 7) -> list[Values]:
+    """Random weights for each output, fixed by the seed; the sum of products makes one number of them all.
+
+    They lie between 1/2 and 3/2, of both signs: a weight near 0 would hide its element.
+    """
+    rng = np.random.default_rng(seed)
+    return [np.asarray(rng.uniform(0.5, 1.5, y.shape) * rng.choice((-1, 1), y.shape)) for y in outputs]
+
+
+def by_tape(function: Computes, tensors: Sequence[Tensor], weights: Sequence[Values] | None = None) -> list[Values]:
+    """The gradients of the weighted sum of the outputs, for tensors that store theirs."""
+    outputs = outputs_of(function())
+    weights = projections(outputs) if weights is None else weights
+    total = None
+    for output, weight in zip(outputs, weights, strict=True):
+        factor = tensor.from_numpy(weight.astype(output.dtype), output.device)
+        term = autograd.reduce_sum(autograd.multiply(output, factor))
+        total = term if total is None else autograd.add(total, term)
+    if total is None:
+        raise CheckError("wanted an output at least, received none")
+    found = {id(parameter): tensor.to_numpy(gradient) for parameter, gradient in autograd.backward(total)}
+    if set(found) != {id(t) for t in tensors}:
+        raise CheckError(f"wanted one gradient for each of {len(tensors)} tensors, and no other, received {len(found)}")
+    return [found[id(t)] for t in tensors]
+
+
+def by_differences(function: Computes, tensors: Sequence[Tensor], step: float = STEP) -> list[Values]:
+    """The same gradients by central differences, element by element. The tensors are left as they were."""
+    with autograd.no_grad():
+        weights = projections(outputs_of(function()))
+
+    def value() -> float:
+        with autograd.no_grad():
+            outputs = [tensor.to_numpy(output) for output in outputs_of(function())]
+        return sum(float(np.vdot(output, weight)) for output, weight in zip(outputs, weights, strict=True))
+
+    return [_differences(value, t, step) for t in tensors]
+
+
+def _differences(value: Callable[[], float], moved: Tensor, step: float) -> Values:
+    start = tensor.to_numpy(moved)
+    derivative = np.empty_like(start)
+    try:
+        for place in np.ndindex(start.shape):
+            sides = []
+            for by in (step, -step):
+                array = start.copy()
+                array[place] += by
+                moved.copy_from_numpy(array)
+                sides.append(value())
+            derivative[place] = (sides[0] - sides[1]) / (2 * step)
+    finally:
+        moved.copy_from_numpy(start)
+    return derivative
+
+
+def relative_error(found: Values, wanted: Values) -> float:
+    """The largest difference, as a part of the largest wanted value."""
+    if found.shape != wanted.shape:
+        raise CheckError(f"wanted shape {wanted.shape}, received {found.shape}")
+    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+
+def compare(
+    function: Computes,
+    tensors: Sequence[Tensor],
+    names: Sequence[str] | None = None,
+    step: float = STEP,
+    tolerance: float = TOLERANCE,
+) -> list[Compared]:
+    """CheckError unless the tape gives what central differences give, for each of the tensors, all float64.
+
+    function: computes the outputs anew from the tensors' values at each call, the same from the same. names: of the
+    tensors, for messages.
+    """
+    names = [f"tensor {place}" for place in range(len(tensors))] if names is None else names
+    wanted = by_differences(function, tensors, step)
+    found = by_tape(function, tensors)
+    compared = [_compared(*each) for each in zip(names, found, wanted, strict=True)]
+    wrong = [str(one) for one in compared if not one.error < tolerance]
+    if wrong:
+        raise CheckError(f"wanted gradients within {tolerance:g} of central differences, received " + "; ".join(wrong))
+    return compared
+
+
+def _compared(name: str, found: Values, wanted: Values) -> Compared:
+    if found.dtype != np.float64:
+        raise CheckError(f"{name}: wanted a gradient in float64, received {found.dtype}")
+    if not np.abs(wanted).max(initial=0) > LEAST:
+        raise CheckError(f"{name}: wanted outputs that depend on it, received some that hardly depend on it")
+    return Compared(name, relative_error(found, wanted), found, wanted)
