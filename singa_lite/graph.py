@@ -306,7 +306,9 @@ class Graph(Record):
         runtime = self.device.runtime
         link = runtime.link if self.arena.offload else None
         target = Target.of(self.device.kernels, runtime.alignment, link=link, cost=self.cost, narrow=self.narrow)
-        return self._program(target if self.workers == 1 else replace(target, lanes=self.workers))
+        if self.workers > 1:
+            target = replace(target, lanes=self.workers, share=threads.threads() // self.workers)
+        return self._program(target)
 
     # ---- running
 

@@ -25,6 +25,7 @@ from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
+from singa_lite import threads
 from singa_lite.operation import Instruction, Operand
 from singa_lite.passes.footprint import overlap
 from singa_lite.passes.program import Program, floor, lifespans
@@ -40,15 +41,31 @@ SMALL = 1 << 20
 
 
 def in_waves(program: Program) -> Program:
-    """The program in waves, each lane's instructions one behind the other. The floor is at most `SMALL`, or as it was."""
+    """The program in waves, lane after lane. The floor is at most `SMALL`, or as it was."""
     if not program.instructions:
         return replace(program, order="dependencies", rivals=())
     order, waves = [], []
     for wave in _Path(program).waves():
         order += [step for lane in wave for step in lane]
         waves.append(tuple(map(len, wave)))
-    instructions = tuple(program.instructions[step] for step in order)
+    together = [len(wave) > 1 for wave in waves for _ in range(sum(wave))]
+    shared = _sharing(program, [step for step, several in zip(order, together, strict=True) if several])
+    instructions = tuple(shared.get(step, program.instructions[step]) for step in order)
     return replace(program, instructions=instructions, waves=tuple(waves), order="dependencies", rivals=())
+
+
+def _sharing(program: Program, steps: Sequence[int]) -> dict[int, Instruction]:
+    """Those of the instructions that want more scratch where they are made for a share of the threads."""
+    target, found = program.target, dict[int, Instruction]()
+    if not target.share or not steps:
+        return found
+    with threads.sharing(target.share):
+        for step in steps:
+            i = program.instructions[step]
+            nbytes = target.scratch_bytes(i.kernel, i.operands, i.settings)
+            if nbytes > i.scratch_bytes:
+                found[step] = replace(i, scratch_bytes=nbytes)
+    return found
 
 
 class _Path:

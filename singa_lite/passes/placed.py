@@ -104,8 +104,8 @@ def collector_paused() -> Iterator[None]:
 
 
 def prove(placed: Placed) -> None:
-    """PlanError unless every read of the planned program gets what it got in the rewritten one, byte for byte, whichever
-    of the instructions that may run at the same time comes first.
+    """PlanError unless every read of the planned program gets what it got in the rewritten one, byte for byte, also
+    where instructions run at the same time.
 
     Wanted before it runs. The time goes with the number of pieces that differ in writer or spacing, as a rule not
     with the batch, see `read_from`.

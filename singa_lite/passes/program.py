@@ -20,8 +20,8 @@ class Program:
     no instruction uses too. order: the name of the order. rivals: other forms of the program, which compete with it
     when an order is chosen. host_sizes: {block of host memory: bytes}, of values that are offloaded. free: what runs
     without a limit, where that has repeats; else nothing. keeps_order: no other order is to be looked for.
-    waves: of each wave how many instructions each of its lanes has, where these run at the same time (`parallel.py`), in
-    the order of the instructions, lane after lane; (): each instruction is a wave.
+    waves: of each wave how many instructions each of its lanes has, which may run at the same time (`parallel.py`); the
+    instructions stand lane after lane. (): each is a wave.
     """
 
     instructions: tuple[Instruction, ...]

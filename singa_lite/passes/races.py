@@ -29,7 +29,7 @@ class _Access(NamedTuple):
 
 
 def check_races(program: Program, offsets: Mapping[int, int], scratch: Mapping[int, int]) -> None:
-    """PlanError unless the waves have each instruction once, and no two lanes of one share bytes that one of them writes.
+    """PlanError unless the waves have each instruction once, and no lane writes bytes that another of its wave uses.
 
     offsets: {block: offset in the arena}; blocks that are not there have memory of their own. scratch: {number of an
     instruction: offset of its scratch}. A wave is gone through by address, with those at hand that reach so far, so

@@ -196,7 +196,7 @@ def test_a_planted_fault_in_the_lanes_is_found():
     """What reads a value in another lane than the one that makes it."""
     placed = planned(program(*BRANCHES, held=HELD))
     torn = replace(placed.planned, waves=((2, 4), (1,)))
-    with pytest.raises(PlanError, match="instruction 0 .* instruction 4|instruction 2 .* instruction 4|two lanes"):
+    with pytest.raises(PlanError, match="of two lanes apart"):
         check_races(torn, placed.offsets, placed.scratch)
 
 
