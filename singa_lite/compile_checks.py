@@ -113,7 +113,9 @@ def order_of(
             raise ValueError(f"{where} workers: wanted order='dependencies' beside it, received {count} alone")
         return wanted, count
     if not graph:
-        raise ValueError(f"{where} order='dependencies': wanted graph=True, as only recorded steps have another order")
+        raise ValueError(
+            f"{where} order='dependencies': wanted graph=True, as only recorded steps have another order, received False"
+        )
     if budget is not None:
         raise ValueError(
             f"{where} order='dependencies': wanted no memory_budget, as what is made again within one wants one order, "
