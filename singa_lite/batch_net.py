@@ -207,6 +207,7 @@ class BatchNet(PlannedNet):
     def _train_one_batch(
         self, x: object, y: object, sample_weight: object, class_weight: object
     ) -> tuple[Tensor, OneOrMore]:
+        self.device.check_bytes("train_one_batch")
         self._trainer.check_whole("train_one_batch")
         optimizer = self._optimizer("train_one_batch")
         optimizer.check_serves(self)
@@ -268,6 +269,7 @@ class BatchNet(PlannedNet):
         Parameters stay as they are; running statistics and random state move, as in any training forward.
         All of them are in memory at once: for training, `train_one_batch` needs one layer's at a time.
         """
+        self.device.check_bytes("gradients")
         if self._own is not None:
             raise GraphError("gradients: wanted a net with a loss, received one whose step is its own, compile(step=)")
         objective, feeds = self._batch(x, y)
@@ -284,6 +286,7 @@ class BatchNet(PlannedNet):
     def _evaluate_one_batch(
         self, x: object, y: object, sample_weight: object, class_weight: object
     ) -> tuple[Tensor, OneOrMore]:
+        self.device.check_bytes("evaluate_one_batch")
         objective, feeds = self._batch(x, y, "evaluate_one_batch", sample_weight, class_weight)
         loss, values = self._steps.own(self._steps.do(self._evaluate_step(objective), feeds))
         return loss, self._observed(objective, values, feeds)
@@ -298,6 +301,7 @@ class BatchNet(PlannedNet):
 
         output: as for `predict`.
         """
+        self.device.check_bytes("predict_one_batch")
         step = PredictStep(self, self._wanted("predict_one_batch", output))
         return self._steps.exclusively(lambda: self._steps.do(step, checked.inputs(self, x)))
 

@@ -147,6 +147,7 @@ def profile(given: object, graph: bool, bound: int | None, device: Device, where
             f"{where} budget_profile: wanted a memory_budget beside it, or a device with a limit, whose repeats it "
             f"helps to choose, received none on device {device.name}"
         )
+    device.check_bytes(f"{where} budget_profile, which times calls")
     if device.runtime.link.beside:
         raise ValueError(
             f"{where} budget_profile: wanted a CPU, whose calls can be timed one by one, received device {device.name}"

@@ -221,7 +221,8 @@ class Steps(Unique):
 
     def _seen(self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None) -> Seen:
         device = self.layers.device
-        with device.recording(Arena(device, self.arena.offload), self.fuse) as graph:
+        arena = Arena(device, self.arena.offload)
+        with device.first_values(), device.recording(arena, self.fuse) as graph:
             tensors = fed_tensors.made(self.layers, device.empty, forms)
             results = step.operations(tensors)
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]

@@ -20,6 +20,10 @@ MAJOR = 3
 _STATUS = {1: "out of memory", 2: "invalid arguments", 3: "unimplemented", 5: "runtime error"}
 
 
+#: A bit of dnnl_cpu_isa_t.
+_AVX512 = 0x20
+
+
 class OneDNNError(RuntimeError):
     """A call of the library that failed, by name, with its status."""
 
@@ -38,7 +42,8 @@ class _Version(c.Structure):
 class Library(Unique):
     """A loaded libdnnl.so.3: its functions without the prefix `dnnl_`, the engine of the CPU and a stream.
 
-    path: of the file; version: such as "3.2.0". OSError for a file that is no such library, or another major version.
+    path: of the file; version: such as "3.2.0"; has_avx512: whether its code here is for AVX-512. OSError for a file
+    that is no such library, or another major version.
     """
 
     def __init__(self, path: str) -> None:
@@ -54,6 +59,7 @@ class Library(Unique):
         #: As `memory_set_data_handle`, without asking for the status: it has none for an object of ours.
         self.point = self._function("memory_set_data_handle", c.c_int, "pp")
         self.cpu_isa = self._function("get_effective_cpu_isa", c.c_int, "")
+        self.has_avx512 = bool(self.cpu_isa() & _AVX512)
         # One of each for the life of the process: a stream of the CPU runs its calls in the caller's thread.
         self.engine = self.make("engine_create", 1, 0)
         self.stream = self.make("stream_create", self.engine, 1)
