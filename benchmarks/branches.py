@@ -1,4 +1,4 @@
-"""Nets of parallel branches: one step by workers, each with a share of the cores, and by all cores within each operation.
+"""Nets of parallel branches: a step by workers, each with a share of the cores, and by all cores in each operation.
 
     pip install ".[onednn]" && python benchmarks/branches.py [--net NET ...] [--batch N ...] [--workers N] [--rounds N]
 

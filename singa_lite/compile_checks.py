@@ -114,7 +114,7 @@ def order_of(
         return wanted, count
     if not graph:
         raise ValueError(
-            f"{where} order='dependencies': wanted graph=True, as only recorded steps have another order, received False"
+            f"{where} order='dependencies': wanted graph=True, as only recorded steps have orders, received False"
         )
     if budget is not None:
         raise ValueError(

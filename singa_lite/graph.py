@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 from singa_lite import threads
 from singa_lite.arena import Arena, Executable

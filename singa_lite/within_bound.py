@@ -120,7 +120,7 @@ class WithinBound(Unique):
 def check_keeps(
     bound: Bound, placed: Placed, held: list[int], device: StepDevice, told: Callable[[Placed], MemoryPlan]
 ) -> None:
-    """BudgetError for a plan that does not keep a bound, where no other one is searched for. held: see `WithinBound`."""
+    """BudgetError for a plan that does not keep a bound, where no other is searched for. held: see `WithinBound`."""
     total = total_bytes(bound, placed, held, device)
     if total > bound.nbytes:
         raise _error(bound, total, told(placed))
