@@ -14,6 +14,7 @@ from singa_lite.checked_launches import CheckedLaunches
 from singa_lite.contexts import Turn
 from singa_lite.errors import GraphError
 from singa_lite.kernels.kernel_set import Launch
+from singa_lite.lanes import Lanes
 from singa_lite.machine import clear_free_lists
 from singa_lite.operation import Instruction, Operand
 from singa_lite.packed import Packed
@@ -187,6 +188,7 @@ class Executable(Unique):
         placed = self.placed
         self.arena_bytes, self.host_bytes = placed.arena_bytes, placed.host_bytes
         self._count = len(placed.planned.instructions)
+        self._lanes = Lanes(placed.planned, together=not checked)
         self._first_writes = _first_writes(placed.planned.instructions, self.blocks)
         self._last_writes = _last_writes(placed.planned.instructions, self.blocks)
         self._replay: Replay | None = None
@@ -222,17 +224,24 @@ class Executable(Unique):
             return replay
 
     def launches(self) -> list[Launch]:
+        """The launches in order, one an instruction, each to run by itself."""
+        return self._lanes.by_themselves(self._made())
+
+    def _made(self) -> list[Launch]:
         """The launches in order, one an instruction.
 
         Where they are many, what they are built from is let go of on the way, so that they lie close together.
         """
         placed, launches = self.placed, list[Launch]()
         transfers = BoundTransfers(placed.host_offsets, self.arena.host, partial(self._array, placed))
-        for instruction in placed.planned.instructions:
+        for step, instruction in enumerate(placed.planned.instructions):
             if len(launches) % MOST_BUILT == 0 and self._count > MOST_BUILT:
                 self.arena.device.kernels.forget()
-            bound = self._launch(placed, instruction) if instruction.transfer is None else transfers.launch(instruction)
-            launches.append(bound)
+            if instruction.transfer is not None:
+                launches.append(transfers.launch(instruction))
+                continue
+            with self._lanes.making(step, self.arena.device.kernels.turns):
+                launches.append(self._launch(placed, instruction))
         return launches
 
     def release(self) -> None:
@@ -243,9 +252,10 @@ class Executable(Unique):
         clear_free_lists()  # of what planning dropped, so that the launches lie close together
         self.arena.reserve(self)
         with self.arena.binding():
-            launches = self.launches()
+            launches = self._made()
         placed = self.placed
         names = [_name(i) for i in placed.planned.instructions]
+        launches, names = self._lanes.merged(launches, names)
         if self.checked:
             launches, names = CheckedLaunches(placed, self.arena.device, self._bytes).around(launches, names)
         replay = self.arena.device.replay(launches, names)
@@ -253,18 +263,18 @@ class Executable(Unique):
         return replay
 
     def _first_write(self, blocks: Collection[Block]) -> int:
-        """The index of the first launch that writes one of these blocks."""
+        """The index of the first launch, or wave of launches, that writes one of these blocks."""
         if self.checked:  # launches lie between those of the instructions
             return 0
         written = (step for number, step in self._first_writes.items() if self.blocks[number] in blocks)
-        return min(written, default=self._count)
+        return self._lanes.place(min(written, default=self._count))
 
     def _is_made(self, pause: Pause) -> bool:
         """Whether what the pause reads is whole when it comes."""
         if pause.made is None:
             return True
         written = (step for number, step in self._last_writes.items() if self.blocks[number] is pause.made)
-        return max(written, default=self._count) < self._first_write(pause.blocks)
+        return self._lanes.place(max(written, default=self._count)) < self._first_write(pause.blocks)
 
     def _launch(self, placed: Placed, instruction: Instruction) -> Launch:
         device = self.arena.device

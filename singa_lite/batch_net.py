@@ -71,6 +71,8 @@ class BatchNet(PlannedNet):
         state_dtype: str | None = None,
         offload: str | PathLike[str] | None = None,
         budget_profile: bool = False,
+        order: str = "recorded",
+        workers: int = 1,
         precision: str = "float32",
         float32_layers: Collection[str] = (),
         clip_global_norm: float | None = None,
@@ -108,6 +110,13 @@ class BatchNet(PlannedNet):
         where a step does not fit as it is, each different call is measured by itself, over bytes of its own within the
         budget, before its plan is made; results do not change. A plan then depends on what was measured, which is kept
         until the next `compile`. For a CPU. ValueError without a budget or a device's limit, and without graph.
+
+        order: "recorded", or one that is equivalent and needs less memory; or "dependencies": what does not depend on
+        each other stands in lanes of a wave, planned so that these may run at the same time, with results that are
+        equal, bit for bit. workers: on a CPU, so many lanes do, each with its share of the threads. Which calls these
+        are is planned, so results are the same each time; they agree with those of one worker to rounding. ValueError
+        with graph=False, with a memory_budget, and for several workers in the recorded order, on a GPU, or where there
+        are fewer threads. See docs/workers.md.
 
         micro_batches: in how many pieces each batch goes forward and back, as equal as can be; their gradients are
         added and applied once, so that activations are those of a piece, while the sums of all gradients live through
@@ -163,8 +172,9 @@ class BatchNet(PlannedNet):
         bound = self.device.pool.limit if graph and budget is None else budget
         where = compile_checks.offload_of(offload, bound, self.device)
         profiled = compile_checks.profile(budget_profile, graph, bound, self.device)
+        ordered = compile_checks.order_of(order, workers, graph, budget, self.device)
         narrow = storage_by(precision, float32_layers, graph, [node.layer for node in self.ordered()], self.device)
-        steps = Steps(self, graph, fuse, budget, optimizer, where, profiled, narrow)
+        steps = Steps(self, graph, fuse, budget, optimizer, where, profiled, narrow, *ordered)
         own = None if step is None else self._own or OwnFunction(step, self.seed, self.device)
         optimizer.serve(self)
         optimizer.gather(batches, clip is not None or scale is not None)

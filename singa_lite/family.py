@@ -89,6 +89,7 @@ def _check(net: PlannedNet, to: Device) -> None:
         to.check_bytes("to_device")
     steps = net.trainer.steps
     compile_checks.budget(steps.budget, steps.graph, to, "to_device")
+    compile_checks.order_of(steps.order, steps.workers, steps.graph, steps.budget, to, "to_device")
     compile_checks.offload_place(steps.arena.offload, to)
     bound = to.pool.limit if steps.budget is None else steps.budget
     compile_checks.profile(steps.profiled, steps.graph, bound, to, "to_device")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 from singa_lite import threads
 from singa_lite.arena import Arena, Executable
@@ -32,9 +33,13 @@ from singa_lite.reports.dot import to_dot
 from singa_lite.reports.profile import Peaks, Profile, measure
 from singa_lite.step_device import StepDevice
 from singa_lite.tensor import Block
-from singa_lite.within_bound import WithinBound, process_bytes, process_bytes_once_more
+from singa_lite.within_bound import WithinBound, check_keeps, process_bytes, process_bytes_once_more
 
 ORDERS = ("recorded", "dependencies")
+_ONE_ORDER = (
+    "memory_budget: wanted order='recorded' beside it, as what is made again within a budget wants one order, received "
+    "order='dependencies'"
+)
 
 
 class Graph(Record):
@@ -57,6 +62,10 @@ class Graph(Record):
         self.arena = arena if arena is not None else Arena(device)
         #: What the step is planned within; None: as many bytes as it takes.
         self.bound = None if budget is None else Bound(budget)
+        #: The order that it is planned and run in where none is asked for.
+        self.order = "recorded"
+        #: How many instructions run at the same time in the order "dependencies"; 1: each by all cores.
+        self.workers = 1
         #: Of its calls, by which repeats are chosen.
         self.cost: Cost = seconds
         #: How activations are stored; None: as they were recorded.
@@ -74,32 +83,34 @@ class Graph(Record):
 
     @property
     def memory_plan(self) -> MemoryPlan:
-        """The plan of the recorded order; made now if the graph has not run yet."""
-        return self.plan("recorded")
+        """The plan of the order that it runs in; made now if the graph has not run yet."""
+        return self.plan()
 
-    def plan(self, order: str = "recorded") -> MemoryPlan:
+    def plan(self, order: str | None = None) -> MemoryPlan:
         """The plan for an order of running, see `run`. Nothing is allocated for it."""
-        return self._plan_of(self._place(order))
+        return self._plan_of(self._place(self.order if order is None else order))
 
     def rough_plan(self) -> MemoryPlan:
         """As `memory_plan`, but without exact search: the real arena lies between the floor and this one."""
-        known = self._placed.get("recorded")
-        return self._plan_of(self._lowered("recorded", search=False) if known is None else known.value)
+        known = self._placed.get(self.order)
+        return self._plan_of(self._lowered(self.order, search=False) if known is None else known.value)
 
     def plan_within(self, bound: Bound | None) -> MemoryPlan:
         """The plan that a graph of this bound would have, whatever its own is. Many may be asked, one after the other.
 
         BudgetError where none is found. What they share is kept until `let_go`, or until the graph is to run.
         """
-        return self._plan_of(self._lowered("recorded", bound=bound))
+        return self._plan_of(self._lowered(self.order, bound=bound))
 
     def on_rung(self, bound: Bound) -> Bound:
         """A bound not above this one, within which a search takes half as long."""
+        self._check_one_order()
         self._hold()
         return self._lower().on_rung(bound)
 
     def sketched_within(self, bound: Bound, start: Chosen | None, thrifty: bool = True) -> Sketched | None:
         """What the plan of a bound would be, from levels of another size of the batch; see `Lowering.sketched`."""
+        self._check_one_order()
         self._hold()
         return self._lower().sketched(bound, start, thrifty)
 
@@ -157,14 +168,20 @@ class Graph(Record):
             if asked_for:
                 raise PlanError("memory_budget: wanted a plan, received SINGA_LITE_PLAN=off, bytes for every block")
             return unshared(self._recorded(), fuse=self.fuse)
-        if order == "dependencies" and asked_for:
-            raise PlanError(
-                "run(order='dependencies'): wanted no memory_budget, as values that are made again need one order"
-            )
         if order == "dependencies":
-            return lower(self._recorded(), fuse=self.fuse, parallel=True)
+            if asked_for:
+                raise PlanError(_ONE_ORDER)
+            placed = lower(self._recorded(), fuse=self.fuse, parallel=True, search=search)
+            if bound is not None:
+                check_keeps(bound, placed, self._held(), self.device, self._plan_of)
+            return placed
         found = self._lower()
         return found.forms.within(None, search) if bound is None else found.plan(bound, self._plan_of)
+
+    def _check_one_order(self) -> None:
+        """PlanError where a plan within a bound is wanted in the order of dependencies."""
+        if self.order != "recorded":
+            raise PlanError(_ONE_ORDER)
 
     def _hold(self) -> None:
         """Hold the outputs of a whole record."""
@@ -215,25 +232,28 @@ class Graph(Record):
         """The record as a program for the device."""
         runtime = self.device.runtime
         link = runtime.link if self.arena.offload else None
-        return self._program(
-            Target.of(self.device.kernels, runtime.alignment, link=link, cost=self.cost, narrow=self.narrow)
-        )
+        target = Target.of(self.device.kernels, runtime.alignment, link=link, cost=self.cost, narrow=self.narrow)
+        if self.workers > 1:
+            target = replace(target, lanes=self.workers, share=threads.threads() // self.workers)
+        return self._program(target)
 
     # ---- running
 
-    def prepare(self, order: str = "recorded") -> None:
+    def prepare(self, order: str | None = None) -> None:
         """Plan, prove and bind now what the first `run` in this order would."""
-        self._executable(order).prepare()
+        self._executable(self.order if order is None else order).prepare()
 
-    def run(self, order: str = "recorded", pause: Pause | None = None) -> None:
+    def run(self, order: str | None = None, pause: Pause | None = None) -> None:
         """Replay the step. The first run plans it, proves the plan and binds every launch to its bytes.
 
         order: "recorded" (or an equivalent one that needs less memory), or "dependencies": wave by wave, by a plan
-        that would also hold if the operations of a wave ran at the same time. The results are equal, bit for bit.
+        that would also hold if the lanes of a wave ran at the same time. The results are equal, bit for bit. None:
+        the graph's own, "recorded" unless its net was compiled with another one.
         pause: where to wait for others who still read what the step will overwrite.
         """
         if self.check_inputs is not None:
             self.check_inputs()
+        order = self.order if order is None else order
         executable = self._executables.get(order)
         if executable is None or self.device.graph is not None:
             executable = self._executable(order)
@@ -250,7 +270,7 @@ class Graph(Record):
         peaks = flag("profile: peaks", peaks)
         if self.check_inputs is not None:
             self.check_inputs()
-        executable = self._executable("recorded")
+        executable = self._executable(self.order)
         threads.settle()
         found = peaks_of(self.arena) if peaks else None
         return self.arena.turn.run(self._measured, executable, runs, found)

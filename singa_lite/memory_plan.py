@@ -12,6 +12,7 @@ from singa_lite.memory.check import check
 from singa_lite.operation import Role
 from singa_lite.passes.placed import Placed
 from singa_lite.passes.program import host_requests, lifespans, live_bytes, requests
+from singa_lite.passes.races import check_races
 from singa_lite.passes.read_from import check_reads
 from singa_lite.passes.time_model import flops, told
 from singa_lite.passes.transfer_times import estimated_slowdown, is_free
@@ -104,9 +105,7 @@ class MemoryPlan:
     @property
     def floor_without_scratch_bytes(self) -> int:
         """The largest sum of live bytes in the chosen order if no operation needed scratch."""
-        program = self.placed.planned
-        pairs = zip(live_bytes(program), program.instructions, strict=True)
-        return max((live - program.rounded(i.scratch_bytes) for live, i in pairs), default=0)
+        return max(live_bytes(self.placed.planned, scratch=False), default=0)
 
     @property
     def gap_bytes(self) -> int:
@@ -164,6 +163,7 @@ class MemoryPlan:
         on_host = {f"h{block}": offset for block, offset in placed.host_offsets.items()}
         check(host_requests(placed.planned), on_host, placed.host_bytes)
         check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets)
+        check_races(placed.planned, placed.offsets, placed.scratch)
 
     def summary(self) -> str:
         """The plan in words and a table of what is live at the peak."""
@@ -254,11 +254,11 @@ def _rows(placed: Placed, blocks: Sequence[Row]) -> list[PlacedRow]:
         kind = kinds.get(number, "forward")
         offset = placed.offsets[number]
         rows.append(PlacedRow(block.name, block.layer, kind, block.nbytes, span.start, span.stop, offset))
-    for step, instruction in enumerate(placed.planned.instructions):
+    for time, instruction in zip(placed.planned.times(), placed.planned.instructions, strict=True):
         if instruction.scratch_bytes:
             offset, nbytes = placed.scratch[instruction.number], placed.planned.rounded(instruction.scratch_bytes)
             name = f"scratch of {called(placed.planned.target, instruction)}"
-            rows.append(PlacedRow(name, instruction.layer, "scratch", nbytes, step, step + 1, offset))
+            rows.append(PlacedRow(name, instruction.layer, "scratch", nbytes, *time, offset))
     return rows
 
 

@@ -246,7 +246,7 @@ class PlannedNet(WalkedNet):
 
     def _with_remedies(self, error: BudgetError, size: int) -> BudgetError:
         """The error of a training step, which also says what would help. size: of its batch."""
-        if self.optimizer is None:
+        if self.optimizer is None or self._steps.order != "recorded":  # what helps is planned in one order
             return error
         runs = self._dry_runs(self._train_step(self._objective(), self.optimizer))
 

@@ -52,8 +52,7 @@ class WithinBound(Unique):
             least = min(found, key=lambda placed: self._total(bound, placed))  # a repeat may take more than it frees
             if may_hold or (left is not bound and self._keeps(bound, least)):
                 return least
-            kind = OverLimitError if bound.device else BudgetError
-            raise kind(bound, self._total(bound, least), told(least)) from None
+            raise _error(bound, self._total(bound, least), told(least)) from None
 
     def on_rung(self, bound: Bound) -> Bound:
         """A bound not above this one, within which a search takes half as long."""
@@ -86,8 +85,7 @@ class WithinBound(Unique):
 
     def _total(self, bound: Bound, placed: Placed) -> int:
         """Bytes in all with this plan."""
-        beside = bound.beside(self._process_of(placed.planned))
-        return beside.total(self._held, placed.arena_bytes, self._alignment)
+        return total_bytes(bound, placed, self._held, self._device)
 
     def _quickest(self, limit: int) -> Placed:
         """The plan of the form that takes least time within a limit; LimitError where none of them keeps it."""
@@ -117,6 +115,26 @@ class WithinBound(Unique):
             others = clipping_forms(self._recorded)
             self._clipping = {name: Forms(form, fuse=self._fuse) for name, form in others.items()}
         yield from self._clipping.items()
+
+
+def check_keeps(
+    bound: Bound, placed: Placed, held: list[int], device: StepDevice, told: Callable[[Placed], MemoryPlan]
+) -> None:
+    """BudgetError for a plan that does not keep a bound, where no other is searched for. held: see `WithinBound`."""
+    total = total_bytes(bound, placed, held, device)
+    if total > bound.nbytes:
+        raise _error(bound, total, told(placed))
+
+
+def total_bytes(bound: Bound, placed: Placed, held: list[int], device: StepDevice) -> int:
+    """Bytes in all with a plan, as the bound counts them."""
+    beside = bound.beside(process_bytes(device, placed.planned))
+    return beside.total(held, placed.arena_bytes, device.runtime.alignment)
+
+
+def _error(bound: Bound, total: int, least: MemoryPlan) -> BudgetError:
+    kind = OverLimitError if bound.device else BudgetError
+    return kind(bound, total, least)
 
 
 def process_bytes(device: StepDevice, program: Program) -> int:

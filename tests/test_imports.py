@@ -40,7 +40,7 @@ FLOORS = (
     ("operation",),
     ("passes",),
     ("placed_row", "record", "repeat_row", "step_device", "variant_row"),
-    ("bound_transfers", "checked_launches", "reports"),
+    ("bound_transfers", "checked_launches", "lanes", "reports"),
     ("arena", "memory_plan"),
     ("budget_error", "profiled_costs"),
     ("peaks", "within_bound"),

@@ -49,7 +49,8 @@ class Steps(Unique):
 
     layers: the net's; graph: record and replay, or do each operation at once; fuse, budget: see `Graph`; optimizer:
     the net's, whose state lies beside evaluations and predictions; offload: see `Arena`; profiled: whether repeats
-    are chosen by measured seconds; narrow: how activations are stored, None: in the net's dtype.
+    are chosen by measured seconds; narrow: how activations are stored, None: in the net's dtype; order, workers: see
+    `Graph`.
     """
 
     def __init__(
@@ -62,6 +63,8 @@ class Steps(Unique):
         offload: str = "",
         profiled: bool = False,
         narrow: Narrow | None = None,
+        order: str = "recorded",
+        workers: int = 1,
     ) -> None:
         self.layers = layers
         self.graph = graph
@@ -72,6 +75,8 @@ class Steps(Unique):
         self.feeds = FeedBuffer(self.arena)
         self.profiled = profiled
         self.narrow = narrow
+        self.order = order
+        self.workers = workers
         self._times = CallTimes(self.arena)
         self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
@@ -83,9 +88,8 @@ class Steps(Unique):
 
     def of(self, layers: LayerGraph, optimizer: Optimizer | None) -> Steps:
         """As these, of another net and its optimizer."""
-        return Steps(
-            layers, self.graph, self.fuse, self.budget, optimizer, self.arena.offload, self.profiled, self.narrow
-        )
+        how = self.profiled, self.narrow, self.order, self.workers
+        return Steps(layers, self.graph, self.fuse, self.budget, optimizer, self.arena.offload, *how)
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
@@ -222,7 +226,7 @@ class Steps(Unique):
             tensors = fed_tensors.made(self.layers, device.empty, forms)
             results = step.operations(tensors)
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]
-        graph.narrow = self.narrow
+        self._tell(graph)
         if budget == OWN:
             graph.bound = self._bound(step, graph, fed)
         elif budget is not None:
@@ -258,7 +262,7 @@ class Steps(Unique):
         step.check_record(recorded.graph, tensors)
         recorded.graph.check_inputs = feed.check
         step.settle(watch)
-        recorded.graph.narrow = self.narrow
+        self._tell(recorded.graph)
         try:
             self._plan(step, recorded, fed, feeds)
             recorded.graph.prepare()
@@ -268,6 +272,10 @@ class Steps(Unique):
             raise
         self._recorded.keep(_key(step, feeds), recorded, self._trained)
         return recorded
+
+    def _tell(self, graph: Graph) -> None:
+        """How the graph is to be planned and run."""
+        graph.narrow, graph.order, graph.workers = self.narrow, self.order, self.workers
 
     def _make_room(self, more: int) -> None:
         """For further bytes beside the arena: the other steps go where it leaves too little for them."""
