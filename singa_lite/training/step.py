@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import TypeVar
 from weakref import ReferenceType, ref
 
@@ -15,6 +15,9 @@ from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.machine import clear_free_lists
 from singa_lite.memory.bound import Bound
+from singa_lite.memory.problem import PlanError
+from singa_lite.memory_classes import check_limits
+from singa_lite.observer import Seen
 from singa_lite.optimizer import Optimizer
 from singa_lite.passes.remembered import forget_planning
 from singa_lite.passes.target import Narrow
@@ -49,7 +52,8 @@ class Steps(Unique):
 
     layers: the net's; graph: record and replay, or do each operation at once; fuse, budget: see `Graph`; optimizer:
     the net's, whose state lies beside evaluations and predictions; offload: see `Arena`; profiled: whether repeats
-    are chosen by measured seconds; narrow: how activations are stored, None: in the net's dtype.
+    are chosen by measured seconds; narrow: how activations are stored, None: in the net's dtype. limits: {class of
+    `MemoryPlan.by_class`: most bytes}, of training steps.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class Steps(Unique):
         offload: str = "",
         profiled: bool = False,
         narrow: Narrow | None = None,
+        limits: Mapping[str, int] | None = None,
     ) -> None:
         self.layers = layers
         self.graph = graph
@@ -72,9 +77,12 @@ class Steps(Unique):
         self.feeds = FeedBuffer(self.arena)
         self.profiled = profiled
         self.narrow = narrow
+        self.limits = dict(limits or {})
         self._times = CallTimes(self.arena)
         self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
+        #: What was observed of the last training step, or evaluation.
+        self.seen: Seen | None = None
         self._past: ReferenceType[Past] | None = None
 
     def anew(self) -> Steps:
@@ -84,7 +92,15 @@ class Steps(Unique):
     def of(self, layers: LayerGraph, optimizer: Optimizer | None) -> Steps:
         """As these, of another net and its optimizer."""
         return Steps(
-            layers, self.graph, self.fuse, self.budget, optimizer, self.arena.offload, self.profiled, self.narrow
+            layers,
+            self.graph,
+            self.fuse,
+            self.budget,
+            optimizer,
+            self.arena.offload,
+            self.profiled,
+            self.narrow,
+            self.limits,
         )
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
@@ -99,7 +115,10 @@ class Steps(Unique):
         if not self.graph:
             if pause is not None:
                 pause.wait()
-            return step.operations(fed_tensors.filled(self.layers, feeds), changing)
+            self.seen = None  # which holds values of the last step
+            values = step.operations(fed_tensors.filled(self.layers, feeds), changing)
+            self.seen = step.seen()
+            return values
         recorded = self._found(step, feeds)
         if recorded is None:
             recorded = self._record(step, feeds)  # which begins the optimizer's step
@@ -108,8 +127,9 @@ class Steps(Unique):
         recorded.graph.prepare()
         self._trained = recorded
         changing()
-        values: Values = recorded.results
+        values = recorded.results
         self._run(step, recorded, values[0], pause)
+        self.seen = recorded.seen
         return values
 
     def _run(self, step: TrainStep, recorded: RecordedStep, loss: Tensor, pause: Pause | None) -> None:
@@ -134,9 +154,12 @@ class Steps(Unique):
     def do(self, step: StepFunction[R], feeds: Feeds) -> R:
         """A step that trains nothing; its results are valid until the next call, see `own`."""
         if not self.graph:
-            return step.operations(fed_tensors.filled(self.layers, feeds))
+            done = step.operations(fed_tensors.filled(self.layers, feeds))
+            self.seen = step.seen() or self.seen
+            return done
         recorded = self._found(step, feeds) or self._record(step, feeds)
         recorded.graph.run()
+        self.seen = recorded.seen or self.seen
         results: R = recorded.results
         return results
 
@@ -219,7 +242,7 @@ class Steps(Unique):
         device = self.layers.device
         with device.recording(Arena(device, self.arena.offload), self.fuse) as graph:
             tensors = fed_tensors.made(self.layers, device.empty, forms)
-            results = step.operations(tensors)
+            results = step.operations(tensors), step.seen()
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]
         graph.narrow = self.narrow
         if budget == OWN:
@@ -254,14 +277,17 @@ class Steps(Unique):
         recorded.put_in(feeds)  # before recording, which looks at the targets' values
         with device.recording(self.arena, self.fuse) as recorded.graph:
             recorded.results = step.operations(tensors)
+            recorded.seen = step.seen()
         step.check_record(recorded.graph, tensors)
         recorded.graph.check_inputs = feed.check
         step.settle(watch)
         recorded.graph.narrow = self.narrow
         try:
             self._plan(step, recorded, fed, feeds)
+            if self.limits and isinstance(step, TrainStep):
+                check_limits(recorded.graph.memory_plan.by_class, self.limits)
             recorded.graph.prepare()
-        except BudgetError:
+        except PlanError:
             recorded.graph.let_go()
             self.feeds.drop(feed)
             raise
