@@ -174,7 +174,8 @@ class MemoryPlan:
         check(requests(placed.planned), placed.plan.offsets, placed.plan.arena)
         on_host = {f"h{block}": offset for block, offset in placed.host_offsets.items()}
         check(host_requests(placed.planned), on_host, placed.host_bytes)
-        check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets)
+        names = {block.number: block.name for block in self._blocks}
+        check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets, names)
 
     def summary(self) -> str:
         """The plan in words and a table of what is live at the peak."""

@@ -40,7 +40,7 @@ FLOORS = (
     ("operation",),
     ("passes",),
     ("placed_row", "record", "repeat_row", "step_device", "variant_row"),
-    ("memory_classes",),
+    ("memory_classes", "same_record"),
     ("bound_transfers", "checked_launches", "reports"),
     ("arena", "memory_plan"),
     ("budget_error", "profiled_costs"),

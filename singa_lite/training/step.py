@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from typing import TypeVar
-from weakref import ReferenceType, ref
+from weakref import ReferenceType, finalize, ref
 
-from singa_lite.arena import Arena
+from singa_lite.arena import Arena, taken
 from singa_lite.budget_error import BudgetError
-from singa_lite.contexts import in_own_context
+from singa_lite.contexts import Turn, in_own_context
 from singa_lite.errors import GraphError
 from singa_lite.feed_buffer import FeedBuffer
 from singa_lite.graph import Graph, Pause
@@ -17,7 +17,7 @@ from singa_lite.machine import clear_free_lists
 from singa_lite.memory.bound import Bound
 from singa_lite.memory.problem import PlanError
 from singa_lite.memory_classes import check_limits
-from singa_lite.observer import Seen
+from singa_lite.observer import Seen as Observed
 from singa_lite.optimizer import Optimizer
 from singa_lite.passes.remembered import forget_planning
 from singa_lite.passes.target import Narrow
@@ -73,7 +73,8 @@ class Steps(Unique):
         self.fuse = fuse
         self.budget = budget
         self.optimizer = optimizer
-        self.arena = Arena(layers.device, offload)
+        self._turn = Turn(taken)
+        self.arena = self._arena(offload)
         self.feeds = FeedBuffer(self.arena)
         self.profiled = profiled
         self.narrow = narrow
@@ -82,7 +83,7 @@ class Steps(Unique):
         self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
         #: What was observed of the last training step, or evaluation.
-        self.seen: Seen | None = None
+        self.seen: Observed | None = None
         self._past: ReferenceType[Past] | None = None
 
     def anew(self) -> Steps:
@@ -105,7 +106,19 @@ class Steps(Unique):
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
-        return self.arena.turn.run(work, *arguments)
+        return self._turn.run(self.arena.turn.run, self._exclusively, work, *arguments)
+
+    def _exclusively(self, work: Callable[..., R], *arguments: object) -> R:
+        self.arena.trim()
+        return work(*arguments)
+
+    def _arena(self, offload: str) -> Arena:
+        """The arena that nets on the device share; one of its own where a budget says how many bytes there may be."""
+        if self.budget is not None or offload:
+            return Arena(self.layers.device, offload)
+        arena = Arena.of_device(self.layers.device)
+        finalize(self, arena.leave).atexit = False
+        return arena
 
     def train(self, step: TrainStep, feeds: Feeds, pause: Pause | None, changing: Callable[[], object]) -> Values:
         """A training step; its results are valid until the next call, see `own`.
