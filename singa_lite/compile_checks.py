@@ -16,7 +16,7 @@ from singa_lite.memory.out_of_memory import in_words
 from singa_lite.memory_classes import CLASSES
 from singa_lite.notice import warn
 from singa_lite.optimizer import Optimizer, precision, state_dtype
-from singa_lite.sizes import budget_size
+from singa_lite.sizes import budget_size, memory_size
 from singa_lite.training.objective import Objective
 
 
@@ -100,7 +100,7 @@ def budget(given: int | str | None, graph: bool, device: Device, where: str = "c
 
 
 def limits(given: object, graph: bool) -> dict[str, int]:
-    """{class of `plan.by_class`: bytes}. TypeError or ValueError for what is none of that, or without recorded steps."""
+    """{class of `plan.by_class`: bytes}. TypeError or ValueError for no such thing, or without recorded steps."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -108,7 +108,7 @@ def limits(given: object, graph: bool) -> dict[str, int]:
     if given and not graph:
         raise ValueError("compile limits: wanted graph=True, as they are kept by planning recorded steps")
     return {
-        one_of("compile limits", name, CLASSES): budget_size(f"compile limits {name!r}", size)
+        one_of("compile limits", name, CLASSES): memory_size(f"compile limits {name!r}", size)
         for name, size in given.items()
     }
 

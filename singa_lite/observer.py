@@ -94,6 +94,10 @@ class Observer:
         self._squares: tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]] = ({}, {}, {})
         self._scale: Tensor | None = None
 
+    def without_norms(self) -> Observer:
+        """What an evaluation is looked at by."""
+        return Observer(self.names, False, self._copied)
+
     def output(self, path: str, tensors: Collection[Tensor]) -> None:
         """A layer has given these."""
         if path in self.names:

@@ -1,4 +1,4 @@
-"""What the proof of a plan says where a read gets other bytes: the tensor, its layer, and the operations on both sides."""
+"""What the proof of a plan says where a read gets other bytes: the tensor, its layer, and both operations."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from functools import cached_property
 from typing import TypeVar
 from weakref import ReferenceType, finalize, ref
 
@@ -74,12 +75,10 @@ class Steps(Unique):
         self.budget = budget
         self.optimizer = optimizer
         self._turn = Turn(taken)
-        self.arena = self._arena(offload)
-        self.feeds = FeedBuffer(self.arena)
+        self.offload = offload
         self.profiled = profiled
         self.narrow = narrow
         self.limits = dict(limits or {})
-        self._times = CallTimes(self.arena)
         self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
         #: What was observed of the last training step, or evaluation.
@@ -98,11 +97,20 @@ class Steps(Unique):
             self.fuse,
             self.budget,
             optimizer,
-            self.arena.offload,
+            self.offload,
             self.profiled,
             self.narrow,
             self.limits,
         )
+
+    @cached_property
+    def feeds(self) -> FeedBuffer:
+        """Where batches lie."""
+        return FeedBuffer(self.arena)
+
+    @cached_property
+    def _times(self) -> CallTimes:
+        return CallTimes(self.arena)
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
@@ -112,10 +120,14 @@ class Steps(Unique):
         self.arena.trim()
         return work(*arguments)
 
-    def _arena(self, offload: str) -> Arena:
-        """The arena that nets on the device share; one of its own where a budget says how many bytes there may be."""
-        if self.budget is not None or offload:
-            return Arena(self.layers.device, offload)
+    @cached_property
+    def arena(self) -> Arena:
+        """The arena that nets on the device share; one of its own where a budget says how many bytes there may be.
+
+        It is asked for by the first step, so that steps that were compiled away give theirs back before.
+        """
+        if self.budget is not None or self.offload:
+            return Arena(self.layers.device, self.offload)
         arena = Arena.of_device(self.layers.device)
         finalize(self, arena.leave).atexit = False
         return arena
@@ -253,7 +265,7 @@ class Steps(Unique):
 
     def _seen(self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None) -> Seen:
         device = self.layers.device
-        with device.recording(Arena(device, self.arena.offload), self.fuse) as graph:
+        with device.recording(Arena(device, self.offload), self.fuse) as graph:
             tensors = fed_tensors.made(self.layers, device.empty, forms)
             results = step.operations(tensors), step.seen()
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]

@@ -176,7 +176,10 @@ class TrainStep(EvaluateStep):
 
     def evaluation(self) -> EvaluateStep:
         """What evaluates by the same objective."""
-        return EvaluateStep(self.layers, self.objective)
+        made = EvaluateStep(self.layers, self.objective)
+        if self.observer is not None and self.observer.names:
+            made.observer = self.observer.without_norms()
+        return made
 
     @property
     def key(self) -> tuple[Hashable, ...]:
