@@ -15,9 +15,10 @@ from singa_lite.freezing import Freeze, freezing
 from singa_lite.graph import ORDERS
 from singa_lite.layer import Layer, Node
 from singa_lite.memory.out_of_memory import in_words
+from singa_lite.memory_classes import CLASSES
 from singa_lite.notice import warn
 from singa_lite.optimizer import Optimizer, precision, state_dtype
-from singa_lite.sizes import budget_size
+from singa_lite.sizes import budget_size, memory_size
 from singa_lite.training.objective import Objective
 
 
@@ -133,6 +134,20 @@ def order_of(
     return wanted, count
 
 
+def limits(given: object, graph: bool) -> dict[str, int]:
+    """{class of `plan.by_class`: bytes}. TypeError or ValueError for no such thing, or without recorded steps."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"compile limits: wanted {{class of bytes: size}}, received {type(given).__name__}")
+    if given and not graph:
+        raise ValueError("compile limits: wanted graph=True, as they are kept by planning recorded steps")
+    return {
+        one_of("compile limits", name, CLASSES): memory_size(f"compile limits {name!r}", size)
+        for name, size in given.items()
+    }
+
+
 def profile(given: object, graph: bool, bound: int | None, device: Device, where: str = "compile") -> bool:
     """Whether costs are to be measured. TypeError or ValueError for what is no flag, or where it would do nothing.
 
@@ -203,7 +218,10 @@ def _origin(nodes: Mapping[str, Node], name: str) -> Layer:
 
 
 #: Options of `compile` that a step of the user's own leaves no use for, and their usual values.
-_OF_BUILT_IN = {"loss_weights": None, "freeze": None, "micro_batches": 1, "accumulate": 1, "loss_scale": None}
+_OF_BUILT_IN = {
+    **{"loss_weights": None, "freeze": None, "micro_batches": 1, "accumulate": 1, "loss_scale": None},
+    **{"keep": None, "limits": None},
+}
 #: The same of other nets that it trains: their own steps, whose options they are, are never done.
 _OF_OTHERS = {
     "memory_budget": None,

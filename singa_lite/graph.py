@@ -31,6 +31,7 @@ from singa_lite.peaks import peaks_of
 from singa_lite.record import Record
 from singa_lite.reports.dot import to_dot
 from singa_lite.reports.profile import Peaks, Profile, measure
+from singa_lite.same_record import same_up_to_names
 from singa_lite.step_device import StepDevice
 from singa_lite.tensor import Block
 from singa_lite.within_bound import WithinBound, check_keeps, process_bytes, process_bytes_once_more
@@ -262,7 +263,8 @@ class Graph(Record):
     def profile(self, runs: int = 10, *, peaks: bool = True) -> Profile:
         """Time each operation of the planned step by itself: the median over `runs`, at least 1, in seconds.
 
-        This really runs the step: its parameters and state move `runs` times. peaks: measure what a product of matrices
+        The step really runs; behind it parameters, state, outputs and counters are what they were, from copies on the
+        host. peaks: measure what a product of matrices
         and a copy reach here, too, which takes some tenths of a second the first time; each operation is then told as a
         share of both.
         """
@@ -281,7 +283,11 @@ class Graph(Record):
         instructions, variant = planned.instructions, planned.target.variant
         variants = [variant(i.kernel, i.operands, i.settings) for i in instructions]
         with self.device.runtime.here():
-            return measure(instructions, executable.launches(), runs, self.device.synchronize, peaks, variants)
+            before = executable.written()
+            try:
+                return measure(instructions, executable.launches(), runs, self.device.synchronize, peaks, variants)
+            finally:
+                executable.write_back(before)
 
     def _executable(self, order: str) -> Executable:
         if not self.recording and self.device.graph is not None:
@@ -290,7 +296,7 @@ class Graph(Record):
             self.device.check_bytes("running a recorded step")
             placed = self._place(order)
             self._lowering = None
-            prove(placed)
+            prove(placed, {number: block.name for number, block in enumerate(self.blocks)})
             for block in self._fresh.values():
                 if block.memory is None:
                     self.device.bind(block)
@@ -301,6 +307,19 @@ class Graph(Record):
             packed.pack()
             self.pack()
         return self._executables[order]
+
+    def equals(self, other: Graph) -> bool:
+        """Whether the other record has the same operations, in the same order, on tensors of the same shapes, dtypes
+        and strides that hang together in the same way: the two are equal up to names.
+
+        Phases and settings count, names of layers and tensors and values do not; nor does which device it is. What a
+        tensor is to the step (`role`) counts too. TypeError for what is no graph, GraphError while one of them records.
+        """
+        if not isinstance(other, Graph):
+            raise TypeError(f"equals: wanted a Graph, received {type(other).__name__}")
+        if self.recording or other.recording:
+            raise GraphError("equals: wanted graphs whose recording is finished, leave its with block first")
+        return same_up_to_names(self, other)
 
     def to_dot(self) -> str:
         """The record in the language of Graphviz: operations colored by phase, and what each directly depends on."""

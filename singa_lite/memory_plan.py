@@ -9,6 +9,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from singa_lite.memory.check import check
+from singa_lite.memory_classes import SUM as SUM
+from singa_lite.memory_classes import bytes_by_class
 from singa_lite.operation import Role
 from singa_lite.passes.placed import Placed
 from singa_lite.passes.program import host_requests, lifespans, live_bytes, requests
@@ -21,9 +23,6 @@ from singa_lite.repeat_row import AGAIN, RepeatRow, repeat_rows
 from singa_lite.reports import plan_page
 from singa_lite.reports.net_drawing import Drawable
 from singa_lite.variant_row import VariantRow, called, told_variants, variant_rows
-
-#: The end of the name of a tensor in which gradients of several batches are added up.
-SUM = " sum of gradients"
 
 
 class Row(NamedTuple):
@@ -97,6 +96,18 @@ class MemoryPlan:
         """What lies in the arena."""
         return _rows(self.placed, self._blocks)
 
+    @cached_property
+    def by_class(self) -> dict[str, int]:
+        """{class: bytes}: parameters, gradients, optimizer state, running statistics (with the layers' random state),
+        inputs, outputs, activations, derivatives, scratch.
+
+        Outside the arena they are bytes as they lie there. Within it, where bytes are shared, the most that live at a
+        time: of gradients, that of all that are there together, and sums of several batches beside. So the classes do
+        not add up to `total_bytes`.
+        """
+        held = [(b.name, b.role, b.nbytes, b.number) for b in self._blocks if b.role is not Role.INTERMEDIATE]
+        return bytes_by_class(held, self.rows, self.placed.planned)
+
     @property
     def held_blocks(self) -> list[int]:
         """Bytes of each block outside the arena."""
@@ -162,7 +173,8 @@ class MemoryPlan:
         check(requests(placed.planned), placed.plan.offsets, placed.plan.arena)
         on_host = {f"h{block}": offset for block, offset in placed.host_offsets.items()}
         check(host_requests(placed.planned), on_host, placed.host_bytes)
-        check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets)
+        names = {block.number: block.name for block in self._blocks}
+        check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets, names)
         check_races(placed.planned, placed.offsets, placed.scratch)
 
     def summary(self) -> str:

@@ -85,7 +85,9 @@ class FunctionLayer(Layer):
         return self.function(x)
 
 
-def net_of(function: autograd.Function, on: Any = None, depth: int = 3, lr: float = 0.1, **compiling: Any) -> FeedForwardNet:
+def net_of(
+    function: autograd.Function, on: Any = None, depth: int = 3, lr: float = 0.1, **compiling: Any
+) -> FeedForwardNet:
     """Dense layers with the function behind each but the last."""
     net = FeedForwardNet("mse", device=on or device.new_cpu(), seed=1)
     for number in range(depth):
