@@ -102,7 +102,7 @@ def budget(given: int | str | None, graph: bool, device: Device, where: str = "c
 
 
 def order_of(
-    order: object, workers: object, graph: bool, budget: int | None, device: Device, where: str = "compile"
+    order: object, workers: float, graph: bool, budget: int | None, device: Device, where: str = "compile"
 ) -> tuple[str, int]:
     """In which order a recorded step runs, and how many of its operations at the same time.
 

@@ -54,7 +54,8 @@ class Callee(Protocol):
 class Watcher(Protocol):
     """What is told of the layers' outputs, and of derivatives by those of layers in `names`."""
 
-    names: Collection[str]
+    @property
+    def names(self) -> Collection[str]: ...
 
     def output(self, path: str, tensors: Collection[Tensor]) -> None: ...
     def derivative(self, path: str, tensors: Collection[Tensor]) -> None: ...

@@ -15,6 +15,7 @@ from singa_lite.operation import Role
 from singa_lite.passes.placed import Placed
 from singa_lite.passes.program import host_requests, lifespans, live_bytes, requests
 from singa_lite.passes.races import check_races
+from singa_lite.passes.read_errors import told_by
 from singa_lite.passes.read_from import check_reads
 from singa_lite.passes.time_model import flops, told
 from singa_lite.passes.transfer_times import estimated_slowdown, is_free
@@ -170,10 +171,11 @@ class MemoryPlan:
     def check(self) -> None:
         """Prove the plan once more. PlanError names what is wrong."""
         placed = self.placed
-        check(requests(placed.planned), placed.plan.offsets, placed.plan.arena)
+        names = {block.number: block.name for block in self._blocks}
+        told = told_by(placed.planned, names)
+        check(requests(placed.planned), placed.plan.offsets, placed.plan.arena, told=told)
         on_host = {f"h{block}": offset for block, offset in placed.host_offsets.items()}
         check(host_requests(placed.planned), on_host, placed.host_bytes)
-        names = {block.number: block.name for block in self._blocks}
         check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets, names)
         check_races(placed.planned, placed.offsets, placed.scratch)
 

@@ -11,6 +11,7 @@ from kernel_sets import kernel_sets
 from nets import bits
 from singa_lite import FeedForwardNet, GraphError, autograd, device, layers, loss, optimizer, tensor
 from singa_lite.memory.problem import PlanError
+from singa_lite.passes.placed import prove
 
 RNG = np.random.default_rng(7)
 X, Y = RNG.standard_normal((6, 2, 5, 4)).astype("f"), RNG.integers(0, 4, 6)
@@ -381,20 +382,48 @@ def test_records_that_hang_together_otherwise_differ():
 # --- what the proof says ------------------------------------------------------------------------------------
 
 
-def test_the_proof_names_the_tensor_its_layer_and_both_operations():
+def spoilt() -> tuple[Any, int, int]:
+    """A placed step, and two blocks in its arena: what "dense" reads, and what a later layer's output is."""
     net = net_of(fuse=False)
     net.train_one_batch(X, Y)
     plan = net.memory_plan
-    rows = {row.number: row for row in plan._blocks}
-    product = next(i for i in plan.placed.planned.instructions if i.layer == "dense" and i.kernel == "linear")
-    reads = product.reads[0].block
-    other = next(
-        o.block
-        for i in plan.placed.planned.instructions
-        for o in i.writes
-        if i.layer == "drop" and o.block in plan.placed.offsets and o.block != reads
-    )
-    plan.placed.offsets[other] = plan.placed.offsets[reads]
+    instructions, offsets = plan.placed.planned.instructions, plan.placed.offsets
+    at = next(step for step, i in enumerate(instructions) if i.layer == "dense")
+    read = next(o.block for o in instructions[at].reads if o.block in offsets)
+    written = next(o.block for o in instructions[at].writes if o.block in offsets)
+    return plan, read, written
+
+
+def test_the_check_names_the_tensors_and_the_operations_of_an_overlap():
+    plan, read, written = spoilt()
+    plan.placed.plan.offsets[f"b{written}"] = plan.placed.plan.offsets[f"b{read}"]
     with pytest.raises(PlanError) as caught:
         plan.check()
-    assert rows and "instruction" in str(caught.value)
+    said = str(caught.value)
+    assert f"b{written}' is block {written} (tensor" in said and "layer 'dense'" in said
+    assert said.count("first written by instruction") == 2 and "layer 'drop'" in said
+
+
+def test_the_proof_names_the_tensor_its_layer_and_both_operations():
+    plan, _, _ = spoilt()
+    placed = plan.placed
+    steps = placed.planned.instructions
+    touched = [{o.block for o in i.operands if o is not None} & placed.offsets.keys() for i in steps]
+    uses = {block: [at for at, blocks in enumerate(touched) if block in blocks] for block in placed.offsets}
+    victim, between = next(  # of two steps that lie apart, and one between that writes something else
+        (block, at)
+        for block, (first, *later) in uses.items()
+        for at in range(first + 1, later[-1] if later else 0)
+        if block not in touched[at] and any(o.block in placed.offsets for o in steps[at].writes)
+    )
+    other = next(o.block for o in steps[between].writes if o.block in placed.offsets)
+    placed.offsets[other] = placed.offsets[victim]
+    names = {block.number: block.name for block in plan._blocks}
+    with pytest.raises(PlanError) as caught:
+        prove(placed, names)
+    said = str(caught.value)
+    reader, written, overwritten = said.split("instruction ")[1:]
+    assert f"(tensor {names[victim]!r}): wanted what" in reader and ", read " in reader
+    assert f"wrote as '{'y'}' (tensor {names[victim]!r})" in written
+    assert overwritten.startswith(f"{steps[between].number} ({steps[between].kernel}, layer {steps[between].layer!r})")
+    assert f"(tensor {names[other]!r})" in overwritten

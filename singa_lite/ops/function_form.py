@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, get_args
 
@@ -136,10 +136,9 @@ def arguments(where: str, function: Callable[..., object]) -> tuple[str, ...]:
     return tuple(one.name for one in found)
 
 
-def _main_dtype(given: Sequence[Tensor] | object) -> DType:
-    tensors: list[Tensor] = list(given)  # type: ignore[call-overload]
-    floats = [t.dtype for t in tensors if t.dtype.kind not in "iub"]
-    return (floats or [t.dtype for t in tensors] or [np.dtype(np.float32)])[0]
+def _main_dtype(given: Collection[Tensor]) -> DType:
+    floats = [t.dtype for t in given if t.dtype.kind not in "iub"]
+    return (floats or [t.dtype for t in given] or [np.dtype(np.float32)])[0]
 
 
 def check_inputs(name: str, wanted: Sequence[str], given: Sequence[object]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from singa_lite.kernels.interface import SIGNATURES, Facts, Signature
 from singa_lite.kernels.own_call import Piece
@@ -99,7 +100,7 @@ class Kernels:
 
 def checked_overwrites(name: str, given: object) -> tuple[tuple[str, str], ...]:
     """The pairs. TypeError for what is none."""
-    pairs = given if isinstance(given, tuple | list) else [given]
+    pairs: Sequence[Any] = given if isinstance(given, tuple | list) else [given]
     if not all(isinstance(p, tuple | list) and len(p) == 2 and all(isinstance(n, str) for n in p) for p in pairs):
         raise TypeError(
             f"{name}.overwrites: wanted pairs such as (('y', 'x'),), what is written and what it may be written over, "

@@ -17,6 +17,7 @@ from singa_lite.passes.in_place import in_place
 from singa_lite.passes.pipeline import parted, planning, rewriting, searching, through
 from singa_lite.passes.placed import LimitError, Placed, collector_paused
 from singa_lite.passes.program import Program, floor, host_requests, requests
+from singa_lite.passes.read_errors import told_by
 from singa_lite.passes.search import NAMED
 
 #: Tries of the exact placement, and how many of many blocks, each of which takes longer. A few tenths of a second.
@@ -189,7 +190,7 @@ class Lowering:
         on_host = host_requests(program)
         host = plan(on_host, nodes=0)
         planned = time.perf_counter()
-        check(wanted, placed.offsets, placed.arena)
+        check(wanted, placed.offsets, placed.arena, told=told_by(program))
         check(on_host, host.offsets, host.arena)
         checked = time.perf_counter()
         seconds = {"passes": self._seconds + passed - start, "placement": planned - passed, "check": checked - planned}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from singa_lite.kernels.interface import SIGNATURES
@@ -10,11 +10,28 @@ from singa_lite.memory.problem import PlanError
 from singa_lite.operation import Instruction
 from singa_lite.passes.check_calls import called
 from singa_lite.passes.contents import Piece
+from singa_lite.passes.program import Program
 
 #: {number of a block: its name}, as far as blocks have names.
 BlockNames = Mapping[int, str]
 NO_NAMES: BlockNames = MappingProxyType({})
 READ, WRITTEN = ("Read", "Update"), ("Write", "Update")
+
+
+def told_by(program: Program, names: BlockNames = NO_NAMES) -> Callable[[str], str]:
+    """What is to be said of the id of a request of the program: the tensor, and the operation that first writes it."""
+
+    def told(key: str) -> str:
+        number = int(key[1:])
+        if key[0] == "s":
+            owner = next((i for i in program.instructions if i.number == number), None)
+            return f"{key!r} is scratch" if owner is None else f"{key!r} is scratch of {called(owner)}"
+        writers = (i for i in program.instructions if any(o.block == number for o in i.writes))
+        writer = next(writers, None)
+        written = "" if writer is None else f", first written by {called(writer)}"
+        return f"{key!r} is block {number}{_of(number, names)}{written}"
+
+    return told
 
 
 def wrong_read(

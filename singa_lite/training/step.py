@@ -147,10 +147,10 @@ class Steps(Unique):
         recorded.graph.prepare()
         self._trained = recorded
         changing()
-        values = recorded.results
-        self._run(step, recorded, values[0], pause)
+        results: tuple[Tensor, dict[str, Tensor]] = recorded.results
+        self._run(step, recorded, results[0], pause)
         self.seen = recorded.seen
-        return values
+        return results
 
     def _run(self, step: TrainStep, recorded: RecordedStep, loss: Tensor, pause: Pause | None) -> None:
         """Replay; the loss is looked at before parameters move, where it is there by then and nobody else waits."""
