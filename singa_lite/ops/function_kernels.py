@@ -74,9 +74,8 @@ class Kernels:
         for pair in self._overwrites:
             for name, known in zip(pair, (written, read), strict=True):
                 if name not in known:
-                    raise TypeError(
-                        f"{self._statement.name}.overwrites: wanted one of {', '.join(known)} in {pair}, received {name!r}"
-                    )
+                    where = f"{self._statement.name}.overwrites {pair}"
+                    raise TypeError(f"{where}: wanted one of {', '.join(known)}, received {name!r}")
 
     def _signature(self, method: str, tensors: tuple[str, ...], roles: tuple[str, ...], made: Made) -> Signature:
         once = not self._repeatable or bool(made.scratch["step"])
