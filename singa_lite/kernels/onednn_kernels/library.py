@@ -6,7 +6,7 @@ import ctypes as c
 import os
 import sys
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from singa_lite.kernels.onednn_kernels.functions import FUNCTIONS, TYPES, CFunction, CType
@@ -59,10 +59,14 @@ class Library(Unique):
         #: As `memory_set_data_handle`, without asking for the status: it has none for an object of ours.
         self.point = self._function("memory_set_data_handle", c.c_int, "pp")
         self.cpu_isa = self._function("get_effective_cpu_isa", c.c_int, "")
-        self.has_avx512 = bool(self.cpu_isa() & _AVX512)
         # One of each for the life of the process: a stream of the CPU runs its calls in the caller's thread.
         self.engine = self.make("engine_create", 1, 0)
         self.stream = self.make("stream_create", self.engine, 1)
+
+    @cached_property
+    def has_avx512(self) -> bool:
+        """Asked when it is wanted, as `load` takes what has the stated functions for a library."""
+        return bool(self.cpu_isa() & _AVX512)
 
     def __getattr__(self, name: str) -> CFunction:
         # Reached only for names that `functions.py` does not state; the functions are set when the library is loaded.
