@@ -116,6 +116,6 @@ class _Interface:
 
 def _apart(array: Array) -> Array:
     """An array over the same elements, which lives for as long as somebody holds it, or a view of it."""
-    if array.dtype.isbuiltin != 1:  # of another library, which the interface cannot name
+    if array.dtype.kind not in "biuf":  # of another library, which the interface cannot name
         return array.view()
     return np.asarray(_Interface(array))
