@@ -1,11 +1,13 @@
-"""A memory budget on long chains: bytes, estimated extra time and seconds of planning, beside the optimum.
+"""Long chains: a memory budget's bytes, estimated extra time and planning beside the optimum; planning of both orders.
 
     pip install ".[onednn]" && python benchmarks/long_chains.py [--layers N] [--share S ...]
+    pip install ".[onednn]" && python benchmarks/long_chains.py --operations 1000 4000 8000 20000
 
 Nothing is trained: a step of N equal dense layers of 64 with ReLU, batch 512, is recorded and planned, free and within
 shares of the free arena. forwards: repeats in times of the forward part's products; optimum: the same by Griewank
 and Walther's formula ("Algorithm 799: revolve"), for as many layers as the arena has room for. seconds: of one core,
-recording included.
+recording included. operations: steps of about so many are planned in the recorded order and in that of dependencies
+instead, without a budget; seconds of one core from the whole record to the placed and checked plan, and the proof.
 """
 
 import argparse
@@ -13,11 +15,14 @@ import time
 from math import comb
 
 from singa_lite import FeedForwardNet, layers, loss, metric, optimizer
+from singa_lite.passes.placed import prove
 
 WIDTH, BATCH = 64, 512
+#: Operations of a layer's forward and backward part and its updates.
+PER_LAYER = 7
 
 
-def net_of(count: int) -> FeedForwardNet:
+def net_of(count: int, order: str = "recorded") -> FeedForwardNet:
     """A compiled net of so many dense layers."""
     net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy())
     for number in range(count):
@@ -25,7 +30,7 @@ def net_of(count: int) -> FeedForwardNet:
         net.add(layers.Dense(f"dense{number}", WIDTH, **first))
         net.add(layers.Activation(f"relu{number}", "relu"))
     net.add(layers.Dense("scores", 4))
-    net.compile(optimizer.SGD(lr=0.1, momentum=0.9))
+    net.compile(optimizer.SGD(lr=0.1, momentum=0.9), order=order)
     return net
 
 
@@ -35,12 +40,32 @@ def optimum(count: int, kept: int) -> float:
     return (times * count - comb(kept + times, kept + 1) - (count - 1)) / count
 
 
+def in_both_orders(operations: int) -> None:
+    """Print the seconds of planning about so many operations."""
+    told = []
+    for order in ("recorded", "dependencies"):
+        net = net_of(max(1, operations // PER_LAYER), order)
+        net.plan_batch(BATCH, samples=BATCH)  # what is made once
+        start = time.process_time()
+        plan = net.plan_batch(BATCH, samples=BATCH)
+        planned = time.process_time() - start
+        prove(plan.placed)
+        proved = time.process_time() - start - planned
+        told.append(f"{order} {planned:.1f} s, proof {proved:.1f} s, arena {plan.arena_bytes:,} bytes")
+    print(f"{plan.operations} operations: {'; '.join(told)}", flush=True)
+
+
 def main() -> None:
     """Print one line for each share."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=1000)
     parser.add_argument("--share", type=float, nargs="*", default=[0.5, 0.1, 1 / 30])
+    parser.add_argument("--operations", type=int, nargs="*", default=[])
     options = parser.parse_args()
+    for operations in options.operations:
+        in_both_orders(operations)
+    if options.operations:
+        return
     net = net_of(options.layers)
     start = time.process_time()
     free = net.plan_batch(BATCH, samples=BATCH)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from copy import deepcopy
 
+from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.layer import InputShape, Layer, SampleShape
 from singa_lite.net import FeedForwardNet
@@ -65,6 +66,11 @@ class Net(Layer):
         self.any_length, self.keeps_time = all(x.any_length for x in held), all(x.keeps_time for x in held)
         given = [shape for name in self._outputs for shape in self.layers[name].output_sample_shapes]
         return given if len(given) > 1 else given[0]
+
+    def before_anew(self, device: Device) -> None:
+        """The net comes along, so that its parameters are still this layer's."""
+        if self.net.device.is_abstract:
+            self.net.to_device(device)
 
     def forward(self, training: bool, *xs: Tensor) -> Tensor | list[Tensor]:
         """xs, one for each of the net's inputs -> its output, a list for several."""

@@ -82,7 +82,8 @@ class Normalization(Layer):
             raise ValueError(f"{where(self)}: adapt: wanted finite numbers, received NaN or infinities among them")
         self.mean, self.variance = tuple(mean.tolist()), tuple(variance.tolist())
         if self.states:
-            self._fill()
+            with self._placed().device.first_values():
+                self._fill()
 
     def setup(self, *shapes: Shape) -> Shape:
         """The shape is kept."""

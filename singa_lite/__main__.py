@@ -1,11 +1,12 @@
 """`python -m singa_lite info`: what this installation has and what it will use, one fact a line; and snapshots.
 
 `snapshot inspect FILE`, `snapshot convert FROM TO`, `snapshot diff A B`: of all formats that `net.load` reads.
+`plan MODULE:FUNCTION --batch N`: what a net takes to train, by its plan, on a machine that need not be there.
 `tune MODULE:FUNCTION`, `tune --net NAME`: measures in which way kernels do a net's calls fastest, and keeps that.
 
 Exit status: 0, also where something is missing or a setting is wrong, which the lines of `info` say; 1 where two
-snapshots differ; 2 for a bad command line, and for a file that cannot be read or written; 141 where the reader of a
-pipe has closed it, as of a program that SIGPIPE ends.
+snapshots differ, and where a net does not fit into the memory that `plan` was told; 2 for a bad command line, and for a
+file that cannot be read or written; 141 where the reader of a pipe has closed it, as of a program that SIGPIPE ends.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("info", help="versions, libraries, kernels, threads, processor and memory")
     _add_snapshot(commands.add_parser("snapshot", help="look into snapshots, convert and compare them"))
+    _add_plan(commands.add_parser("plan", help="the memory that a net takes, by its plan; nothing runs"))
     _add_tune(commands.add_parser("tune", help="measure in which way kernels do a net's calls fastest, and keep that"))
     options = parser.parse_args(arguments)
     if options.command is None:
@@ -67,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.command == "snapshot":
         return _snapshot(options)
+    if options.command == "plan":
+        return _plan(options)
     if options.command == "tune":
         return _tune(options)
     for name, value in facts():
@@ -108,6 +112,42 @@ def _snapshot(options: argparse.Namespace) -> int:
     except (OSError, ImportError, ValueError, MemoryError) as error:  # SnapshotError is an OSError
         print(f"python -m singa_lite snapshot: {str(error) or type(error).__name__}", file=sys.stderr)
         return 2
+
+
+def _add_plan(parser: argparse.ArgumentParser) -> None:
+    function = "which returns a net on the default device, compiled or not; or SCRIPT.py:FUNCTION"
+    parser.add_argument("function", metavar="MODULE:FUNCTION", help=function)
+    parser.add_argument("--batch", type=int, default=16, help="samples of a step, default 16")
+    parser.add_argument(
+        "--optimizer", default="", metavar="NAME", help="in the place of the net's own: adamw, sgd, ..."
+    )
+    parser.add_argument("--loss", default="", metavar="NAME", help="in the place of the net's own")
+    parser.add_argument("--device", default="cpu", metavar="KIND", help="cpu (the default), onednn, numpy or cuda")
+    parser.add_argument("--memory", default="", metavar="SIZE", help="what the machine has, such as '24 GiB'")
+    parser.add_argument("--memory-budget", default="", metavar="SIZE", help="plan within so many bytes")
+    parser.add_argument("--precision", default="", metavar="NAME", help="of activations: bfloat16 or float16")
+    parser.add_argument("--state-dtype", default="", metavar="NAME", help="of the optimizer's state: bfloat16 or int8")
+    parser.add_argument("--accumulate", type=int, default=1, metavar="N", help="update by the mean of N batches")
+    parser.add_argument("--micro-batches", type=int, default=1, metavar="N", help="train a batch in N pieces")
+    parser.add_argument("--input-shape", default="", metavar="3,224,224", help="the function's only argument")
+    parser.add_argument("--prediction", action="store_true", help="plan a prediction in the place of a training step")
+    parser.add_argument("--curve", action="store_true", help="also what smaller budgets cost")
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from singa_lite.memory.problem import PlanError
+    from singa_lite.plan_command import Wanted, planned
+
+    named = {name: value for name, value in vars(options).items() if name != "command"}
+    try:
+        for line in planned(Wanted(**named)):
+            print(line, flush=True)
+        return 0
+    except BrokenPipeError:
+        raise
+    except (OSError, ImportError, ValueError, TypeError, RuntimeError, MemoryError) as error:
+        print(f"python -m singa_lite plan: {str(error) or type(error).__name__}", file=sys.stderr)
+        return 1 if isinstance(error, PlanError) else 2
 
 
 def _add_tune(parser: argparse.ArgumentParser) -> None:

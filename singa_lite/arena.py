@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import NamedTuple, Protocol
-from weakref import WeakSet
+from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
 from singa_lite import threads
+from singa_lite.array_types import Array, DeviceArray
 from singa_lite.bound_transfers import BoundTransfers
 from singa_lite.checked_launches import CheckedLaunches
 from singa_lite.contexts import Turn
 from singa_lite.errors import GraphError
 from singa_lite.kernels.kernel_set import Launch
+from singa_lite.lanes import Lanes
 from singa_lite.machine import clear_free_lists
 from singa_lite.operation import Instruction, Operand
 from singa_lite.packed import Packed
@@ -28,10 +31,29 @@ from singa_lite.unique import Unique
 #: Launches that are bound before what they were built from is let go of.
 MOST_BUILT = 128
 
+#: {device: the arena that nets there share}.
+_shared: WeakKeyDictionary[StepDevice, ReferenceType[Arena]] = WeakKeyDictionary()
+
 _TAKEN = (
     "running a recorded step: wanted its memory for this thread alone, received a step of the same net or graph that "
     "another thread is running; give each thread a net and a device of its own: device.new_cpu()"
 )
+
+
+def _after_fork() -> None:
+    for found in list(_shared.values()):
+        arena = found()
+        if arena is not None:
+            arena.turn.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def taken() -> GraphError:
+    """The error for a thread that comes while another one runs a step."""
+    return GraphError(_TAKEN)
 
 
 class Needs(Protocol):
@@ -48,9 +70,10 @@ class Arena(Unique):
     """Bytes from a device's pool. Programs never run at the same time, so the largest one's need is enough.
 
     offload: where values may be offloaded to, a place of `Runtime.offload_place`; "": nowhere. host: the memory there.
+    shared: nets that know nothing of each other run here, so a thread waits while another one runs a step.
     """
 
-    def __init__(self, device: StepDevice, offload: str = "") -> None:
+    def __init__(self, device: StepDevice, offload: str = "", shared: bool = False) -> None:
         self.device = device
         self.offload = offload
         self.block: Block | None = None
@@ -58,8 +81,31 @@ class Arena(Unique):
         self._may_be_copying = False
         self._turns = device.kernels.turns()
         self._executables: WeakSet[Executable] = WeakSet()
-        #: `arena.turn.run(work)`: no other thread may use the bytes meanwhile. GraphError if one does.
-        self.turn = Turn(partial(GraphError, _TAKEN))
+        self._left = False
+        #: `arena.turn.run(work)`: no other thread may use the bytes meanwhile. GraphError if one does, or it waits.
+        self.turn = Turn(None if shared else taken)
+
+    @classmethod
+    def of_device(cls, device: StepDevice) -> Arena:
+        """The arena that nets on a device share, as long as one of them lives."""
+        found = _shared.get(device)
+        arena = None if found is None else found()
+        if arena is None:
+            arena = cls(device, shared=True)
+            _shared[device] = ref(arena)
+        return arena
+
+    def leave(self) -> None:
+        """One of those that share it is gone; the next step gives back what no other needs."""
+        self._left = True
+
+    def trim(self) -> None:
+        """Give back what no program needs any more, where one of those that share it has gone."""
+        if not self._left:
+            return
+        self._left = False
+        if all(executable.arena_bytes < self.nbytes for executable in self._executables):
+            self.turn.run(self._give_back)
 
     @property
     def nbytes(self) -> int:
@@ -187,6 +233,7 @@ class Executable(Unique):
         placed = self.placed
         self.arena_bytes, self.host_bytes = placed.arena_bytes, placed.host_bytes
         self._count = len(placed.planned.instructions)
+        self._lanes = Lanes(placed.planned, together=not checked)
         self._first_writes = _first_writes(placed.planned.instructions, self.blocks)
         self._last_writes = _last_writes(placed.planned.instructions, self.blocks)
         self._replay: Replay | None = None
@@ -222,30 +269,52 @@ class Executable(Unique):
             return replay
 
     def launches(self) -> list[Launch]:
+        """The launches in order, one an instruction, each to run by itself."""
+        return self._lanes.by_themselves(self._made())
+
+    def _made(self) -> list[Launch]:
         """The launches in order, one an instruction.
 
         Where they are many, what they are built from is let go of on the way, so that they lie close together.
         """
         placed, launches = self.placed, list[Launch]()
         transfers = BoundTransfers(placed.host_offsets, self.arena.host, partial(self._array, placed))
-        for instruction in placed.planned.instructions:
+        for step, instruction in enumerate(placed.planned.instructions):
             if len(launches) % MOST_BUILT == 0 and self._count > MOST_BUILT:
                 self.arena.device.kernels.forget()
-            bound = self._launch(placed, instruction) if instruction.transfer is None else transfers.launch(instruction)
-            launches.append(bound)
+            if instruction.transfer is not None:
+                launches.append(transfers.launch(instruction))
+                continue
+            with self._lanes.making(step, self.arena.device.kernels.turns):
+                launches.append(self._launch(placed, instruction))
         return launches
 
     def release(self) -> None:
         """Forget the launches, and with them the bytes; the next run binds anew."""
         self._replay = None
 
+    def written(self) -> dict[int, Array]:
+        """Host copies of the bytes of each block outside the arena that the program writes."""
+        read = self.arena.device.runtime.read
+        return {number: read(self._whole(number)) for number in self._first_writes}
+
+    def write_back(self, values: Mapping[int, Array]) -> None:
+        """Give these blocks the bytes that `written` copied."""
+        for number, bytes_before in values.items():
+            self.arena.device.runtime.write(self._whole(number), bytes_before)
+
+    def _whole(self, number: int) -> DeviceArray:
+        block = self.blocks[number]
+        return self.arena.device.view(block, (block.nbytes,), "uint8", (1,), 0)
+
     def _bind(self) -> Replay:
         clear_free_lists()  # of what planning dropped, so that the launches lie close together
         self.arena.reserve(self)
         with self.arena.binding():
-            launches = self.launches()
+            launches = self._made()
         placed = self.placed
         names = [_name(i) for i in placed.planned.instructions]
+        launches, names = self._lanes.merged(launches, names)
         if self.checked:
             launches, names = CheckedLaunches(placed, self.arena.device, self._bytes).around(launches, names)
         replay = self.arena.device.replay(launches, names)
@@ -253,18 +322,18 @@ class Executable(Unique):
         return replay
 
     def _first_write(self, blocks: Collection[Block]) -> int:
-        """The index of the first launch that writes one of these blocks."""
+        """The index of the first launch, or wave of launches, that writes one of these blocks."""
         if self.checked:  # launches lie between those of the instructions
             return 0
         written = (step for number, step in self._first_writes.items() if self.blocks[number] in blocks)
-        return min(written, default=self._count)
+        return self._lanes.place(min(written, default=self._count))
 
     def _is_made(self, pause: Pause) -> bool:
         """Whether what the pause reads is whole when it comes."""
         if pause.made is None:
             return True
         written = (step for number, step in self._last_writes.items() if self.blocks[number] is pause.made)
-        return max(written, default=self._count) < self._first_write(pause.blocks)
+        return self._lanes.place(max(written, default=self._count)) < self._first_write(pause.blocks)
 
     def _launch(self, placed: Placed, instruction: Instruction) -> Launch:
         device = self.arena.device

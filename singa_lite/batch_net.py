@@ -19,7 +19,7 @@ from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.loss_scale import checked as loss_scale_of
 from singa_lite.planned_net import PlannedNet
 from singa_lite.tensor import DeviceSpec, Tensor
-from singa_lite.training import checked, gradients, non_finite
+from singa_lite.training import checked, fit, gradients, non_finite
 from singa_lite.training.criteria import GivenLosses, GivenMetrics, losses_of, metrics_of
 from singa_lite.training.measures import Measures, Observed, observe, public
 from singa_lite.training.micro_batches import checked_count
@@ -29,6 +29,9 @@ from singa_lite.training.own_step import OwnEvaluation, OwnFunction
 from singa_lite.training.step import Steps
 from singa_lite.training.step_functions import EvaluateStep, PredictStep
 from singa_lite.training.step_objective import StepObjective
+
+#: Options of `compile` that `compiled_as` has only where they are given.
+_NEW = ("step", "nets", "keep", "limits")
 
 
 class BatchNet(PlannedNet):
@@ -71,6 +74,8 @@ class BatchNet(PlannedNet):
         state_dtype: str | None = None,
         offload: str | PathLike[str] | None = None,
         budget_profile: bool = False,
+        order: str = "recorded",
+        workers: int = 1,
         precision: str = "float32",
         float32_layers: Collection[str] = (),
         clip_global_norm: float | None = None,
@@ -78,6 +83,8 @@ class BatchNet(PlannedNet):
         loss_scale: str | float | None = None,
         step: Callable[..., object] | None = None,
         nets: Mapping[str, BatchNet] | None = None,
+        keep: Collection[str] | None = None,
+        limits: Mapping[str, int | str] | None = None,
         on_nan: str | None = "fit",
     ) -> None:
         """Say how to train. loss, metric: in the place of those given to the constructor. loss_weights: {output layer:
@@ -109,6 +116,13 @@ class BatchNet(PlannedNet):
         budget, before its plan is made; results do not change. A plan then depends on what was measured, which is kept
         until the next `compile`. For a CPU. ValueError without a budget or a device's limit, and without graph.
 
+        order: "recorded", or one that is equivalent and needs less memory; or "dependencies": what does not depend on
+        each other stands in lanes of a wave, planned so that these may run at the same time, with results that are
+        equal, bit for bit. workers: on a CPU, so many lanes do, each with its share of the threads. Which calls these
+        are is planned, so results are the same each time; they agree with those of one worker to rounding. ValueError
+        with graph=False, with a memory_budget, and for several workers in the recorded order, on a GPU, or where there
+        are fewer threads. See docs/workers.md.
+
         micro_batches: in how many pieces each batch goes forward and back, as equal as can be; their gradients are
         added and applied once, so that activations are those of a piece, while the sums of all gradients live through
         the step. Equal to the whole batch's step to rounding, but for dropout's numbers; GraphError for layers that
@@ -134,6 +148,10 @@ class BatchNet(PlannedNet):
         `net.forward(call.training, x)`, operations of `autograd`, `call.update(loss)`, and the loss, or {"loss": ...,
         other names of the history: ...}, to return. It is recorded and planned as any. nets: {name: other nets that
         this step trains}, each compiled with an optimizer of its own. See docs/custom_step.md.
+        keep: paths of layers whose outputs, and derivatives by these, `kept` has after each step, recorded or not, and
+        after each evaluation: their bytes are not used again within the step. limits: {class of `plan.by_class`: the
+        most bytes of it}, such as {"optimizer state": "1 GiB"}: PlanError before the first step,
+        and of `plan_batch`, names class, bytes and limit; nothing is made smaller for it. See docs/observation.md.
         on_nan: what a loss that is NaN or infinite does. "raise": NonFiniteError, which names the first layer whose
         output is not finite, or the input, target or parameter that is not; on a CPU parameters stay as they were
         before that step, on a GPU the update has been applied; until `discard_step` or `load` the net counts as
@@ -144,7 +162,7 @@ class BatchNet(PlannedNet):
         """
         given = {name: value for name, value in locals().items() if name not in ("self", "optimizer", "loss", "metric")}
         compile_checks.check_optimizer(optimizer)
-        given = {name: value for name, value in given.items() if name not in ("step", "nets") or value is not None}
+        given = {name: value for name, value in given.items() if name not in _NEW or value is not None}
         beside = compile_checks.own_step(self, given, loss or self.loss, metric or self.metric)
         graph, fuse = flag("compile graph", graph), flag("compile fuse", fuse)
         frozen = freezing.checked("compile freeze", freeze, self.all_layers() if self.layers else {})
@@ -159,12 +177,14 @@ class BatchNet(PlannedNet):
         batches = whole("compile accumulate", accumulate, 1)
         scale = loss_scale_of(loss_scale, precision, self.dtype)
         found_nan = non_finite.checked(on_nan)
+        kept, class_limits = self._kept_layers(keep, pieces, scale is not None), compile_checks.limits(limits, graph)
         budget = compile_checks.budget(memory_budget, graph, self.device)
         bound = self.device.pool.limit if graph and budget is None else budget
         where = compile_checks.offload_of(offload, bound, self.device)
         profiled = compile_checks.profile(budget_profile, graph, bound, self.device)
+        ordered = compile_checks.order_of(order, workers, graph, budget, self.device)
         narrow = storage_by(precision, float32_layers, graph, [node.layer for node in self.ordered()], self.device)
-        steps = Steps(self, graph, fuse, budget, optimizer, where, profiled, narrow)
+        steps = Steps(self, graph, fuse, budget, optimizer, where, profiled, narrow, *ordered, class_limits)
         own = None if step is None else self._own or OwnFunction(step, self.seed, self.device)
         optimizer.serve(self)
         optimizer.gather(batches, clip is not None or scale is not None)
@@ -173,6 +193,9 @@ class BatchNet(PlannedNet):
         self.loss, self.metric, self.freeze, self.micro_batches = losses, metrics, frozen, pieces
         self.loss_weights = None if loss_weights is None else dict(loss_weights)
         self._clip, self._scale, self.compiled_as, self.on_nan = clip, scale, given | {"freeze": frozen}, found_nan
+        if kept:
+            self.compiled_as["keep"] = list(kept)
+        self._keep = kept
         if own is not None and step is not None:
             own.function, own.objective = step, StepObjective()
         self._own, self._beside = own, beside
@@ -197,6 +220,7 @@ class BatchNet(PlannedNet):
     def _train_one_batch(
         self, x: object, y: object, sample_weight: object, class_weight: object
     ) -> tuple[Tensor, OneOrMore]:
+        self.device.check_bytes("train_one_batch")
         self._trainer.check_whole("train_one_batch")
         optimizer = self._optimizer("train_one_batch")
         optimizer.check_serves(self)
@@ -214,12 +238,31 @@ class BatchNet(PlannedNet):
         finally:
             step.look = None  # which holds the step and its batch, as this does it: a cycle would keep the batch
         self._bad_losses = look.bad
+        if not fit.is_training(self):
+            self.tell_norms()
         return loss, self._observed(objective, values, feeds)
 
     def _observed(self, objective: Objective, values: dict[str, Tensor], feeds: checked.CheckedFeeds) -> OneOrMore:
         """The metrics' values of a batch; what an epoch's take of it is kept."""
         values, self.observed = observe(objective.measures, values, feeds["target"])
         return public(values)
+
+    def tell_norms(self) -> None:
+        """Print `norms`, if that is wanted: `verbose`."""
+        if self.verbose and self.optimizer is not None:
+            print(f"step {self.optimizer.step}\n{self.norms}")
+
+    def _kept_layers(self, keep: Collection[str] | None, pieces: int, is_scaled: bool) -> tuple[str, ...]:
+        """Paths of layers to keep. TypeError, GraphError or ValueError for no such, and where none can be kept."""
+        found = tuple(dict.fromkeys(names("compile keep", () if keep is None else keep)))
+        if wrong := [name for name in found if not isinstance(name, str)]:
+            raise TypeError(f"compile keep: wanted names of layers, received {wrong[0]!r}")
+        self._check_names("compile keep", found)
+        if found and pieces > 1:
+            raise ValueError(f"compile keep: wanted micro_batches=1, whose outputs are whole, received {pieces}")
+        if found and is_scaled:
+            raise ValueError("compile keep: wanted no loss_scale beside it, which derivatives would be multiplied by")
+        return found
 
     @property
     def measures(self) -> Measures:
@@ -258,6 +301,7 @@ class BatchNet(PlannedNet):
         Parameters stay as they are; running statistics and random state move, as in any training forward.
         All of them are in memory at once: for training, `train_one_batch` needs one layer's at a time.
         """
+        self.device.check_bytes("gradients")
         if self._own is not None:
             raise GraphError("gradients: wanted a net with a loss, received one whose step is its own, compile(step=)")
         objective, feeds = self._batch(x, y)
@@ -274,13 +318,16 @@ class BatchNet(PlannedNet):
     def _evaluate_one_batch(
         self, x: object, y: object, sample_weight: object, class_weight: object
     ) -> tuple[Tensor, OneOrMore]:
+        self.device.check_bytes("evaluate_one_batch")
         objective, feeds = self._batch(x, y, "evaluate_one_batch", sample_weight, class_weight)
         loss, values = self._steps.own(self._steps.do(self._evaluate_step(objective), feeds))
         return loss, self._observed(objective, values, feeds)
 
     def _evaluate_step(self, objective: Objective) -> EvaluateStep:
         if self._own is None:
-            return EvaluateStep(self, objective)
+            step = EvaluateStep(self, objective)
+            step.observer = self._observer(norms=False)
+            return step
         return OwnEvaluation(self._own, self._members(self._optimizer("evaluate")))
 
     def predict_one_batch(self, x: object, output: Collection[str] = ()) -> OneOrMore:
@@ -288,6 +335,7 @@ class BatchNet(PlannedNet):
 
         output: as for `predict`.
         """
+        self.device.check_bytes("predict_one_batch")
         step = PredictStep(self, self._wanted("predict_one_batch", output))
         return self._steps.exclusively(lambda: self._steps.do(step, checked.inputs(self, x)))
 

@@ -6,16 +6,19 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import Protocol, TypeVar
 
+from singa_lite import threads
 from singa_lite.array_types import DType
-from singa_lite.checks import flag
+from singa_lite.checks import flag, one_of, whole
 from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.freezing import Freeze, freezing
+from singa_lite.graph import ORDERS
 from singa_lite.layer import Layer, Node
 from singa_lite.memory.out_of_memory import in_words
+from singa_lite.memory_classes import CLASSES
 from singa_lite.notice import warn
 from singa_lite.optimizer import Optimizer, precision, state_dtype
-from singa_lite.sizes import budget_size
+from singa_lite.sizes import budget_size, memory_size
 from singa_lite.training.objective import Objective
 
 
@@ -98,6 +101,53 @@ def budget(given: int | str | None, graph: bool, device: Device, where: str = "c
     return nbytes
 
 
+def order_of(
+    order: object, workers: float, graph: bool, budget: int | None, device: Device, where: str = "compile"
+) -> tuple[str, int]:
+    """In which order a recorded step runs, and how many of its operations at the same time.
+
+    budget: the memory budget. TypeError or ValueError for what is neither, or where it would do nothing.
+    """
+    wanted, count = one_of(f"{where} order", order, ORDERS), whole(f"{where} workers", workers, 1)
+    if wanted == "recorded":
+        if count > 1:
+            raise ValueError(f"{where} workers: wanted order='dependencies' beside it, received {count} alone")
+        return wanted, count
+    if not graph:
+        raise ValueError(
+            f"{where} order='dependencies': wanted graph=True, as only recorded steps have orders, received False"
+        )
+    if budget is not None:
+        raise ValueError(
+            f"{where} order='dependencies': wanted no memory_budget, as what is made again within one wants one order, "
+            f"received {in_words(budget)}"
+        )
+    if count > 1 and device.runtime.link.beside:
+        raise ValueError(
+            f"{where} workers: wanted 1 on a GPU, whose operations run by themselves, received {count} on {device.name}"
+        )
+    if count > threads.threads():
+        raise ValueError(
+            f"{where} workers: wanted at most {threads.threads()}, the threads of all operations "
+            f"(SINGA_LITE_THREADS), received {count}"
+        )
+    return wanted, count
+
+
+def limits(given: object, graph: bool) -> dict[str, int]:
+    """{class of `plan.by_class`: bytes}. TypeError or ValueError for no such thing, or without recorded steps."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"compile limits: wanted {{class of bytes: size}}, received {type(given).__name__}")
+    if given and not graph:
+        raise ValueError("compile limits: wanted graph=True, as they are kept by planning recorded steps")
+    return {
+        one_of("compile limits", name, CLASSES): memory_size(f"compile limits {name!r}", size)
+        for name, size in given.items()
+    }
+
+
 def profile(given: object, graph: bool, bound: int | None, device: Device, where: str = "compile") -> bool:
     """Whether costs are to be measured. TypeError or ValueError for what is no flag, or where it would do nothing.
 
@@ -112,6 +162,7 @@ def profile(given: object, graph: bool, bound: int | None, device: Device, where
             f"{where} budget_profile: wanted a memory_budget beside it, or a device with a limit, whose repeats it "
             f"helps to choose, received none on device {device.name}"
         )
+    device.check_bytes(f"{where} budget_profile, which times calls")
     if device.runtime.link.beside:
         raise ValueError(
             f"{where} budget_profile: wanted a CPU, whose calls can be timed one by one, received device {device.name}"
@@ -167,10 +218,15 @@ def _origin(nodes: Mapping[str, Node], name: str) -> Layer:
 
 
 #: Options of `compile` that a step of the user's own leaves no use for, and their usual values.
-_OF_BUILT_IN = {"loss_weights": None, "freeze": None, "micro_batches": 1, "accumulate": 1, "loss_scale": None}
+_OF_BUILT_IN = {
+    **{"loss_weights": None, "freeze": None, "micro_batches": 1, "accumulate": 1, "loss_scale": None},
+    **{"keep": None, "limits": None},
+}
 #: The same of other nets that it trains: their own steps, whose options they are, are never done.
 _OF_OTHERS = {
     "memory_budget": None,
+    "order": "recorded",
+    "workers": 1,
     "offload": None,
     "precision": "float32",
     "step": None,

@@ -12,11 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from functools import wraps
+from time import sleep
 from typing import ParamSpec, TypeVar, TypeVarTuple
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Arguments = TypeVarTuple("Arguments")
+
+#: Seconds until a thread that waits for a turn looks again.
+WAIT = 0.0002
 
 
 def in_own_context(function: Callable[P, R]) -> Callable[P, R]:
@@ -50,16 +54,21 @@ _inside: ContextVar[tuple[Turn, ...]] = ContextVar("inside", default=())
 
 
 class Turn:
-    """A turn that one thread at a time has; others do not wait for it, but are refused. It may be taken again inside.
+    """A turn that one thread at a time has; it may be taken again inside.
 
-    refusal: makes the error for a thread that comes while another has the turn.
+    refusal: makes the error for a thread that comes while another has the turn. None: such a thread waits. It looks
+    again and again, as a lock that an interrupt leaves taken would never be free.
     """
 
     __slots__ = ("_context", "_refusal")
 
-    def __init__(self, refusal: Callable[[], Exception]) -> None:
+    def __init__(self, refusal: Callable[[], Exception] | None) -> None:
         self._refusal = refusal
         self._context = Context()  # which one thread can be in, and once
+
+    def after_fork(self) -> None:
+        """In a child process, where the other threads are not: none of them has the turn."""
+        self._context = Context()
 
     def run(self, work: Callable[[*Arguments], R], *arguments: *Arguments) -> R:
         """work(*arguments), in a context of its own, while no other thread has the turn."""
@@ -73,9 +82,12 @@ class Turn:
             _inside.set((*_inside.get(), self))
             return work(*arguments)
 
-        try:
-            return self._context.run(copy_context().run, begin)
-        except RuntimeError:
-            if begun:
-                raise
-        raise self._refusal()
+        while True:
+            try:
+                return self._context.run(copy_context().run, begin)
+            except RuntimeError:
+                if begun:
+                    raise
+            if self._refusal is not None:
+                raise self._refusal()
+            sleep(WAIT)

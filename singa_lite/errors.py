@@ -25,6 +25,10 @@ class DeviceError(RuntimeError):
     """A device or kernel set that is not there, or tensors of two devices in one operation."""
 
 
+class AbstractDeviceError(DeviceError):
+    """Values or bytes were wanted of a tensor or a net on an abstract device, which has neither."""
+
+
 class SnapshotError(OSError):
     """A snapshot that cannot be written or read; the message names the file and the entry."""
 

@@ -54,8 +54,7 @@ def move(nets: Sequence[PlannedNet], to: Device) -> None:
         net.trainer.left_at = "(while the net was being moved to another device)"
         net.trainer.steps = net.trainer.steps.anew()  # recorded steps are bound to the old device
     layers: dict[int, Layer] = {id(node.layer): node.layer for net in nets for node in net.ordered()}
-    for layer in layers.values():
-        layer.to_device(to)
+    _move_layers(list(layers.values()), nets, to)
     for net in nets:
         if net.optimizer is not None:
             net.optimizer.to_device(to)
@@ -66,11 +65,31 @@ def move(nets: Sequence[PlannedNet], to: Device) -> None:
         net.trainer.forget()
 
 
+def _move_layers(layers: Sequence[Layer], nets: Sequence[PlannedNet], to: Device) -> None:
+    """Where that fails on the way from an abstract device, as where memory is too small, they are back there."""
+    before = nets[0].device
+    try:
+        for layer in layers:
+            layer.to_device(to)
+    except BaseException:
+        if before.is_abstract:
+            for layer in layers:
+                layer.set_up_anew(before)
+            for net in nets:
+                net.trainer.forget()
+        raise
+
+
 def _check(net: PlannedNet, to: Device) -> None:
-    """GraphError after an unfinished step, and the errors of `compile` where its options are not for that device."""
+    """GraphError after an unfinished step, AbstractDeviceError for a device that would forget what the net has, and the
+    errors of `compile` where its options are not for that device.
+    """
     net.trainer.check_whole("to_device")
+    if not net.device.is_abstract:
+        to.check_bytes("to_device")
     steps = net.trainer.steps
     compile_checks.budget(steps.budget, steps.graph, to, "to_device")
+    compile_checks.order_of(steps.order, steps.workers, steps.graph, steps.budget, to, "to_device")
     compile_checks.offload_place(steps.arena.offload, to)
     bound = to.pool.limit if steps.budget is None else steps.budget
     compile_checks.profile(steps.profiled, steps.graph, bound, to, "to_device")

@@ -8,10 +8,11 @@ from math import prod, sqrt
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from singa_lite.checks import at_least_zero, finite, real
 from singa_lite.errors import ShapeError
-from singa_lite.tensor import Tensor, to_numpy
+from singa_lite.tensor import Tensor, from_numpy, to_numpy
 
 
 class Initializer(ABC):
@@ -24,6 +25,13 @@ class Initializer(ABC):
         key: uint64 (3,) on the same device, (seed, stream, counter); equal keys give equal numbers. fan_in,
         fan_out: how many inputs an output element depends on, and the reverse; 0 where it makes no sense.
         """
+
+    def check(self, value: Tensor, fan_in: int, fan_out: int) -> None:
+        """The errors of the call that shape and fans alone tell; asked before it, and alone on an abstract device.
+
+        For a subclass that does not serve all tensors.
+        """
+        return None
 
 
 #: What a layer takes: an initializer, its name in snake case ("he_normal"), or a number for all elements.
@@ -106,6 +114,10 @@ class FanScaled(Initializer):
         else:
             Uniform(-sqrt(3) * std, sqrt(3) * std)(value, key, fan_in, fan_out)
 
+    def check(self, value: Tensor, fan_in: int, fan_out: int) -> None:
+        """ValueError if a fan that is needed is 0."""
+        self.std(fan_in, fan_out, value.name)
+
     def std(self, fan_in: int, fan_out: int, name: str = "") -> float:
         """The standard deviation for these fans; name: the parameter's, for the error."""
         needed = {"fan_in": fan_in, "fan_out": fan_out} if self.average else {"fan_in": fan_in}
@@ -169,14 +181,18 @@ class Orthogonal(Initializer):
         finite(f"{type(self).__name__} gain", self.gain)
 
     def __call__(self, value: Tensor, key: Tensor, fan_in: int, fan_out: int) -> None:
-        if value.ndim < 2:
-            raise ShapeError(f"Orthogonal: wanted two axes or more, received {value.name} {value.shape}")
+        self.check(value, fan_in, fan_out)
         Normal(0.0, 1.0)(value, key, fan_in, fan_out)
         rows, columns = value.shape[0], prod(value.shape[1:])
         matrix = to_numpy(value).reshape(rows, columns).astype(np.float64)
         q, r = np.linalg.qr(matrix if rows >= columns else matrix.T)
         q = self.gain * q * np.where(np.diagonal(r) < 0, -1.0, 1.0)
         value.copy_from_numpy((q if rows >= columns else q.T).reshape(value.shape))
+
+    def check(self, value: Tensor, fan_in: int, fan_out: int) -> None:
+        """ShapeError for a tensor of fewer than two axes."""
+        if value.ndim < 2:
+            raise ShapeError(f"Orthogonal: wanted two axes or more, received {value.name} {value.shape}")
 
 
 NAMES: dict[str, Initializer] = {
@@ -193,6 +209,14 @@ NAMES: dict[str, Initializer] = {
     "lecun_normal": LecunNormal(),
     "orthogonal": Orthogonal(),
 }
+
+
+def fill(spec: Spec, value: Tensor, key: NDArray[np.uint64], fan_in: int, fan_out: int) -> None:
+    """Give a tensor its first values, where it has bytes for them; the rest is as of `Initializer`."""
+    initializer = get(spec)
+    initializer.check(value, fan_in, fan_out)
+    if not value.device.is_abstract:
+        initializer(value, from_numpy(key, value.device), fan_in, fan_out)
 
 
 def get(spec: Spec, where: str = "initializer") -> Initializer:

@@ -92,6 +92,7 @@ class Layer(LayerTensors):
         self.shared_with: Layer | None = None
         self._layers: dict[str, Layer] = {}
         self._made_in_setup: list[str] = []
+        self._prepared_for: tuple[Shape, ...] = ()
 
     # ---- layers within it
 
@@ -336,9 +337,10 @@ class Layer(LayerTensors):
             raise GraphError(
                 f"layer {self.path!r} shares the parameters of {self.shared_with.path!r}, which is in no net yet"
             )
-        self.context = context
+        self.context, self._prepared_for = context, tuple(shapes)
         try:
-            self.output_sample_shape = checked_output(self.path, self.setup(*shapes))
+            with context.device.first_values():
+                self.output_sample_shape = checked_output(self.path, self.setup(*shapes))
             self._check_held()
             self._check_shared()
             if not self.trainable:
@@ -365,8 +367,14 @@ class Layer(LayerTensors):
         self._made_in_setup = []
 
     def to_device(self, device: Device) -> None:
-        """Move parameters and state, those of layers within it too. device: a Device."""
+        """Move parameters and state, those of layers within it too. device: a Device.
+
+        From an abstract device, where there are none, they are made by `setup`, with the values that it gives them.
+        """
         context = self._placed()
+        if context.device.is_abstract:
+            self.set_up_anew(device)
+            return
         if self.shared_with is not None:  # it may come after this layer, and must have moved by then
             self.shared_with.to_device(device)
         for table in (self._parameters, self._states):
@@ -378,6 +386,31 @@ class Layer(LayerTensors):
         for layer in self._layers.values():
             layer.to_device(device)
         self.context = context._replace(device=device)
+
+    def set_up_anew(self, device: Device) -> None:
+        """For a layer that no other holds: as if it had been added on the other device. Where that fails, it is on its
+        own again.
+        """
+        context, shapes = self._placed(), self._prepared_for
+        if context.device is device:
+            return
+        for owner in self.owners():  # it may come after this layer, and must be there by then
+            owner.set_up_anew(device)
+        for layer in self.with_sublayers():
+            layer.before_anew(device)
+        trains = {name: tensor.stores_grad for name, tensor in self.parameters.items()}
+        self.reset()
+        try:
+            self.prepare(shapes, context._replace(device=device))
+        except BaseException:
+            self.prepare(shapes, context)
+            raise
+        finally:
+            for name, tensor in self.parameters.items():
+                tensor.stores_grad = trains[name]
+
+    def before_anew(self, device: Device) -> None:
+        """For a subclass whose `setup` needs something else to be on the device that it is set up on anew."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path!r} -> {self.output_sample_shape}>"

@@ -51,6 +51,16 @@ class Callee(Protocol):
     def output_sample_shapes(self) -> list[Shape]: ...
 
 
+class Watcher(Protocol):
+    """What is told of the layers' outputs, and of derivatives by those of layers in `names`."""
+
+    @property
+    def names(self) -> Collection[str]: ...
+
+    def output(self, path: str, tensors: Collection[Tensor]) -> None: ...
+    def derivative(self, path: str, tensors: Collection[Tensor]) -> None: ...
+
+
 class Cut(NamedTuple):
     """A place on the tape where the walk back hands out what is final. Operations from `position` on lie behind it.
 
@@ -69,7 +79,7 @@ class LayerCalls(Unique):
     training: layers train, the frozen ones aside. asked: paths of layers within others whose outputs are kept, for each
     time that they run, in `given`. frozen: their paths, at any depth; holding: the layers that hold
     both frozen ones and others. passing: those that do not train, but let derivatives through. moving: called before a
-    layer may move its state.
+    layer may move its state. watcher: who looks at what layers give, None: nobody.
 
     ports: {path: marks on the tape that the layer's inputs have passed}, where derivatives by them can be read off;
     cuts: in the order of the forward.
@@ -82,8 +92,11 @@ class LayerCalls(Unique):
         holding: Collection[str] = (),
         passing: Collection[str] = (),
         moving: Callable[[], object] = nothing,
+        watcher: Watcher | None = None,
     ) -> None:
         self.training = training
+        self.watcher = watcher
+        self.watched: dict[str, list[Op]] = {}
         self.frozen = frozenset(frozen)
         self.ports: dict[str, list[Op]] = {}
         self.cuts: list[Cut] = []
@@ -101,6 +114,31 @@ class LayerCalls(Unique):
         """Forget marks and cuts: the tape is walked, or left."""
         self.ports.clear()
         self.cuts.clear()
+        self.watched.clear()
+
+    def seen(self, path: str, outputs: list[Tensor]) -> list[Tensor]:
+        """A layer's outputs, which the watcher looks at. Where it wants derivatives by them, each passes a mark on the
+        tape, at which these can be read off.
+        """
+        if self.watcher is None:
+            return outputs
+        self.watcher.output(path, outputs)
+        return [self._marked(path, each) for each in outputs] if path in self.watcher.names else outputs
+
+    def _marked(self, path: str, output: Tensor) -> Tensor:
+        if not self.training or not output.requires_grad:
+            return output
+        mark = Identity()
+        passed = mark(output)
+        passed.mask = output.mask
+        self.watched.setdefault(path, []).append(mark)
+        return passed
+
+    def derived(self, captured: dict[Op, Tensor]) -> None:
+        """The walk back is over: the watcher gets what was captured at the marks."""
+        if self.watcher is not None:
+            for path, marks in self.watched.items():
+                self.watcher.derivative(path, [captured.pop(mark) for mark in marks if mark in captured])
 
     def forward(self, layer: Callee, training: bool, inputs: list[Tensor]) -> object:
         """What the layer's forward gives. `inputs` may be emptied."""
@@ -192,8 +230,9 @@ def call(layer: Callee, device: Device, training: bool, inputs: list[Tensor]) ->
     calls, mask = _current.get(), _mask_of(inputs) if layer.passes_mask else None
     with device.scope(layer=layer.path):
         result = layer.forward(training, *inputs) if calls is None else calls.forward(layer, training, inputs)
-    outputs = list(result) if isinstance(result, list | tuple) else [result]
-    found = _checked(layer, outputs, calls)
+        outputs = list(result) if isinstance(result, list | tuple) else [result]
+        found = _checked(layer, outputs, calls)
+        found = found if calls is None else calls.seen(layer.path, found)
     for output in found:
         output.mask = mask if output.mask is None else output.mask
     if calls is not None and layer.path in calls.asked:

@@ -20,7 +20,7 @@ from singa_lite.device import Device
 from singa_lite.errors import GraphError
 from singa_lite.sample_shape import SampleShape
 from singa_lite.table import Table
-from singa_lite.tensor import Shape, Tensor, from_numpy, full
+from singa_lite.tensor import Shape, Tensor, full
 
 
 class Context(NamedTuple):
@@ -162,8 +162,7 @@ class LayerTensors(Described):
             tensor = context.device.empty(shape, context.dtype, layout)
             tensor.name = f"{self.path}/{name}"
             tensor.stores_grad = True
-            key = from_numpy(self.random_key(name), context.device)
-            initializer.get(init)(tensor, key, *(fans or (0, 0)))
+            initializer.fill(init, tensor, self.random_key(name), *(fans or (0, 0)))
         self._parameters[name] = tensor
         return tensor
 

@@ -60,6 +60,7 @@ class LayerWalk:
                     self._tape.finish()
                     break
             self.stopped_at = ""
+            self._calls.derived(self._tape.captured)
         finally:
             self._tape.close()
             self._calls.forget()

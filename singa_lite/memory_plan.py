@@ -9,9 +9,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from singa_lite.memory.check import check
+from singa_lite.memory_classes import SUM as SUM
+from singa_lite.memory_classes import bytes_by_class
 from singa_lite.operation import Role
 from singa_lite.passes.placed import Placed
 from singa_lite.passes.program import host_requests, lifespans, live_bytes, requests
+from singa_lite.passes.races import check_races
+from singa_lite.passes.read_errors import told_by
 from singa_lite.passes.read_from import check_reads
 from singa_lite.passes.time_model import flops, told
 from singa_lite.passes.transfer_times import estimated_slowdown, is_free
@@ -20,9 +24,6 @@ from singa_lite.repeat_row import AGAIN, RepeatRow, repeat_rows
 from singa_lite.reports import plan_page
 from singa_lite.reports.net_drawing import Drawable
 from singa_lite.variant_row import VariantRow, called, told_variants, variant_rows
-
-#: The end of the name of a tensor in which gradients of several batches are added up.
-SUM = " sum of gradients"
 
 
 class Row(NamedTuple):
@@ -96,6 +97,18 @@ class MemoryPlan:
         """What lies in the arena."""
         return _rows(self.placed, self._blocks)
 
+    @cached_property
+    def by_class(self) -> dict[str, int]:
+        """{class: bytes}: parameters, gradients, optimizer state, running statistics (with the layers' random state),
+        inputs, outputs, activations, derivatives, scratch.
+
+        Outside the arena they are bytes as they lie there. Within it, where bytes are shared, the most that live at a
+        time: of gradients, that of all that are there together, and sums of several batches beside. So the classes do
+        not add up to `total_bytes`.
+        """
+        held = [(b.name, b.role, b.nbytes, b.number) for b in self._blocks if b.role is not Role.INTERMEDIATE]
+        return bytes_by_class(held, self.rows, self.placed.planned)
+
     @property
     def held_blocks(self) -> list[int]:
         """Bytes of each block outside the arena."""
@@ -104,9 +117,7 @@ class MemoryPlan:
     @property
     def floor_without_scratch_bytes(self) -> int:
         """The largest sum of live bytes in the chosen order if no operation needed scratch."""
-        program = self.placed.planned
-        pairs = zip(live_bytes(program), program.instructions, strict=True)
-        return max((live - program.rounded(i.scratch_bytes) for live, i in pairs), default=0)
+        return max(live_bytes(self.placed.planned, scratch=False), default=0)
 
     @property
     def gap_bytes(self) -> int:
@@ -160,10 +171,13 @@ class MemoryPlan:
     def check(self) -> None:
         """Prove the plan once more. PlanError names what is wrong."""
         placed = self.placed
-        check(requests(placed.planned), placed.plan.offsets, placed.plan.arena)
+        names = {block.number: block.name for block in self._blocks}
+        told = told_by(placed.planned, names)
+        check(requests(placed.planned), placed.plan.offsets, placed.plan.arena, told=told)
         on_host = {f"h{block}": offset for block, offset in placed.host_offsets.items()}
         check(host_requests(placed.planned), on_host, placed.host_bytes)
-        check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets)
+        check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets, names)
+        check_races(placed.planned, placed.offsets, placed.scratch)
 
     def summary(self) -> str:
         """The plan in words and a table of what is live at the peak."""
@@ -254,11 +268,11 @@ def _rows(placed: Placed, blocks: Sequence[Row]) -> list[PlacedRow]:
         kind = kinds.get(number, "forward")
         offset = placed.offsets[number]
         rows.append(PlacedRow(block.name, block.layer, kind, block.nbytes, span.start, span.stop, offset))
-    for step, instruction in enumerate(placed.planned.instructions):
+    for time, instruction in zip(placed.planned.times(), placed.planned.instructions, strict=True):
         if instruction.scratch_bytes:
             offset, nbytes = placed.scratch[instruction.number], placed.planned.rounded(instruction.scratch_bytes)
             name = f"scratch of {called(placed.planned.target, instruction)}"
-            rows.append(PlacedRow(name, instruction.layer, "scratch", nbytes, step, step + 1, offset))
+            rows.append(PlacedRow(name, instruction.layer, "scratch", nbytes, *time, offset))
     return rows
 
 

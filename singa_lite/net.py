@@ -51,6 +51,7 @@ class FeedForwardNet(BatchNet, Unique):
 
         GraphError after an unfinished step. A forward that waits for its backward is not copied.
         """
+        self.device.check_bytes("deepcopy")
         self._trainer.check_whole("deepcopy")
         self._check_alone("deepcopy")
         made = type(self).__new__(type(self))
@@ -70,6 +71,7 @@ class FeedForwardNet(BatchNet, Unique):
         """
         from singa_lite.snapshots.whole_net import pickled
 
+        self.device.check_bytes("pickle")
         self._check_alone("pickle")
         return pickled(self)
 
@@ -126,6 +128,7 @@ class FeedForwardNet(BatchNet, Unique):
         x, y, prefetch, workers, sample_weight, class_weight: as for `fit`, and checked as there. steps: so many batches
         and no more.
         """
+        self.device.check_bytes("evaluate")
         loading, ahead = sources.checked_loading("evaluate", workers, None), whole("evaluate prefetch", prefetch, 0)
         objective = self._objective()
         self._refuse_weights("evaluate", sample_weight=sample_weight, class_weight=class_weight)
@@ -152,6 +155,7 @@ class FeedForwardNet(BatchNet, Unique):
         are wanted too, by path, each of one output; the result is {layer: Tensor} then. x: as for `fit`, or batches of
         samples alone. workers: as for `fit`.
         """
+        self.device.check_bytes("predict")
         checked.single_outputs(self)
         data = sources.data_to_predict(self, x, batch_size, sources.checked_loading("predict", workers, None))
         with closing(data):
@@ -175,6 +179,7 @@ class FeedForwardNet(BatchNet, Unique):
         than layers have positions; ValueError for ids that the net does not have. Nothing that training uses is
         changed. See docs/generation.md.
         """
+        self.device.check_bytes("generate")
         return self._steps.exclusively(generate, self, self._steps, prompt, steps, temperature, top_k, seed)
 
     @elsewhere.told(elsewhere.DATA)
@@ -231,6 +236,7 @@ class FeedForwardNet(BatchNet, Unique):
         validation_data=(x, y, sample_weight). validation_split: that share of the samples, the last ones, is the
         validation data. initial_epoch: how many epochs count as done. See docs/metrics_and_callbacks.md.
         """
+        self.device.check_bytes("fit")
         self._optimizer("fit")
         objective = self._objective()
         self._refuse_weights("fit", sample_weight=sample_weight, class_weight=class_weight)
@@ -319,6 +325,7 @@ class FeedForwardNet(BatchNet, Unique):
         """
         from singa_lite.snapshots import formats
 
+        self.device.check_bytes("save")
         formats.save(self, path, weights_only=weights_only, **options)
 
     def load(
@@ -341,6 +348,7 @@ class FeedForwardNet(BatchNet, Unique):
         """
         from singa_lite.snapshots import formats
 
+        self.device.check_bytes("load")
         chosen = None if layers is None else names("load layers", layers)
         self._check_names("load layers", chosen or ())
         return formats.load(self, path, optimizer, chosen, flag("load strict", strict), **options)

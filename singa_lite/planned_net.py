@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from numpy.typing import DTypeLike
 
@@ -15,7 +16,9 @@ from singa_lite.freezing import Freeze, freezing, names_in
 from singa_lite.generation import generation_plan
 from singa_lite.graph import Graph
 from singa_lite.memory.bound import Bound
+from singa_lite.memory_classes import check_limits
 from singa_lite.memory_plan import MemoryPlan
+from singa_lite.observer import Kept, Norms, Observer
 from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.gathering import Part
 from singa_lite.optimizer.loss_scale import LossScale
@@ -62,6 +65,8 @@ class PlannedNet(WalkedNet):
         self._scale: LossScale | None = None
         self._own: OwnFunction | None = None
         self._beside: Mapping[str, PlannedNet] = {}
+        self._keep: tuple[str, ...] = ()
+        self._verbose = 0
 
     @property
     def knows_measures(self) -> bool:
@@ -150,6 +155,52 @@ class PlannedNet(WalkedNet):
         return copied
 
     @property
+    def verbose(self) -> int:
+        """1: norms of outputs, parameters and gradients by layer are taken within each training step, and printed after
+        each one by hand, and of the last one of each epoch of `fit`. 0: nothing is. It may change at any time; the next
+        step is recorded anew then. Norms cost one pass over what they are of, and gradients live whole.
+        """
+        return self._verbose
+
+    @verbose.setter
+    def verbose(self, wanted: int) -> None:
+        found = int(wanted) if isinstance(wanted, bool) else whole("net.verbose", wanted, 0)
+        if found > 1:
+            raise ValueError(f"net.verbose: wanted 0 or 1, received {wanted!r}")
+        self._verbose = found
+
+    @property
+    def norms(self) -> Norms:
+        """Euclidean norms of the last training step, which `verbose` prints; reading them waits for the step.
+
+        GraphError unless it was done with verbose = 1.
+        """
+        seen = self._steps.seen
+        if seen is None or not seen.parameters:
+            raise GraphError("net.norms: wanted a training step with net.verbose = 1 before, received none")
+        return seen.norms()
+
+    @property
+    def kept(self) -> Mapping[str, Kept]:
+        """{layer that `compile(keep=)` names: its output and the derivative by it} of the last training step, or
+        evaluation, whichever was later.
+
+        The tensors are overwritten by the next step: `tensor.to_numpy` copies. Derivatives are of the loss's mean over
+        the batch, or of what it adds to a group's with accumulate; None behind an evaluation. With precision="bfloat16"
+        they are copies in float32 of what the step computed. GraphError before the first step, or without keep.
+        """
+        if not self._keep:
+            raise GraphError("net.kept: wanted a net of compile(keep=[...]), received one without")
+        if self._steps.seen is None:
+            raise GraphError("net.kept: wanted a step before, received a net that has done none since it was compiled")
+        return MappingProxyType(self._steps.seen.kept)
+
+    def _observer(self, norms: bool) -> Observer | None:
+        """What looks at a step. norms: whether it may take norms. GraphError for a step of the user's own."""
+        norms = norms and bool(self._verbose)
+        return Observer(self._keep, norms, self._steps.narrow is not None) if self._keep or norms else None
+
+    @property
     def training_graph(self) -> Graph:
         """The last training step that was recorded. GraphError if there is none. Running it trains."""
         return self._steps.training_graph
@@ -190,9 +241,11 @@ class PlannedNet(WalkedNet):
             return self._dry_runs(None).look("predict", size, lambda graph: graph.memory_plan, budget)
         planner = self._planner("plan_batch", samples)
         try:
-            return planner.plan(size, budget)
+            plan = planner.plan(size, budget)
         except BudgetError as error:
             raise self._with_remedies(error, size) from None
+        check_limits(plan.by_class, self._steps.limits)
+        return plan
 
     def plan_generation(self, batch_size: int, length: int) -> MemoryPlan:
         """The memory plan of `generate` for so many texts of up to `length` ids, prompt included. Nothing runs.
@@ -246,7 +299,7 @@ class PlannedNet(WalkedNet):
 
     def _with_remedies(self, error: BudgetError, size: int) -> BudgetError:
         """The error of a training step, which also says what would help. size: of its batch."""
-        if self.optimizer is None:
+        if self.optimizer is None or self._steps.order != "recorded":  # what helps is planned in one order
             return error
         runs = self._dry_runs(self._train_step(self._objective(), self.optimizer))
 
@@ -287,8 +340,14 @@ class PlannedNet(WalkedNet):
     def _train_step(self, objective: Objective, optimizer: Optimizer, part: Part | None = None) -> TrainStep:
         """part: of a group of batches; None: the last, which takes most memory."""
         if self._own is not None:
+            if self._verbose:
+                raise GraphError(
+                    "net.verbose: wanted 0 for a net of compile(step=), whose norms are not taken, received 1"
+                )
             return OwnStep(self._own, self._members(optimizer))
         self._check_names("training with freeze", names_in(self.freeze))  # which may have changed since compile
         checked_count(self.ordered(), self.micro_batches, self.freeze, objective.criteria)
         part = optimizer.gathering.last_part if part is None else part
-        return TrainStep(self, objective, optimizer, self.freeze, self.micro_batches, self._clip, part, self._scale)
+        step = TrainStep(self, objective, optimizer, self.freeze, self.micro_batches, self._clip, part, self._scale)
+        step.observer = self._observer(norms=True)
+        return step

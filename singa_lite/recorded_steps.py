@@ -12,6 +12,7 @@ from singa_lite.device import device_of
 from singa_lite.feed_buffer import Feed
 from singa_lite.graph import Graph
 from singa_lite.layer import Node
+from singa_lite.observer import Seen
 from singa_lite.tensor import Block, Shape, Tensor
 from singa_lite.watch import Watch
 
@@ -44,6 +45,7 @@ class RecordedStep:
     tensors: each batch is copied into them; feed: where they lie; results: what the step gave while it was recorded, of
     a type that goes with the kind of step; read after a run. nodes, watch: what it was recorded by. kept: what the
     step's key names by identity, and must therefore live as long. moved: parameters that it writes, once asked for.
+    seen: what is observed of it.
     """
 
     graph: Graph
@@ -54,6 +56,7 @@ class RecordedStep:
     watch: Watch
     kept: tuple[object, ...]
     moved: frozenset[Block] = frozenset()
+    seen: Seen | None = None
 
     def put_in(self, feeds: Feeds) -> None:
         """Copy a batch in."""

@@ -15,7 +15,7 @@ from singa_lite.device import Device
 from singa_lite.errors import GraphError, ShapeError
 from singa_lite.freezing import Freeze, freezing
 from singa_lite.layer import LayerOutput, Node, OneOrMore
-from singa_lite.layer_calls import LayerCalls, call, nothing
+from singa_lite.layer_calls import LayerCalls, Watcher, call, nothing
 from singa_lite.layer_walk import LayerGradients, LayerWalk
 from singa_lite.ops.op import Edge, Op
 from singa_lite.tensor import Shape, Tensor
@@ -36,7 +36,8 @@ class Run(Unique):
     another net may have, keeps its tape. What it is given is checked by whoever makes it.
 
     training: layers train, those of `freeze` aside; else nothing is kept for a walk back. moving: called
-    before a layer may move its state. calls: how layers are called, where it is not one batch by itself.
+    before a layer may move its state. calls: how layers are called, where it is not one batch by itself. watcher: who
+    looks at what layers give.
     """
 
     def __init__(
@@ -47,12 +48,13 @@ class Run(Unique):
         freeze: Freeze,
         moving: Callable[[], object] = nothing,
         calls: LayerCalls | None = None,
+        watcher: Watcher | None = None,
     ) -> None:
         self.nodes = nodes
         self.device = device
         self.training = training
         frozen = freezing((node.layer for node in nodes), freeze)
-        self._calls = calls or LayerCalls(training, frozen.frozen, frozen.holding, frozen.passing, moving)
+        self._calls = calls or LayerCalls(training, frozen.frozen, frozen.holding, frozen.passing, moving, watcher)
         self._seeds: dict[str, list[_Seed]] = {}
         self._walk: LayerWalk | None = None
 
@@ -138,7 +140,8 @@ class Run(Unique):
         pairs = [pair for name, given in dys.items() for pair in self._seeded(name, given)]
         ports = [port for name in wanted for port in self._calls.ports.get(name, [])]
         first = [port for node in self.nodes if not node.sources for port in self._calls.ports.get(node.layer.name, [])]
-        tape = BackwardPass(pairs, ports, first)
+        watched = [mark for marks in self._calls.watched.values() for mark in marks]
+        tape = BackwardPass(pairs, [*ports, *watched], first)
         self._check_reached(tape, wanted, freeze)
         self._seeds.clear()
         self._walk = LayerWalk(self.nodes, self._calls, tape)

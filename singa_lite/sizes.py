@@ -44,6 +44,8 @@ def memory_size(where: str, given: object, least: int = 0) -> int:
         nbytes = _from_text(given)
     elif isinstance(given, bool) or not isinstance(given, int | float | np.integer | np.floating):
         raise TypeError(f'{where}: wanted bytes as a whole number or text such as "4 GiB", received {given!r}')
+    elif isinstance(given, int | np.integer):  # of any size, which no float need hold
+        nbytes = int(given) if given >= 0 else None
     else:
         nbytes = int(given) if isfinite(given) and given == int(given) and given >= 0 else None
     if nbytes is None:

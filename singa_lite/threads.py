@@ -30,8 +30,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, partial
 from threading import RLock, get_ident
 from typing import Protocol
@@ -67,6 +68,8 @@ class _Setting:
 
 
 _setting = _Setting()
+#: Threads of each operation of those that run at the same time; 0: they run one after the other, and have all.
+_share: ContextVar[int] = ContextVar("share", default=0)
 
 
 def threads() -> int:
@@ -174,6 +177,50 @@ def settle() -> None:
     """Sets the number for the calling thread in OpenMP, once an OpenMP library is loaded."""
     if _setting.openmp is not None:  # each time, as an interrupt may have left another number, see `alone.running`
         _setting.openmp(threads())
+
+
+def share() -> int:
+    """Threads that kernels are made for inside `sharing`; 0 outside."""
+    return _share.get()
+
+
+@contextmanager
+def sharing(number: int) -> Iterator[None]:
+    """Kernels that are made, asked or run inside by this thread use so many threads; 0: as many as ever."""
+    token = _share.set(number)
+    try:
+        if number and _setting.openmp is not None:
+            _setting.openmp(number)
+        yield
+    finally:
+        _share.reset(token)
+        settle()
+
+
+def with_share(launch: Launch, number: int) -> Launch:
+    """The launch, which was made inside `sharing`, as it runs by itself."""
+
+    def run() -> None:
+        with sharing(number):
+            launch()
+
+    return run
+
+
+def in_lane(launches: Sequence[Launch], number: int) -> None:
+    """Run launches that were made inside `sharing`, by a thread beside others that do the same with theirs."""
+    openmp = _setting.openmp
+    if openmp is None:
+        with _one_blas_thread:
+            for launch in launches:
+                launch()
+        return
+    openmp(number)
+    try:
+        for launch in launches:
+            launch()
+    finally:
+        openmp(threads())
 
 
 # ---- BLAS

@@ -60,7 +60,9 @@ class WalkedNet(LayerGraph):
         call = under_way.get()
         if call is not None:
             _check_training(training, call)
-        elif training:
+        elif self.device.graph is None:
+            self.device.check_bytes("forward")
+        if call is None and training:
             self._trainer.check_whole("forward")
             self._trainer.open_forward.pass_over()
         self._check_names("forward", [*names("forward output", output), freeze])

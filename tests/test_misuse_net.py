@@ -92,6 +92,21 @@ ROWS = {
     ),
     "offload=3": row(compiled(memory_budget=2**30, offload=3), TypeError, "compile offload", "received 3"),
     "offload without a budget": row(compiled(offload="/tmp"), ValueError, "compile offload", "memory_budget", "/tmp"),
+    "order='fast'": row(compiled(order="fast"), ValueError, "compile order", "dependencies", "'fast'"),
+    "order=2": row(compiled(order=2), ValueError, "compile order", "2"),
+    "order=None": row(compiled(order=None), ValueError, "compile order", "None"),
+    "order without graph": row(compiled(order="dependencies", graph=False), ValueError, "compile order", "graph=True"),
+    "order within a budget": row(
+        compiled(order="dependencies", memory_budget="1 GiB"), ValueError, "compile order", "no memory_budget", "1024.0"
+    ),
+    "workers=0": row(compiled(order="dependencies", workers=0), ValueError, "compile workers", "at least 1", "0"),
+    "workers=1.5": row(compiled(order="dependencies", workers=1.5), ValueError, "compile workers", "1.5"),
+    "workers=True": row(compiled(order="dependencies", workers=True), TypeError, "compile workers", "True"),
+    "workers='2'": row(compiled(order="dependencies", workers="2"), TypeError, "compile workers", "'2'"),
+    "workers in the recorded order": row(compiled(workers=2), ValueError, "compile workers", "order='dependencies'"),
+    "more workers than threads": row(
+        compiled(order="dependencies", workers=4096), ValueError, "compile workers", "at most", "4096"
+    ),
     "a loss that is a metric": row(compiled(loss=metric.Accuracy()), TypeError, "Loss", "Accuracy"),
     "a loss by an unknown name": row(compiled(loss={"unknown": SHARED}), GraphError, "['a']", "['unknown']"),
     "a loss by no name": row(compiled(loss={3: SHARED}), GraphError, "['a']", "['3']"),

@@ -57,6 +57,8 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "Checkpoint": (snapshots.Checkpoint, {"folder": "run"}),
     "cpu": (device.cpu, {}),
     "new_cpu": (device.new_cpu, {}),
+    "abstract": (device.abstract, {}),
+    "abstract cuda": (device.abstract, {"kernels": "cuda"}),
     "set_random_seed": (device.new_cpu().set_random_seed, {"seed": 1}),
     "FeedForwardNet": (FeedForwardNet, {}),
 }

@@ -11,8 +11,9 @@ from nets import bits, state_of
 from singa_lite import FeedForwardNet, device, layers, loss, optimizer
 from singa_lite.device import Device
 from singa_lite.memory.problem import PlanError
+from singa_lite.operation import Instruction, Operand, Phase
 from singa_lite.passes import launch_bytes
-from singa_lite.passes.launch_bytes import A_CALL, BESIDE
+from singa_lite.passes.launch_bytes import A_CALL, A_FORM, BESIDE, further_bytes
 
 COUNT = 403
 CODE = 80 << 10  # as of a set that makes code for each different call
@@ -97,3 +98,52 @@ def test_the_least_of_an_error_counts_it_and_is_kept(counted):
     with pytest.raises(PlanError) as other:
         net.plan_batch(COUNT, memory_budget=1_000_000)
     assert other.value.total_bytes == least
+
+
+# --- forms of batch beside the step ---------------------------------------------------------------------------
+
+
+def calls(forward: int, backward: int, different: int) -> list[Instruction]:
+    """So many calls of either phase, with operands of so many shapes in turns."""
+    phases = [Phase.FORWARD] * forward + [Phase.GRADIENT] * backward
+    operands = [Operand(0, (3 + number, 5), np.dtype("f"), (20, 4), 0) for number in range(different)]
+    return [Instruction(n, "tanh", (operands[n % different],) * 2, {}, phase, "", 0) for n, phase in enumerate(phases)]
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "different", "mib"),
+    [
+        (100, 500, 100, 0),  # 7.0 + 7.8 = 14.8 MiB, twice 16.0 with an evaluation: below 98
+        (1024, 3072, 64, 2 * (48 + 5 + 12) - 98),  # 48 of calls, 5 of code, and 12 of an evaluation, twice
+        (4096, 0, 128, 58 - 50),  # an evaluation alone: 48 and 10
+        (4096, 0, 0, 0),  # no code
+    ],
+)
+def test_a_training_step_counts_the_shorter_batch_and_the_evaluations_of_fit(forward, backward, different, mib):
+    made = calls(forward, backward, max(1, different))
+    assert launch_bytes.launch_bytes(made, CODE if different else 0) == mib << 20
+
+
+def test_one_form_more_counts_what_is_beyond_its_share():
+    made = calls(1024, 3072, 64)
+    assert further_bytes(made, CODE) == (48 + 5 << 20) - A_FORM
+    assert further_bytes(calls(10, 30, 8), CODE) == 0
+    assert further_bytes(calls(4096, 0, 64), CODE) == 0, "evaluations share the code of the step"
+
+
+@pytest.mark.parametrize("more", [0, 20 << 20])
+def test_a_third_form_of_batch_takes_its_own_from_the_budget(monkeypatch, more):
+    """As if nothing were promised; with room for it, or none."""
+    for name in ("BESIDE", "A_FORM"):
+        monkeypatch.setattr(launch_bytes, name, 0)
+    free = deep()
+    net = deep(memory_budget=free.plan_batch(COUNT).total_bytes + more)
+    rng = np.random.default_rng(3)
+    for number, count in enumerate((COUNT, COUNT - 100, COUNT - 1, COUNT)):
+        x, y = rng.standard_normal((count, 7), dtype=np.float32), rng.integers(0, 5, count)
+        assert bits(net.train_one_batch(x, y)[0]) == bits(free.train_one_batch(x, y)[0])
+        recorded = [step.graph.further_bytes for step in net._steps._recorded._steps.values()]
+        assert all(recorded)
+        assert len(recorded) == min(3, number + 1) or not more
+        assert net.device.pool.high_water + sum(recorded) <= net._steps.budget
+    assert state_of(net) == state_of(free)

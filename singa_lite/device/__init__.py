@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
+from singa_lite.device.abstract import abstract as abstract
 from singa_lite.device.base import Device as Device
 from singa_lite.device.cpu import cpu as cpu
 from singa_lite.device.cpu import new_cpu as new_cpu
@@ -15,10 +19,28 @@ from singa_lite.tensor import Tensor, find_devices_by
 from singa_lite.threads import set_threads as set_threads
 from singa_lite.threads import threads as threads
 
+#: What `as_default` was given.
+_default: ContextVar[Device | None] = ContextVar("default", default=None)
+
 
 def default() -> Device:
-    """The device used where none is named: `SINGA_LITE_DEVICE` ("cpu", "cuda:0"), else the CPU."""
+    """The device used where none is named: `as_default`'s, `SINGA_LITE_DEVICE`'s ("cpu", "cuda:0"), or the CPU."""
+    given = _default.get()
+    if given is not None:
+        return given
     return _named("SINGA_LITE_DEVICE", os.environ.get("SINGA_LITE_DEVICE", "cpu"))
+
+
+@contextmanager
+def as_default(device: Device) -> Iterator[Device]:
+    """Inside, this device is used where none is named, by the thread that says so. TypeError for what is no Device."""
+    if not isinstance(device, Device):
+        raise TypeError(f"as_default: wanted a Device, received {device!r:.100}")
+    token = _default.set(device)
+    try:
+        yield device
+    finally:
+        _default.reset(token)
 
 
 def get(spec: object = None) -> Device:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -20,9 +22,14 @@ from singa_lite.strides import laid_out, span
 from singa_lite.tensor import LAYOUTS, Block, Tensor, checked_dtype, checked_shape
 from singa_lite.unique import Unique
 
+_NOTHING = nullcontext()
+
 
 class TensorMemory(Unique, ABC):
     """The half of a `Device` that holds tensors. While a thread records, its new tensors have no bytes."""
+
+    #: Whether tensors have shapes and no bytes, see `abstract`.
+    is_abstract: ClassVar[bool] = False
 
     def __init__(self, name: str, kernels: KernelSet, pool: MemoryPool, runtime: Runtime) -> None:
         self.name = name
@@ -34,6 +41,14 @@ class TensorMemory(Unique, ABC):
     @abstractmethod
     def run(self, kernel: str, /, *tensors: Tensor | None, **settings: object) -> None:
         """Do one kernel call, which a tensor may ask of its device."""
+
+    def first_values(self) -> AbstractContextManager[object]:
+        """Inside, tensors are given values that follow from how they were made, as zeros or from a random key."""
+        return _NOTHING
+
+    def check_bytes(self, doing: str) -> None:
+        """AbstractDeviceError on a device whose tensors have no bytes. doing: what wants some."""
+        return None
 
     @property
     def graph(self) -> Graph | None:
@@ -136,6 +151,11 @@ class TensorMemory(Unique, ABC):
 
     def _overwritten(self, tensor: Tensor) -> DeviceArray:
         """The array of a tensor whose values the host overwrites now."""
+        self._bind_for_host(tensor)
+        return self.array(tensor)
+
+    def _bind_for_host(self, tensor: Tensor) -> None:
+        """Before the host overwrites a tensor: it has bytes of its own."""
         graph = self._steps.here_alone("overwriting a tensor").graph
         if graph is not None and graph.knows(tensor.block):
             raise GraphError(
@@ -146,7 +166,6 @@ class TensorMemory(Unique, ABC):
             # Host values that a recorded step reads: they are there before it, so they have bytes of their own.
             graph.forget(tensor.block)
             self.bind(tensor.block)
-        return self.array(tensor)
 
     def copy_out(self, tensor: Tensor) -> Array:
         """A host array with a copy of the tensor's values, which waits for them. GraphError while recording."""

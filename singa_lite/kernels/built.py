@@ -9,6 +9,7 @@ from pickle import dumps, loads
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
+from singa_lite import threads
 from singa_lite.kernels.interface import SIGNATURES
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, Settings, SpecKey, TensorSpec, TensorSpecs
 from singa_lite.kernels.routine import Routine
@@ -25,8 +26,9 @@ MOST_ROUTINES = 128
 MOST_ANSWERS = 1024
 
 
-#: Of a routine: its tensors, None where one is left out, its settings, and by which table variants are chosen.
-_Key = tuple[tuple[SpecKey | None, ...], tuple[tuple[str, object], ...], int]
+#: Of a routine: its tensors, None where one is left out, its settings, by which table variants are chosen, and of how
+#: many threads it is made, where these are a share of all.
+_Key = tuple[tuple[SpecKey | None, ...], tuple[tuple[str, object], ...], int, int]
 #: Scratch bytes and variant of a call; None where there is no routine for it.
 _Answer = tuple[int, str] | None
 Entry = TypeVar("Entry", bound=Hashable)
@@ -137,7 +139,12 @@ class BuiltKernel(Unique, Generic[AnyRoutine]):
 
 
 def _key(specs: TensorSpecs, settings: Settings) -> _Key:
-    return tuple(None if spec is None else spec.key for spec in specs), tuple(settings.items()), stamp()
+    return (
+        tuple(None if spec is None else spec.key for spec in specs),
+        tuple(settings.items()),
+        stamp(),
+        threads.share(),
+    )
 
 
 def _digest(key: _Key) -> bytes:

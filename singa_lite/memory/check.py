@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from .problem import PlanError, Request
+
+
+class OverlapError(PlanError):
+    """Two requests that are alive together share bytes. ids: theirs."""
+
+    def __init__(self, message: str, ids: tuple[str, str]) -> None:
+        super().__init__(message)
+        self.ids = ids
 
 
 def check(
@@ -13,20 +21,26 @@ def check(
     offsets: Mapping[str, int],
     arena: int,
     conflicts: Sequence[Collection[int]] | None = None,
+    told: Callable[[str], str] | None = None,
 ) -> None:
     """PlanError unless each request has one offset, aligned and in the arena, and no byte is used twice at a step.
 
     offsets: by id, in bytes. arena: bytes. conflicts: for each request the indices of those that must not
     share bytes with it, as `planner.plan` has them, instead of lifespans. The message names the rule, and the
-    request or the pair that breaks it.
+    request or the pair that breaks it; told: what is to be said of an id beside.
     """
     _check_ids(requests, offsets)
     for request in requests:
         _check_offset(request, offsets[request.id], arena)
-    if conflicts is None:
-        _check_steps(requests, offsets)
-    else:
-        _check_conflicts(requests, offsets, conflicts)
+    try:
+        if conflicts is None:
+            _check_steps(requests, offsets)
+        else:
+            _check_conflicts(requests, offsets, conflicts)
+    except OverlapError as error:
+        if told is None:
+            raise
+        raise OverlapError(f"{error}. {told(error.ids[0])}; {told(error.ids[1])}", error.ids) from None
 
 
 def _check_ids(requests: Sequence[Request], offsets: Mapping[str, int]) -> None:
@@ -94,9 +108,10 @@ def _check_pair(a: Request, b: Request, offsets: Mapping[str, int]) -> None:
     start = max(offsets[a.id], offsets[b.id])
     stop = min(offsets[a.id] + a.size, offsets[b.id] + b.size)
     if start < stop and a.size and b.size:
-        raise PlanError(
+        raise OverlapError(
             f"overlap: wanted {a.id!r} and {b.id!r} apart, received both at bytes {start} to {stop}; "
-            f"{_described(a, offsets)}, {_described(b, offsets)}"
+            f"{_described(a, offsets)}, {_described(b, offsets)}",
+            (a.id, b.id),
         )
 
 

@@ -221,8 +221,9 @@ class Optimizer(Described):
         rate = at_least_zero(f"schedule at step {self._step}", self.schedule(self._step))
         if rate != self._rate:
             self._rate = nan  # whatever an interrupt leaves in the tensors, the next step writes its own
-            for tensor in self._rates.values():
-                tensor.copy_from_numpy(rate)
+            for device, tensor in self._rates.items():
+                with device.first_values():
+                    tensor.copy_from_numpy(rate)
             self._rate = rate
         self._updated.clear()
         self._step += 1
@@ -309,7 +310,13 @@ class Optimizer(Described):
         return state
 
     def to_device(self, device: Device) -> None:
-        """Move the state of all parameters."""
+        """Move the state of all parameters; what an abstract device has of it is made anew at the first update."""
+        for key in [key for key, state in self.state.items() if _are_abstract(state.values())]:
+            del self.state[key]
+        for name in [name for name, total in self.gathering.sums.items() if _are_abstract([total])]:
+            del self.gathering.sums[name]
+        for old in [old for old in self._rates if old.is_abstract and old is not device]:
+            del self._rates[old]
         for state in (*self.state.values(), self.gathering.sums):
             _move(state, device)
 
@@ -337,8 +344,14 @@ def _zeros(shape: Shape, dtype: DType, value: Tensor) -> Tensor:
     made: Tensor = value.device.empty(shape, dtype, value.memory_order() if shape == value.shape else "")
     made.layout = value.layout if shape == value.shape else ""
     # A host copy, not a kernel: a recorded step must not clear the state at each replay.
-    made.copy_from_numpy(np.broadcast_to(np.zeros((), dtype), shape))
+    with value.device.first_values():
+        made.copy_from_numpy(np.broadcast_to(np.zeros((), dtype), shape))
     return made
+
+
+def _are_abstract(tensors: Iterable[Tensor]) -> bool:
+    """Whether state of a parameter, or its sum, has no bytes."""
+    return any(tensor.device.is_abstract for tensor in tensors)
 
 
 def _called(name: str | None, value: Tensor) -> str:

@@ -32,7 +32,7 @@ class GlobalNorm:
 
     def norm(self, device: Device) -> Tensor:
         """Of the last step: float64 (), overwritten by the next one; NaN before the first."""
-        if self._norm is None:
+        if self._norm is None or (self._norm.device.is_abstract and not device.is_abstract):
             self._norm = from_numpy(np.float64(nan), device)
         if self._norm.device is not device:
             self._norm = self._norm.to_device(device)

@@ -54,7 +54,7 @@ class LossScale:
 
     def tensors(self, device: Device) -> dict[str, Tensor]:
         """What is kept, by name, there; made as before a first step if there is none yet."""
-        if not self.state:
+        if not self.state or (self.state["loss_scale"].device.is_abstract and not device.is_abstract):
             values = (np.float64(self.first), np.int64(0), np.int64(0))
             names = (name for name, _ in self.SLOTS)
             self.state = {name: from_numpy(value, device) for name, value in zip(names, values, strict=True)}

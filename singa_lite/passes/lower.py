@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,10 +14,10 @@ from singa_lite.passes.budget import Searches, total_seconds
 from singa_lite.passes.carry import Chosen, carried
 from singa_lite.passes.descent import Choice
 from singa_lite.passes.in_place import in_place
-from singa_lite.passes.parallel import conflicts
 from singa_lite.passes.pipeline import parted, planning, rewriting, searching, through
 from singa_lite.passes.placed import LimitError, Placed, collector_paused
 from singa_lite.passes.program import Program, floor, host_requests, requests
+from singa_lite.passes.read_errors import told_by
 from singa_lite.passes.search import NAMED
 
 #: Tries of the exact placement, and how many of many blocks, each of which takes longer. A few tenths of a second.
@@ -44,8 +44,8 @@ class Sketched(NamedTuple):
 def lower(recorded: Program, *, fuse: bool = True, parallel: bool = False, search: bool = True) -> Placed:
     """Plan a record so that it needs as little memory as the passes can reach, and check that nothing overlaps.
 
-    fuse: through the passes that rewrite too. parallel: two blocks share bytes only if every use of one comes before
-    every use of the other by dependencies, so instructions may run in any order that keeps these. search: for an exact
+    fuse: through the passes that rewrite too. parallel: in waves, whose lanes may run at the same time
+    (`parallel.py`). search: for an exact
     placement, if the first ones leave a gap; by a number of tries, so that every run of a script, on any machine, gets
     the same plan.
 
@@ -66,7 +66,6 @@ class Lowering:
     def __init__(self, recorded: Program, *, fuse: bool = True, parallel: bool = False) -> None:
         start = time.perf_counter()
         self._recorded = recorded
-        self._parallel = parallel
         self._gains: dict[str, int] = {}
         shared, limited = parted(parallel)
         with collector_paused():
@@ -186,13 +185,12 @@ class Lowering:
         free = None if chosen is None else self.without_limit()
         passed = time.perf_counter()
         wanted = requests(program)
-        pairs = conflicts(program, wanted) if self._parallel else None
         nodes = min(MOST_NODES, NODES_TIMES_BLOCKS // max(1, len(wanted))) if search else 0
-        placed = _offsets(wanted, nodes, pairs, within)
+        placed = _offsets(wanted, nodes, within)
         on_host = host_requests(program)
         host = plan(on_host, nodes=0)
         planned = time.perf_counter()
-        check(wanted, placed.offsets, placed.arena, conflicts=pairs)
+        check(wanted, placed.offsets, placed.arena, told=told_by(program))
         check(on_host, host.offsets, host.arena)
         checked = time.perf_counter()
         seconds = {"passes": self._seconds + passed - start, "placement": planned - passed, "check": checked - planned}
@@ -200,12 +198,10 @@ class Lowering:
         return replace(made, chosen=chosen, free=free)
 
 
-def _offsets(
-    wanted: Sequence[Request], nodes: int, conflicts: Sequence[Collection[int]] | None, within: int | None
-) -> Plan:
+def _offsets(wanted: Sequence[Request], nodes: int, within: int | None) -> Plan:
     """Where all lies, in the smallest arena that is found, or in the first one that is small enough."""
     try:
-        return plan(wanted, capacity=within, seconds=MOST_SECONDS, nodes=nodes, conflicts=conflicts)
+        return plan(wanted, capacity=within, seconds=MOST_SECONDS, nodes=nodes)
     except CapacityError as error:
         return error.best
 

@@ -1,74 +1,213 @@
-"""Plans for instructions that may run at the same time: who may share bytes with whom."""
+"""Waves: which instructions may run at the same time, so that this is worth it and takes no more memory.
+
+A wave is a run of instructions, of the order in which they need least memory, that stand in lanes which do not know of
+each other. Lanes of one wave run at the same time, the instructions of a lane one after the other; a wave begins when
+the one before it is done. Most waves are one instruction, which may use all cores:
+
+    order:    conv a   relu a   conv b   relu b   concat
+    waves:   |       wave of two lanes          | wave  |
+    lane 0   | conv a   relu a                  | concat|
+    lane 1   | conv b   relu b                  |       |
+
+Whoever is live in a wave of several lanes is live in all of it, so lifespans are those of steps made wider, and all
+that plans one order plans this one: order search, writing in place, exact placement. What a value written in place
+forbids is a dependency like any other. `races.py` proves the outcome, and shares no code with this file.
+
+The cut into waves is a shortest path: from each step on, what each wave that begins there would take. A wave of several
+lanes may hold no more bytes than the largest sum of live bytes in one order, so that the floor stays what it was.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
+from math import inf
+from typing import NamedTuple
 
-from singa_lite.memory.problem import Request
-from singa_lite.operation import Instruction
-from singa_lite.passes.dependencies import ancestors, predecessors, successors
-from singa_lite.passes.program import Program
+from singa_lite import threads
+from singa_lite.operation import Instruction, Operand
+from singa_lite.passes.footprint import overlap
+from singa_lite.passes.program import Program, floor, lifespans
+
+#: Instructions of a wave at most: the path is found in a time that goes with how many there are times this.
+WIDEST = 48
+#: Seconds that it takes to begin and to await the lanes of a wave, and the cores within one call.
+BEGIN, JOIN = 60e-6, 10e-6
+#: What so many cores within one call do, of what they would do if no core waited for another.
+OF_CORES = 0.85
+#: An arena of up to so many bytes is not spared.
+SMALL = 1 << 20
 
 
 def in_waves(program: Program) -> Program:
-    """In `ready_order`. Nothing is written in place afterwards, as any order of a wave may change who reads last."""
-    instructions = tuple(ready_order(program.instructions))
-    return replace(program, instructions=instructions, order="dependencies", rivals=())
+    """The program in waves, lane after lane. The floor is at most `SMALL`, or as it was."""
+    if not program.instructions:
+        return replace(program, order="dependencies", rivals=())
+    order, waves = [], []
+    for wave in _Path(program).waves():
+        order += [step for lane in wave for step in lane]
+        waves.append(tuple(map(len, wave)))
+    together = [len(wave) > 1 for wave in waves for _ in range(sum(wave))]
+    shared = _sharing(program, [step for step, several in zip(order, together, strict=True) if several])
+    instructions = tuple(shared.get(step, program.instructions[step]) for step in order)
+    return replace(program, instructions=instructions, waves=tuple(waves), order="dependencies", rivals=())
 
 
-def ready_order(instructions: Sequence[Instruction]) -> list[Instruction]:
-    """Wave by wave: all whose dependencies are done, then all that have become ready (SINGA's RunGraph)."""
-    before = predecessors(instructions)
-    after = successors(before)
-    missing = [len(earlier) for earlier in before]
-    wave = [step for step, count in enumerate(missing) if not count]
-    order: list[int] = []
-    while wave:
-        order += wave
-        following = []
-        for step in wave:
-            for later in after[step]:
-                missing[later] -= 1
-                if not missing[later]:
-                    following.append(later)
-        wave = sorted(following)
-    return [instructions[step] for step in order]
-
-
-def conflicts(program: Program, wanted: Sequence[Request]) -> list[set[int]]:
-    """For each of the requests, the indices of those before it that must not share bytes with it.
-
-    Two blocks may share only if all uses of one are done, by dependencies, before any use of the other starts.
-    That is a partial order on uses (vector clocks of OmniMalloc, tokens of Caffe2's memonger), kept here as a bit
-    set of ancestors for each instruction.
-    """
-    clocks = ancestors(predecessors(program.instructions))
-    users: dict[str, list[int]] = {}
-    for step, instruction in enumerate(program.instructions):
-        for operand in instruction.operands:
-            if operand is not None and operand.block in program.sizes:
-                users.setdefault(f"b{operand.block}", []).append(step)
-        if instruction.scratch_bytes:
-            users[f"s{instruction.number}"] = [step]
-    uses = [sum(1 << step for step in set(users[request.id])) for request in wanted]
-    before_all = [_common(clocks, users[request.id]) for request in wanted]
-    found: list[set[int]] = []
-    for one in range(len(wanted)):
-        found.append({other for other in range(one) if not _ordered(uses, before_all, one, other)})
+def _sharing(program: Program, steps: Sequence[int]) -> dict[int, Instruction]:
+    """Those of the instructions that want more scratch where they are made for a share of the threads."""
+    target, found = program.target, dict[int, Instruction]()
+    if not target.share or not steps:
+        return found
+    with threads.sharing(target.share):
+        for step in steps:
+            i = program.instructions[step]
+            nbytes = target.scratch_bytes(i.kernel, i.operands, i.settings)
+            if nbytes > i.scratch_bytes:
+                found[step] = replace(i, scratch_bytes=nbytes)
     return found
 
 
-def _ordered(uses: Sequence[int], before_all: Sequence[int], one: int, other: int) -> bool:
-    """Whether one of the two is done before the other starts."""
-    if uses[one] & uses[other]:
-        return False
-    return uses[other] & ~before_all[one] == 0 or uses[one] & ~before_all[other] == 0
+class _Path:
+    """The cheapest cut of a program into waves."""
+
+    def __init__(self, program: Program) -> None:
+        self._lanes = program.target.lanes
+        self._near = near_dependencies(program.instructions)
+        self._seconds = [program.target.cost(instruction) for instruction in program.instructions]
+        self._bytes = _Bytes(program)
+        self._most = max(floor(program), SMALL)
+
+    def waves(self) -> list[list[list[int]]]:
+        """The steps of each lane of each wave."""
+        count = len(self._seconds)
+        best, begins = [0.0, *[inf] * count], [0] * (count + 1)
+        for start in range(count):
+            for stop, seconds in self._from(start):
+                if best[start] + seconds < best[stop]:
+                    best[stop], begins[stop] = best[start] + seconds, start
+        found, stop = [], count
+        while stop:
+            found.append(self._lanes_of(begins[stop], stop))
+            stop = begins[stop]
+        return found[::-1]
+
+    def _from(self, start: int) -> Iterator[tuple[int, float]]:
+        """(end, seconds) of each wave that may begin at a step."""
+        yield start + 1, self._by_all_cores(start)
+        apart = _Apart(self._seconds)
+        for step in range(start, min(start + WIDEST, len(self._seconds))):
+            if self._bytes.within(start, step + 1) > self._most:
+                return
+            apart.add(step, [one for one in self._near[step] if one >= start])
+            if len(apart.sums) > 1:
+                yield step + 1, BEGIN + max(_loads(apart.sums.values(), self._lanes))
+
+    def _by_all_cores(self, step: int) -> float:
+        """Of an instruction by itself."""
+        seconds = self._seconds[step]
+        return min(seconds, seconds / (self._lanes * OF_CORES) + JOIN)
+
+    def _lanes_of(self, start: int, stop: int) -> list[list[int]]:
+        """The steps of each lane of a wave: the longest group first, to the lane that is least loaded."""
+        apart = _Apart(self._seconds)
+        for step in range(start, stop):
+            apart.add(step, [one for one in self._near[step] if one >= start])
+        lanes = [list[int]() for _ in range(min(self._lanes, len(apart.sums)))]
+        loads = [0.0] * len(lanes)
+        for first in sorted(apart.sums, key=lambda one: (-apart.sums[one], one)):
+            lane = loads.index(min(loads))
+            loads[lane] += apart.sums[first]
+            lanes[lane] += apart.steps[first]
+        return [sorted(lane) for lane in lanes]
 
 
-def _common(clocks: Sequence[int], steps: Sequence[int]) -> int:
-    """Instructions that are done before any of these steps starts."""
-    common = -1
-    for step in steps:
-        common &= clocks[step]
-    return common
+def _loads(sums: Iterable[float], lanes: int) -> list[float]:
+    """Seconds of each lane, the longest groups given out first."""
+    loads = [0.0] * lanes
+    for seconds in sorted(sums, reverse=True):
+        loads[loads.index(min(loads))] += seconds
+    return loads
+
+
+class _Apart:
+    """Groups of steps that depend on nothing of each other's, as steps are added. A group is named by one of its steps.
+
+    sums: {group: seconds of its steps}. steps: {group: its steps}.
+    """
+
+    def __init__(self, seconds: Sequence[float]) -> None:
+        self._seconds = seconds
+        self._group: dict[int, int] = {}
+        self.sums: dict[int, float] = {}
+        self.steps: dict[int, list[int]] = {}
+
+    def add(self, step: int, before: Iterable[int]) -> None:
+        """A further step, which depends on these."""
+        joined = {self._group[one] for one in before}
+        into = max(joined, key=lambda one: len(self.steps[one]), default=step)
+        self.steps.setdefault(into, []).append(step)
+        self.sums[into] = self.sums.get(into, 0.0) + self._seconds[step]
+        self._group[step] = into
+        for other in joined - {into}:
+            self.sums[into] += self.sums.pop(other)
+            for one in self.steps[other]:
+                self._group[one] = into
+            self.steps[into] += self.steps.pop(other)
+
+
+class _Bytes:
+    """Bytes of all that is live at some time within a run of steps, and of all of its scratch."""
+
+    def __init__(self, program: Program) -> None:
+        count = len(program.instructions)
+        begins, ends = [0] * (count + 1), [0] * (count + 1)
+        for block, span in lifespans(program).items():
+            nbytes = program.rounded(program.sizes[block])
+            begins[span.start] += nbytes
+            ends[span.stop] += nbytes
+        scratch = [program.rounded(instruction.scratch_bytes) for instruction in program.instructions]
+        #: Before each step: of all that began, of all that ended before or there, and of all scratch.
+        self._begun = [0, *accumulate(begins[:-1])]
+        self._ended = [*accumulate(ends)]
+        self._scratch = [0, *accumulate(scratch)]
+
+    def within(self, start: int, stop: int) -> int:
+        """Bytes for the steps from `start` until before `stop`."""
+        return self._begun[stop] - self._ended[start] + self._scratch[stop] - self._scratch[start]
+
+
+def near_dependencies(instructions: Sequence[Instruction]) -> list[list[int]]:
+    """For each step, those of the `WIDEST` steps before it that it depends on directly.
+
+    By bytes, and not by blocks as in `dependencies.py`: those that write other pieces of a block than it are apart.
+    """
+    uses: dict[int, list[_Use]] = {}
+    return [_before(step, instruction, uses) for step, instruction in enumerate(instructions)]
+
+
+class _Use(NamedTuple):
+    """Of a block. writes: whether it changes bytes."""
+
+    step: int
+    operand: Operand
+    writes: bool
+
+
+def _before(step: int, instruction: Instruction, uses: dict[int, list[_Use]]) -> list[int]:
+    """What a step depends on directly; it is noted with what was used before."""
+    found, noted = set[int](), list[_Use]()
+    written = instruction.writes
+    for operand, writes in [*((one, True) for one in written), *((one, False) for one in instruction.reads)]:
+        if not writes and operand in written:
+            continue
+        earlier = uses.setdefault(operand.block, [])
+        while earlier and earlier[0].step < step - WIDEST:
+            earlier.pop(0)
+        for use in earlier:
+            if (writes or use.writes) and use.step not in found and overlap(use.operand, operand, {}):
+                found.add(use.step)
+        noted.append(_Use(step, operand, writes))
+    for use in noted:
+        uses[use.operand.block].append(use)
+    return sorted(found)

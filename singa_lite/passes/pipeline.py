@@ -39,8 +39,8 @@ from singa_lite.passes.tiles import tiled
 class Pass(NamedTuple):
     """A step of the pipeline. brings: what is better behind it.
 
-    rewrites: whether it replaces recorded calls by others. parallel: True where only those plans go through it whose
-    instructions may run at the same time, False where only the others do, None where all do. limited: whether it goes
+    rewrites: whether it replaces recorded calls by others. parallel: whether only those plans go through it whose
+    instructions may run at the same time. limited: whether it goes
     by the target's limit; it then takes `Searches` too, which remember what was found for other limits. always: whether
     a pass that rewrites is gone through also where nothing is to be fused.
     """
@@ -49,7 +49,7 @@ class Pass(NamedTuple):
     run: Callable[..., Program]
     brings: str
     rewrites: bool = False
-    parallel: bool | None = None
+    parallel: bool = False
     limited: bool = False
     always: bool = False
 
@@ -76,16 +76,14 @@ PASSES = (
     Pass("linear_gradient", joined, "gradients of weight and bias read the derivative once", rewrites=True),
     Pass("dead", without_dead, "nothing is done that nobody uses"),
     Pass("concat", assembled_in_place, "producers write straight into their piece of a concatenation"),
-    Pass("waves", in_waves, "what may run at the same time stands together", parallel=True),
-    Pass("early", done_early, "what gives bytes back is done as soon as it can be", parallel=False),
-    Pass("order", in_least_order, "the order of lowest floor, of several", parallel=False),
-    Pass("paid_for", paid_for, "fused calls pay for repeats of what one cheap call makes again", False, False, True),
-    Pass(
-        "offload", offloaded, "values go to host memory and come back, where the arena is limited", False, False, True
-    ),
-    Pass("repeat", within_limit, "values are dropped and made again, where the arena is limited", False, False, True),
-    Pass("improve", improved, "single instructions leave the peak", parallel=False),
-    Pass("in_place", in_place, "outputs are written over inputs that die there", parallel=False),
+    Pass("early", done_early, "what gives bytes back is done as soon as it can be"),
+    Pass("order", in_least_order, "the order of lowest floor, of several"),
+    Pass("paid_for", paid_for, "fused calls pay for repeats of what one cheap call makes again", limited=True),
+    Pass("offload", offloaded, "values go to host memory and come back, where the arena is limited", limited=True),
+    Pass("repeat", within_limit, "values are dropped and made again, where the arena is limited", limited=True),
+    Pass("improve", improved, "single instructions leave the peak"),
+    Pass("in_place", in_place, "outputs are written over inputs that die there"),
+    Pass("waves", in_waves, "what may run at the same time stands in lanes of a wave", parallel=True),
 )
 
 
@@ -95,8 +93,10 @@ def rewriting(fuse: bool = True) -> list[Pass]:
 
 
 def planning(parallel: bool = False) -> list[Pass]:
-    """The passes that move, order and leave out what the others have left. parallel: for which plans."""
-    return [one for one in _switched_on() if not one.rewrites and one.parallel in (None, parallel)]
+    """The passes that move, order and leave out what the others have left. parallel: for plans whose instructions may
+    run at the same time.
+    """
+    return [one for one in _switched_on() if not one.rewrites and one.parallel <= parallel]
 
 
 def parted(parallel: bool = False) -> tuple[list[Pass], list[Pass]]:

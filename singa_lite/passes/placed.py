@@ -13,6 +13,8 @@ from singa_lite.operation import Instruction, Operand
 from singa_lite.packed import Packed
 from singa_lite.passes.carry import Chosen
 from singa_lite.passes.program import Program, floor
+from singa_lite.passes.races import check_races
+from singa_lite.passes.read_errors import NO_NAMES, BlockNames
 from singa_lite.passes.read_from import check_reads
 
 
@@ -102,13 +104,15 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def prove(placed: Placed) -> None:
-    """PlanError unless every read of the planned program gets what it got in the rewritten one, byte for byte.
+def prove(placed: Placed, names: BlockNames = NO_NAMES) -> None:
+    """PlanError unless every read of the planned program gets what it got in the rewritten one, byte for byte, also
+    where instructions run at the same time.
 
     Wanted before it runs. The time goes with the number of pieces that differ in writer or spacing, as a rule not
-    with the batch, see `read_from`.
+    with the batch, see `read_from`. names: of blocks, for the message.
     """
     start = time.perf_counter()
     with collector_paused():
-        check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets)
+        check_reads(placed.rewritten, placed.planned, placed.offsets, placed.host_offsets, names)
+        check_races(placed.planned, placed.offsets, placed.scratch)
     placed.seconds["proof"] = time.perf_counter() - start

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import NamedTuple
 
 from singa_lite.memory.problem import Request
@@ -19,6 +20,8 @@ class Program:
     no instruction uses too. order: the name of the order. rivals: other forms of the program, which compete with it
     when an order is chosen. host_sizes: {block of host memory: bytes}, of values that are offloaded. free: what runs
     without a limit, where that has repeats; else nothing. keeps_order: no other order is to be looked for.
+    waves: of each wave how many instructions each of its lanes has, which may run at the same time (`parallel.py`); the
+    instructions stand lane after lane. (): each is a wave.
     """
 
     instructions: tuple[Instruction, ...]
@@ -30,6 +33,7 @@ class Program:
     host_sizes: dict[int, int] = field(default_factory=dict)
     free: tuple[Instruction, ...] = ()
     keeps_order: bool = False
+    waves: tuple[tuple[int, ...], ...] = ()
 
     @property
     def next_block(self) -> int:
@@ -38,8 +42,17 @@ class Program:
         return 1 + max((self.blocks - 1, *self.sizes, *self.host_sizes, *used))
 
     def with_instructions(self, instructions: Sequence[Instruction]) -> Program:
-        """The same blocks under other instructions."""
-        return replace(self, instructions=tuple(instructions))
+        """The same blocks under other instructions, one after the other."""
+        return replace(self, instructions=tuple(instructions), waves=())
+
+    def times(self) -> list[Lifespan]:
+        """Of each step, the steps of its wave: what it uses is live in all of them."""
+        if not self.waves:
+            return [Lifespan(step, step + 1) for step in range(len(self.instructions))]
+        ends = accumulate(map(sum, self.waves))
+        return [
+            Lifespan(end - sum(wave), end) for wave, end in zip(self.waves, ends, strict=True) for _ in range(sum(wave))
+        ]
 
     def rounded(self, nbytes: int) -> int:
         """nbytes rounded up to the target's alignment."""
@@ -69,7 +82,8 @@ def _lifespans(program: Program, sizes: Mapping[int, int]) -> dict[int, Lifespan
                 if block not in first:
                     first[block] = step
                 last[block] = step
-    return {block: Lifespan(step, last[block] + 1) for block, step in first.items()}
+    times = program.times()
+    return {block: Lifespan(times[step].start, times[last[block]].stop) for block, step in first.items()}
 
 
 def requests(program: Program) -> list[Request]:
@@ -80,8 +94,8 @@ def requests(program: Program) -> list[Request]:
     spans, alignment = lifespans(program), program.target.alignment
     wanted = [Request(f"b{b}", s.start, s.stop, program.rounded(program.sizes[b]), alignment) for b, s in spans.items()]
     wanted += [
-        Request(f"s{instruction.number}", step, step + 1, program.rounded(instruction.scratch_bytes), alignment)
-        for step, instruction in enumerate(program.instructions)
+        Request(f"s{instruction.number}", *time, program.rounded(instruction.scratch_bytes), alignment)
+        for time, instruction in zip(program.times(), program.instructions, strict=True)
         if instruction.scratch_bytes
     ]
     return wanted
@@ -94,18 +108,22 @@ def host_requests(program: Program) -> list[Request]:
     return [Request(f"h{b}", span.start, span.stop, sizes[b], alignment) for b, span in spans.items()]
 
 
-def live_bytes(program: Program) -> list[int]:
-    """Bytes live at each step, sizes rounded up to the alignment; its largest entry is the floor."""
+def live_bytes(program: Program, scratch: bool = True) -> list[int]:
+    """Bytes live at each step, sizes rounded up to the alignment; its largest entry is the floor.
+
+    scratch: that of the instructions counts, too.
+    """
     changes = [0] * (len(program.instructions) + 1)
     for block, span in lifespans(program).items():
         size = program.rounded(program.sizes[block])
         changes[span.start] += size
         changes[span.stop] -= size
-    live, level = [], 0
-    for step, instruction in enumerate(program.instructions):
-        level += changes[step]
-        live.append(level + program.rounded(instruction.scratch_bytes))
-    return live
+    for time, instruction in zip(program.times(), program.instructions, strict=True):
+        if scratch and instruction.scratch_bytes:
+            nbytes = program.rounded(instruction.scratch_bytes)
+            changes[time.start] += nbytes
+            changes[time.stop] -= nbytes
+    return [*accumulate(changes[:-1])]
 
 
 def floor(program: Program) -> int:

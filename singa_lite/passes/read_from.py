@@ -25,14 +25,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from singa_lite.memory.problem import PlanError
 from singa_lite.operation import Instruction, Operand, Transfer, again
 from singa_lite.passes.boxes import Box
-from singa_lite.passes.check_calls import called, check_calls
+from singa_lite.passes.check_calls import check_calls
 from singa_lite.passes.contents import Contents, Piece, are_same, renamed
 from singa_lite.passes.footprint import boxes, moves_bytes, run, span_of
 from singa_lite.passes.in_flight import InFlight
 from singa_lite.passes.program import Program
+from singa_lite.passes.read_errors import NO_NAMES, BlockNames, wrong_left, wrong_read
 
 #: Where host memory begins, in the addresses of the arena: behind any arena.
 HOST = 1 << 62
@@ -44,6 +44,7 @@ def check_reads(
     planned: Program,
     offsets: Mapping[int, int],
     host_offsets: Mapping[int, int] = NO_OFFSETS,
+    names: BlockNames = NO_NAMES,
 ) -> None:
     """PlanError unless the planned program leaves in each held block, byte for byte, what the rewritten one does.
 
@@ -67,7 +68,7 @@ def check_reads(
 
     host_offsets: {block: offset in host memory}. A copy there or back stands in the planned program alone. What it
     writes is named by what it read, from its end on; between its beginning and its end nobody may read what it writes,
-    nor overwrite either side.
+    nor overwrite either side. names: of blocks, for the message.
     """
     planned = replace(planned, sizes=planned.sizes | planned.host_sizes)
     offsets = {**offsets, **{block: HOST + offset for block, offset in host_offsets.items()}}
@@ -82,15 +83,12 @@ def check_reads(
         pairs = zip(found[instruction.number], expected_reads, strict=True)
         for index, (received, expected) in enumerate(pairs):
             if not are_same(received, expected):
-                raise PlanError(
-                    f"{called(instruction)}, read {index}: wanted the bytes written as {expected[:3]}, "
-                    f"received {received[:3]}"
-                )
+                raise wrong_read(instruction, index, expected, received, originals, names)
     used = {operand.block for i in rewritten.instructions for operand in i.operands if operand is not None}
     for block in (wanted_memory.keys() | memory.keys()) - rewritten.sizes.keys() - (planned.sizes.keys() - used) - {-1}:
         left, left_wanted = (m[block].pieces() if block in m else [] for m in (memory, wanted_memory))
         if not are_same(left, left_wanted):
-            raise PlanError(f"held block {block}: wanted it left written as {left_wanted[:3]}, received {left[:3]}")
+            raise wrong_left(block, left_wanted, left, originals, names)
 
 
 def _expected(

@@ -65,7 +65,9 @@ class Target:
     limit: bytes that the arena may have at most; None: as many as it takes. link: to host memory, where values may be
     offloaded to it so that the limit holds; None: they may not. cost: of what is done again, the seconds. narrow: how
     activations are stored; None: as they were recorded. variant: the rule that names the way in which a call is done.
-    class_tiles: whether a product is made twice so that scores and gradient of a head need not exist whole.
+    class_tiles: whether a product is made twice so that scores and gradient of a head need not exist whole. lanes: how
+    many instructions may run at the same time, in plans whose instructions may (`parallel.py`); share: of how many
+    threads each of these is then made, 0: of all, as they run one after the other after all.
     """
 
     fusions: Collection[tuple[str, str]] = frozenset()
@@ -82,6 +84,8 @@ class Target:
     narrow: Narrow | None = None
     variant: VariantRule = _one_way
     class_tiles: bool = False
+    lanes: int = 2
+    share: int = 0
 
     @classmethod
     def of(

@@ -15,6 +15,11 @@ from singa_lite.strides import memory_order
 
 #: Gradients of fewer tiles stay whole: they fit into the caches as they are.
 LEAST_TILES = 4
+#: What makes gradients.
+PRODUCTS = ("matmul", "embedding_gradient")
+#: Tiles of all gradients together, where they would be more: each is several calls, which take memory and time to plan,
+#: to bind and to launch. Only beyond 4 GiB of gradients are tiles of 1 MiB so many.
+MOST_TILES = 4096
 
 
 def tiled(program: Program) -> Program:
@@ -26,7 +31,8 @@ def tiled(program: Program) -> Program:
     That holds for a matrix product into a whole intermediate block of at least LEAST_TILES tiles that only element-wise
     updates use, standing one behind the other. The tiles are cut along the outermost axis of the gradient, so the sums
     over the batch are whole in each, and every element is updated once, with the same count of updates. A tile stays in
-    the cache between the product and the update: its gradient has at most the target's `tile_bytes`. State in blocks
+    the cache between the product and the update: its gradient has at most the target's `tile_bytes`, or, where tiles of
+    all gradients would be more than MOST_TILES, that part of all of them. State in blocks
     of 8 bits is cut between blocks, into which rows are gathered; there a gradient with another outermost axis stays
     whole. New instructions are numbered behind the others.
     """
@@ -39,7 +45,9 @@ class Tiling:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.instructions = program.instructions
-        self.tile_bytes = program.target.tile_bytes
+        made = {i.operands[-1].block for i in program.instructions if i.kernel in PRODUCTS and i.operands[-1]}
+        least = sum(program.sizes.get(block, 0) for block in made) // MOST_TILES
+        self.tile_bytes = max(program.target.tile_bytes, least)
         self.make = Rewriter(program)
         self.uses = Uses(program.instructions)
 
@@ -58,7 +66,7 @@ class Tiling:
 
     def updates(self, step: int, product: Instruction) -> list[int]:
         """Steps of the updates that use up the gradient which the product makes; none where it must stay whole."""
-        if product.kernel not in ("matmul", "embedding_gradient"):
+        if product.kernel not in PRODUCTS:
             return []
         a, b, gradient = product.operands  # of an embedding ids and dy, its factors but for the one-hot rows
         if a is None or b is None or gradient is None or not self._is_large(gradient):

@@ -52,7 +52,10 @@ class _Twice:
         self.squared = {
             i.operands[0].block
             for i in self.instructions[: self.factor]
-            if i.kernel == "add_squares" and i.operands[0] is not None and i.operands[0].block in program.sizes
+            if i.kernel == "add_squares"
+            and i.operands[0] is not None
+            and i.operands[0].block in program.sizes
+            and i.operands[1] == self.instructions[self.factor].operands[0]  # other norms are told, and clip nothing
         }
 
     def result(self) -> Program | None:

@@ -23,7 +23,8 @@ def full(shape: Sequence[int], value: float, dtype: DTypeLike = np.float32, devi
     """A tensor with `value` everywhere."""
     made = empty(shape, dtype, device)
     _check_fits(value, made.dtype)
-    made.device.run("fill", made, value=value)
+    with made.device.first_values():
+        made.device.run("fill", made, value=value)
     return made
 
 
@@ -60,7 +61,8 @@ def from_host(array: object, device: DeviceSpec) -> Tensor:
     """`from_numpy`, of what is not yet known to be an array."""
     given = numbers("from_numpy", array)
     made = empty(given.shape, given.dtype.newbyteorder("="), device)
-    made.device.copy_in(made, given)
+    with made.device.first_values():
+        made.device.copy_in(made, given)
     return made
 
 

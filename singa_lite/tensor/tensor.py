@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from math import prod
 from typing import Any, ClassVar, Protocol
 
@@ -27,9 +28,16 @@ class TensorDevice(Protocol):
     @property
     def graph(self) -> object | None: ...
 
+    @property
+    def is_abstract(self) -> bool: ...
+
     def empty(
         self, shape: Sequence[int], dtype: DTypeLike = np.float32, layout: str | Sequence[int] = ""
     ) -> Tensor: ...
+
+    def first_values(self) -> AbstractContextManager[object]: ...
+
+    def check_bytes(self, doing: str) -> None: ...
 
     def array(self, tensor: Tensor) -> DeviceArray: ...
 
@@ -249,6 +257,7 @@ class Tensor(Readable):
         there = found_device(device)
         if there is self.device:
             return self
+        there.check_bytes(f"to_device of a tensor of shape {self.shape}")
         moved = there.empty(self.shape, self.dtype, self.layout)
         there.copy_in(moved, self.device.copy_out(self))
         moved.name, moved.stores_grad = self.name, self.stores_grad

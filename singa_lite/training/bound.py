@@ -29,7 +29,18 @@ def within_budget(
     own = {id(block) for block in (*graph.blocks_with_bytes(), *fed)}
     beside = {id(b): b.nbytes for other in others for b in other.blocks_with_bytes() if not feeds.has(b)}
     taken = sum(feeds.rounded(nbytes) for key, nbytes in beside.items() if key not in own)
-    return Bound(budget, taken + _longer(fed, feeds) + coming)
+    return Bound(budget, taken + _longer(fed, feeds) + coming + _processes(graph, others))
+
+
+def _processes(graph: Graph, others: Collection[Graph]) -> int:
+    """What the process takes for other steps beyond what is promised, and beyond what the plan of this step counts.
+
+    The plan of a training step counts one shorter batch's beside its own, as `fit` has; 0 for all but large nets.
+    """
+    further = sorted((other.further_bytes for other in others), reverse=True)
+    if not any(further) or graph.trains:
+        return sum(further[1:])
+    return max(other.process_bytes for other in others) + sum(further[2:])
 
 
 def within_limit(

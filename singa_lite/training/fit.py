@@ -45,9 +45,16 @@ class Trainable(Evaluable, Protocol):
 
     def save(self, path: str | PathLike[str], *, weights_only: bool = False, **options: object) -> None: ...
 
+    def tell_norms(self) -> None: ...
+
 
 #: The runs of `fit` that the present call is a part of.
 _under_way: ContextVar[tuple[Training, ...]] = ContextVar("fits under way", default=())
+
+
+def is_training(net: object) -> bool:
+    """Whether the present call is a part of a `fit` of this net."""
+    return any(each.net is net for each in _under_way.get())
 
 
 class StopTraining(Exception):
@@ -201,6 +208,7 @@ class Training:
         if progress.batch == 0 and progress.order is None:
             progress.begin_epoch(self._data.draw, self._data.is_random)
         self._batches()
+        self.net.tell_norms()
         validated = self._validated()
         progress.end_epoch(
             self.measures,

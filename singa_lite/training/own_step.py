@@ -37,12 +37,15 @@ class OwnFunction:
     def __init__(self, function: Callable[..., object], seed: int, device: Device) -> None:
         self.function = function
         self.objective = StepObjective()
-        key = np.array([seed, zlib.crc32(b"step/random"), 0], np.uint64)
-        self.random = from_numpy(key, device)
+        self._key = np.array([seed, zlib.crc32(b"step/random"), 0], np.uint64)
+        self.random = from_numpy(self._key, device)
 
     def to_device(self, device: Device) -> None:
         """Move the random state."""
-        self.random = self.random.to_device(device)
+        if self.random.device.is_abstract:
+            self.random = from_numpy(self._key, device)
+        else:
+            self.random = self.random.to_device(device)
 
     @in_own_context
     def call(self, members: Sequence[Member], fed: Fed, training: bool, changing: Callable[[], object]) -> Values:

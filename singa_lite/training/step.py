@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from functools import cached_property
 from typing import TypeVar
-from weakref import ReferenceType, ref
+from weakref import ReferenceType, finalize, ref
 
-from singa_lite.arena import Arena
+from singa_lite.arena import Arena, taken
 from singa_lite.budget_error import BudgetError
-from singa_lite.contexts import in_own_context, one_step
+from singa_lite.contexts import Turn, in_own_context, one_step
 from singa_lite.errors import GraphError
 from singa_lite.feed_buffer import FeedBuffer
 from singa_lite.graph import Graph, Pause
 from singa_lite.layer_graph import LayerGraph
 from singa_lite.machine import clear_free_lists
 from singa_lite.memory.bound import Bound
+from singa_lite.memory.problem import PlanError
+from singa_lite.memory_classes import check_limits
+from singa_lite.observer import Seen as Observed
 from singa_lite.optimizer import Optimizer
 from singa_lite.passes.remembered import forget_planning
 from singa_lite.passes.target import Narrow
@@ -49,7 +53,8 @@ class Steps(Unique):
 
     layers: the net's; graph: record and replay, or do each operation at once; fuse, budget: see `Graph`; optimizer:
     the net's, whose state lies beside evaluations and predictions; offload: see `Arena`; profiled: whether repeats
-    are chosen by measured seconds; narrow: how activations are stored, None: in the net's dtype.
+    are chosen by measured seconds; narrow: how activations are stored, None: in the net's dtype; order, workers: see
+    `Graph`; limits: {class of `MemoryPlan.by_class`: most bytes}, of training steps.
     """
 
     def __init__(
@@ -62,19 +67,26 @@ class Steps(Unique):
         offload: str = "",
         profiled: bool = False,
         narrow: Narrow | None = None,
+        order: str = "recorded",
+        workers: int = 1,
+        limits: Mapping[str, int] | None = None,
     ) -> None:
         self.layers = layers
         self.graph = graph
         self.fuse = fuse
         self.budget = budget
         self.optimizer = optimizer
-        self.arena = Arena(layers.device, offload)
-        self.feeds = FeedBuffer(self.arena)
+        self._turn = Turn(taken)
+        self.offload = offload
         self.profiled = profiled
         self.narrow = narrow
-        self._times = CallTimes(self.arena)
+        self.order = order
+        self.workers = workers
+        self.limits = dict(limits or {})
         self._recorded = RecordedSteps()
         self._trained: RecordedStep | None = None
+        #: What was observed of the last training step, or evaluation.
+        self.seen: Observed | None = None
         self._past: ReferenceType[Past] | None = None
 
     def anew(self) -> Steps:
@@ -83,13 +95,37 @@ class Steps(Unique):
 
     def of(self, layers: LayerGraph, optimizer: Optimizer | None) -> Steps:
         """As these, of another net and its optimizer."""
-        return Steps(
-            layers, self.graph, self.fuse, self.budget, optimizer, self.arena.offload, self.profiled, self.narrow
-        )
+        how = self.profiled, self.narrow, self.order, self.workers, self.limits
+        return Steps(layers, self.graph, self.fuse, self.budget, optimizer, self.offload, *how)
+
+    @cached_property
+    def feeds(self) -> FeedBuffer:
+        """Where batches lie."""
+        return FeedBuffer(self.arena)
+
+    @cached_property
+    def _times(self) -> CallTimes:
+        return CallTimes(self.arena)
 
     def exclusively(self, work: Callable[..., R], *arguments: object) -> R:
         """work(*arguments), while no other thread does a step of this net."""
-        return self.arena.turn.run(work, *arguments)
+        return self._turn.run(self.arena.turn.run, self._exclusively, work, *arguments)
+
+    def _exclusively(self, work: Callable[..., R], *arguments: object) -> R:
+        self.arena.trim()
+        return work(*arguments)
+
+    @cached_property
+    def arena(self) -> Arena:
+        """The arena that nets on the device share; one of its own where a budget says how many bytes there may be.
+
+        It is asked for by the first step, so that steps that were compiled away give theirs back before.
+        """
+        if self.budget is not None or self.offload:
+            return Arena(self.layers.device, self.offload)
+        arena = Arena.of_device(self.layers.device)
+        finalize(self, arena.leave).atexit = False
+        return arena
 
     def train(self, step: TrainStep, feeds: Feeds, pause: Pause | None, changing: Callable[[], object]) -> Values:
         """A training step; its results are valid until the next call, see `own`.
@@ -99,7 +135,10 @@ class Steps(Unique):
         if not self.graph:
             if pause is not None:
                 pause.wait()
-            return one_step(step.operations, fed_tensors.filled(self.layers, feeds), changing)
+            self.seen = None  # which holds values of the last step
+            values = one_step(step.operations, fed_tensors.filled(self.layers, feeds), changing)
+            self.seen = step.seen()
+            return values
         recorded = self._found(step, feeds)
         if recorded is None:
             recorded = self._record(step, feeds)  # which begins the optimizer's step
@@ -108,9 +147,10 @@ class Steps(Unique):
         recorded.graph.prepare()
         self._trained = recorded
         changing()
-        values: Values = recorded.results
-        self._run(step, recorded, values[0], pause)
-        return values
+        results: tuple[Tensor, dict[str, Tensor]] = recorded.results
+        self._run(step, recorded, results[0], pause)
+        self.seen = recorded.seen
+        return results
 
     def _run(self, step: TrainStep, recorded: RecordedStep, loss: Tensor, pause: Pause | None) -> None:
         """Replay; the loss is looked at before parameters move, where it is there by then and nobody else waits."""
@@ -134,9 +174,12 @@ class Steps(Unique):
     def do(self, step: StepFunction[R], feeds: Feeds) -> R:
         """A step that trains nothing; its results are valid until the next call, see `own`."""
         if not self.graph:
-            return one_step(step.operations, fed_tensors.filled(self.layers, feeds))
+            done = one_step(step.operations, fed_tensors.filled(self.layers, feeds))
+            self.seen = step.seen() or self.seen
+            return done
         recorded = self._found(step, feeds) or self._record(step, feeds)
         recorded.graph.run()
+        self.seen = recorded.seen or self.seen
         results: R = recorded.results
         return results
 
@@ -217,11 +260,12 @@ class Steps(Unique):
 
     def _seen(self, step: StepFunction[object], forms: Forms, ask: Callable[[Graph], Seen], budget: int | None) -> Seen:
         device = self.layers.device
-        with device.recording(Arena(device, self.arena.offload), self.fuse) as graph:
+        arena = Arena(device, self.offload)
+        with device.first_values(), device.recording(arena, self.fuse) as graph:
             tensors = fed_tensors.made(self.layers, device.empty, forms)
-            results = step.operations(tensors)
+            results = step.operations(tensors), step.seen()
         fed = [tensor.block for named in tensors.values() for tensor in named.values()]
-        graph.narrow = self.narrow
+        self._tell(graph)
         if budget == OWN:
             graph.bound = self._bound(step, graph, fed)
         elif budget is not None:
@@ -254,19 +298,26 @@ class Steps(Unique):
         recorded.put_in(feeds)  # before recording, which looks at the targets' values
         with device.recording(self.arena, self.fuse) as recorded.graph:
             recorded.results = step.operations(tensors)
+            recorded.seen = step.seen()
         step.check_record(recorded.graph, tensors)
         recorded.graph.check_inputs = feed.check
         step.settle(watch)
-        recorded.graph.narrow = self.narrow
+        self._tell(recorded.graph)
         try:
             self._plan(step, recorded, fed, feeds)
+            if self.limits and isinstance(step, TrainStep):
+                check_limits(recorded.graph.memory_plan.by_class, self.limits)
             recorded.graph.prepare()
-        except BudgetError:
+        except PlanError:
             recorded.graph.let_go()
             self.feeds.drop(feed)
             raise
         self._recorded.keep(_key(step, feeds), recorded, self._trained)
         return recorded
+
+    def _tell(self, graph: Graph) -> None:
+        """How the graph is to be planned and run."""
+        graph.narrow, graph.order, graph.workers = self.narrow, self.order, self.workers
 
     def _make_room(self, more: int) -> None:
         """For further bytes beside the arena: the other steps go where it leaves too little for them."""

@@ -12,6 +12,7 @@ from singa_lite.graph import Graph
 from singa_lite.layer import OneOrMore
 from singa_lite.layer_calls import nothing
 from singa_lite.layer_graph import LayerGraph
+from singa_lite.observer import Observer, Seen
 from singa_lite.optimizer import GlobalNorm, Optimizer
 from singa_lite.optimizer.gathering import WHOLE, Part
 from singa_lite.optimizer.loss_scale import LossScale
@@ -34,6 +35,8 @@ class StepFunction(ABC, Generic[Results]):
 
     kind: ClassVar[str]
     criteria: tuple[Criterion, ...] = ()
+    #: What looks at the step while its operations are done; None: nothing.
+    observer: Observer | None = None
 
     def __init__(self, layers: LayerGraph) -> None:
         self.layers = layers
@@ -63,8 +66,17 @@ class StepFunction(ABC, Generic[Results]):
     def check_record(self, graph: Graph, fed: Fed) -> None:
         """GraphError where a replay would not do what the step does."""
 
+    def seen(self) -> Seen | None:
+        """What was observed of it, in tensors that each replay of its record fills."""
+        return None if self.observer is None else self.observer.seen()
+
+    @property
+    def _observed(self) -> tuple[Hashable, ...]:
+        """Of the key: what is observed."""
+        return () if self.observer is None else (self.observer.names, self.observer.norms)
+
     def _evaluated(self, fed: Fed, output: Collection[str] = ()) -> OneOrMore:
-        run = Run(self.layers.ordered(), self.layers.device, False, None)
+        run = Run(self.layers.ordered(), self.layers.device, False, None, watcher=self.observer)
         return run.forward(dict(fed["input"]), output)
 
 
@@ -97,7 +109,7 @@ class EvaluateStep(StepFunction[Values]):
 
     @property
     def key(self) -> tuple[Hashable, ...]:
-        return self.kind, self.objective.named_criteria
+        return self.kind, self.objective.named_criteria, *self._observed
 
     def operations(self, fed: Fed) -> Values:
         out = self._evaluated(fed)
@@ -164,7 +176,10 @@ class TrainStep(EvaluateStep):
 
     def evaluation(self) -> EvaluateStep:
         """What evaluates by the same objective."""
-        return EvaluateStep(self.layers, self.objective)
+        made = EvaluateStep(self.layers, self.objective)
+        if self.observer is not None and self.observer.names:
+            made.observer = self.observer.without_norms()
+        return made
 
     @property
     def key(self) -> tuple[Hashable, ...]:
@@ -211,7 +226,7 @@ class TrainStep(EvaluateStep):
 
     def _run(self, changing: Callable[[], object]) -> Run:
         layers = self.layers
-        return Run(layers.ordered(), layers.device, True, self.freeze, changing)
+        return Run(layers.ordered(), layers.device, True, self.freeze, changing, watcher=self.observer)
 
     def _forward(self, run: Run, fed: Fed) -> Values:
         out = run.forward(dict(fed["input"]), ())
@@ -220,6 +235,8 @@ class TrainStep(EvaluateStep):
     def _gradients(self, run: Run, share: float) -> Iterator[tuple[str, Tensor, Tensor]]:
         """(name, parameter, gradient) on the walk back over a piece with this share of the batch; of a group's mean."""
         scale = None if self.scale is None else self.scale.scale(self.layers.device)
+        if scale is not None and self.observer is not None:
+            self.observer.scaled_by(scale, self.layers.device)
         derivatives = self.objective.backward(share / self.part.batches, scale)
         walk = run.backward({name: [dy] for name, dy in derivatives.items()}, frozenset(), None)
         del derivatives
@@ -234,5 +251,9 @@ class TrainStep(EvaluateStep):
         self._updating = run if updates.within_walk else None
         for name, value, gradient in self._gradients(run, share):
             with self.layers.device.scope(layer=name.rpartition("/")[0]):
-                updates.take(name, value, sums.total(name, gradient))
+                total = sums.total(name, gradient)
+                if self.observer is not None:
+                    self.observer.gradient(name, value, total)
+                updates.take(name, value, total)
+                del total
         updates.end()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 from singa_lite import machine, optimizer, threads
@@ -11,7 +10,7 @@ from singa_lite.device import default
 from singa_lite.kernels import tuning_file
 from singa_lite.kernels.kernel_set import KernelSet
 from singa_lite.kernels.variants import chosen_by
-from singa_lite.net import FeedForwardNet
+from singa_lite.named_net import net_of
 from singa_lite.sizes import memory_size
 from singa_lite.tuning import known_nets, measure, report, store
 from singa_lite.tuning.calls import Call, of_step, variants_of
@@ -71,23 +70,3 @@ def _of_function(function: str, batch: int) -> tuple[KernelSet, list[Call]]:
 def _check(kernels: KernelSet) -> None:
     if not variants_of(kernels):
         raise ValueError(f"wanted kernels with several ways to do a call, onednn's, received the set {kernels.name!r}")
-
-
-def net_of(function: str) -> FeedForwardNet:
-    """What "MODULE:FUNCTION" returns without arguments. ValueError unless it is a net."""
-    module, _, name = function.partition(":")
-    if not module or not name:
-        raise ValueError(f"wanted MODULE:FUNCTION, received {function!r}")
-    try:
-        found = getattr(import_module(module), name, None)
-    except Exception as error:
-        raise ValueError(f"{function}: cannot import {module!r}: {type(error).__name__}: {error}") from error
-    if not callable(found):
-        raise ValueError(f"{function}: wanted a function {name!r} in the module, received {found!r:.80}")
-    try:
-        net = found()
-    except Exception as error:
-        raise ValueError(f"{function}: {name}() failed: {type(error).__name__}: {error}") from error
-    if not isinstance(net, FeedForwardNet):
-        raise ValueError(f"{function}: wanted a FeedForwardNet from {name}(), received {type(net).__name__}")
-    return net

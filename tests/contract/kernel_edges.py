@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from math import e, exp, expm1, log, log1p, tanh
 from typing import Any
 
+from singa_lite.kernels.choice import find_onednn
+
 NAN, INF = float("nan"), float("inf")
 
 #: What activations are given below.
@@ -111,10 +113,21 @@ EDGES: dict[str, Edge] = {
     "squared_error_derivative": Edge(([1.0] * 4, [NAN, INF, -INF, 0], [0.5] * 4), [NAN, INF, -INF, -0.5]),
 }
 
+
+def _has_avx512() -> bool:
+    """Whether oneDNN's code here is for AVX-512."""
+    if isinstance(find_onednn(), str):
+        return False
+    from singa_lite.kernels.onednn_kernels.library import load
+
+    return load().has_avx512
+
+
 #: Where a set has another result: (set, key) -> what it gives. The library's derivatives multiply dy by 1 or 0, which
-#: gives NaN where dy is infinite; it takes a NaN result for an open unit; its gelu multiplies infinity by 0.
+#: gives NaN where dy is infinite; it takes a NaN result for an open unit; its gelu multiplies infinity by 0, on both
+#: sides with AVX-512.
 DIFFERENT: dict[tuple[str, str], list[float]] = {
-    ("onednn", "gelu"): [NAN, INF, NAN, 0, 0, 0],
+    ("onednn", "gelu"): [NAN, NAN if _has_avx512() else INF, NAN, 0, 0, 0],
     ("onednn", "gelu_derivative"): [1, 1, NAN, NAN, 2, 0, NAN],
     ("onednn", "gelu_tanh"): [NAN, INF, NAN, 0, 0, 0],
     ("onednn", "gelu_tanh_derivative"): [1, 1, NAN, NAN, 2, 0, NAN],

@@ -38,7 +38,7 @@ WANTED = {
     *("add", "add_activation", "multiply", "copy"),
 }
 #: Of these the bits are those of float32, rounded.
-EQUAL = "batch_norm", "max_pool2d", "relu", "copy", "add", "multiply"
+EQUAL = "batch_normalize", "max_pool2d", "relu", "copy", "add", "multiply"
 #: Kernels over images, whose layouts the library goes by.
 OVER_IMAGES = "batch_norm", "conv2d", "max_pool2d", "avg_pool2d"
 NAMES = list(dict.fromkeys(key.split(":")[0] for key in CASES))
@@ -50,14 +50,15 @@ def native(monkeypatch: pytest.MonkeyPatch) -> KernelSet:
     found = find_onednn()
     if isinstance(found, str):
         pytest.skip(f"{found}; pip install onednn-cpu-gomp")
-    from singa_lite.kernels.onednn_kernels import bfloat16, elementwise, linear, onednn
+    from singa_lite.kernels.onednn_kernels import bfloat16, elementwise, linear, onednn, piece_sums
     from singa_lite.kernels.onednn_kernels.primitive import Primitive
 
     if not bfloat16.multiplies():
         pytest.skip("this system's processor has no products in bfloat16, as AVX512-BF16 and AMX have")
     monkeypatch.setattr(linear, "_REUSE", 1)
     monkeypatch.setattr(elementwise, "_LARGE", 1)
-    monkeypatch.setattr(Primitive, "implementation", property(lambda _: "jit"))
+    monkeypatch.setattr(Primitive, "implementation", property(lambda _: "jit:avx512"))
+    monkeypatch.setattr(piece_sums, "PIECE_BYTES", 1 << 8)
     return onednn.__wrapped__(NUMPY)
 
 

@@ -76,7 +76,6 @@ def test_fused_calls_pay_for_as_many_repeats_as_they_saved_time(activation):
 def test_nothing_is_repeated_where_nothing_was_saved(monkeypatch):
     assert not again(lower(net(9, target=TARGET)))
     assert not again(lower(net(9, activation=None)))
-    assert not again(lower(net(9), parallel=True))
     monkeypatch.setenv("SINGA_LITE_PASSES", "-paid_for")
     assert not again(lower(net(9)))
 

@@ -1,8 +1,9 @@
-"""Plans that hold whatever runs at the same time: blocks share bytes only if dependencies order all their uses."""
+"""Plans whose instructions may run at the same time: waves of lanes, and the proof that no lane disturbs another."""
 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -28,111 +29,122 @@ from programs import (
     whole,
 )
 from singa_lite.memory.problem import PlanError
-from singa_lite.passes.dependencies import predecessors
 from singa_lite.passes.lower import lower
-from singa_lite.passes.parallel import conflicts, ready_order
-from singa_lite.passes.placed import Placed
-from singa_lite.passes.program import Program, requests
+from singa_lite.passes.parallel import WIDEST, in_waves, near_dependencies
+from singa_lite.passes.placed import Placed, prove
+from singa_lite.passes.program import Program, floor, live_bytes
+from singa_lite.passes.races import check_races
 
 INPUT, RESULT, SECOND = whole(0, 3, 4), whole(1, 3, 4), whole(2, 3, 4)
 A, B, C, D, E, F = (whole(number, 3, 4) for number in range(10, 16))
 HELD = [0, 1, 2]
 #: Two branches that do not know of each other, and then a sum.
 BRANCHES = (double(INPUT, A), tanh(INPUT, B), tanh(A, C), double(B, D), tanh(C, E), tanh(D, F), add(E, F, RESULT))
-#: The same, first all of one branch and then all of the other.
-IN_TURN = (*BRANCHES[0:6:2], *BRANCHES[1:6:2], BRANCHES[6])
 
 
-def apart(made: Program) -> set[frozenset[str]]:
-    """Pairs of requests that must not share bytes."""
-    wanted = requests(made)
-    found = conflicts(made, wanted)
-    return {frozenset((wanted[i].id, wanted[j].id)) for i, others in enumerate(found) for j in others}
+def slow(made: Program, lanes: int = 2, seconds: float = 1.0) -> Program:
+    """Calls that take so long that waves are worth it."""
+    return replace(made, target=replace(made.target, lanes=lanes, cost=lambda instruction: seconds))
 
 
-def shuffled(made: Program, source: random.Random) -> Program:
-    """An order that keeps the dependencies and nothing else."""
-    before = [set(earlier) for earlier in predecessors(made.instructions)]
-    left, order = set(range(len(before))), []
-    while left:
-        chosen = source.choice(sorted(step for step in left if not before[step] & left))
-        left.discard(chosen)
-        order.append(made.instructions[chosen])
+def planned(made: Program, lanes: int = 2) -> Placed:
+    placed = lower(slow(made, lanes), parallel=True)
+    prove(placed)
+    return placed
+
+
+def lanes_of(made: Program) -> list[list[list[int]]]:
+    """Numbers of the instructions, by wave and lane."""
+    left = iter(numbers(made))
+    return [[[next(left) for _ in range(count)] for count in wave] for wave in made.waves]
+
+
+def interleaved(made: Program, source: random.Random) -> Program:
+    """An order that an executor may take: the waves in turn, the lanes of each in any way among each other."""
+    by_number = {i.number: i for i in made.instructions}
+    order = []
+    for wave in lanes_of(made):
+        left = [lane[::-1] for lane in wave]
+        while any(left):
+            order.append(by_number[source.choice([lane for lane in left if lane]).pop()])
     return made.with_instructions(order)
-
-
-def pair(one: int, other: int) -> frozenset[str]:
-    return frozenset((f"b{one}", f"b{other}"))
-
-
-def test_waves():
-    """All that is ready, then all that has become ready."""
-    made = program(*BRANCHES, held=HELD)
-    first = program(*IN_TURN, held=HELD)
-    assert numbers(made.with_instructions(ready_order(made.instructions))) == [0, 1, 2, 3, 4, 5, 6]
-    assert numbers(first.with_instructions(ready_order(first.instructions))) == [0, 3, 1, 4, 2, 5, 6]
-
-
-def test_a_chain_may_share():
-    made = program(double(INPUT, A), relu(A, B), double(B, C), relu(C, RESULT), held=HELD)
-    assert apart(made) == {pair(10, 11), pair(11, 12)}
-
-
-def test_branches_that_do_not_know_of_each_other_never_share():
-    made = program(*BRANCHES, held=HELD)
-    left, right = (10, 12, 14), (11, 13, 15)
-    between = {pair(one, other) for one in left for other in right}
-    assert between <= apart(made)
-    assert pair(10, 14) not in apart(made)
-
-
-def test_what_follows_both_branches_may_share_with_either():
-    made = program(*BRANCHES[:-1], add(E, F, whole(16, 3, 4)), double(whole(16, 3, 4), RESULT), held=HELD)
-    assert not {pair(16, 10), pair(16, 11), pair(16, 12), pair(16, 13)} & apart(made)
-    assert {pair(16, 14), pair(16, 15)} <= apart(made)
-
-
-def test_a_reader_on_another_branch_keeps_a_block_apart():
-    """Of A both branches read; B is written by the one that may be done while the other still reads."""
-    made = program(double(INPUT, A), tanh(A, B), tanh(B, C), copy(C, RESULT), copy(A, SECOND), held=HELD)
-    assert pair(10, 12) in apart(made)
-
-
-def test_scratch_of_two_at_the_same_time_is_apart():
-    tall, other = whole(3, 70, 40), whole(4, 70, 40)
-    results = whole(5, 70, 40), whole(6, 70, 40)
-    made = program(
-        call("softmax", tall, results[0], axis=1), call("softmax", other, results[1], axis=1),
-        call("softmax", results[0], whole(7, 70, 40), axis=1), held=[3, 4, 5, 6, 7],
-    )  # fmt: skip
-    assert apart(made) == {frozenset(("s0", "s1")), frozenset(("s1", "s2"))}
-
-
-def test_operands_of_one_operation_are_apart():
-    made = program(fill(A), fill(B), add(A, B, C), copy(C, RESULT), held=HELD)
-    assert {pair(10, 11), pair(10, 12), pair(11, 12)} <= apart(made)
 
 
 def correct_in_any_order(placed: Placed, made: Program, seeds: range) -> bool:
     start = start_of(made)
     wanted = bits(run(made, start))
-    orders = (shuffled(placed.planned, random.Random(seed)) for seed in seeds)
+    orders = (interleaved(placed.planned, random.Random(seed)) for seed in seeds)
     return all(bits(run(order, start, placed.offsets)) == wanted for order in orders)
 
 
-def test_a_plan_for_one_order_breaks_in_another_and_a_parallel_one_does_not():
-    """Two branches with a large value each; only one of these need be there at a time. So what follows can fail."""
-    square, column = whole(0, 20, 20), whole(1, 20, 1)
-    wide, narrow = (whole(10, 20, 20), whole(11, 20, 20)), (whole(12, 20, 1), whole(13, 20, 1))
+def test_two_branches_are_two_lanes():
+    made = in_waves(slow(program(*BRANCHES, held=HELD)))
+    assert lanes_of(made) == [[[0, 2, 4], [1, 3, 5]], [[6]]]
+    assert made.order == "dependencies"
+
+
+def test_a_chain_is_one_instruction_after_the_other():
+    made = in_waves(slow(program(double(INPUT, A), relu(A, B), double(B, C), relu(C, RESULT), held=HELD)))
+    assert made.waves == ((1,),) * 4
+
+
+def test_calls_that_take_next_to_nothing_are_not_worth_it():
+    made = in_waves(slow(program(*BRANCHES, held=HELD), seconds=1e-6))
+    assert set(made.waves) == {(1,)}
+
+
+@pytest.mark.parametrize("lanes, wanted", [(2, (2, 2)), (4, (1, 1, 1, 1))])
+def test_groups_go_to_the_lane_that_is_least_loaded(lanes, wanted):
+    results = [whole(20 + i, 3, 4) for i in range(4)]
+    made = in_waves(slow(program(*(tanh(INPUT, one) for one in results), held=[0, 20, 21, 22, 23]), lanes))
+    assert made.waves == (wanted,)
+
+
+def test_what_is_live_in_a_wave_is_live_in_all_of_it():
+    made = in_waves(slow(program(*BRANCHES, held=HELD)))
+    assert live_bytes(made)[:6] == [6 * 64] * 6
+    assert live_bytes(made)[6] == 2 * 64
+
+
+def test_waves_never_raise_a_floor_that_counts():
+    """Two large values, of which only one need be there at a time, are not made at the same time."""
+    square, column = whole(0, 700, 700), whole(1, 700, 1)
+    wide, narrow = (whole(10, 700, 700), whole(11, 700, 700)), (whole(12, 700, 1), whole(13, 700, 1))
     made = program(
         double(square, wide[0]), matmul(wide[0], column, narrow[0]),
         tanh(square, wide[1]), matmul(wide[1], column, narrow[1]),
-        add(*narrow, whole(2, 20, 1)), held=HELD,
+        add(*narrow, whole(2, 700, 1)), held=HELD,
     )  # fmt: skip
-    serial, parallel = (lower(made, parallel=parallel) for parallel in (False, True))
-    assert serial.arena_bytes < parallel.arena_bytes
-    assert not correct_in_any_order(serial, made, range(20))
-    assert correct_in_any_order(parallel, made, range(20))
+    serial, parallel = lower(slow(made)), planned(made)
+    assert parallel.plan.floor == serial.plan.floor == floor(serial.planned)
+    assert parallel.arena_bytes == serial.arena_bytes
+
+
+def test_pieces_of_one_block_are_apart():
+    """Two producers write the halves of one block."""
+    both = whole(10, 4, 4)
+    upper, lower_half = both._replace(shape=(2, 4)), both._replace(shape=(2, 4), offset=32)
+    one, other = whole(0, 2, 4), whole(3, 2, 4)
+    made = program(double(one, upper), tanh(other, lower_half), copy(both, whole(1, 4, 4)), held=[0, 1, 3])
+    assert near_dependencies(made.instructions) == [[], [], [0, 1]]
+    assert lanes_of(in_waves(slow(made))) == [[[0], [1]], [[2]]]
+
+
+def test_a_write_waits_for_those_who_read_before_it():
+    made = program(fill(A), tanh(A, RESULT), fill(A), copy(A, SECOND), held=HELD)
+    assert near_dependencies(made.instructions) == [[], [0], [0, 1], [0, 2]]
+
+
+def test_scratch_of_two_lanes_is_apart():
+    tall, other = whole(3, 70, 40), whole(4, 70, 40)
+    results = whole(5, 70, 40), whole(6, 70, 40)
+    made = program(
+        call("softmax", tall, results[0], axis=1), call("softmax", other, results[1], axis=1), held=[3, 4, 5, 6]
+    )
+    placed = planned(made)
+    assert placed.planned.waves == ((1, 1),)
+    first, second = sorted(placed.scratch.values())
+    assert second - first >= min(i.scratch_bytes for i in placed.planned.instructions) > 0
 
 
 def ladder(rungs: int) -> list[Call]:
@@ -149,30 +161,74 @@ def ladder(rungs: int) -> list[Call]:
 @pytest.mark.parametrize("rungs", [1, 2, 7])
 def test_ladders(rungs):
     made = program(*ladder(rungs), held=HELD)
-    assert correct_in_any_order(lower(made, parallel=True), made, range(30))
+    placed = planned(made)
+    assert any(len(wave) > 1 for wave in placed.planned.waves)
+    assert correct_in_any_order(placed, made, range(30))
 
 
-def test_the_dependency_order_is_kept_by_name():
+def test_long_programs_are_cut_into_waves_that_are_not_wider_than_the_window():
+    calls = [tanh(INPUT, whole(20 + i, 3, 4)) for i in range(3 * WIDEST)]
+    made = in_waves(slow(program(*calls, held=[0, *range(20, 20 + len(calls))])))
+    assert max(map(sum, made.waves)) <= WIDEST
+    assert sum(map(sum, made.waves)) == len(calls)
+
+
+def test_no_instructions():
+    made = in_waves(slow(program(held=HELD)))
+    assert made.waves == () and made.order == "dependencies"
+
+
+# --- the proof ----------------------------------------------------------------------------------------------
+
+
+def test_a_planted_fault_in_a_placement_is_found():
+    """A value of one lane over one of the other, which no order of the program as it stands would show."""
     made = program(*BRANCHES, held=HELD)
-    assert lower(made, parallel=True).order == "dependencies"
+    placed = planned(made)
+    here = {o.block for i in placed.planned.instructions[:3] for o in i.writes if o.block in placed.offsets}
+    there = {o.block for i in placed.planned.instructions[3:6] for o in i.writes if o.block in placed.offsets}
+    offsets = {**placed.offsets, **dict.fromkeys(there, placed.offsets[min(here)])}
+    with pytest.raises(PlanError, match="of two lanes apart"):
+        check_races(placed.planned, offsets, placed.scratch)
 
 
-def test_a_planted_fault_in_a_parallel_plan_is_found(monkeypatch):
-    """A placement that goes by lifespans where it should go by dependencies."""
-    from singa_lite.passes import lower as module
+def test_a_planted_fault_in_the_lanes_is_found():
+    """What reads a value in another lane than the one that makes it."""
+    placed = planned(program(*BRANCHES, held=HELD))
+    torn = replace(placed.planned, waves=((2, 4), (1,)))
+    with pytest.raises(PlanError, match="of two lanes apart"):
+        check_races(torn, placed.offsets, placed.scratch)
 
-    honest = module.plan
-    monkeypatch.setattr(module, "plan", lambda wanted, *, conflicts=None, **limits: honest(wanted, **limits))
-    made = program(*BRANCHES[:2], tanh(A, C), copy(C, SECOND), tanh(B, D), copy(D, RESULT), held=HELD)
-    with pytest.raises(PlanError, match="overlap"):
-        lower(made, parallel=True)
+
+@pytest.mark.parametrize("waves", [((3, 3),), ((3, 3), (2,)), ((3, 0, 3), (1,))])
+def test_lanes_that_are_not_those_of_the_program_are_refused(waves):
+    placed = planned(program(*BRANCHES, held=HELD))
+    with pytest.raises(PlanError, match="lanes of 7 instructions"):
+        check_races(replace(placed.planned, waves=waves), placed.offsets, placed.scratch)
+
+
+def test_shared_scratch_is_found():
+    tall, other = whole(3, 70, 40), whole(4, 70, 40)
+    results = whole(5, 70, 40), whole(6, 70, 40)
+    made = program(
+        call("softmax", tall, results[0], axis=1), call("softmax", other, results[1], axis=1), held=[3, 4, 5, 6]
+    )
+    placed = planned(made)
+    with pytest.raises(PlanError, match="of two lanes apart"):
+        check_races(placed.planned, placed.offsets, dict.fromkeys(placed.scratch, 0))
+
+
+def test_a_held_block_that_two_lanes_write_is_found():
+    torn = replace(program(fill(RESULT), fill(RESULT), held=HELD), waves=((1, 1),))
+    with pytest.raises(PlanError, match="held block 1"):
+        check_races(torn, {}, {})
 
 
 @thorough
-@given(random_programs, st.randoms(use_true_random=False))
-def test_random_programs_in_any_order_give_the_recorded_results(made: Program, source):
-    placed = lower(made, parallel=True)
+@given(random_programs, st.randoms(use_true_random=False), st.integers(2, 4))
+def test_random_programs_in_any_order_give_the_recorded_results(made: Program, source, lanes):
+    placed = planned(made, lanes)
     start = start_of(made)
     wanted = bits(run(made, start))
     for _ in range(3):
-        assert bits(run(shuffled(placed.planned, source), start, placed.offsets)) == wanted
+        assert bits(run(interleaved(placed.planned, source), start, placed.offsets)) == wanted

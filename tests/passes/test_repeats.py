@@ -258,7 +258,7 @@ def test_a_repeat_that_reads_an_overwritten_block():
     check_reads(step, made, {})
     late = moved(made, position(made, "add_scaled"), position(made, "add again"))
     assert kernels(late)[3:5] == ["add_scaled", "add again"]
-    assert_refused(step, late, "add, layer.*wanted the bytes")
+    assert_refused(step, late, "add, layer.*wanted (what|the bytes)")
 
 
 def test_a_repeat_that_draws_a_key_again():
@@ -272,14 +272,14 @@ def test_a_repeat_that_draws_a_key_again():
 def test_a_repeat_that_moves_state_twice():
     step = program(double(INPUT, A), update(A, WEIGHT), clip(WEIGHT), copy(WEIGHT, FIRST), held=HELD)
     again = replace(step.instructions[2], number=99, repeats=2)
-    assert_refused(step, step.with_instructions([*step.instructions, again]), "wanted the bytes")
+    assert_refused(step, step.with_instructions([*step.instructions, again]), "wanted (what|the bytes)")
 
 
 def test_a_repeat_of_the_wrong_original():
     step = program(double(INPUT, A), double(A, B), tanh(B, C), copy(C, FIRST), copy(A, SECOND), held=HELD)
     made = repeated(step, {A.block: ONCE})
     at = position(made, "scale again")
-    assert_refused(step, changed(made, at, lambda i: replace(i, repeats=1)), "wanted the bytes")
+    assert_refused(step, changed(made, at, lambda i: replace(i, repeats=1)), "wanted (what|the bytes)")
     assert_refused(step, changed(made, at, lambda i: replace(i, repeats=2)), "wanted the call")
     assert_refused(step, changed(made, at, lambda i: replace(i, repeats=77)), "wanted one of the rewritten program")
     assert_refused(step, changed(made, at, lambda i: replace(i, number=0)), "wanted one of the rewritten program")
@@ -301,6 +301,6 @@ def test_a_repeat_into_bytes_that_are_in_use():
     at = position(made, "scale again")
     again = made.instructions[at].writes[0].block
     offsets = {A.block: 0, B.block: 64, again: 64}
-    with pytest.raises(PlanError, match="wanted the bytes"):
+    with pytest.raises(PlanError, match=r"wanted (what|the bytes)"):
         check_reads(step, made, offsets)
     assert run(made, start_of(step), offsets)[6].tobytes() != run(step, start_of(step))[6].tobytes()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from singa_lite.array_types import DType
 from singa_lite.kernels.built import Builder
 from singa_lite.kernels.cuda_kernels.cudnn_library import Graph
-from singa_lite.kernels.cuda_kernels.cudnn_plan import DTYPES, Draw, Planner
+from singa_lite.kernels.cuda_kernels.cudnn_plan import DTYPES, CallPlanner, Draw
 from singa_lite.kernels.cuda_kernels.elementwise import mapped
 from singa_lite.kernels.cuda_kernels.nan_probe import NanProbe, Question, Trial
 from singa_lite.kernels.cuda_kernels.routine import Routine
@@ -61,7 +61,7 @@ class Convolutions:
     #: (kernel, activation) that is done in one go.
     FUSIONS = (("conv2d", "relu"),)
 
-    def __init__(self, planner: Planner, trial: Trial | None = None) -> None:
+    def __init__(self, planner: CallPlanner, trial: Trial | None = None) -> None:
         self.planner = planner
         self._probe = NanProbe(trial)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from singa_lite.kernels.cuda_kernels.cudnn_library import Graph, Target, frontend
+from singa_lite.kernels.cuda_kernels.routine import LibraryCall
 from singa_lite.kernels.kernel_set import Launch
 
 #: Addresses that the library takes for granted, bytes: its vector loads are as wide.
@@ -42,6 +43,13 @@ class Executor(Protocol):
 
     def bind(self, graph: Graph, addresses: Mapping[int, int], workspace: int) -> Launch:
         """A run of a planned graph. addresses: of its tensors by uid; workspace: of its bytes, 0 for none."""
+
+
+class CallPlanner(Protocol):
+    """Has calls of the library for graphs: `Planner`, or what stands for it where there is no library."""
+
+    def call(self, draw: Draw, dtype: str) -> LibraryCall | None:
+        """A call of the graph, see `Planner.call`."""
 
 
 class Plan(NamedTuple):

@@ -85,7 +85,10 @@ def tanh_derivative(dy: TensorSpec, y: TensorSpec, dx: TensorSpec) -> Routine | 
 
 
 def gelu(x: TensorSpec, y: TensorSpec) -> Routine | None:
-    """The exact form, with an erf that the library makes by a polynomial: off by up to 2e-7 * |x|."""
+    """The exact form, with an erf that the library makes by a polynomial: off by up to 2e-7 * |x|.
+
+    Of infinity it is NaN with AVX-512.
+    """
     return along(y, x, add=lambda steps, x: steps.eltwise(y, x, a.GELU))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from singa_lite.array_types import Array
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels.batch_statistics import add_statistics, columns_of, fit
+from singa_lite.kernels.onednn_kernels.batch_statistics import add_statistics, columns_of, fit, images_of
 from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations, read_through
 from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.normalized import Normalized
@@ -37,7 +37,7 @@ def batch_norm(
     """
     if not fit((x, y), gamma, beta, running_mean, running_var, mean, inv_std):
         return None
-    images = Images(x, y)
+    images = images_of(x, y)
     source = images.source(x, copy=y)
     vectors = gamma, running_mean, running_var, mean, inv_std
     scale = add_statistics(images, x, source, vectors, momentum, epsilon)
@@ -50,7 +50,7 @@ def batch_normalize(
     """The last step of `batch_norm`."""
     if not fit((x, y), gamma, beta, mean, inv_std):
         return None
-    images = Images(x, y)
+    images = images_of(x, y)
     scale = add_scale(images, gamma, inv_std)
     return _normalized(images, images.source(x), y, mean, scale, beta)
 
@@ -75,7 +75,7 @@ def batch_norm_inference(
     """Forward with the statistics given."""
     if not fit((x, y), gamma, beta, running_mean, running_var):
         return None
-    images = Images(x, y)
+    images = images_of(x, y)
     scale, wide = (images.temporary(gamma.shape, dtype) for dtype in ("float32", "float64"))
 
     def finish(gamma: Array, variance: Array, wide: Array, scale: Array) -> None:

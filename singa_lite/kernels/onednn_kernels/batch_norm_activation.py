@@ -18,8 +18,15 @@ from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import memory_descs
 from singa_lite.kernels.onednn_kernels.batch_norm import add_scale
 from singa_lite.kernels.onednn_kernels.batch_norm_gradients import add_gradients, propagate
-from singa_lite.kernels.onednn_kernels.batch_statistics import add_statistics, columns_of, fit
-from singa_lite.kernels.onednn_kernels.channel_sums import Before, ChannelSums
+from singa_lite.kernels.onednn_kernels.batch_statistics import (
+    BatchSums,
+    add_statistics,
+    columns_of,
+    fit,
+    images_of,
+    sums_of,
+)
+from singa_lite.kernels.onednn_kernels.channel_sums import Before
 from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations, Columns, read_through
 from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.line import bound_primitive, run_bound
@@ -63,7 +70,7 @@ def batch_norm_activation(
     """The statistics, then y by them."""
     if not fit((x, y), gamma, beta, running_mean, running_var, mean, inv_std):
         return None
-    images = Images(x, y)
+    images = images_of(x, y)
     source = images.source(x, copy=y)
     vectors = gamma, running_mean, running_var, mean, inv_std
     scale = add_statistics(images, x, source, vectors, momentum, epsilon)
@@ -83,7 +90,7 @@ def batch_normalize_activation(
     """The last step of `batch_norm_activation`."""
     if not fit((x, y), gamma, beta, mean, inv_std):
         return None
-    images = Images(x, y)
+    images = images_of(x, y)
     scale = add_scale(images, gamma, inv_std)
     return _activated(images, images.source(x), y, (mean, scale, beta), inv_std, activation)
 
@@ -139,7 +146,7 @@ def _cached_piece(columns: Columns, pixels: int) -> BufferView:
     To what lies at a multiple of its vectors' length it writes past the caches: this one does not.
     """
     size = pixels * columns.channels
-    return columns.work.temporary((size + _ASIDE,), "float32").part(_ASIDE, size, "float32")
+    return columns.work.temporary((size + _ASIDE,), columns.dtype).part(_ASIDE, size, columns.dtype)
 
 
 def _by_pixels(columns: Columns, make: Callable[[MemoryDesc], Primitive]) -> Callable[[int], Primitive]:
@@ -148,7 +155,7 @@ def _by_pixels(columns: Columns, make: Callable[[MemoryDesc], Primitive]) -> Cal
 
     def give(pixels: int) -> Primitive:
         if pixels not in made:
-            made[pixels] = make(memory_descs.dense((pixels * columns.channels,)))
+            made[pixels] = make(memory_descs.dense((pixels * columns.channels,), str(columns.dtype)))
         return made[pixels]
 
     return give
@@ -170,8 +177,8 @@ def batch_norm_activation_derivative(
     """The sums of masked dy, which goes into dx, then dx from them as without an activation."""
     if not fit((dy, x, dx), gamma, beta, mean, inv_std, dgamma, dbeta):
         return None
-    images = Images(dy, x, dx)
-    sums = ChannelSums(columns_of(images, x))
+    images = images_of(dy, x, dx)
+    sums = sums_of(images, x)
     source, derivative = images.source(x), images.source(dy)
     normalized = Normalized(sums.columns.at_least(SHORT), mean, add_scale(images, gamma, inv_std), beta)
     with images.sink(dx) as target:
@@ -182,7 +189,7 @@ def batch_norm_activation_derivative(
 
 
 def _mask(
-    sums: ChannelSums,
+    sums: BatchSums,
     normalized: Normalized,
     source: Activations,
     derivative: Activations,

@@ -15,7 +15,7 @@ from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels.batch_norm import add_scale
 from singa_lite.kernels.onednn_kernels.batch_norm_activation import one_after_the_other
 from singa_lite.kernels.onednn_kernels.batch_norm_gradients import derivative
-from singa_lite.kernels.onednn_kernels.batch_statistics import add_statistics, columns_of, fit
+from singa_lite.kernels.onednn_kernels.batch_statistics import add_statistics, columns_of, fit, images_of
 from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations
 from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.normalized import End, Normalized
@@ -47,7 +47,7 @@ def batch_norm_add(
     """The statistics, then y by them. Pieces of x are not left in y, which may be the other tensor."""
     if activation not in _ENDS or not fit((x, other, y), gamma, beta, running_mean, running_var, mean, inv_std):
         return None
-    images = Images(x, other, y)
+    images = images_of(x, other, y)
     source, theirs = images.source(x), images.source(other)
     vectors = gamma, running_mean, running_var, mean, inv_std
     scale = add_statistics(images, x, source, vectors, momentum, epsilon)
@@ -68,7 +68,7 @@ def batch_normalize_add(
     """The last step of `batch_norm_add`."""
     if activation not in _ENDS or not fit((x, other, y), gamma, beta, mean, inv_std):
         return None
-    images = Images(x, other, y)
+    images = images_of(x, other, y)
     scale = add_scale(images, gamma, inv_std)
     return _added(images, images.source(x), images.source(other), y, (mean, scale, beta), inv_std, activation)
 

@@ -11,10 +11,9 @@ from singa_lite.array_types import Array
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import algorithms as a
 from singa_lite.kernels.onednn_kernels import functions as f
-from singa_lite.kernels.onednn_kernels.batch_statistics import NEAR, columns_of, far_from_zero, fit
-from singa_lite.kernels.onednn_kernels.channel_sums import Before, ChannelSums
+from singa_lite.kernels.onednn_kernels.batch_statistics import BatchSums, fit, images_of, sums_of
+from singa_lite.kernels.onednn_kernels.channel_sums import Before
 from singa_lite.kernels.onednn_kernels.columns import SHORT, Activations, Columns
-from singa_lite.kernels.onednn_kernels.images import Images
 from singa_lite.kernels.onednn_kernels.pitched import Pitched
 from singa_lite.kernels.onednn_kernels.primitive import Primitive
 from singa_lite.kernels.onednn_kernels.routine import BufferView, Routine
@@ -50,8 +49,8 @@ def derivative(
     tensors = (dy, x, dx) if other is None else (dy, x, dx, other)
     if not fit(tensors, *vectors, *gradients):
         return None
-    images = Images(*tensors)
-    sums = ChannelSums(columns_of(images, x))
+    images = images_of(*tensors)
+    sums = sums_of(images, x)
     source, slope = images.source(x), images.source(dy)
     summand = None if other is None else images.source(other)
     add_gradients(sums, source, slope, *vectors[1:], *gradients)
@@ -61,7 +60,7 @@ def derivative(
 
 
 def propagate(
-    sums: ChannelSums,
+    sums: BatchSums,
     source: Activations,
     derivative: Activations,
     target: Activations,
@@ -117,17 +116,16 @@ def batch_norm_gradient(
     """dgamma and dbeta alone."""
     if not fit((dy, x), mean, inv_std, dgamma, dbeta):
         return None
-    images = Images(dy, x)
+    images = images_of(dy, x)
     if not images.lie(dy, x):
         return None
-    columns = columns_of(images, x)
-    sums = ChannelSums(columns)
+    sums = sums_of(images, x)
     add_gradients(sums, images.source(x), images.source(dy), mean, inv_std, dgamma, dbeta)
     return images
 
 
 def add_gradients(
-    sums: ChannelSums,
+    sums: BatchSums,
     x: Activations,
     dy: Activations,
     mean: TensorSpec,
@@ -136,31 +134,15 @@ def add_gradients(
     dbeta: TensorSpec,
     before: Before | None = None,
 ) -> None:
-    """Add steps: both gradients, which `sums.totals` have in float64. x is shifted by its mean where that is large.
+    """Add steps: both gradients, which `sums.totals` have in float64.
 
     before: as of `ChannelSums.add`.
     """
-    images = sums.work
-    is_far, is_near = (images.temporary((1,), "bool") for _ in range(2))
-    spare, limit = (images.temporary(mean.shape, "float64") for _ in range(2))
-
-    def choose(mean: Array, inv_std: Array, spare: Array, limit: Array, is_far: Array, is_near: Array) -> None:
-        np.divide(NEAR, np.square(inv_std, dtype=np.float64, out=limit), out=limit)
-        is_far[0] = far_from_zero(mean, limit, spare)
-        is_near[0] = not is_far[0]
-
-    def centre(products: Array, total: Array, mean: Array, spare: Array) -> None:
-        np.subtract(products, np.multiply(total, mean, out=spare), out=products)
 
     def finish(products: Array, total: Array, inv_std: Array, dgamma: Array, dbeta: Array) -> None:
         np.multiply(products, inv_std, out=products)
         np.copyto(dgamma, products, casting="same_kind")
         np.copyto(dbeta, total, casting="same_kind")
 
-    images.call(choose, mean, inv_std, spare, limit, is_far, is_near)
-    with images.only_if(is_near, likely=True):
-        sums.add(x, dy, before=before)
-        images.call(centre, *sums.totals, mean, spare)
-    with images.only_if(is_far):
-        sums.add(x, dy, sums.less(mean), before)
-    images.call(finish, *sums.totals, inv_std, dgamma, dbeta)
+    sums.add_products(x, dy, mean, inv_std, before)
+    sums.work.call(finish, *sums.totals, inv_std, dgamma, dbeta)

@@ -1,4 +1,4 @@
-"""Statistics of a batch, from exact sums (`channel_sums.py`), and what batch normalization wants of its tensors."""
+"""Statistics of a batch, from exact sums, and what batch normalization wants of its tensors."""
 
 from __future__ import annotations
 
@@ -6,19 +6,35 @@ import numpy as np
 
 from singa_lite.array_types import Array
 from singa_lite.kernels.kernel_set import TensorSpec
-from singa_lite.kernels.onednn_kernels import layouts
-from singa_lite.kernels.onednn_kernels.channel_sums import ChannelSums
+from singa_lite.kernels.onednn_kernels import layouts, piece_sums
 from singa_lite.kernels.onednn_kernels.columns import COLUMNS, Activations, Columns
 from singa_lite.kernels.onednn_kernels.images import Images
+from singa_lite.kernels.onednn_kernels.piece_sums import PieceSums
+from singa_lite.kernels.onednn_kernels.shifted_sums import ShiftedSums
 from singa_lite.kernels.onednn_kernels.work import lies
 from singa_lite.kernels.routine import Temporary
+from singa_lite.kernels.widening import NARROW
 
-#: x is summed without a shift as long as the square of its mean is at most this many times its variance: the variance,
-#: a difference of squares, is then off by a few roundings only. Most layers of ResNet-50 have a channel or two over 4,
-#: few have one over 16, and one channel over the limit costs a second pass over all of them.
-NEAR = 16.0
-#: How often x is summed again, shifted by the mean that came out, at most.
-_SHIFTS = 2
+#: What sums activations by channels: in pieces by the library where that is fast, else by running sums.
+BatchSums = PieceSums | ShiftedSums
+
+
+def images_of(*tensors: TensorSpec) -> Images:
+    """Images for steps over these activations: as they are stored where the library sums them so, else in float32."""
+    stored = Images(*tensors, as_stored=True)
+    is_fast = layouts.are_of_one_type(*tensors) and _by_pieces(columns_of(stored, tensors[0]))
+    return stored if is_fast else Images(*tensors)
+
+
+def sums_of(images: Images, x: TensorSpec) -> BatchSums:
+    """What sums such activations."""
+    columns = columns_of(images, x)
+    return PieceSums(columns) if _by_pieces(columns) else ShiftedSums(columns)
+
+
+def _by_pieces(columns: Columns) -> bool:
+    """In float32 both ways take as long, and running sums are exact to the last digit."""
+    return columns.dtype.name == NARROW and columns.lie_last and piece_sums.is_fast(columns)
 
 
 def add_statistics(
@@ -33,72 +49,22 @@ def add_statistics(
 
     vectors: gamma, running_mean, running_var, mean, inv_std.
     """
-    columns = columns_of(images, x)
-    sums, count = ChannelSums(columns), columns.pixels
-    shift = _add_moments(sums, source)
-    share, scale = (images.temporary((columns.channels,), dtype) for dtype in ("float64", "float32"))
+    sums = sums_of(images, x)
+    count, channels = sums.columns.pixels, sums.columns.channels
+    share, scale = (images.temporary((channels,), dtype) for dtype in ("float64", "float32"))
 
-    def finish(squares: Array, total: Array, shift: Array, share: Array, *vectors: Array) -> None:
-        """Turns the sums into the variance and the mean, and updates the running ones."""
+    def finish(variance: Array, average: Array, share: Array, *vectors: Array) -> None:
+        """Updates the running statistics, and turns the variance into its inverse root."""
         gamma, running_mean, running_var, mean, inv_std, scale = vectors
-        _to_moments(squares, total, share, count)
-        np.add(total, shift, out=total)
-        _move(running_mean, total, momentum, 1.0, share)
-        _move(running_var, squares, momentum, count / max(1, count - 1), share)
-        np.copyto(mean, total, casting="same_kind")
-        np.divide(1, np.sqrt(np.add(squares, epsilon, out=squares), out=squares), out=squares)
-        np.copyto(inv_std, squares, casting="same_kind")
+        _move(running_mean, average, momentum, 1.0, share)
+        _move(running_var, variance, momentum, count / max(1, count - 1), share)
+        np.copyto(mean, average, casting="same_kind")
+        np.divide(1, np.sqrt(np.add(variance, epsilon, out=variance), out=variance), out=variance)
+        np.copyto(inv_std, variance, casting="same_kind")
         np.multiply(gamma, inv_std, out=scale)
 
-    images.call(finish, *sums.totals, shift, share, *vectors, scale)
+    images.call(finish, *sums.add_moments(source), share, *vectors, scale)
     return scale
-
-
-def _add_moments(sums: ChannelSums, x: Activations) -> Temporary:
-    """Add steps: the sums of x - shift and of its squares. Returns the shift, float32.
-
-    It is 0 where the mean is small: the variance, a difference of squares, is then off by a few roundings at most. Else
-    x is summed again with its mean as the shift, and once more if that mean was still too far off.
-    """
-    channels, pixels, images = sums.columns.channels, sums.columns.pixels, sums.work
-    moments = [images.temporary((channels,), "float64") for _ in range(3)]
-    shift = images.temporary((channels,), "float32")
-    times, is_far = images.temporary((1,), "int64"), images.temporary((1,), "bool")
-
-    def begin(shift: Array, times: Array) -> None:
-        shift.fill(0)
-        times.fill(0)
-
-    def choose(squares: Array, total: Array, variance: Array, mean: Array, spare: Array, *results: Array) -> None:
-        shift, times, is_far = results
-        np.copyto(variance, squares)
-        np.copyto(mean, total)
-        _to_moments(variance, mean, spare, pixels)
-        is_far[0] = times[0] < _SHIFTS and far_from_zero(mean, np.multiply(variance, NEAR, out=variance), spare)
-        times += 1
-        if is_far[0]:
-            np.add(shift, mean, out=shift, where=np.isfinite(mean), casting="same_kind")
-
-    images.call(begin, shift, times)
-    sums.add(x)
-    images.call(choose, *sums.totals, *moments, shift, times, is_far)
-    with images.repeat_while(is_far):
-        sums.add(x, move=sums.less(shift))
-        images.call(choose, *sums.totals, *moments, shift, times, is_far)
-    return shift
-
-
-def _to_moments(squares: Array, total: Array, spare: Array, count: int) -> None:
-    """Turns sums of squares and of values into the variance and the mean, in place."""
-    np.divide(squares, count, out=squares)
-    np.divide(total, count, out=total)
-    np.subtract(squares, np.square(total, out=spare), out=squares)
-    np.maximum(squares, 0, out=squares)
-
-
-def far_from_zero(mean: Array, limit: Array, spare: Array) -> bool:
-    """Whether the square of any mean is over its limit, or one of the two is NaN or infinite."""
-    return not np.all(np.square(mean, out=spare) <= limit) or not np.all(np.isfinite(limit))
 
 
 def _move(running: Array, batch: Array, momentum: float, correction: float, share: Array) -> None:
@@ -109,7 +75,8 @@ def _move(running: Array, batch: Array, momentum: float, correction: float, shar
 
 def columns_of(images: Images, tensor: TensorSpec, least: int = COLUMNS) -> Columns:
     """The matrix of a tensor, with so many columns at least."""
-    return Columns(images, images.shape(tensor), images.axes == layouts.CHANNELS_LAST, least)
+    lie_last = images.axes == layouts.CHANNELS_LAST
+    return Columns(images, images.shape(tensor), lie_last, least, images.stored(tensor))
 
 
 def fit(images: tuple[TensorSpec, ...], *vectors: TensorSpec) -> bool:

@@ -13,8 +13,8 @@ from singa_lite.kernels.onednn_kernels import primitive as p
 from singa_lite.kernels.onednn_kernels.library import OneDNNError, load
 from singa_lite.kernels.widening import NARROW
 
-#: Bits of dnnl_cpu_isa_t: AVX-512, and its products of pairs of bfloat16 (those with AMX have both).
-_AVX512, _PRODUCTS = 0x20, 0x80
+#: A bit of dnnl_cpu_isa_t: AVX-512's products of pairs of bfloat16 (those with AMX have it too).
+_PRODUCTS = 0x80
 
 
 @cache
@@ -30,8 +30,7 @@ def multiplies() -> bool:
 
     With AVX-512 alone the library makes each product of two in float32, by more instructions than float32 takes.
     """
-    isa: int = load().cpu_isa()
-    emulated = bool(isa & _AVX512) and not isa & _PRODUCTS
+    emulated = load().has_avx512 and not load().cpu_isa() & _PRODUCTS
     factor, result = memory_descs.dense((64, 64), NARROW), memory_descs.dense((64, 64))
     return converts() and not emulated and _has_code(lambda: p.Primitive("matmul", factor, factor, None, result))
 

@@ -39,6 +39,13 @@ Before = Callable[[Span], Mapping[int, tuple[BufferView, Span]]]
 _PIECES = 1 << 6
 
 
+class Moments(NamedTuple):
+    """By channels, float64, (c,)."""
+
+    variance: Temporary
+    mean: Temporary
+
+
 class Totals(NamedTuple):
     """The sums by channels, float64, (c,): of x, as shifted, times the other tensor, and of the other tensor."""
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import gcd
 
-from singa_lite.array_types import Array
+from singa_lite.array_types import Array, DType
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
+from singa_lite.kernels.onednn_kernels.layouts import FLOAT
 from singa_lite.kernels.onednn_kernels.pieces import even
 from singa_lite.kernels.onednn_kernels.pitched import Pitched, Span
 from singa_lite.kernels.onednn_kernels.routine import BufferView
@@ -22,6 +24,8 @@ from singa_lite.kernels.onednn_kernels.work import Work
 
 #: The fewest columns, if the number of pixels has such a divisor; there are at most twice as many.
 COLUMNS = 1 << 12
+#: Elements of the widest vector register, of float32.
+_REGISTER = 16
 #: Columns of the matrix in a pass over activations: several vectors of this length must stay in the first cache.
 SHORT = 1 << 9
 
@@ -34,22 +38,29 @@ class Columns:
     """The matrix of images of this shape (n, c, h, w), for steps of `work`.
 
     lie_last: whether the channels lie last, else the images are in C order. pixels: of all images together; unit:
-    pixels that stay together, those of a row of the matrix, or of an image in C order.
+    pixels that stay together, those of a row of the matrix, or of an image in C order; dtype: of the elements.
     """
 
-    def __init__(self, work: Work, shape: tuple[int, ...], lie_last: bool, least: int = COLUMNS) -> None:
-        self.work, self.shape, self.lie_last = work, shape, lie_last
+    def __init__(
+        self, work: Work, shape: tuple[int, ...], lie_last: bool, least: int = COLUMNS, dtype: DType = FLOAT
+    ) -> None:
+        self.work, self.shape, self.lie_last, self.dtype = work, shape, lie_last, dtype
         samples, self.channels, height, width = shape
         self.pixels = samples * height * width
         self.unit = _side_by_side(self.pixels, self.channels, least) if lie_last else height * width
 
     def at_least(self, least: int) -> Columns:
         """The matrix of the same images with so many columns at least."""
-        return Columns(self.work, self.shape, self.lie_last, least)
+        return Columns(self.work, self.shape, self.lie_last, least, self.dtype)
+
+    def in_registers(self) -> Columns | None:
+        """That with as few columns as fill whole registers; None where no such number of pixels divides all."""
+        matrix, matrix.unit = self.at_least(1), _REGISTER // gcd(_REGISTER, self.channels)
+        return None if self.pixels % matrix.unit else matrix
 
     def part(self, tensor: BufferView, span: Span) -> BufferView:
         """The buffer of these pixels of activations."""
-        return self.work.part(tensor, span.start * self.channels, span.length * self.channels)
+        return self.work.part(tensor, span.start * self.channels, span.length * self.channels, self.dtype)
 
     def near(self, tensor: Activations, span: Span) -> tuple[BufferView, Span]:
         """Where these pixels stand without gaps: a buffer, and which ones of it. Adds a step that copies them, if any.
@@ -123,8 +134,8 @@ class Columns:
         """The descriptor of this many pixels, for such primitives."""
         units = pixels // self.unit
         if self.lie_last:
-            return memory_descs.dense((units, self.unit * self.channels, 1, 1), axes=layouts.CHANNELS_LAST)
-        return memory_descs.dense((units, *self.shape[1:]))
+            return memory_descs.dense((units, self.unit * self.channels, 1, 1), str(self.dtype), layouts.CHANNELS_LAST)
+        return memory_descs.dense((units, *self.shape[1:]), str(self.dtype))
 
     @property
     def vector_desc(self) -> p.MemoryDesc:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from singa_lite.array_types import DType
 from singa_lite.kernels.kernel_set import Axes, TensorSpec
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
 from singa_lite.kernels.onednn_kernels import primitive as p
@@ -45,8 +46,11 @@ class Images(Work):
 
     def desc(self, tensor: TensorSpec) -> p.MemoryDesc:
         """How the primitives are given the tensor."""
-        dtype = layouts.FLOAT if self._widens(tensor) else tensor.dtype
-        return memory_descs.dense(self.shape(tensor), str(dtype), self.axes)
+        return memory_descs.dense(self.shape(tensor), str(self.stored(tensor)), self.axes)
+
+    def stored(self, tensor: TensorSpec) -> DType:
+        """The type in which the primitives are given the tensor."""
+        return layouts.FLOAT if self._widens(tensor) else tensor.dtype
 
     def keep(self, *tensors: TensorSpec) -> bool:
         """Whether all are given to the primitives as they are."""
@@ -80,7 +84,7 @@ class Images(Work):
         if self.axes != layouts.CHANNELS_LAST or self.keep(tensor):
             return None
         pitch = layouts.pitch_of(_as_image(tensor))
-        return None if pitch is None else Pitched(self, tensor, self.shape(tensor), pitch, copy)
+        return None if pitch is None else Pitched(self, tensor, self.shape(tensor), pitch, copy, self.stored(tensor))
 
     def read(self, tensor: TensorSpec) -> BufferView:
         """What to give to a primitive that reads the tensor."""

@@ -125,7 +125,8 @@ class _Standardized(Pitched):
 
     def read(self, span: Span) -> tuple[BufferView, Span]:
         """Add the steps that make these rows. Returns where they stand then."""
-        source, target = self.work.part(self.tensor, *(n * self.channels for n in span)), self.dense(span)
+        start, count = (n * self.channels for n in span)
+        source, target = self.work.part(self.tensor, start, count), self.dense(span)
         for algorithm, vector in self._vectors:
             numbers = self.work.part(vector, *span)
             self.work.run(self._step(algorithm, span.length), {f.SRC: source, f.SRC_1: numbers, f.DST: target})

@@ -6,7 +6,7 @@ import ctypes as c
 import os
 import sys
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from singa_lite.kernels.onednn_kernels.functions import FUNCTIONS, TYPES, CFunction, CType
@@ -18,6 +18,10 @@ OFF = "off"
 MAJOR = 3
 
 _STATUS = {1: "out of memory", 2: "invalid arguments", 3: "unimplemented", 5: "runtime error"}
+
+
+#: A bit of dnnl_cpu_isa_t.
+_AVX512 = 0x20
 
 
 class OneDNNError(RuntimeError):
@@ -38,7 +42,8 @@ class _Version(c.Structure):
 class Library(Unique):
     """A loaded libdnnl.so.3: its functions without the prefix `dnnl_`, the engine of the CPU and a stream.
 
-    path: of the file; version: such as "3.2.0". OSError for a file that is no such library, or another major version.
+    path: of the file; version: such as "3.2.0"; has_avx512: whether its code here is for AVX-512. OSError for a file
+    that is no such library, or another major version.
     """
 
     def __init__(self, path: str) -> None:
@@ -57,6 +62,11 @@ class Library(Unique):
         # One of each for the life of the process: a stream of the CPU runs its calls in the caller's thread.
         self.engine = self.make("engine_create", 1, 0)
         self.stream = self.make("stream_create", self.engine, 1)
+
+    @cached_property
+    def has_avx512(self) -> bool:
+        """Asked when it is wanted, as `load` takes what has the stated functions for a library."""
+        return bool(self.cpu_isa() & _AVX512)
 
     def __getattr__(self, name: str) -> CFunction:
         # Reached only for names that `functions.py` does not state; the functions are set when the library is loaded.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -60,7 +61,8 @@ class Normalized:
             line, vector = self.columns.part_desc(pixels), self.columns.vector_desc
         else:
             shapes = [(count, self.columns.channels, 1, 1) for count in (pixels, 1)]
-            line, vector = (memory_descs.dense(shape, axes=layouts.CHANNELS_LAST) for shape in shapes)
+            dtypes = str(self.columns.dtype), "float32"
+            line, vector = map(partial(memory_descs.dense, axes=layouts.CHANNELS_LAST), shapes, dtypes)
         links: list[PostOp] = [("binary", algorithm, vector) for algorithm in (a.MULTIPLY, a.ADD)]
         links += [("binary", end, line) if isinstance(end, int) else ("eltwise", *end) for end in ends]
         return self.work.make("binary", a.SUBTRACT, line, vector, line, post_ops=links)

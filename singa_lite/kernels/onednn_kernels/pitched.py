@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import NamedTuple
 
+from singa_lite.array_types import DType
 from singa_lite.kernels.kernel_set import TensorSpec
 from singa_lite.kernels.onednn_kernels import functions as f
 from singa_lite.kernels.onednn_kernels import layouts, memory_descs
@@ -36,12 +37,19 @@ class Pitched:
     """Images (n, c, h, w), channels last, whose pixels have a pitch; `layouts.pitch_of` says which.
 
     copy: a tensor of the same images without gaps, for the pixels that are read; None: the scratch is.
+    dtype: of the scratch.
     """
 
     def __init__(
-        self, work: Work, tensor: TensorSpec, shape: tuple[int, ...], pitch: int, copy: TensorSpec | None = None
+        self,
+        work: Work,
+        tensor: TensorSpec,
+        shape: tuple[int, ...],
+        pitch: int,
+        copy: TensorSpec | None = None,
+        dtype: DType = FLOAT,
     ) -> None:
-        self.work, self.tensor, self.pitch, self.copy = work, tensor, pitch, copy
+        self.work, self.tensor, self.pitch, self.copy, self.dtype = work, tensor, pitch, copy, dtype
         samples, self.channels, height, width = shape
         self.most = min(samples * height * width, max(1, SCRATCH // self.channels, -(-(1 << 13) // self.channels)))
         self._reorders: dict[tuple[int, bool], p.Reorder] = {}
@@ -49,7 +57,7 @@ class Pitched:
     def read(self, span: Span) -> tuple[BufferView, Span]:
         """Add a step that copies these pixels. Returns what to, and which ones of it they are there."""
         near, there = (self.scratch, Span(0, span.length)) if self.copy is None else (self.copy, span)
-        target = self.work.part(near, there.start * self.channels, there.length * self.channels)
+        target = self.work.part(near, there.start * self.channels, there.length * self.channels, self.dtype)
         self.work.run(self._reorder(span.length, True), {f.SRC: self._rows(span), f.DST: target})
         return near, there
 
@@ -60,11 +68,11 @@ class Pitched:
     @cached_property
     def scratch(self) -> Temporary:
         """For a span of pixels."""
-        return self.work.temporary((self.most * self.channels,), FLOAT)
+        return self.work.temporary((self.most * self.channels,), self.dtype)
 
     def dense(self, span: Span) -> BufferView:
         """Where so many pixels stand in the scratch."""
-        return self.work.part(self.scratch, 0, span.length * self.channels)
+        return self.work.part(self.scratch, 0, span.length * self.channels, self.dtype)
 
     def _rows(self, span: Span) -> RowSlice:
         return RowSlice(self.tensor, span.start, span.length, self.channels, self.pitch)
@@ -75,7 +83,7 @@ class Pitched:
             shape = (1, self.channels, 1, pixels)
             strides = pixels * self.pitch, 1, pixels * self.pitch, self.pitch
             apart = p.memory_desc(shape, strides, str(self.tensor.dtype))
-            dense = memory_descs.dense(shape, axes=layouts.CHANNELS_LAST)
+            dense = memory_descs.dense(shape, str(self.dtype), layouts.CHANNELS_LAST)
             with self.work.making():
                 self._reorders[pixels, reads] = p.Reorder(apart, dense) if reads else p.Reorder(dense, apart)
         return self._reorders[pixels, reads]

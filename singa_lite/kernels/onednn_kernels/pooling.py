@@ -30,6 +30,8 @@ def max_pool2d(x: TensorSpec, y: TensorSpec, index: TensorSpec | None, *, window
     tensors = (x, y) if index is None else (x, y, index)
     if not layouts.are_of_one_type(x, y) or not Images.fit(*tensors):
         return None
+    if index is not None and layouts.is_narrow(x) and index.dtype != np.uint8:
+        return None  # with AVX-512 the library writes other numbers into an index of 32 bits
     images = Images(*tensors, as_stored=True)
     kind = f.FORWARD_INFERENCE if index is None else f.FORWARD_TRAINING
     maximum = _forward(images, window, _MAXIMUM, images.desc(x), images.desc(y), kind)

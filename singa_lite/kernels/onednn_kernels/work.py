@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
+from singa_lite.array_types import DType
 from singa_lite.kernels.kernel_set import DeviceArray, Launch, TensorSpec, TensorSpecs
 from singa_lite.kernels.onednn_kernels import one_thread
 from singa_lite.kernels.onednn_kernels.layouts import FLOAT
@@ -23,7 +24,7 @@ class Work(Routine):
 
     def making(self) -> AbstractContextManager[None]:
         """Primitives made inside are made for as many threads as will run them."""
-        return one_thread.making_if(self._is_small)
+        return one_thread.making_if(self.is_small)
 
     def make(
         self, function: str, *arguments: object, forward: Primitive | None = None, post_ops: Sequence[PostOp] = ()
@@ -32,10 +33,10 @@ class Work(Routine):
         with self.making():
             return Primitive(function, *arguments, forward=forward, post_ops=post_ops)
 
-    def part(self, tensor: BufferView, start: int, count: int) -> BufferView:
-        """A buffer: elements of a tensor without gaps, in the order of memory; of a temporary as float32."""
+    def part(self, tensor: BufferView, start: int, count: int, dtype: DType = FLOAT) -> BufferView:
+        """A buffer: elements of a tensor without gaps, in the order of memory; dtype: of those of a temporary."""
         if isinstance(tensor, Temporary):
-            return tensor.part(start, count, FLOAT)
+            return tensor.part(start, count, dtype)
         if isinstance(tensor, TensorSpec):
             return FlatSlice(tensor, start, count)
         raise TypeError(f"a part of a tensor: wanted a whole tensor, received {tensor}")
@@ -43,7 +44,7 @@ class Work(Routine):
     def bind(self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None) -> Launch:
         """The steps over these arrays. specs: those that the routine was built with."""
         launch = self._launch(specs, arrays, scratch)
-        return one_thread.running(launch) if self._is_small else launch
+        return one_thread.running(launch) if self.is_small else launch
 
     def _launch(
         self, specs: TensorSpecs, arrays: tuple[DeviceArray | None, ...], scratch: DeviceArray | None
@@ -52,7 +53,8 @@ class Work(Routine):
         return super().bind(specs, arrays, scratch)
 
     @property
-    def _is_small(self) -> bool:
+    def is_small(self) -> bool:
+        """Whether one thread does it."""
         return self.size <= one_thread.SMALL
 
 

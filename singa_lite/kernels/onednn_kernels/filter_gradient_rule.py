@@ -1,0 +1,63 @@
+"""Which way is taken for a gradient of filters that nothing was measured for: what was the fastest for real nets.
+
+Measured over the filters of ResNet-50 and MobileNetV2 (docs/benchmarks.md) with AVX2, with AVX-512, and in bfloat16.
+"""
+
+from __future__ import annotations
+
+from singa_lite.kernels.interface.window import Window
+from singa_lite.kernels.kernel_set import TensorSpec
+from singa_lite.kernels.onednn_kernels import layouts
+from singa_lite.kernels.onednn_kernels.library import load
+
+#: Elements of filters from which on the library's product packs both of its matrices. One of fewer, but not of few, is
+#: slow over pixels with a multiple of so many channels, as those lie in a few sets of the caches.
+_PACKED, _FEW, _SLOW_PITCH = 1 << 19, 1 << 15, 256
+#: Multiply-adds for an element of x and dy, from which on to convert it is worth while.
+_WORTH_CONVERTING = 120
+#: Bytes of a sample of x and dy, which are converted in one go, up to which the scratch for that is small beside a net.
+_LARGEST_SAMPLE = 1 << 24
+#: Elements of filters from which on a product is faster than a convolution: in bfloat16, and in float32 with AVX-512.
+_PRODUCT_NARROW, _PRODUCT_WIDE = 1 << 15, 1 << 18
+#: And those up to which it is in float32, where the kernels are no fewer than the channels.
+_PRODUCT_FEW = 1 << 14
+
+
+def rule(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, *, window: Window, groups: int) -> str:
+    """The variant's name: "direct", "product" or "blocked"."""
+    (kernels, channels), single = dweight.shape[:2], sees_single_pixels(dy, x, window, groups)
+    size = kernels * channels
+    if not layouts.are_floats(x, dy):
+        return "product" if single and size > _PRODUCT_NARROW else "direct"
+    if not load().has_avx512:
+        return _with_avx2(x, dy, dweight, window, groups)
+    if single and (size >= _PRODUCT_WIDE or (size <= _PRODUCT_FEW and kernels >= channels)):
+        return "product"
+    is_strided = window.taps > 1 and window.stride != (1, 1)
+    return "blocked" if is_strided and _is_worth_converting(x, dy, dweight, window, groups) else "direct"
+
+
+def _with_avx2(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, window: Window, groups: int) -> str:
+    (kernels, channels) = dweight.shape[:2]
+    size, is_slow = kernels * channels, max(kernels, channels) % _SLOW_PITCH == 0
+    is_fast = size >= _PACKED or (window.stride == (1, 1) and (size < _FEW or not is_slow))
+    if is_fast and sees_single_pixels(dy, x, window, groups):
+        return "product"
+    return "blocked" if _is_worth_converting(x, dy, dweight, window, groups) else "direct"
+
+
+def _is_worth_converting(x: TensorSpec, dy: TensorSpec, dweight: TensorSpec, window: Window, groups: int) -> bool:
+    """It costs little where each element of the images is multiplied with much."""
+    products_an_element = dy.size * window.taps * dweight.shape[1] / (x.size + dy.size)
+    sample_bytes = (x.size + dy.size) // x.shape[0] * x.dtype.itemsize
+    return groups == 1 and products_an_element >= _WORTH_CONVERTING and sample_bytes <= _LARGEST_SAMPLE
+
+
+def sees_single_pixels(dy: TensorSpec, x: TensorSpec, window: Window, groups: int) -> bool:
+    """Whether a filter is one element of each channel, and the library takes the strides of the pixels that it sees.
+
+    It does not where a step beyond the last such pixel of a row, or of an image, leads into the next one.
+    """
+    (_, _, height, width), (_, _, rows, columns), (down, across) = x.shape, dy.shape, window.stride
+    ends_within = rows * down <= height and columns * across <= width
+    return window.taps == 1 and not any(window.pad) and groups == 1 and ends_within

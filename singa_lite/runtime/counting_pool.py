@@ -1,0 +1,91 @@
+"""CountingPool: a pool that hands out no memory and counts what a real one would have."""
+
+from __future__ import annotations
+
+from singa_lite.memory.out_of_memory import in_words
+from singa_lite.runtime.without_bytes import NO_BYTES, NoBytes
+from singa_lite.unique import Unique
+
+
+class CountedRegion(Unique):
+    """What `CountingPool.take` hands out. nbytes: rounded up as a real pool would."""
+
+    __slots__ = ("memory", "nbytes")
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.memory: NoBytes | None = NO_BYTES
+
+
+class CountingPool(Unique):
+    """Take and give, see `memory.pool.Pool` for what the numbers mean. alignment: bytes of the real pool's regions.
+
+    limit: of the real pool, which plans keep to. It bounds nothing here, so that a net that is too large for it can be
+    made, and its plan can say by how much. checked: there is nothing to look at.
+    """
+
+    def __init__(self, alignment: int, limit: int | None = None) -> None:
+        self.checked = False
+        self._alignment = alignment
+        self._limit = limit
+        self._used = self._high_water = 0
+
+    def take(self, nbytes: int, owner: object = None) -> CountedRegion:
+        """A region of that many bytes and none. ValueError for a negative number."""
+        if nbytes < 0:
+            raise ValueError(f"wanted 0 or more bytes to take, received {nbytes}")
+        region = CountedRegion(-(-nbytes // self._alignment) * self._alignment or self._alignment)
+        self._used += region.nbytes
+        self._high_water = max(self._high_water, self._used)
+        return region
+
+    def give(self, region: CountedRegion) -> None:
+        """Hand a region back. ValueError if it was given before."""
+        if region.memory is None:
+            raise ValueError(f"wanted a region in use, received one of {region.nbytes} bytes that was given before")
+        region.memory = None
+        self._used -= region.nbytes
+
+    def check(self) -> None:
+        """Nothing, as there is nothing to write to."""
+
+    @property
+    def used(self) -> int:
+        """Bytes of all regions in use, in their rounded sizes."""
+        return self._used
+
+    @property
+    def free(self) -> int:
+        """0: nothing is held that is not in use."""
+        return 0
+
+    @property
+    def total(self) -> int:
+        """As `used`."""
+        return self._used
+
+    @property
+    def limit(self) -> int | None:
+        """Of the real pool, or None."""
+        return self._limit
+
+    @property
+    def high_water(self) -> int:
+        """The largest `used` since the start or the last reset_high_water()."""
+        return self._high_water
+
+    def set_limit(self, limit: int | None) -> None:
+        """Let plans keep to another limit; None: to none."""
+        self._limit = limit
+
+    def reset_high_water(self) -> None:
+        """Let `high_water` start again from the present `used`."""
+        self._high_water = self._used
+
+    def release_free(self) -> int:
+        """0: nothing is held that is not in use."""
+        return 0
+
+    def __repr__(self) -> str:
+        """Say the numbers in words."""
+        return f"CountingPool({in_words(self._used)} counted, limit: {in_words(self._limit)})"

@@ -1,0 +1,101 @@
+"""Runtimes of processors that need not be there: alignment, layouts and links as they have them, and no bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import NoReturn
+
+from singa_lite.array_types import DeviceArray, DeviceMemory, DType
+from singa_lite.errors import AbstractDeviceError
+from singa_lite.runtime.cuda import Cuda
+from singa_lite.runtime.host import Host
+
+_HERE = nullcontext()
+
+
+def refuse(doing: str, name: str, real: str) -> NoReturn:
+    """AbstractDeviceError. doing: what wanted bytes; name: of the device; real: a call that makes a real one."""
+    raise AbstractDeviceError(
+        f"{doing}: wanted a device with memory, received {name}, whose tensors have shapes and no bytes; "
+        f"net.to_device({real}) makes a net real"
+    )
+
+
+class WithoutBytes:
+    """What all of them refuse, and what there is nothing to do for. device, real: for messages, see `refuse`."""
+
+    device: str
+    real: str
+
+    def view(
+        self, memory: DeviceMemory, shape: Sequence[int], dtype: DType, strides: Sequence[int], offset: int
+    ) -> NoReturn:
+        """AbstractDeviceError."""
+        refuse(f"the values of a tensor of shape {tuple(shape)}", self.device, self.real)
+
+    def memory_slice(self, memory: DeviceMemory, offset: int, nbytes: int) -> NoBytes:
+        """As empty as all of it."""
+        return NO_BYTES
+
+    def write(self, array: DeviceArray, values: object) -> NoReturn:
+        """AbstractDeviceError."""
+        refuse("values from the host", self.device, self.real)
+
+    def staged(self, owner: object, values: object) -> NoReturn:
+        """AbstractDeviceError."""
+        refuse("a batch", self.device, self.real)
+
+    def read(self, array: DeviceArray) -> NoReturn:
+        """AbstractDeviceError."""
+        refuse("reading a tensor", self.device, self.real)
+
+    def export(self, keeper: object, array: DeviceArray) -> NoReturn:
+        """AbstractDeviceError."""
+        refuse("reading a tensor", self.device, self.real)
+
+    def adopt(self, given: object) -> None:
+        """None: no other library has arrays here."""
+        return None
+
+    def let_go(self, array: DeviceArray) -> None:
+        """Nothing, as no array is ever adopted."""
+
+    def host_memory(self, where: str, nbytes: int) -> NoReturn:
+        """AbstractDeviceError."""
+        refuse("offloading values", self.device, self.real)
+
+    def replay(self, launches: Sequence[object], names: Sequence[str]) -> NoReturn:
+        """AbstractDeviceError."""
+        refuse("running a recorded step", self.device, self.real)
+
+    def here(self) -> AbstractContextManager[object]:
+        """Nothing to do."""
+        return _HERE
+
+    def synchronize(self) -> None:
+        """Nothing is ever done."""
+
+
+class AbstractHost(WithoutBytes, Host):  # type: ignore[misc]  # it refuses where that gives arrays
+    """Of a CPU."""
+
+    def __init__(self, device: str, real: str) -> None:
+        self.device, self.real = device, real
+
+
+class AbstractCuda(WithoutBytes, Cuda):  # type: ignore[misc]
+    """Of a GPU, without CuPy and its driver."""
+
+    def __init__(self, device: str, real: str) -> None:
+        self.device, self.real = device, real
+
+
+class NoBytes:
+    """In the place of memory: a block over it counts as one that has its bytes."""
+
+    def __repr__(self) -> str:
+        return "no bytes"
+
+
+NO_BYTES = NoBytes()

@@ -1,0 +1,580 @@
+"""Abstract devices: plans without a byte, equal to those of real devices; what wants values is refused; made real."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import in_process
+import own_steps
+from cuda_devices import new_device
+from kernel_sets import kernel_sets
+from layer_cases import CASES, Case
+from misuse import assert_clear, assert_refused, row
+from nets import all_bits, bits
+from singa_lite import FeedForwardNet, Layer, autograd, device, initializer, layers, loss, metric, optimizer, tensor
+from singa_lite.device import Device
+from singa_lite.errors import AbstractDeviceError, DeviceError, PrecisionWarning, ShapeError
+from singa_lite.layer import Context
+from singa_lite.memory.out_of_memory import OutOfMemoryError
+from singa_lite.memory.problem import PlanError
+from singa_lite.memory_plan import MemoryPlan
+
+SETS = [kernels.name for kernels in kernel_sets()]
+each_set = pytest.mark.parametrize("kernels", SETS)
+RNG = np.random.default_rng(7)
+
+
+def images(on: Device, **options: Any) -> FeedForwardNet:
+    """Convolutions, a branch, statistics and random numbers."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), metric.Accuracy(), on, seed=3, **options)
+    net.add(layers.Conv2D("conv1", 6, 3, input_sample_shape=(3, 9, 11)))
+    net.add(layers.BatchNormalization("norm"))
+    relu = net.add(layers.Activation("relu"))
+    net.add(layers.Conv2D("conv2", 6, 3, use_bias=False, weight_init="orthogonal"))
+    net.add(layers.Merge("sum"), ["conv2", relu])
+    net.add(layers.MaxPooling2D("pool", 3, 2))
+    net.add(layers.Flatten("flat"))
+    net.add(layers.Dropout("drop", 0.2))
+    net.add(layers.Dense("scores", 5))
+    return net
+
+
+def text(on: Device) -> FeedForwardNet:
+    """Layers of layers, a state in tables, and a parameter that two layers share."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), None, on, seed=5)
+    ids = net.add(layers.Embedding("ids", 37, 12, input_sample_shape=(7,)))
+    net.add(layers.SinusoidalPositions("positions"))
+    net.add(layers.TransformerBlock("block", 3, causal=True))
+    net.add(layers.TiedDense("head", ids))
+    return net
+
+
+def recurrent(on: Device) -> FeedForwardNet:
+    """Recurrent layers, and a net that is a layer of another."""
+    inner = FeedForwardNet(device=on, seed=8)
+    inner.add(layers.Dense("inner", 6, input_sample_shape=(5,)))
+    inner.add(layers.Activation("tanh", "tanh"))
+    net = FeedForwardNet(loss.SquaredError(), None, on, seed=9)
+    net.add(layers.LSTM("lstm", 5, dropout=0.3, num_stacks=2, input_sample_shape=(4, 3)))
+    net.add(layers.Net("net", inner))
+    out = net.add(layers.Dense("out", 6))
+    out.trainable = False
+    net.add(layers.Dense("again", 6).share_parameters(out))
+    return net
+
+
+NETS: dict[str, Callable[[Device], FeedForwardNet]] = {"images": images, "text": text, "recurrent": recurrent}
+OPTIMIZERS = {
+    "SGD": optimizer.SGD,
+    "momentum": lambda: optimizer.SGD(momentum=0.9),
+    "Nesterov": optimizer.Nesterov,
+    "RMSProp": optimizer.RMSProp,
+    "AdaGrad": optimizer.AdaGrad,
+    "Adam": optimizer.Adam,
+    "AdamW": optimizer.AdamW,
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "clip": {"clip_global_norm": 1.0},
+    "accumulate": {"accumulate": 3},
+    "int8": {"state_dtype": "int8"},
+    "float16": {"precision": "float16", "loss_scale": 128.0},
+    "not fused": {"fuse": False},
+    "a frozen layer": {"freeze": ["conv1"]},
+    "pieces": {"micro_batches": 2, "freeze": ["norm"]},
+}
+
+
+def facts(plan: MemoryPlan) -> tuple[Any, ...]:
+    """All that a plan says, to the byte."""
+    numbers = plan.total_bytes, plan.arena_bytes, plan.floor_bytes, plan.eager_bytes, plan.unshared_bytes
+    return *numbers, plan.by_role, plan.held_blocks, plan.rows, plan.beside, plan.overhead_bytes, plan.summary()
+
+
+def both(make: Callable[[Device], FeedForwardNet], kernels: str) -> list[FeedForwardNet]:
+    """The net on an abstract device, and on a real one."""
+    return [make(device.abstract(kernels)), make(device.new_cpu(kernels=kernels))]
+
+
+def plans(nets: list[FeedForwardNet], size: int = 5, **options: Any) -> list[tuple[Any, ...]]:
+    return [facts(net.plan_batch(size, **options)) for net in nets]
+
+
+def within(net: FeedForwardNet, budget: int) -> tuple[Any, ...] | str:
+    """A plan within a budget, or what the error says."""
+    try:
+        return facts(net.plan_batch(5, memory_budget=budget))
+    except PlanError as error:
+        return str(error)
+
+
+# --- equal to the byte ---------------------------------------------------------------------------------------
+
+
+@each_set
+@pytest.mark.parametrize("name", NETS)
+def test_plans_are_those_of_the_real_net(name, kernels):
+    abstract, real = nets = both(NETS[name], kernels)
+    for net in nets:
+        net.compile(optimizer.AdamW())
+    first, second = plans(nets)
+    assert first == second
+    assert first[0] > 0
+    assert [facts(net.plan_batch(4, training=False)) for net in nets] == [facts(real.plan_batch(4, training=False))] * 2
+    for share in (17, 19):
+        budget = abstract.plan_batch(5).total_bytes * share // 20
+        told = within(abstract, budget)
+        assert told == within(real, budget)
+        assert isinstance(told, str) or told[0] <= budget
+    if name == "images":
+        assert abstract.largest_batch("1 MiB") == real.largest_batch("1 MiB") > 0
+    assert abstract.summary() == real.summary()
+    assert abstract.device.pool.high_water <= real.device.pool.high_water
+
+
+@each_set
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer(name, kernels):
+    nets = both(images, kernels)
+    for net in nets:
+        net.compile(OPTIMIZERS[name]())
+    first, second = plans(nets)
+    assert first == second
+    assert nets[0].optimizer.state == {}
+
+
+@each_set
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_of_compile(name, kernels):
+    nets = both(images, kernels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrecisionWarning)
+        for net in nets:
+            net.compile(optimizer.Adam(), **OPTIONS[name])
+    first, second = plans(nets)
+    assert first == second
+
+
+@each_set
+def test_the_curve_and_the_generation_plan(kernels):
+    curves = []
+    for net in both(images, kernels):
+        net.compile(optimizer.SGD(momentum=0.9))
+        curves.append(net.budget_curve(40))
+    assert curves[0] == curves[1]
+    assert len(curves[0]) > 1
+    first, second = (facts(net.plan_generation(2, 6)) for net in both(text, kernels))
+    assert first == second
+
+
+@each_set
+def test_a_plan_within_the_memory_that_there_will_be(kernels):
+    """As under a device's limit: values are made again, and where that is not enough, the message says how much is."""
+    net = images(device.abstract(kernels))
+    net.compile(optimizer.SGD(momentum=0.9))
+    limit = net.budget_curve(50)[1][0]
+    found = []
+    for on in (device.abstract(kernels, memory=limit), device.new_cpu(limit, kernels)):
+        net = images(on)
+        net.compile(optimizer.SGD(momentum=0.9))
+        plan = net.plan_batch(50)
+        found.append(facts(plan))
+        assert plan.recomputed
+        assert on.pool.limit == limit
+    assert found[0] == found[1]
+    small = images(device.abstract(kernels, memory="3 KiB"))  # less than the parameters alone
+    small.compile(optimizer.SGD(momentum=0.9))
+    with pytest.raises(OutOfMemoryError, match=f"device abstract {kernels}, limit: 3072 bytes.*the least found is"):
+        small.plan_batch(1)
+
+
+@each_set
+def test_a_recorded_expression_is_planned(kernels):
+    def graph(on: Device) -> Any:
+        weights = tensor.from_numpy(RNG.standard_normal((6, 4)).astype("f"), on)
+        weights.stores_grad = True
+        x, target = tensor.zeros((3, 6), device=on), tensor.zeros((3,), np.int64, on)
+        with on.recording() as made:
+            out = autograd.softmax_cross_entropy(autograd.matmul(x, weights), target)
+            for parameter, gradient in autograd.backward(out):
+                optimizer.SGD(momentum=0.9).update(None, parameter, gradient)
+        return made.memory_plan, made
+
+    abstract, recorded = graph(device.abstract(kernels))
+    real, _ = graph(device.new_cpu(kernels=kernels))
+    assert facts(abstract) == facts(real)
+    with pytest.raises(AbstractDeviceError, match="running a recorded step: wanted a device with memory"):
+        recorded.run()
+
+
+# --- made real -----------------------------------------------------------------------------------------------
+
+
+@each_set
+@pytest.mark.parametrize("name", NETS)
+def test_a_net_that_was_made_real_is_the_net_made_there(name, kernels):
+    abstract, real = both(NETS[name], kernels)
+    for net in (abstract, real):
+        net.compile(optimizer.AdamW(), clip_global_norm=2.0)
+    abstract.plan_batch(5)
+    abstract.to_device(real.device)
+    assert abstract.device is real.device
+    assert all_bits(abstract.parameters()) == all_bits(real.parameters())
+    assert all_bits(abstract.states()) == all_bits(real.states())
+    assert [p.stores_grad for p in abstract.param_values()] == [p.stores_grad for p in real.param_values()]
+    batches = [_batch(real, 5), _batch(real, 5)]
+    for x, y in batches:
+        first, second = (net.train_one_batch(x, y)[0] for net in (abstract, real))
+        assert bits(first) == bits(second)
+    assert all_bits(abstract.parameters()) == all_bits(real.parameters())
+    assert facts(abstract.memory_plan) == facts(real.memory_plan)
+
+
+def _batch(net: FeedForwardNet, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of random numbers, or ids."""
+    (name, shape), *_ = net.input_shapes().items()
+    count = net.input_ids().get(name)
+    given = RNG.integers(0, count, (size, *shape)) if count else RNG.standard_normal((size, *shape)).astype("f")
+    (out,) = net.output_names()
+    (wanted,) = net.output_shapes(out)
+    if isinstance(net.loss, loss.SquaredError):
+        return given, RNG.standard_normal((size, *wanted)).astype("f")
+    return given, RNG.integers(0, wanted[-1], (size, *wanted[:-1]))
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.placed is None])
+def test_every_layer_is_made_real(name):
+    """All of the layers' contract table: set up where nothing has bytes, then as if added to a net on the CPU."""
+    case: Case = CASES[name]
+    context, real = Context(device.abstract("numpy"), np.dtype("f"), 11), device.new_cpu(kernels="numpy")
+    moved, made = case.make(), case.make()
+    moved.prepare(case.shapes, context)
+    for table in (moved.parameters, moved.states):
+        for value in table.values():
+            assert value.device is context.device
+    moved.to_device(real)
+    made.prepare(case.shapes, context._replace(device=real))
+    assert all_bits(moved.parameters) == all_bits(made.parameters)
+    assert all_bits(moved.states) == all_bits(made.states)
+    assert moved.output_sample_shape == made.output_sample_shape
+
+
+def test_what_was_marked_stays_marked():
+    net = images(device.abstract("numpy"))
+    net.layers["scores"].parameters["bias"].stores_grad = False
+    net.layers["conv2"].trainable = False
+    net.to_device(device.new_cpu(kernels="numpy"))
+    trained = {p.name for p in net.param_values() if p.stores_grad}
+    assert trained == set(net.param_names()) - {"scores/bias", "conv2/weight"}
+    assert not net.layers["conv2"].trainable
+
+
+def test_nets_that_share_layers_are_made_real_together():
+    net = images(device.abstract("numpy"))
+    part = net.submodel("pool")
+    part.to_device(device.new_cpu(kernels="numpy"))
+    assert net.device is part.device
+    assert net.parameters()["conv1/weight"] is part.parameters()["conv1/weight"]
+    assert all_bits(net.parameters()) == all_bits(images(device.new_cpu(kernels="numpy")).parameters())
+
+
+def test_from_one_abstract_device_to_another():
+    """To compare kernel sets: plans are those of a net that was made there."""
+    net, there = images(device.abstract("numpy")), device.abstract("cuda")
+    net.to_device(there)
+    made = images(device.abstract("cuda"))
+    for each in (net, made):
+        each.compile(optimizer.SGD())
+    assert facts(net.plan_batch(3)) == facts(made.plan_batch(3))
+
+
+def test_where_real_memory_is_too_small_the_net_stays_as_it_is():
+    net, there = images(device.abstract("numpy")), device.new_cpu(3000, "numpy")
+    net.compile(optimizer.Adam())
+    before = facts(net.plan_batch(3))
+    with pytest.raises(OutOfMemoryError):
+        net.to_device(there)
+    assert there.pool.used == 0
+    assert net.device.is_abstract
+    assert facts(net.plan_batch(3)) == before
+    net.to_device(device.new_cpu(kernels="numpy"))
+    assert all_bits(net.parameters()) == all_bits(images(device.new_cpu(kernels="numpy")).parameters())
+
+
+def test_the_loss_scale_and_the_norm_begin_there():
+    def made(on: Device) -> FeedForwardNet:
+        net = images(on)
+        net.compile(optimizer.Adam(), loss_scale="dynamic", clip_global_norm=1.0)
+        return net
+
+    real = made(device.new_cpu(kernels="numpy"))
+    abstract = made(device.abstract("numpy"))
+    assert facts(abstract.plan_batch(5)) == facts(real.plan_batch(5))
+    abstract.to_device(real.device)
+    assert np.isnan(float(abstract.gradient_norm))
+    x, y = _batch(real, 5)
+    for net in (abstract, real):
+        net.train_one_batch(x, y)
+    assert all_bits(abstract.parameters()) == all_bits(real.parameters())
+    assert float(abstract.loss_scale) == float(real.loss_scale) == 65536
+    assert float(abstract.gradient_norm) == float(real.gradient_norm) > 0
+
+
+def test_steps_of_ones_own_are_planned_and_begin_there():
+    """Two nets that one step trains, which draws random numbers."""
+    first, second = (own_steps.gan(on) for on in (device.abstract("numpy"), device.new_cpu(kernels="numpy")))
+    targets = np.zeros(9, np.float32)
+    assert facts(first[0].plan_batch(9)) == facts(second[0].plan_batch(9))
+    with pytest.raises(AbstractDeviceError, match="train_one_batch"):
+        first[0].train_one_batch(own_steps.X[:9], targets)
+    for net in first:
+        net.to_device(second[0].device)
+    for critic, _ in (first, second):
+        critic.train_one_batch(own_steps.X[:9], targets)
+    for net, other in zip(first, second, strict=True):
+        assert all_bits(net.parameters()) == all_bits(other.parameters())
+    assert bits(first[0].step_state()["step_random"]) == bits(second[0].step_state()["step_random"])
+
+
+def test_what_a_layer_was_told_beside_its_options_is_told_there():
+    """Normalization takes its numbers from data, which is no value of a tensor yet."""
+    data = RNG.standard_normal((20, 3, 4, 5)).astype("f") * 3 + 1
+    nets = [FeedForwardNet(device=on, seed=1) for on in (device.abstract("numpy"), device.new_cpu(kernels="numpy"))]
+    for net in nets:
+        net.add(layers.Normalization("norm", input_sample_shape=(3, 4, 5))).adapt(data)
+    nets[0].to_device(nets[1].device)
+    assert all_bits(nets[0].states()) == all_bits(nets[1].states())
+    assert bits(nets[0].predict(data)) == bits(nets[1].predict(data))
+
+
+def test_an_optimizer_that_planned_serves_a_real_net():
+    shared = optimizer.Adam(lambda step: 0.1 / (1 + step))
+    net = images(device.abstract("numpy"))
+    net.compile(shared)
+    net.plan_batch(2)
+    del net
+    x, y = RNG.standard_normal((4, 3, 9, 11)).astype("f"), np.arange(4)
+    real, other = (images(device.new_cpu(kernels="numpy")) for _ in range(2))
+    real.compile(shared)
+    other.compile(optimizer.Adam(lambda step: 0.1 / (1 + step)))
+    for _ in range(2):
+        assert bits(real.train_one_batch(x, y)[0]) == bits(other.train_one_batch(x, y)[0])
+
+
+# --- what wants values ---------------------------------------------------------------------------------------
+
+X, Y = np.zeros((2, 3, 9, 11), "f"), np.zeros(2, int)
+WANTS_VALUES: dict[str, tuple[str, Callable[[FeedForwardNet], object]]] = {
+    "train_one_batch": ("train_one_batch", lambda net: net.train_one_batch(X, Y)),
+    "evaluate_one_batch": ("evaluate_one_batch", lambda net: net.evaluate_one_batch(X, Y)),
+    "predict_one_batch": ("predict_one_batch", lambda net: net.predict_one_batch(X)),
+    "fit": ("fit", lambda net: net.fit(X, Y, verbose=False)),
+    "evaluate": ("evaluate", lambda net: net.evaluate(X, Y)),
+    "predict": ("predict", lambda net: net.predict(X)),
+    "generate": ("generate", lambda net: net.generate(np.zeros(3, int), 2)),
+    "forward": ("forward", lambda net: net.forward(True, X)),
+    "gradients": ("gradients", lambda net: net.gradients(X, Y)),
+    "save": ("save", lambda net: net.save("never.h5")),
+    "load": ("load", lambda net: net.load("never.h5")),
+    "deepcopy": ("deepcopy", copy.deepcopy),
+    "pickle": ("pickle", pickle.dumps),
+    "a value": ("the values of a tensor", lambda net: np.asarray(net.param_values()[0])),
+    "an item": ("the values of a tensor", lambda net: net.parameters()["scores/bias"].argmax()),
+    "DLPack": ("the values of a tensor", lambda net: np.from_dlpack(net.param_values()[0])),
+    "the array": ("the values of a tensor", lambda net: net.param_values()[0].array),
+    "a tensor elsewhere": ("the values of a tensor", lambda net: net.param_values()[0].to_device("cpu")),
+    "given values": ("values for a tensor", lambda net: net.parameters()["scores/bias"].copy_from_numpy(np.zeros(5))),
+    "an operation": ("kernel 'relu'", lambda net: autograd.relu(net.param_values()[0])),
+    "a tensor from elsewhere": ("to_device of a tensor", lambda net: tensor.zeros((2,)).to_device(net.device)),
+    "gradient_norm": ("kernel 'copy'", lambda net: net.gradient_norm),
+    "budget_profile": (
+        "compile budget_profile",
+        lambda net: net.compile(optimizer.SGD(), memory_budget=2**30, budget_profile=True),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def planned() -> FeedForwardNet:
+    net = images(device.abstract("numpy"))
+    net.compile(optimizer.Adam(), clip_global_norm=1.0)
+    net.plan_batch(2)  # makes the rate and the norm, which are there for every plan
+    return net
+
+
+@pytest.mark.parametrize("name", WANTS_VALUES)
+def test_what_wants_values_is_refused(name, planned, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    begins, call = WANTS_VALUES[name]
+    before, step, optimizing = facts(planned.plan_batch(2)), planned.optimizer.step, planned.optimizer
+    with pytest.raises(AbstractDeviceError) as caught:
+        call(planned)
+    assert_clear(caught.value)
+    assert str(caught.value).startswith(begins)
+    assert "received abstract numpy, whose tensors have shapes and no bytes" in str(caught.value)
+    assert "net.to_device(device.cpu()) makes a net real" in str(caught.value)
+    assert not planned.unfinished_at
+    assert (planned.optimizer, planned.optimizer.step) == (optimizing, step)
+    assert facts(planned.plan_batch(2)) == before
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_real_net_does_not_become_abstract():
+    net = images(device.new_cpu(kernels="numpy"))
+    before = all_bits(net.parameters())
+    with pytest.raises(AbstractDeviceError, match="to_device: wanted a device with memory, received abstract numpy"):
+        net.to_device(device.abstract("numpy"))
+    assert all_bits(net.parameters()) == before
+    assert not net.unfinished_at
+
+
+def test_initializers_refuse_as_they_do_where_there_are_bytes():
+    class Own(Layer):
+        def setup(self, *shapes: Any) -> Any:
+            self.add_parameter("scale", (4,), self.init)
+            return shapes[0]
+
+    for kernels in ("abstract", "real"):
+        on = device.abstract("numpy") if kernels == "abstract" else device.new_cpu(kernels="numpy")
+        for given, error, words in (
+            ("orthogonal", ShapeError, "two axes or more"),
+            (initializer.HeNormal(), ValueError, "fan_in of at least 1"),
+        ):
+            layer = Own("own", input_sample_shape=(4,))
+            layer.init = given
+            with pytest.raises(error, match=words):
+                FeedForwardNet(device=on).add(layer)
+
+
+# --- the device itself ---------------------------------------------------------------------------------------
+
+ROWS = {
+    "a kind that is none": row(lambda: device.abstract("tpu"), DeviceError, "abstract kernels", "'onednn'", "'tpu'"),
+    "a kind that is no text": row(lambda: device.abstract(3), DeviceError, "abstract kernels", "received 3"),
+    "memory of no size": row(lambda: device.abstract("numpy", "much"), ValueError, "abstract memory", "'much'"),
+    "memory that is a list": row(lambda: device.abstract("numpy", [4]), TypeError, "abstract memory", "[4]"),
+    "a workspace of a CPU": row(
+        lambda: device.abstract("numpy", workspace_limit=0), ValueError, "kernels='cuda' alone", "'numpy'"
+    ),
+    "libraries of a CPU": row(lambda: device.abstract("cpu", libraries=False), ValueError, "kernels='cuda' alone"),
+    "a workspace that is a text": row(
+        lambda: device.abstract("cuda", workspace_limit="1"), TypeError, "abstract workspace_limit", "'1'"
+    ),
+    "a default that is a text": row(lambda: device.as_default("cpu").__enter__(), TypeError, "as_default", "'cpu'"),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_misuses(name):
+    assert_refused(ROWS[name])
+
+
+def test_a_default_device_for_a_while():
+    abstract, before = device.abstract("numpy"), device.default()
+    with device.as_default(abstract) as given:
+        assert given is device.default() is abstract
+        assert FeedForwardNet().device is abstract
+        assert tensor.zeros((2, 3)).device is abstract
+        with device.as_default(before):
+            assert device.default() is before
+    assert device.default() is before
+
+
+def test_tensors_have_shapes_and_strides_as_there():
+    for kernels in SETS:
+        abstract, real = device.abstract(kernels), device.new_cpu(kernels=kernels)
+        for layout in ("", "image", "filters"):
+            one, other = (on.empty((2, 16, 5, 7), np.float16, layout) for on in (abstract, real))
+            assert (one.shape, one.strides, one.dtype, one.nbytes) == (
+                other.shape,
+                other.strides,
+                other.dtype,
+                other.nbytes,
+            )
+        del one, other
+        held = abstract.empty((3, 5))
+        assert abstract.pool.used == abstract.pool.total == 64
+        del held
+        assert abstract.pool.used == 0
+        assert abstract.pool.high_water == 2 * 2 * 16 * 5 * 7 * 2, "one tensor, and the next in its place"
+
+
+# --- a GPU that is not there ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_plans_of_a_gpu_are_those_of_the_stand_in(name):
+    """Without NVIDIA's libraries, which a plan on a GPU asks: all that is known without them is equal to the byte."""
+    real = NETS[name](new_device("stand-in"))
+    abstract = NETS[name](device.abstract("cuda", libraries=False))
+    for net in (abstract, real):
+        net.compile(optimizer.AdamW())
+    assert facts(abstract.plan_batch(5)) == facts(real.plan_batch(5))
+
+
+def test_what_the_libraries_want_lies_between_nothing_and_their_limit():
+    """The stand-in for cuBLASLt wants workspace for some products and none for others."""
+
+    def arena(on: Device) -> int:
+        net = text(on)
+        net.compile(optimizer.AdamW())
+        return int(net.plan_batch(5).arena_bytes)
+
+    real = arena(new_device("stand-in with libraries"))
+    assert arena(device.abstract("cuda", workspace_limit=0)) <= real <= arena(device.abstract("cuda"))
+
+
+def test_the_libraries_workspace_is_taken_at_its_most():
+    found = {}
+    for limit in (0, 1 << 20, 64 << 20):
+        net = images(device.abstract("cuda", workspace_limit=limit))
+        net.compile(optimizer.SGD())
+        plan = net.plan_batch(5)
+        scratch = {r.nbytes for r in plan.rows if r.kind == "scratch" and ("matmul" in r.name or "conv2d" in r.name)}
+        assert limit in scratch or (not limit and max(scratch, default=0) < 1 << 20)
+        found[limit] = plan.arena_bytes
+    assert found[0] < found[1 << 20] < found[64 << 20]
+    assert found[64 << 20] <= found[0] + (64 << 20)
+    weight = net.parameters()["conv1/weight"]
+    assert weight.strides[1] == weight.dtype.itemsize, "channels innermost"
+    plain = images(device.abstract("cuda", channels_last=False)).parameters()["conv1/weight"]
+    assert plain.is_contiguous()
+
+
+# --- what it takes -------------------------------------------------------------------------------------------
+
+LARGE = """
+import sys
+def most():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+
+from singa_lite import FeedForwardNet, device, layers, loss, optimizer
+before = most()
+net = FeedForwardNet(loss.SquaredError(), device=device.abstract(sys.argv[1]), seed=0)
+net.add(layers.Dense("d0", 32768, input_sample_shape=(32768,)))
+for number in range(1, 19):
+    net.add(layers.Activation(f"a{number}"))
+    net.add(layers.Dense(f"d{number}", 32768))
+net.compile(optimizer.AdamW())
+plan = net.plan_batch(16)
+print(sum(value.size() for value in net.param_values()), plan.total_bytes, plan.by_role["state"], most() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="this system has no /proc")
+def test_twenty_billion_parameters_are_planned_in_little_memory():
+    done = in_process.start("-c", LARGE, "cpu")
+    assert done.returncode == 0, done.stderr
+    parameters, total, state, taken = map(int, done.stdout.split())
+    assert parameters == 19 * (32768**2 + 32768) > 20e9
+    assert 8 * parameters <= state < 8 * parameters + 10_000
+    assert 12 * parameters < total < 12.2 * parameters  # values, two moments, and hardly anything beside them
+    assert taken < 200 * 2**20

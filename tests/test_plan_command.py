@@ -1,0 +1,179 @@
+"""`python -m singa_lite plan`: nets by module and by script, options, what it prints, and its exit status."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from in_process import start
+from singa_lite import FeedForwardNet, device, layers, loss, optimizer
+from singa_lite import __main__ as program
+from singa_lite.plan_command import OPTIMIZERS, Wanted, planned
+
+SCRIPT = """
+from beside import SIZE
+from singa_lite import FeedForwardNet, layers, loss, optimizer, device
+
+def build(shape=(30,)):
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), seed=1)
+    net.add(layers.Dense("first", SIZE, input_sample_shape=shape))
+    net.add(layers.Activation("act"))
+    net.add(layers.Dense("second", SIZE))
+    net.add(layers.Dense("scores", 5))
+    return net
+
+def compiled():
+    net = build()
+    net.compile(optimizer.SGD(momentum=0.9), accumulate=3, clip_global_norm=1.0)
+    return net
+
+def without_loss():
+    net = build()
+    net.loss = None
+    return net
+
+def elsewhere():
+    net = FeedForwardNet(loss.SquaredError(), device=device.new_cpu())
+    net.add(layers.Dense("a", 3, input_sample_shape=(2,)))
+    net.compile(optimizer.SGD())
+    return net
+
+def nothing():
+    return 3
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A script, and a module beside it that it imports."""
+    (tmp_path / "nets_of_mine.py").write_text(SCRIPT)
+    (tmp_path / "beside.py").write_text("SIZE = 400\n")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield str(tmp_path / "nets_of_mine.py")
+    for name in ("nets_of_mine", "beside"):
+        sys.modules.pop(name, None)
+
+
+def real(batch: int, kernels: str = "numpy", **options: object) -> tuple[FeedForwardNet, str]:
+    """The net of the script on a device with bytes, and its plan."""
+    net = FeedForwardNet(loss.SoftmaxCrossEntropy(), device=device.new_cpu(kernels=kernels), seed=1)
+    net.add(layers.Dense("first", 400, input_sample_shape=(30,)))
+    net.add(layers.Activation("act"))
+    net.add(layers.Dense("second", 400))
+    net.add(layers.Dense("scores", 5))
+    net.compile(options.pop("optimizer", optimizer.AdamW()), **options)
+    return net, net.plan_batch(batch)
+
+
+def test_a_script_in_a_process_of_its_own(script):
+    done = start(
+        "-m", "singa_lite", "plan", f"{script}:build", "--batch", "7", "--optimizer", "adamw", "--device", "numpy"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    _, plan = real(7)
+    lines = done.stdout.splitlines()
+    assert lines[0].endswith(
+        f":build: {30 * 400 + 400 + 400 * 401 + 400 * 5 + 5:,} parameters of float32, {lines[0].rpartition(', ')[2]}"
+    )
+    assert lines[1] == "training by AdamW, batch 7, abstract numpy, any number of bytes"
+    assert plan.summary() in done.stdout
+    assert lines[-1] == f"in all     {plan.total_bytes:,} bytes ({plan.total_bytes / 2**30:.2f} GiB)"
+
+
+def told(function: str, **options: object) -> list[str]:
+    return list(planned(Wanted(function, **{"batch": 7, "device": "numpy", **options})))
+
+
+def total(lines: list[str]) -> int:
+    (found,) = (re.match(r"in all +([0-9,]+) bytes", line) for line in lines if line.startswith("in all"))
+    assert found
+    return int(found[1].replace(",", ""))
+
+
+def test_options_reach_the_plan(script):
+    build = f"{script}:build"
+    for name, make in OPTIMIZERS.items():
+        assert total(told(build, optimizer=name)) == real(7, optimizer=make())[1].total_bytes
+    assert total(told(build, optimizer="adam", accumulate=4)) == real(7, accumulate=4)[1].total_bytes
+    assert total(told(build, optimizer="adam", micro_batches=2)) == real(7, micro_batches=2)[1].total_bytes
+    assert total(told(build, optimizer="adam", state_dtype="int8")) == real(7, state_dtype="int8")[1].total_bytes
+    assert total(told(build, optimizer="adam", loss="softmax_cross_entropy")) == real(7)[1].total_bytes
+    wide = told(build, optimizer="adam", input_shape="60")
+    assert f"{60 * 400 + 400 + 400 * 401 + 400 * 5 + 5:,} parameters" in wide[0]
+    prediction = told(build, prediction=True)
+    assert total(prediction) == real(7)[0].plan_batch(7, training=False).total_bytes
+    assert "a prediction, batch 7" in prediction[1]
+
+
+def test_a_net_that_is_compiled_stays_so(script):
+    compiled = f"{script}:compiled"
+    options = {"accumulate": 3, "clip_global_norm": 1.0}
+    assert total(told(compiled)) == real(7, optimizer=optimizer.SGD(momentum=0.9), **options)[1].total_bytes
+    assert total(told(compiled, optimizer="adam")) == real(7, **options)[1].total_bytes
+    mine = {**options, "accumulate": 2}
+    assert total(told(compiled, accumulate=2)) == real(7, optimizer=optimizer.SGD(momentum=0.9), **mine)[1].total_bytes
+
+
+def test_memory_and_budgets(script):
+    build = f"{script}:build"
+    lines = told(build, optimizer="sgd", memory="1 GiB", memory_budget="8 MiB", curve=True)
+    assert "memory of 1073741824 bytes (1024.0 MiB)" in lines[1]
+    assert f"left       {2**23 - total(lines):,} bytes of the memory budget" in lines
+    assert f"left       {2**30 - total(lines):,} bytes of the memory" in lines
+    at = lines.index("budgets, and by how much each slows a step, as estimated:")
+    assert re.fullmatch(r" +[0-9,]+ bytes +0\.0%", lines[at + 1])
+    gpu = told(build, optimizer="sgd", device="cuda")
+    assert "cuBLASLt and cuDNN is counted with all the workspace" in gpu[2]
+    assert total(gpu) > 64 << 20
+
+
+def test_what_does_not_fit_is_told(script, capsys):
+    arguments = ["plan", f"{script}:build", "--batch", "7", "--device", "numpy", "--optimizer", "adamw"]
+    assert program.main([*arguments, "--memory", "1 MiB"]) == 1
+    told = capsys.readouterr().err
+    assert "device abstract numpy, limit: 1048576 bytes (1.0 MiB)" in told
+    assert "the least found is" in told
+    assert program.main([*arguments, "--memory-budget", "1 MiB"]) == 1
+    assert "memory_budget: wanted at most 1,048,576 bytes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "words"),
+    [
+        ("build", [], ("wanted --optimizer NAME", "or a net that is compiled")),
+        ("without_loss", ["--optimizer", "sgd"], ("wanted --loss NAME",)),
+        ("build", ["--optimizer", "lamb"], ("--optimizer", "adamw", "'lamb'")),
+        ("build", ["--optimizer", "sgd", "--loss", "nose"], ("nose",)),
+        ("build", ["--optimizer", "sgd", "--device", "tpu"], ("abstract kernels", "'tpu'")),
+        ("build", ["--optimizer", "sgd", "--memory", "much"], ("abstract memory", "'much'")),
+        ("build", ["--optimizer", "sgd", "--memory-budget", "0"], ("at least 1 byte",)),
+        ("build", ["--optimizer", "sgd", "--batch", "0"], ("batch", "0")),
+        ("build", ["--optimizer", "sgd", "--accumulate", "0"], ("accumulate", "0")),
+        ("build", ["--optimizer", "sgd", "--precision", "float8"], ("compile precision", "'float8'")),
+        ("build", ["--optimizer", "sgd", "--input-shape", "3,a"], ("--input-shape", "'3,a'")),
+        ("compiled", ["--input-shape", "3"], ("compiled() failed", "TypeError")),
+        ("elsewhere", [], ("wanted a net on the default device", "abstract numpy", "leave device= out")),
+        ("nothing", [], ("wanted a FeedForwardNet", "int")),
+        ("absent", [], ("wanted a function 'absent'", "None")),
+    ],
+)
+def test_what_cannot_be_planned(function, options, words, script, capsys):
+    before = device.default()
+    chosen = options if "--device" in options else [*options, "--device", "numpy"]
+    assert program.main(["plan", f"{script}:{function}", *chosen]) == 2
+    told = capsys.readouterr()
+    assert told.err.startswith("python -m singa_lite plan: ")
+    assert told.err.count("\n") == 1
+    assert not [word for word in words if word not in told.err], told.err
+    assert device.default() is before
+
+
+@pytest.mark.parametrize("function", ["nose", ":build", "nose:", "no_such_module:build", "no/such.py:build"])
+def test_functions_that_are_not_there(function, capsys):
+    assert program.main(["plan", function, "--optimizer", "sgd"]) == 2
+    told = capsys.readouterr().err
+    assert function.partition(":")[0] in told
+    assert "wanted MODULE:FUNCTION" in told or "cannot import" in told
