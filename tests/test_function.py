@@ -12,6 +12,8 @@ import pytest
 from cuda_devices import new_device
 from own_functions import Counted, Noisy, Shrink, SumAndProduct, losses, net_of
 from singa_lite import autograd, device, tensor
+from singa_lite.device.host_fallback import by_way_of_host
+from singa_lite.kernels.numpy_kernels import NUMPY
 from singa_lite.memory.problem import PlanError
 from singa_lite.operation import again
 from singa_lite.passes.check_calls import check_calls
@@ -180,3 +182,35 @@ def test_two_classes_of_one_name_are_two_operations():
 @pytest.mark.filterwarnings("ignore:this step cannot be one CUDA graph:UserWarning")
 def test_on_a_gpu_it_is_done_on_the_host():
     np.testing.assert_allclose(losses(net_of(Shrink(0.1), new_device("stand-in"))), losses(net_of(Shrink(0.1))), 1e-4)
+
+
+def test_equal_records_are_equal_and_others_are_not():
+    def recorded(threshold):
+        on = device.new_cpu()
+        with on.recording() as graph:
+            y = Shrink(threshold)(tensor.from_numpy(X, on))
+        graph.run()
+        assert y.shape == (2, 3)
+        return graph
+
+    assert recorded(0.5).equals(recorded(0.5)) and not recorded(0.5).equals(recorded(0.25))
+
+
+class HostRuntime:
+    """What a GPU's runtime is asked by kernels that are done on the host."""
+
+    def __init__(self):
+        self.read, self.refused = np.copy, []
+        self.write, self.refuse_capture = np.copyto, self.refused.append
+
+
+def test_a_gpu_set_does_it_by_way_of_the_host():
+    seen, on = [], device.new_cpu(kernels="numpy")
+    with on.watch(seen.append):
+        y = Shrink(0.5)(tensor.from_numpy(X, on))
+    (operation,) = seen
+    runtime, found = HostRuntime(), [np.array(X), np.zeros_like(X), np.zeros(X.shape, bool)]
+    kernels = by_way_of_host(NUMPY, runtime)
+    assert kernels.scratch_bytes(operation.kernel, found, operation.settings) == 0
+    kernels.prepare(operation.kernel, tuple(found), None, operation.settings)()
+    assert found[1].tolist() == tensor.to_numpy(y).tolist() and runtime.refused

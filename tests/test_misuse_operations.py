@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from misuse import assert_options_are_checked, assert_refused, row
-from singa_lite import ShapeError, Tensor, autograd, tensor
+from singa_lite import ShapeError, Tensor, autograd, tensor, testing
 
 RNG = np.random.default_rng(2)
 
 
 def made(*shape: int, dtype: str = "f") -> Tensor:
     return tensor.from_numpy(RNG.standard_normal(shape).astype(dtype))
+
+
+class Doubled(autograd.Function):
+    """y = 2 x, without a derivative."""
+
+    def makes(self, x: Any) -> dict[str, Any]:
+        return {"y": autograd.Output(x.shape)}
+
+    def forward(self, x: Any, y: Any) -> None:
+        np.multiply(x, 2, out=y)
 
 
 X2, X4, C, FOUR = made(2, 4), made(2, 3, 5, 5), made(3), made(4)
@@ -68,6 +79,10 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "shift": (autograd.shift, {"x": X2, "beta": 2}),
     "split": (autograd.split, {"x": X2, "axis": 1, "points": [1]}),
     "upsample_nearest": (autograd.upsample_nearest, {"x": X4, "factor": 2}),
+    "Output": (autograd.Output, {"shape": (2,)}),
+    "Scratch": (autograd.Scratch, {"shape": (2,)}),
+    "check_gradients": (partial(testing.check_gradients, autograd.tanh, np.ones((2, 3))), {}),
+    "check_function": (partial(testing.check_function, Doubled(), np.ones((2, 3))), {}),
     # tensors
     "as_tensor": (tensor.as_tensor, {"given": [1.0]}),
     "copy_from_numpy": (tensor.zeros((2,)).copy_from_numpy, {"array": [1.0, 2.0]}),

@@ -31,7 +31,7 @@ class FunctionCall:
 
     method: the function; tensors: names of those that the kernel is given, in order; writes: which of them it may
     write, the others are handed over read-only; scratch: its temporaries; checked: whether it is looked at each time
-    whether the function keeps one of its arrays. Equal to itself alone.
+    whether the function keeps one of its arrays. Equal to a call of the same function with equal settings.
     """
 
     def __init__(
@@ -56,6 +56,24 @@ class FunctionCall:
         for piece, start in self._pieces.items():
             handed[piece.name] = np.ndarray(piece.shape, piece.dtype, scratch, start)
         return partial(self._run_checked if self._checked else self._run, handed)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, FunctionCall):
+            return self is other
+        try:
+            return self._stated() == other._stated()
+        except Exception:  # of an object's own comparison, such as that of two arrays
+            return False
+
+    def __hash__(self) -> int:
+        return hash((getattr(self._method, "__func__", None), self._tensors))
+
+    def _stated(self) -> tuple[object, ...]:
+        """All that the results go by: the function and its object's settings, and the forms of its arrays."""
+        owner = getattr(self._method, "__self__", None)
+        settings = getattr(owner, "__dict__", None)
+        function = getattr(self._method, "__func__", self._method)
+        return function, type(owner), settings, self._tensors, self._writes, self._pieces
 
     def _run(self, arrays: Mapping[str, Array]) -> None:
         try:
@@ -116,6 +134,6 @@ class _Interface:
 
 def _apart(array: Array) -> Array:
     """An array over the same elements, which lives for as long as somebody holds it, or a view of it."""
-    if array.dtype.isbuiltin != 1:  # of another library, which the interface cannot name
+    if array.dtype.kind not in "biuf":  # of another library, which the interface cannot name
         return array.view()
     return np.asarray(_Interface(array))

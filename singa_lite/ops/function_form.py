@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -79,8 +79,6 @@ class Statement:
     forward: tuple[str, ...]
     derivatives: dict[str, tuple[str, ...]]
 
-    made: ClassVar[dict[type, Statement]] = {}
-
     @classmethod
     def of(cls, function: type, base: type) -> Statement:
         """That of a subclass of `base`, read once. TypeError where a function is missing or takes what none may."""
@@ -136,9 +134,11 @@ def arguments(where: str, function: Callable[..., object]) -> tuple[str, ...]:
     return tuple(one.name for one in found)
 
 
-def _main_dtype(given: Collection[Tensor]) -> DType:
-    floats = [t.dtype for t in given if t.dtype.kind not in "iub"]
-    return (floats or [t.dtype for t in given] or [np.dtype(np.float32)])[0]
+def _main_dtype(given: Iterable[Tensor]) -> DType:
+    """Of the first input of floats, else of the first one, else float32."""
+    dtypes = [t.dtype for t in given]
+    floats = [dtype for dtype in dtypes if dtype.kind not in "iub"]
+    return (floats or dtypes or [np.dtype(np.float32)])[0]
 
 
 def check_inputs(name: str, wanted: Sequence[str], given: Sequence[object]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from singa_lite.kernels.interface import SIGNATURES, Facts, Signature
 from singa_lite.kernels.own_call import Piece
@@ -62,7 +61,9 @@ class Kernels:
                 raise TypeError(f"{where}: wanted arguments among {known}, received {name!r}")
         for name in needed:
             if name not in arguments:
-                raise TypeError(f"{where}: wanted {name!r} among its arguments, as it has to write it")
+                raise TypeError(
+                    f"{where}: wanted {name!r}, which it has to write, among its arguments, received {arguments}"
+                )
         tensors = tuple(name for name in arguments if name in roles)
         pieces = tuple(Piece(name, *temporaries[name]) for name in arguments if name in temporaries)
         return OwnKernel(self._signature(method, tensors, tuple(roles[t] for t in tensors), made), method, pieces)
@@ -100,10 +101,14 @@ class Kernels:
 
 def checked_overwrites(name: str, given: object) -> tuple[tuple[str, str], ...]:
     """The pairs. TypeError for what is none."""
-    pairs: Sequence[Any] = given if isinstance(given, tuple | list) else [given]
-    if not all(isinstance(p, tuple | list) and len(p) == 2 and all(isinstance(n, str) for n in p) for p in pairs):
+    pairs = [pair for pair in given if _is_pair(pair)] if isinstance(given, tuple | list) else []
+    if not isinstance(given, tuple | list) or len(pairs) < len(given):
         raise TypeError(
             f"{name}.overwrites: wanted pairs such as (('y', 'x'),), what is written and what it may be written over, "
             f"received {given!r:.80}"
         )
     return tuple((written, over) for written, over in pairs)
+
+
+def _is_pair(given: object) -> bool:
+    return isinstance(given, tuple | list) and len(given) == 2 and all(isinstance(name, str) for name in given)
